@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.history.changes import _MANY, SIGNIFICANCE, SIGNIFICANCE_OF_FEW
+from harness.history.changes import MANY, SIGNIFICANCE, SIGNIFICANCE_OF_FEW
 from harness.statistics.changepoints import ChangePoint, Segmentation, find_changes
 from harness.statistics.drift import find_drift
 from harness.statistics.group import Hint, confirmed
@@ -161,6 +161,9 @@ class Method:
     def report(self, values: Floats) -> Found:
         raise NotImplementedError
 
+    def find_in_seconds(self, seconds: Floats) -> Found:
+        return self.find(seconds)
+
     def close(self) -> None: ...
 
 
@@ -182,7 +185,7 @@ class History(Method):
     name = "history"
 
     def segmentation(self, values: Floats) -> Segmentation:
-        is_long = np.isfinite(values).sum() >= _MANY
+        is_long = np.isfinite(values).sum() >= MANY
         return find_changes(values, significance=SIGNIFICANCE if is_long else SIGNIFICANCE_OF_FEW)
 
     def report(self, values: Floats) -> Found:
@@ -206,6 +209,9 @@ class AsvSteps(Method):
     def report(self, values: Floats) -> Found:
         steps = self.steps(values)
         return [(new[0], old[2] / new[2] - 1) for old, new in pairwise(steps)]
+
+    def find_in_seconds(self, seconds: Floats) -> Found:
+        return [(at, 1 / (1 + effect) - 1) for at, effect in self.find(1 / seconds)]
 
 
 class AsvPage(AsvSteps):
@@ -387,7 +393,7 @@ class Recorded:
     case: str
     positions: NDArray[np.int64]
     values: Floats
-    """Performance: the inverse of seconds."""
+    """Seconds."""
 
     def holds(self, first: int, last: int, label: dict[str, Any]) -> bool:
         """Whether a new level that began at one of these indices began in the label's commits."""
@@ -402,7 +408,7 @@ def read_newton(folder: Path) -> tuple[list[Recorded], list[dict[str, Any]]]:
                 machine=one["machine"],
                 case=one["case"],
                 positions=np.array(one["position"], np.int64),
-                values=1 / np.array([value or math.nan for value in one["value"]], np.float64),
+                values=np.array([value or math.nan for value in one["value"]], np.float64),
             )
             for one in json.load(file)
         ]
@@ -414,7 +420,7 @@ def quiet_stretches(method: Method, series: Sequence[Recorded], fewest: int = 12
     stretches = []
     for one in series:
         values = one.values[np.isfinite(one.values) & (one.values > 0)]
-        edges = sorted({0, *(at for at, _ in method.find(values)), values.size})
+        edges = sorted({0, *(at for at, _ in method.find_in_seconds(values)), values.size})
         stretches += [values[a:b] for a, b in pairwise(edges) if b - a >= fewest]
     return stretches
 
@@ -426,7 +432,7 @@ def permuted(values: Floats, block: int, rng: np.random.Generator) -> Floats:
 
 def false_when_permuted(method: Method, stretches: Sequence[Floats], block: int, seed: int) -> float:
     rng = np.random.default_rng([seed, block])
-    reports = sum(len(method.find(permuted(values, block, rng))) for values in stretches)
+    reports = sum(len(method.find_in_seconds(permuted(values, block, rng))) for values in stretches)
     return reports * 200 / sum(values.size for values in stretches)
 
 
@@ -439,12 +445,11 @@ def planted_found(method: Method, stretches: Sequence[Floats], count: int, effec
             start = int(rng.integers(values.size - count + 1))
             at = int(rng.integers(count // 3, count - count // 3 + 1))
             figures = permuted(values[start : start + count], 1, rng)
-            figures[at:] /= 1 + effect
-            drop = 1 - 1 / (1 + effect)
+            figures[at:] *= 1 + effect
             hits.append(
                 any(
-                    abs(place - at) <= 2 and drop / 3 <= -off <= 3 * drop
-                    for place, off in method.find(figures)
+                    abs(place - at) <= 2 and effect / 3 <= off <= 3 * effect
+                    for place, off in method.find_in_seconds(figures)
                 )
             )
     return sum(hits) / len(hits)
@@ -464,7 +469,7 @@ def on_newton(
         if isinstance(method, History):
             places = [(change.first, change.last) for change in method.segmentation(one.values).changes]
         else:
-            places = [(at, at) for at, _ in method.find(one.values)]
+            places = [(at, at) for at, _ in method.find_in_seconds(one.values)]
         reported += len(places)
         found += any(one.holds(first, last, label) for first, last in places)
     long = [values for values in stretches if values.size >= 60]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics.changepoints import CANDIDATE, LOOK_AHEAD, Newest, find_changes
+from harness.statistics.changepoints import CANDIDATE, LOOK_AHEAD, find_changes
 from scripts import bench_changepoints as bench
 
 CELLS = bench.CELLS
@@ -40,6 +40,12 @@ def places(found):
     return [change.at for change in found.changes]
 
 
+def the_newest(found):
+    newest = found.newest
+    assert newest is not None
+    return newest.at, newest.figures, newest.noise_known
+
+
 class TestWithoutNoise:
     @pytest.mark.parametrize("values", [[], [math.nan] * 5, [0.0, -1.0, math.inf]])
     def test_no_figures_have_no_levels(self, values):
@@ -66,7 +72,7 @@ class TestWithoutNoise:
     def test_one_figure_is_not_enough(self):
         found = find_changes([32.0] * 10 + [40.0])
         assert found.changes == ()
-        assert found.newest == Newest(at=10, effect=pytest.approx(0.25), figures=1, noise_known=True)
+        assert the_newest(found) == (10, 1, True)
         assert found.outliers == ()
 
     def test_a_count_that_goes_back_after_three_is_two_changes(self):
@@ -178,7 +184,7 @@ class TestWhatIsNoChange:
         found = find_changes(1000 * np.exp(logs))
         assert found.changes == ()
         assert found.outliers == strays[:-1]
-        assert (found.newest.at, found.newest.figures) == (199, 1)
+        assert the_newest(found) == (199, 1, True)
 
     def test_a_burst_is_a_change_only_while_it_lasts(self):
         logs = noise(11)
@@ -486,22 +492,21 @@ class TestNewest:
             found = find_changes(values)
             assert found.changes == ()
             assert count - 1 not in found.outliers
-            assert (found.newest.at, found.newest.figures, found.newest.noise_known) == (count - 1, 1, True)
-            assert found.newest.effect == pytest.approx(-0.5, abs=0.01)
+            assert the_newest(found) == (count - 1, 1, True)
+            assert found.newest.effect == pytest.approx(-0.5, abs=0.01)  # type: ignore[union-attr]
 
     def test_three_figures_have_no_known_noise(self):
-        newest = find_changes([100.0, 101.0, 50.0]).newest
-        assert (newest.at, newest.figures, newest.noise_known) == (2, 1, False)
+        assert the_newest(find_changes([100.0, 101.0, 50.0])) == (2, 1, False)
         assert find_changes([100.0, 101.0, 99.0]).newest is None
 
     def test_two_figures_may_be_off_together(self):
         found = find_changes(with_steps(noise(38, 100), at_98=-0.06))
-        assert (found.newest.at, found.newest.figures) == (98, 2)
+        assert the_newest(found) == (98, 2, True)
 
     def test_it_is_nothing_once_there_is_a_verdict(self):
         values = with_steps(noise(39, 110), at_100=-0.1)
         assert find_changes(values).newest is None
-        assert find_changes(values[:101]).newest.at == 100
+        assert the_newest(find_changes(values[:101])) == (100, 1, True)
 
     def test_it_is_seldom_where_nothing_happened(self):
         off = sum(find_changes(1000 * np.exp(noise([40, k], 60))).newest is not None for k in range(400))

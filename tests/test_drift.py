@@ -16,13 +16,19 @@ def slide(effect, figures, sd, before=0, seed=1):
     return 1000 * np.exp(logs + sd * np.random.default_rng(seed).standard_normal(logs.size))
 
 
+def told(values):
+    drift = find_drift(values)
+    assert drift is not None
+    return drift
+
+
 @pytest.mark.parametrize("before", [0, 300])
 @pytest.mark.parametrize(
     ("effect", "figures", "sd"),
     [(-0.3, 100, 0.002), (-0.05, 120, 0.0005), (-0.1, 100, 0.01), (0.1, 100, 0.01)],
 )
 def test_a_slide_is_told(effect, figures, sd, before):
-    drift = find_drift(slide(effect, figures, sd, before))
+    drift = told(slide(effect, figures, sd, before))
     assert drift.stop == before + figures
     assert drift.effect == pytest.approx(effect, rel=0.3)
     assert drift.low < drift.effect < drift.high
@@ -30,18 +36,18 @@ def test_a_slide_is_told(effect, figures, sd, before):
 
 
 def test_a_slide_in_noise_that_carries_over_is_told():
-    told = 0
+    count = 0
     for seed in range(40):
         logs = CELLS["AR(1)"](np.random.default_rng([2, seed]), 100) + math.log(0.9) * np.arange(100) / 100
-        told += find_drift(np.exp(logs)) is not None
-    assert told >= 36
+        count += find_drift(np.exp(logs)) is not None
+    assert count >= 36
 
 
 @pytest.mark.parametrize("cell", ["1 %", "AR(1)", "t3", "throttle", "bimodal", "drift"])
 @pytest.mark.parametrize("count", [60, 250])
 def test_noise_does_not_slide(cell, count):
-    told = (find_drift(np.exp(CELLS[cell](np.random.default_rng([3, seed]), count))) for seed in range(150))
-    assert sum(drift is not None for drift in told) <= 1
+    drifts = (find_drift(np.exp(CELLS[cell](np.random.default_rng([3, seed]), count))) for seed in range(150))
+    assert sum(drift is not None for drift in drifts) <= 1
 
 
 @pytest.mark.parametrize("period", [50, 100, 200])
@@ -62,7 +68,7 @@ def test_a_step_does_not_slide():
 def test_gaps_do_not_move_it():
     values = slide(-0.1, 100, 0.002)
     holed = np.insert(values, np.arange(0, 100, 4), math.nan)
-    whole, other = find_drift(values), find_drift(holed)
+    whole, other = told(values), told(holed)
     assert other.effect == whole.effect
     assert holed[other.best] == values[whole.best]
 

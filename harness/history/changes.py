@@ -42,9 +42,9 @@ BUILT = ("registers", "local_bytes", "spill_bytes", "occupancy_percent", "loop_i
 SIGNIFICANCE = 0.001
 """The largest p-value of a change. A history is searched again after every commit, so noise has many chances:
 docs/history.md has what this and the other one came to."""
-SIGNIFICANCE_OF_FEW = 0.0025
-"""The same where there are fewer points than _MANY, and so few searches, and noise is hardly known."""
-_MANY = 40
+SIGNIFICANCE_OF_FEW = 0.002
+"""The same where there are fewer points than MANY, and so few searches, and noise is hardly known."""
+MANY = 40
 _WINDOW = 30
 """Most points on each side of a change that are looked at for what stood beside the figure."""
 _DRIFT = 12
@@ -170,7 +170,7 @@ class _Epoch:
 def _search(series: Series, number: int, smallest: float, commits: Commits, record: RecordOf) -> _Epoch:
     points = np.flatnonzero(series.epoch == number)
     values = series.values[points]
-    significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
+    significance = SIGNIFICANCE if points.size >= MANY else SIGNIFICANCE_OF_FEW
     is_exact = series.case.metric in BUILT
     if is_exact:
         found = exact_changes(values)

@@ -52,7 +52,7 @@ _FURTHER = 2
 """Levels more than the criterion says that are tried too: it is slow to see a last step. The tests decide."""
 _PER_STEP, _LAST_LESS = 3.75, 1.25
 """What a step costs, in logarithms of the count of figures; the last one has few places, and costs less."""
-_RHO, _RHO_WEIGHT = 0.1, 12.0
+_RHO, _RHO_WEIGHT = 0.05, 12.0
 """The autocorrelation of a series that cannot tell it, and how many figures that is worth."""
 _WANDER = 0.8
 """Autocorrelation that explains a series no better than steps do: more of it is a level that wanders."""
