@@ -123,7 +123,7 @@ def start(folder: Path, address: str) -> Iterator[Start]:
         variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder), "ACTIONS_RUNTIME_TOKEN": "secret"}
         command = [PYTHON, str(RELAY), address, "probe"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        begun.append(subprocess.Popen(command, cwd="/", env=variables, start_new_session=True, **pipes))
+        begun.append(subprocess.Popen(command, cwd="/", env=variables, start_new_session=True, **pipes))  # type: ignore[call-overload]
         return begun[-1]
 
     yield run
