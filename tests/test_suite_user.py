@@ -100,7 +100,7 @@ def address(folder: Path) -> Iterator[str]:
                 return
             command = [PYTHON, "-I", str(folder / "suite-user.py"), USER, str(folder / "cache")]
             with connection:
-                started.append(subprocess.Popen(command, stdin=connection))
+                started.append(subprocess.Popen(command, stdin=connection.fileno()))
 
     thread = threading.Thread(target=accept, daemon=True)
     thread.start()
@@ -123,7 +123,7 @@ def start(folder: Path, address: str) -> Iterator[Start]:
         variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder), "ACTIONS_RUNTIME_TOKEN": "secret"}
         command = [PYTHON, str(RELAY), address, "probe"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        begun.append(subprocess.Popen(command, cwd="/", env=variables, start_new_session=True, **pipes))  # type: ignore[call-overload]
+        begun.append(subprocess.Popen(command, cwd="/", env=variables, start_new_session=True, **pipes))
         return begun[-1]
 
     yield run

@@ -37,8 +37,8 @@ def junit(review: Review) -> str:
         )
         for each, kind in zip(found, kinds, strict=True):
             time_s = (each.case.head.time_ns or 0.0) * 1e-9 if each.case.head else 0.0
-            where = {"classname": f"{card.suite}.{each.case.kernel}", "name": each.label}
-            test = ET.SubElement(suite, "testcase", time=f"{time_s:.9f}", **where)
+            named = {"classname": f"{card.suite}.{each.case.kernel}", "name": each.label}
+            test = ET.SubElement(suite, "testcase", {**named, "time": f"{time_s:.9f}"})
             if kind:
                 said = ET.SubElement(test, kind, message=_said(each), type=each.case.status)
                 said.text = harmless("\n".join(filter(None, (each.case.message, each.case.log))), keep="\n\t")
