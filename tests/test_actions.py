@@ -269,4 +269,4 @@ def test_a_report_that_the_action_packed_is_read_back(history, artifacts, tmp_pa
         assert done.returncode == 0, done.stdout + done.stderr
     assert unpacked(artifacts.kept["perf-review-card-1"].content, "perf-review-card-1") == b'{"a": 1}'
     with zipfile.ZipFile(io.BytesIO(artifacts.kept["perf-records-card-1"].content)) as zipped:
-        assert zipped.namelist() == ["records/x.jsonl"]
+        assert zipped.namelist() == ["x.jsonl"]

@@ -88,6 +88,14 @@ def test_a_check_that_waits_ends_where_the_pull_request_has_moved_on(github, req
     assert (check["status"], check["conclusion"]) == ("completed", "cancelled")
 
 
+def test_a_run_whose_workflow_file_is_not_the_default_branch_s_is_not_believed(github, post):
+    """Whoever may push could have moved the branch that it was dispatched on."""
+    done = post(run_event(event="workflow_dispatch", head_sha="e" * 40))
+    assert done.status == 2
+    assert "which is no commit of main" in done.err
+    assert github.writes == []
+
+
 def test_a_server_that_does_not_say_which_run_it_is_starts_it_all_the_same(github, request_):
     github.knows_run_details = False
     done = request_(comment_event(LINE))

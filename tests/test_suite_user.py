@@ -100,7 +100,7 @@ def address(folder: Path) -> Iterator[str]:
                 return
             command = [PYTHON, "-I", str(folder / "suite-user.py"), USER, str(folder / "cache")]
             with connection:
-                started.append(subprocess.Popen(command, stdin=connection))
+                started.append(subprocess.Popen(command, stdin=connection.fileno()))
 
     thread = threading.Thread(target=accept, daemon=True)
     thread.start()

@@ -17,11 +17,13 @@ from harness.output.review.faces import faces, page, write_faces
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
 from harness.output.review.model import Place
+from harness.output.review.reports import code_quality, junit, sarif
 from harness.output.verdicts import exit_code
 from harness.run.compare import ComparisonResult
 from harness.spec.loader import load
 
-FORMATS = ("terminal", "markdown", "html", "github", "json")
+FORMATS = ("terminal", "markdown", "html", "github", "junit", "sarif", "code-quality", "json")
+_FOR_OTHERS = {"junit": junit, "sarif": sarif, "code-quality": code_quality}
 COMMANDS = {"ladder": "Show what others published of the same kernels, and ours beside it."}
 
 
@@ -72,7 +74,7 @@ def command(
     fail_on: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Write what comparisons found as a pull request's comment, a job summary, a page.
+    """Write what comparisons found as a pull request's comment, a job summary, a page, or for another CI.
 
     RECORD is a comparison's file; default: the newest comparison, on every card and of every suite.
     """
@@ -89,6 +91,8 @@ def command(
         click.echo(comment(review, links))
     elif form == "html":
         click.echo(page(review, links))
+    elif form in _FOR_OTHERS:
+        click.echo(_FOR_OTHERS[form](review), nl=False)
     elif out is not None:
         files = faces(review, links)
         write_faces(out, files)

@@ -89,7 +89,7 @@ def serve(connection: socket.socket, user: str, cache: str) -> None:
         first, number = begun(child)
         connection.sendall(f"{number}\n".encode())
         while True:
-            ready, _, _ = select.select([connection, ended], [], [])
+            ready, _, _ = select.select([connection.fileno(), ended], [], [])
             if ended in ready:
                 connection.sendall(str(child.wait()).encode())
                 return

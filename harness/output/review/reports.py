@@ -1,0 +1,123 @@
+"""A review in the forms that other forges and CI systems read: JUnit XML, SARIF, GitLab's code quality."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from typing import Any
+
+import harness
+from harness.output.review.grouping import Found, Groups, grouped, units_of
+from harness.output.review.model import Review
+from harness.output.sentences import reason, sentence
+from harness.system.texts import harmless
+
+_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def junit(review: Review) -> str:
+    """A test suite for each card and suite, a test for each case. What is slower, missing or fails is a
+    failure; what is invalid an error; what could not be told is skipped, with the reason.
+    """
+    groups, root = grouped(review), ET.Element("testsuites", name="harness compare")
+    for card in review.cards:
+        found = [Found(card, case) for case in card.cases]
+        kinds = [_kind(groups, each) for each in found]
+        suite = ET.SubElement(
+            root,
+            "testsuite",
+            name=f"{card.suite} on {card.device} ({card.spec})",
+            tests=str(len(found)),
+            failures=str(kinds.count("failure")),
+            errors=str(kinds.count("error")),
+            skipped=str(kinds.count("skipped")),
+            timestamp=review.created_at[:19],
+        )
+        for each, kind in zip(found, kinds, strict=True):
+            time_s = (each.case.head.time_ns or 0.0) * 1e-9 if each.case.head else 0.0
+            named = {"classname": f"{card.suite}.{each.case.kernel}", "name": each.label}
+            test = ET.SubElement(suite, "testcase", {**named, "time": f"{time_s:.9f}"})
+            if kind:
+                said = ET.SubElement(test, kind, message=_said(each), type=each.case.status)
+                said.text = harmless("\n".join(filter(None, (each.case.message, each.case.log))), keep="\n\t")
+        if card.problem:
+            ET.SubElement(suite, "system-err").text = harmless(card.problem, keep="\n\t")
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _kind(groups: Groups, found: Found) -> str:
+    if found in groups.failing:
+        return "failure"
+    if found in groups.invalid:
+        return "error"
+    return "skipped" if found in groups.unjudged else ""
+
+
+def _said(found: Found) -> str:
+    told = sentence(found.case, units_of(found.card)) or reason(found.case) or found.case.reason
+    return harmless(f"{found.label} on {found.card.device}: {told}")
+
+
+def sarif(review: Review) -> str:
+    """What is slower, missing or fails as errors, what could not be judged as warnings, at its kernel."""
+    groups = grouped(review)
+    results = [
+        {
+            "ruleId": found.case.status,
+            "level": "error" if found in groups.failing else "warning",
+            "message": {"text": _said(found)},
+            "locations": [_location(found)] if found.case.kernel in found.card.places else [],
+            "partialFingerprints": {"case/v1": _fingerprint(found)},
+        }
+        for found in _told(groups)
+    ]
+    statuses = sorted({str(each["ruleId"]) for each in results})
+    driver = {
+        "name": "gpu-harness",
+        "version": harness.__version__,
+        "rules": [{"id": each} for each in statuses],
+    }
+    run = {"tool": {"driver": driver}, "results": results}
+    return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def code_quality(review: Review) -> str:
+    """GitLab's report: what has a line of source to stand at, and nothing else."""
+    groups = grouped(review)
+    found = [each for each in _told(groups) if each.case.kernel in each.card.places]
+    issues = [
+        {
+            "description": _said(each),
+            "check_name": f"gpu-harness/{each.case.status}",
+            "fingerprint": _fingerprint(each),
+            "severity": "major" if each in groups.failing else "info",
+            "location": {"path": place.path, "lines": {"begin": place.line}},
+        }
+        for each in found
+        for place in [each.card.places[each.case.kernel]]
+    ]
+    return json.dumps(issues, indent=2) + "\n"
+
+
+def _told(groups: Groups) -> Iterator[Found]:
+    yield from groups.failing
+    yield from groups.unjudged
+
+
+def _location(found: Found) -> dict[str, Any]:
+    place = found.card.places[found.case.kernel]
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": place.path},
+            "region": {"startLine": place.line},
+        }
+    }
+
+
+def _fingerprint(found: Found) -> str:
+    """The same for a case of a card in every run, by which a forge tells old from new."""
+    parts = [found.card.device, found.card.spec, found.case.case, found.case.status]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

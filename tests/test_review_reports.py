@@ -1,0 +1,52 @@
+"""A review for other CI systems: JUnit XML, SARIF, GitLab's code quality."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from harness.output.review.grouping import grouped, total
+from harness.output.review.reports import code_quality, junit, sarif
+from tests.review_samples import SAMPLES, card, case, review
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_junit_counts_every_case_once_and_passes_only_what_is_fine(name):
+    made = SAMPLES[name]()
+    groups = grouped(made)
+    suites = ET.fromstring(junit(made)).findall("testsuite")
+    assert sum(int(suite.get("tests", "")) for suite in suites) == total(made)
+    for kind, found in (
+        ("failure", groups.failing),
+        ("error", groups.invalid),
+        ("skipped", (*groups.inconclusive, *groups.by_card)),
+    ):
+        told = [test for suite in suites for test in suite if test.find(kind) is not None]
+        assert sorted(test.get("name", "") for test in told) == sorted(each.label for each in found)
+        assert sum(int(suite.get(f"{kind}s", suite.get(kind, ""))) for suite in suites) == len(found)
+
+
+def test_what_a_compiler_wrote_is_text_in_xml():
+    log = "<error>]]> & \x00\x1b[31m \ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16")
+    made = review(card(case("a", 64, "failed", side="head", log=log)))
+    [failure] = ET.fromstring(junit(made)).iter("failure")
+    assert "<error>]]> & " in (failure.text or "")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_sarif_and_code_quality_tell_what_somebody_has_to_look_at(name):
+    made = SAMPLES[name]()
+    groups = grouped(made)
+    [run] = json.loads(sarif(made))["runs"]
+    levels = [each["level"] for each in run["results"]]
+    assert levels == ["error"] * len(groups.failing) + ["warning"] * len(groups.unjudged)
+    rules = {each["id"] for each in run["tool"]["driver"]["rules"]}
+    assert {each["ruleId"] for each in run["results"]} == rules
+    issues = json.loads(code_quality(made))
+    placed = [each for each in run["results"] if each["locations"]]
+    assert [each["fingerprint"] for each in issues] == [
+        each["partialFingerprints"]["case/v1"] for each in placed
+    ]
+    assert len({each["fingerprint"] for each in issues}) == len(issues)
