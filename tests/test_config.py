@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from harness.config import Config, load_config
+from harness.config import Config, StaticConfig, load_config
 from harness.errors import ConfigError, ExitCode
 
 EVERY = """
@@ -16,6 +16,7 @@ device = "opencl:0"
 l2 = "hot"
 timeout_s = 7
 results = "elsewhere"
+static = { archs = ["sm_86"], fail_on = ["spill"], max_registers = 128 }
 """
 
 
@@ -37,7 +38,13 @@ def test_without_a_file_there_are_defaults(folder):
 def test_every_setting_can_be_set(folder):
     put(folder, EVERY)
     assert load_config(folder) == Config(
-        root=folder, suites=("a", "b/*"), device="opencl:0", l2="hot", timeout_s=7.0, results="elsewhere"
+        root=folder,
+        suites=("a", "b/*"),
+        device="opencl:0",
+        l2="hot",
+        timeout_s=7.0,
+        results="elsewhere",
+        static=StaticConfig(archs=("sm_86",), fail_on=("spill",), max_registers=128),
     )
     # A setting added later must be added here.
     assert not [
@@ -113,7 +120,7 @@ def test_an_unknown_key_is_named_with_its_file(folder, name, key):
         load_config(folder)
     assert raised.value.message == (
         f"{folder / name}, key {key!r}: no such setting. "
-        "Known settings: device, l2, results, suites, timeout_s."
+        "Known settings: device, l2, results, static, suites, timeout_s."
     )
     assert raised.value.exit_code == ExitCode.USAGE
 
