@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from harness.config import Config, load_config
+from harness.config import Config, StaticConfig, load_config
 from harness.errors import ConfigError, ExitCode
 
 SCORE = '{ track_score = "higher" }'
@@ -18,6 +18,7 @@ l2 = "hot"
 timeout_s = 7
 results = "elsewhere"
 directions = { track_score = "higher" }
+static = { archs = ["sm_86"], fail_on = ["spill"], max_registers = 128 }
 """
 
 
@@ -46,6 +47,7 @@ def test_every_setting_can_be_set(folder):
         timeout_s=7.0,
         results="elsewhere",
         directions={"track_score": "higher"},
+        static=StaticConfig(archs=("sm_86",), fail_on=("spill",), max_registers=128),
     )
     # A setting added later must be added here.
     assert not [
@@ -121,7 +123,7 @@ def test_an_unknown_key_is_named_with_its_file(folder, name, key):
         load_config(folder)
     assert raised.value.message == (
         f"{folder / name}, key {key!r}: no such setting. "
-        "Known settings: device, directions, l2, results, suites, timeout_s."
+        "Known settings: device, directions, l2, results, static, suites, timeout_s."
     )
     assert raised.value.exit_code == ExitCode.USAGE
 

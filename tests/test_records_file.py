@@ -150,6 +150,13 @@ ROW = Row(
         max_threads_per_block=512,
         binary_sha256="f" * 64,
         code_sha256="9" * 64,
+        spill_store_bytes=48,
+        spill_load_bytes=52,
+        constant_bytes=384,
+        code_bytes=4624,
+        occupancy=0.125,
+        instructions={"FFMA": 512, "LDG.128": 2},
+        loop_instructions={"FFMA": 256},
         kernels=(
             CompiledKernel(
                 name="kernel",

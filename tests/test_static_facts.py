@@ -198,6 +198,8 @@ def test_a_spill_a_lost_unroll_and_narrower_loads_are_named_and_a_comment_is_ide
     status, found, _ = risks("narrower", "--fail-on", "none")
     assert found["sm_75", "narrower"] == found["sm_86", "narrower"] == "tiled.cu:7"
     assert risks("comment") == (ExitCode.FINE, {}, ["identical", "identical"])
+    # Where no file differs nothing is compiled.
+    assert risks("base") == (ExitCode.FINE, {}, [])
 
 
 def test_an_architecture_that_nvcc_lacks_costs_no_other_its_figures(planted, capsys, monkeypatch):

@@ -18,7 +18,8 @@ from harness.output.static_tables import as_json, facts_tables
 from harness.output.tables import print_out
 from harness.run.build_only import BuildResult
 from harness.run.static_records import write_static
-from harness.spec.planning import SuitePair, fitting, load_pairs
+from harness.spec.loader import LoadedSuite
+from harness.spec.planning import PlannedCase, SuitePair, fitting, load_pairs
 from harness.static.builds import capability_of
 from harness.static.differences import Difference, differences
 from harness.static.facts import Facts, facts
@@ -108,21 +109,37 @@ def against(chosen: options.Selection, asked: Asked) -> int:
     told: list[tuple[SuitePair, list[Difference]]] = []
     heads: list[BuildResult] = []
     for pair, sizes in wanted.chosen:
-        sides: list[list[Facts]] = []
-        for loaded, planned in zip(pair, pair.plans(chosen.cases, sizes, quick=chosen.quick), strict=True):
-            if not planned:
-                sides.append([])
-                continue
-            timeout_s = chosen.timeout or config.timeout_s
-            result = built_suite(loaded, planned, archs, timeout_s, instructions=True)
-            sides.append(facts(loaded.suite.problem, planned, result.builds, {}))
-            if loaded is pair.head:
-                heads.append(result)
-        told.append((pair, differences(*sides, most_registers=config.static.max_registers)))
+        if _same_files(pair):
+            click.echo(f"{pair.head.suite.name}: no file that a build can read differs.", err=True)
+            continue
+        base, head = pair.plans(chosen.cases, sizes, quick=chosen.quick)
+        timeout_s = chosen.timeout or config.timeout_s
+        _, before = _built(pair.base, base, archs, timeout_s)
+        result, after = _built(pair.head, head, archs, timeout_s)
+        told.append((pair, differences(before, after, most_registers=config.static.max_registers)))
+        heads += filter(None, [result])
     _tell(told, chosen, asked, [each.compiler for each in heads])
     tell_left_out(heads)
     risks = {risk.kind for _, found in told for each in found for risk in each.risks}
-    return ExitCode.REGRESSION if risks & failing else status_of(heads)
+    if risks & failing:
+        return ExitCode.REGRESSION
+    return status_of(heads) if told else ExitCode.FINE
+
+
+def _built(
+    loaded: LoadedSuite, planned: Sequence[PlannedCase], archs: Sequence[str], timeout_s: float
+) -> tuple[BuildResult | None, list[Facts]]:
+    """None where the suite has none of the cases."""
+    if not planned:
+        return None, []
+    result = built_suite(loaded, planned, archs, timeout_s, instructions=True)
+    return result, facts(loaded.suite.problem, planned, result.builds, {})
+
+
+def _same_files(pair: SuitePair) -> bool:
+    """Whether there is nothing to compile: all that a build can read is the same at both commits."""
+    base, head = (each.source.tree_sha256 for each in pair)
+    return bool(base) and base == head and not (pair.base.absent or pair.head.absent)
 
 
 def _tell(
@@ -145,7 +162,8 @@ def _tell(
             click.echo()
     if asked.markdown is not None:
         texts = [static_differences.as_markdown(_title(pair), found, compilers) for pair, found in told]
-        write_atomically(asked.markdown, "\n".join(texts).encode())
+        nothing = "### Static facts\n\nNo file that a kernel's build can read differs.\n"
+        write_atomically(asked.markdown, ("\n".join(texts) or nothing).encode())
 
 
 def _title(pair: SuitePair) -> str:
