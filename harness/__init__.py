@@ -6,29 +6,20 @@ What a suite.py imports comes from here: `Axis`, `Case`, `CupyFunction`, `Device
 """
 
 from harness.spec.device_facts import DeviceFacts
-from harness.spec.suite import (
-    Axis,
-    Case,
+from harness.spec.kernel import (
     CupyFunction,
     Generated,
     HostFunction,
     HostLibrary,
-    InOut,
-    Input,
     Kernel,
-    Ladder,
     NumbaFunction,
-    Output,
-    Problem,
-    Rung,
-    Scalar,
     Step,
-    Suite,
     TorchFunction,
     TritonFunction,
-    Tuning,
-    ceil_div,
 )
+from harness.spec.problem import Axis, Case, InOut, Input, Output, Problem, Scalar, ceil_div
+from harness.spec.suite import Ladder, Rung, Suite
+from harness.spec.tuning import Tuning
 
 __all__ = [
     "Axis",

@@ -44,7 +44,7 @@ from harness.judgement.case_trial import CaseTrial, Noise, settle
 from harness.judgement.gates import Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
 from harness.records import PairedBlock, Quad, Snapshot, Telemetry, Verdict
-from harness.spec.suite import Case
+from harness.spec.problem import Case
 from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, prior_of_case
 from harness.statistics.paired import MIN_QUADS, ProcessEffect, log_ratios, more_quads
 from harness.statistics.rates import clopper_pearson, false_alarm_bound

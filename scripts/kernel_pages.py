@@ -36,21 +36,12 @@ from harness.output.sheet import inline
 from harness.output.tables import RowSummary, summary_of
 from harness.records import Launch, Row, Run
 from harness.spec.case_id import size_label
+from harness.spec.kernel import Generated, HostFunction, HostLibrary, Kernel, PythonFunction, Source
 from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
+from harness.spec.problem import Case
 from harness.spec.sources import program
-from harness.spec.suite import (
-    Case,
-    Generated,
-    HostFunction,
-    HostLibrary,
-    Kernel,
-    Ladder,
-    PythonFunction,
-    Rung,
-    Source,
-    Suite,
-)
+from harness.spec.suite import Ladder, Rung, Suite
 from harness.static.accesses import Access, accesses
 from harness.static.builds import usage
 from harness.static.occupancy import CARDS, residency

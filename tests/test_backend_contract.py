@@ -16,9 +16,9 @@ from harness.device.backends import null, open_device
 from harness.device.backends.base import check_launch
 from harness.errors import BuildError, DeviceError, LaunchError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources
+from harness.spec.kernel import Parameter
 from harness.spec.layout import Layout
 from harness.spec.sources import Program, program
-from harness.spec.suite import Parameter
 from tests.support import PORTABLE, device_is_missing, write_files, write_null_script
 
 MIB = 2**20

@@ -11,9 +11,11 @@ import pytest
 from harness.bench.injection import planted
 from harness.device.backends import nvcc
 from harness.errors import BuildError, ExitCode
+from harness.spec.kernel import Kernel, Parameter
 from harness.spec.loader import load
+from harness.spec.problem import Axis, Output, Problem
 from harness.spec.sources import Program, files_outside, program
-from harness.spec.suite import Axis, Kernel, Output, Parameter, Problem, Suite
+from harness.spec.suite import Suite
 from harness.static.builds import check_parameters, usage
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder

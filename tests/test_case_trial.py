@@ -17,7 +17,7 @@ from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
 from harness.output.sentences import explained
 from harness.records import Arm, Launch, PairedBlock, Quad, Resources, Snapshot, Telemetry, Verdict
-from harness.spec.suite import Case
+from harness.spec.problem import Case
 from harness.statistics.moderated import Prior
 
 MS = 1_000_000

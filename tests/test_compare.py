@@ -28,9 +28,11 @@ from harness.run.compare import (
     with_twins,
 )
 from harness.run.device_session import DeviceSession
+from harness.spec.kernel import Kernel
 from harness.spec.loader import load
 from harness.spec.planning import plan
-from harness.spec.suite import Axis, Input, Kernel, Output, Problem, Suite
+from harness.spec.problem import Axis, Input, Output, Problem
+from harness.spec.suite import Suite
 from harness.store.records_file import read_comparison
 from tests.support import write_files, write_null_script
 

@@ -15,9 +15,9 @@ from harness.device.backends import opengl
 from harness.device.telemetry import probe_for
 from harness.errors import DeviceError, LaunchError
 from harness.records import Launch
+from harness.spec.kernel import Parameter
 from harness.spec.loader import load_folder
 from harness.spec.sources import Program
-from harness.spec.suite import Parameter
 from tests.support import GPU, KERNELS, MATMUL_SIZES, device_is_missing
 
 pytestmark = pytest.mark.gpu

@@ -21,10 +21,10 @@ from harness.device.backends import null, open_device
 from harness.errors import BuildError, DeviceError, MeasureError, SuiteError
 from harness.records import Launch
 from harness.spec.device_facts import facts_of
+from harness.spec.kernel import on_device
 from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.sources import Program, program
-from harness.spec.suite import on_device
 from tests.support import KERNELS, device_is_missing
 
 DEVICE = "opencl:0"

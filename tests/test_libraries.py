@@ -29,11 +29,11 @@ from harness.output.tables import print_out, run_tables, summary_of
 from harness.records import PairedBlock, Quad
 from harness.run.run import Session, SessionSettings
 from harness.site.publishing import FOLDER, publish_pages
+from harness.spec.kernel import HostFunction, HostLibrary
 from harness.spec.layout import numpy_dtype
 from harness.spec.loader import load, load_folder
 from harness.spec.planning import plan
 from harness.spec.sources import lacking, program
-from harness.spec.suite import HostFunction, HostLibrary
 from harness.store.records_file import read_run
 from scripts import synthetic_history as synthetic
 from tests.support import KERNELS, Recorder, caller, write_files, write_null_script

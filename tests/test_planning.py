@@ -10,8 +10,8 @@ from harness import Axis, Case, Kernel, Output, Problem, Suite
 from harness.device.backends import null
 from harness.errors import LaunchError, NotToldError, NotYetKnownError, SuiteError, UsageError
 from harness.spec.device_facts import DeviceFacts, facts_of
+from harness.spec.kernel import on_device
 from harness.spec.planning import at_least_one, check_patterns, launch_of, plan, refusal
-from harness.spec.suite import on_device
 
 
 class Box(Problem):

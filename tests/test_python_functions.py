@@ -22,8 +22,8 @@ from harness.bench.measure import MeasureSettings
 from harness.bench.worker import Worker
 from harness.device.frameworks import Cupy, Numba
 from harness.errors import HarnessError, SuiteError
+from harness.spec.kernel import Parameter
 from harness.spec.python_functions import PythonCall
-from harness.spec.suite import Parameter
 from tests.support import IMPORT_PATH, run_command, write_files
 
 SUITE = """\

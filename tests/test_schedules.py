@@ -23,7 +23,7 @@ from harness.errors import BuildError, LaunchError
 from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.sources import lacking, program
-from harness.spec.suite import Tuning
+from harness.spec.tuning import Tuning
 from harness.sweep.model import Rules, configurations
 from tests.support import IMPORT_PATH, KERNELS, MATMUL_SIZES, ROOT, caller
 

@@ -25,8 +25,8 @@ from harness.judgement.case_trial import CaseTrial, settle
 from harness.judgement.gates import GatePolicy, canary_level, gate
 from harness.judgement.judge import Policy
 from harness.records import Launch, PairedBlock, Snapshot, Telemetry, Verdict
+from harness.spec.problem import Case
 from harness.spec.sources import Program
-from harness.spec.suite import Case
 
 MS = 1_000_000
 LAUNCH = Launch(grid=(1, 1, 1), block=(32, 1, 1))

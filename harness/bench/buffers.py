@@ -20,17 +20,9 @@ from numpy.typing import NDArray
 
 from harness.device.backends.base import FILLED, Argument, Device, Memory
 from harness.errors import OutOfMemoryError, SuiteError
+from harness.spec.kernel import Generated, Kernel, PlacedArray, argument_names, workspaces
 from harness.spec.layout import Layout, element_bits, fits, numpy_dtype
-from harness.spec.suite import (
-    Case,
-    Generated,
-    Kernel,
-    PlacedArray,
-    Problem,
-    argument_names,
-    computed,
-    workspaces,
-)
+from harness.spec.problem import Case, Problem, computed
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -35,11 +35,13 @@ from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedBlock
 from harness.spec.device_facts import facts_of
+from harness.spec.kernel import Kernel, argument_names, workspaces
 from harness.spec.layout import numpy_dtype
 from harness.spec.loader import imports_of, modules_of
 from harness.spec.planning import at_least_one, launch_of
+from harness.spec.problem import Case, Problem
 from harness.spec.sources import Program, program, tree_sha256
-from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, workspaces
+from harness.spec.suite import Suite
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.statistics.paired import MIN_QUADS, log_ratios, of_arm, process_effect
 from harness.system.file_access import check_committed, commands_told, reaches_beside

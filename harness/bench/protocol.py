@@ -10,7 +10,7 @@ import msgspec
 from harness.bench.abba import Alone, PairSettings, Turn
 from harness.bench.measure import MeasureSettings
 from harness.records import DeviceInfo, L2Policy, Launch, LibraryShare, PairedBlock, Resources, Row, Toolchain
-from harness.spec.suite import Value
+from harness.spec.problem import Value
 from harness.static.builds import Build
 from harness.system.process import Request
 

@@ -22,8 +22,10 @@ from harness.bench.measure import ENQUEUE_NS, Data, Subject
 from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
 from harness.records import Check, Verification
+from harness.spec.kernel import Kernel, argument_names
 from harness.spec.layout import element_bits, numpy_dtype
-from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names
+from harness.spec.problem import Case, Problem
+from harness.spec.suite import Suite
 
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""

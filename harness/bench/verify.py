@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from harness.errors import SuiteError
 from harness.records import Check, Verification
 from harness.spec.layout import exact_limits, numpy_dtype
-from harness.spec.suite import Case, Problem
+from harness.spec.problem import Case, Problem
 
 BAND_ELEMENTS = 2**25
 """Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""

@@ -42,10 +42,12 @@ from harness.device.peaks import check_rates
 from harness.errors import HarnessError, Side
 from harness.records import Launch, LibraryShare, Row, RowStatus
 from harness.spec.device_facts import facts_of
+from harness.spec.kernel import on_device
 from harness.spec.loader import imports_of, load_folder
 from harness.spec.planning import PlannedCase, at_least_one, launch_of
+from harness.spec.problem import Case, Value
 from harness.spec.sources import Program, program
-from harness.spec.suite import Case, Suite, Value, on_device
+from harness.spec.suite import Suite
 from harness.spec.tampering import TamperCheck
 from harness.static.builds import builds, facts_of_arch
 from harness.system.file_access import check_committed, watch

@@ -11,10 +11,11 @@ from harness.cli import echo_json, options
 from harness.config import load_config
 from harness.errors import SuiteError
 from harness.spec.case_id import Selector
+from harness.spec.kernel import Kernel
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import load_suites
 from harness.spec.sources import check_functions, missing_files
-from harness.spec.suite import Kernel, Ladder, Suite
+from harness.spec.suite import Ladder, Suite
 
 
 @click.command("list")

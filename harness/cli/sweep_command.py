@@ -17,8 +17,8 @@ from harness.spec.case_id import Selector
 
 if TYPE_CHECKING:
     from harness.run.device_session import DeviceObserver
+    from harness.spec.kernel import Kernel
     from harness.spec.loader import LoadedSuite
-    from harness.spec.suite import Kernel
     from harness.sweep.bench import Executor
     from harness.sweep.model import SweepResult, SweepRow
 

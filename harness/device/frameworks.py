@@ -32,9 +32,9 @@ from harness.errors import (
     SuiteError,
 )
 from harness.records import CompiledKernel, Resources
+from harness.spec.kernel import Parameter
 from harness.spec.layout import numpy_dtype
 from harness.spec.python_functions import PythonCall
-from harness.spec.suite import Parameter
 from harness.system.cache import cache_dir
 from harness.system.file_access import opened_beside
 

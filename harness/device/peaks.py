@@ -29,7 +29,7 @@ from harness.errors import MeasureError
 
 if TYPE_CHECKING:
     from harness.records import DeviceInfo, L2Policy
-    from harness.spec.suite import Case, Problem
+    from harness.spec.problem import Case, Problem
 
 _SLACK = 1.05
 """A rate may be above its peak by as much as ticks and a clock above the card's own limit account for."""

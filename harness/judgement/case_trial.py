@@ -15,7 +15,7 @@ from harness.judgement.gates import Gated, combine
 from harness.judgement.judge import Direction, Judgement, Leg, LegName, Policy, confirm, judge, p_again
 from harness.numbers import percent
 from harness.records import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
-from harness.spec.suite import Case
+from harness.spec.problem import Case
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import (
     MIN_QUADS,

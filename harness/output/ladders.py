@@ -17,9 +17,11 @@ from harness.errors import HarnessError, UsageError
 from harness.output.tables import summary_of
 from harness.records import DeviceInfo, Host, RowStatus, Source
 from harness.spec.case_id import Selector, Size, size_label
+from harness.spec.kernel import Kernel
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
-from harness.spec.suite import Case, Kernel, Ladder, Rung, Suite, Value
+from harness.spec.problem import Case, Value
+from harness.spec.suite import Ladder, Rung, Suite
 from harness.store.records_file import StoredRow, newest_rows
 from harness.sweep.journal import SweepState, read_sweep
 from harness.sweep.model import Configuration, Sweep, SweepRow, configurations

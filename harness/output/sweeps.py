@@ -24,7 +24,7 @@ from harness.output.sheet import CLOSING, SHADES, Cell, Column, Sheet, opening, 
 from harness.output.tables import STYLES
 from harness.records import Effect
 from harness.spec.case_id import size_label
-from harness.spec.suite import Value
+from harness.spec.problem import Value
 from harness.sweep.model import Configuration, Final, Sweep, SweepResult, SweepRow
 from harness.system.cache import write_atomically
 

@@ -12,7 +12,7 @@ from harness.errors import BuildError, ExitCode, UsageError
 from harness.run.device_session import WorkerProcess, opened
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
-from harness.spec.suite import ceil_div
+from harness.spec.problem import ceil_div
 from harness.static import disassembly
 from harness.static.builds import Build
 from harness.system.files import scratch_folder

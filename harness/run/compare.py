@@ -44,9 +44,10 @@ from harness.records import (
 from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
 from harness.run.turns import SideName, TurnPair
 from harness.spec.case_id import size_label
+from harness.spec.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase, Refusal
-from harness.spec.suite import Case, HostFunction, Kernel, PythonFunction, TorchFunction, ceil_div
+from harness.spec.problem import Case, ceil_div
 from harness.store.records_file import Journal, RecordWriter
 from harness.system.process import Failed, failure
 

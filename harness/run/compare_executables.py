@@ -30,7 +30,7 @@ from harness.run.compare import CompareObserver, CompareSettings, ComparisonResu
 from harness.run.device_session import find_device, identified
 from harness.run.executables import Executable, ProcessRun, SideName, format_of, run_once, time_of
 from harness.run.turns import ORDERS, Order
-from harness.spec.suite import Case
+from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS
 from harness.store.imported import Format, ImportedCase, identifier
 from harness.store.records_file import Journal, RecordWriter

@@ -21,9 +21,9 @@ from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError, WorkerError
 from harness.records import DeviceInfo, L2Policy, Snapshot, Telemetry
 from harness.spec.device_facts import facts_of
+from harness.spec.kernel import on_device
 from harness.spec.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
 from harness.spec.sources import lacking
-from harness.spec.suite import on_device
 from harness.system.files import scratch_folder
 from harness.system.process import Failed, LostError, Process, Progress, Request, failure
 

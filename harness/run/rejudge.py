@@ -23,7 +23,7 @@ from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noi
 from harness.records import CaseBlock, Comparison, PairedBlock, Quad, Verdict
 from harness.run.compare import CompareSettings, pair_settings_for, policy_for, with_twins
 from harness.spec.case_id import in_short
-from harness.spec.suite import Case
+from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 from harness.store.records_file import PACKED, StoredComparison
 from harness.system.files import read_regular

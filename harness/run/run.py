@@ -16,9 +16,10 @@ from harness.device.machine import machine_name
 from harness.errors import HarnessError, WorkerError
 from harness.records import METHOD_VERSION, Row, RowStatus, Run
 from harness.run.device_session import DeviceObserver, DeviceSession, unfit
+from harness.spec.kernel import Kernel
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
-from harness.spec.suite import Kernel, ceil_div
+from harness.spec.problem import ceil_div
 from harness.store.records_file import Journal, RecordWriter
 from harness.system.process import Failed, failure
 

@@ -18,8 +18,9 @@ from harness.output.ladder_tables import given
 from harness.output.ladders import Line, comparable, is_plain, placed
 from harness.records import DeviceInfo, Row
 from harness.spec.case_id import Size, size_label
+from harness.spec.kernel import Kernel
 from harness.spec.planning import at_least_one, launch_of
-from harness.spec.suite import Kernel, Ladder, Suite
+from harness.spec.suite import Ladder, Suite
 from harness.static.accesses import Access, accesses
 from harness.static.occupancy import CAPABILITIES, CARDS, Card, residency
 

@@ -14,6 +14,7 @@ from harness.config import FILES, Config, suites_said
 from harness.errors import LaunchError, NoSuiteError, NotYetKnownError, SuiteError, UsageError
 from harness.records import DeviceInfo, Launch
 from harness.spec.case_id import CaseId, Selector, Size
+from harness.spec.kernel import Geometry, Kernel, is_for
 from harness.spec.loader import (
     WORKING_TREE,
     Begun,
@@ -23,7 +24,8 @@ from harness.spec.loader import (
     discover_at,
     remember,
 )
-from harness.spec.suite import Case, Geometry, Kernel, Suite, computed, is_for
+from harness.spec.problem import Case, computed
+from harness.spec.suite import Suite
 from harness.system import git
 
 

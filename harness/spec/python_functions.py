@@ -17,7 +17,8 @@ from typing import Any
 
 from harness.errors import SuiteError
 from harness.records import Launch
-from harness.spec.suite import Parameter, Value
+from harness.spec.kernel import Parameter
+from harness.spec.problem import Value
 
 
 @dataclass(frozen=True)

@@ -20,19 +20,19 @@ from typing import Any, Literal
 from harness.config import has_settings
 from harness.errors import BuildError, ConfigError, LaunchError, SuiteError
 from harness.records import Launch
-from harness.spec.python_functions import PythonCall, check_defined
-from harness.spec.suite import (
+from harness.spec.kernel import (
     IMAGES,
-    Case,
     Generated,
     HostFunction,
     HostLibrary,
     Kernel,
     Parameter,
     PythonFunction,
-    Suite,
     step_names,
 )
+from harness.spec.problem import Case
+from harness.spec.python_functions import PythonCall, check_defined
+from harness.spec.suite import Suite
 from harness.system.cache import export_root, write_atomically
 from harness.system.files import read_regular
 

@@ -17,28 +17,11 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from harness.errors import NotToldError, NotYetKnownError, SuiteError
+from harness.spec.kernel import Generated, HostFunction, HostLibrary, Kernel, PythonFunction, Source, Step
 from harness.spec.layout import Order
-from harness.spec.suite import (
-    Array,
-    Axis,
-    Case,
-    Generated,
-    HostFunction,
-    HostLibrary,
-    InOut,
-    Input,
-    Kernel,
-    Ladder,
-    Output,
-    Problem,
-    PythonFunction,
-    Scalar,
-    Source,
-    Step,
-    Suite,
-    Tuning,
-    number,
-)
+from harness.spec.problem import Array, Axis, Case, InOut, Input, Output, Problem, Scalar, number
+from harness.spec.suite import Ladder, Suite
+from harness.spec.tuning import Tuning
 from harness.system.process import Failed, LostError, Process, Request
 from harness.system.texts import harmless
 

@@ -24,8 +24,10 @@ import msgspec
 
 from harness.errors import BuildError
 from harness.records import Launch
+from harness.spec.kernel import Kernel, Parameter
+from harness.spec.problem import Case
 from harness.spec.sources import Program, program
-from harness.spec.suite import Case, Kernel, Parameter, Suite
+from harness.spec.suite import Suite
 from harness.system.cache import BinaryCache
 
 WARPS = 8

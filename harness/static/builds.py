@@ -18,9 +18,9 @@ from harness.device.backends.cubin import KernelCode, kernel_code
 from harness.device.backends.cubin_lines import lines_of
 from harness.errors import BuildError, HarnessError, UsageError
 from harness.spec.device_facts import DeviceFacts
+from harness.spec.kernel import Generated, HostLibrary, Kernel, Parameter, is_for
 from harness.spec.planning import PlannedCase, Refusal
 from harness.spec.sources import Program, lacking
-from harness.spec.suite import Generated, HostLibrary, Kernel, Parameter, is_for
 from harness.static.disassembly import Listed, disassembled
 from harness.static.occupancy import CAPABILITIES, Card
 from harness.static.sass import Instructions

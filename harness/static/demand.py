@@ -13,9 +13,10 @@ from os import cpu_count
 
 from harness.errors import BuildError, HarnessError
 from harness.records import Launch
+from harness.spec.kernel import on_device
 from harness.spec.planning import PlannedCase, launch_of
 from harness.spec.sources import program
-from harness.spec.suite import Suite, on_device
+from harness.spec.suite import Suite
 from harness.static.accesses import Access, accesses
 from harness.static.builds import Usage, usage
 from harness.static.occupancy import Card, Residency, residency

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from harness.errors import HarnessError
 from harness.records import Launch
+from harness.spec.kernel import on_device
 from harness.spec.planning import PlannedCase, launch_of
-from harness.spec.suite import Case, Problem, on_device
+from harness.spec.problem import Case, Problem
 from harness.static.bounds import Bound, Work, bound
 from harness.static.builds import Build, Usage, capability_of
 from harness.static.occupancy import CAPABILITIES, Card, Residency, residency

@@ -28,10 +28,12 @@ from harness.device.peaks import peaks
 from harness.device.telemetry import probe_for
 from harness.errors import MeasureError
 from harness.records import DeviceInfo, Measurement, Row, Toolchain
+from harness.spec.kernel import Kernel
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import refusal
+from harness.spec.problem import ceil_div
 from harness.spec.sources import lacking
-from harness.spec.suite import Kernel, Tuning, ceil_div
+from harness.spec.tuning import Tuning
 from harness.statistics import summarize
 from harness.sweep.bench import Executor, Job, JobResult
 from harness.sweep.halving import Contender, Decision, Duels, duel_effect, next_step

@@ -14,8 +14,11 @@ from harness.errors import LaunchError, SuiteError
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
 from harness.spec.case_id import Size
 from harness.spec.device_facts import facts_of
+from harness.spec.kernel import Kernel
 from harness.spec.planning import at_least_one, launch_of
-from harness.spec.suite import Case, Kernel, Suite, Tuning, Value, point_of
+from harness.spec.problem import Case, Value, point_of
+from harness.spec.suite import Suite
+from harness.spec.tuning import Tuning
 
 SCHEMA_VERSION = 1
 

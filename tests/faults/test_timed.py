@@ -16,7 +16,7 @@ from harness.errors import ExitCode
 from harness.run.compare import CompareSettings, Comparing
 from harness.spec.loader import load
 from harness.spec.planning import plan
-from harness.spec.suite import Axis, Case, Input, Output, Problem
+from harness.spec.problem import Axis, Case, Input, Output, Problem
 from tests import toy
 from tests.support import write_files
 from tests.test_compare import Watching

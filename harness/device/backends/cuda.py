@@ -49,8 +49,8 @@ from harness.errors import (
     OutOfMemoryError,
 )
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
+from harness.spec.kernel import Parameter
 from harness.spec.sources import Program
-from harness.spec.suite import Parameter
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder
 

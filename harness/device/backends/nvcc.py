@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.errors import BuildError
+from harness.spec.kernel import is_for
 from harness.spec.sources import INSTANCE, INSTANCE_FILE, Program, is_self_contained, unusual_options
-from harness.spec.suite import is_for
 from harness.system.cache import BinaryCache, Manifest
 from harness.system.files import read_regular, scratch_folder
 from harness.system.process import finished

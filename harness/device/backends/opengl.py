@@ -35,8 +35,8 @@ from harness.errors import (
     OutOfMemoryError,
 )
 from harness.records import DeviceInfo, Extent3, Launch, Resources, Toolchain
+from harness.spec.kernel import Parameter
 from harness.spec.sources import Program
-from harness.spec.suite import Parameter
 
 _INSTALL = "Install this project with its extra 'opengl': pip install -e '.[opengl]' in a clone."
 _NO_EGL = (

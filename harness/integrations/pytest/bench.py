@@ -21,7 +21,7 @@ from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
 from harness.spec import planning
 from harness.spec.planning import PlannedCase, SuitePair
-from harness.spec.suite import Case
+from harness.spec.problem import Case
 
 CaseSide = Literal["base", "head"]
 

@@ -16,7 +16,7 @@ from harness.output.tables import summary_of
 from harness.output.verdicts import calibrated, closing, lines_of
 from harness.records import DeviceInfo, Source, Verdict
 from harness.run.compare import ComparisonResult
-from harness.spec.suite import Case, Problem
+from harness.spec.problem import Case, Problem
 from harness.system.texts import harmless
 
 Info = dict[str, Any]
