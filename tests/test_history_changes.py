@@ -244,8 +244,9 @@ def test_with_records_a_power_cap_is_told_from_code(tmp_path):
     written = write(history, tmp_path / "power")
     found = read_history(written.results, written.repository)
     [(_, case, each)] = by_kind(found, "regression")
-    assert case == "matmul.naive@1024"
-    assert near(each.change, 20)
+    assert (case, each.change.at) == ("matmul.naive@1024", 20)
+    assert each.change.good == 19
+    assert each.change.bad in (20, 21)
     capped = [each.change for _, _, each in by_kind(found, "environment")]
     assert {change.attribution for change in capped} == {"power"}
     assert {change.at for change in capped} == {40, 60}
