@@ -167,7 +167,10 @@ def test_loading_the_plugin_loads_nothing_but_pytest():
     foreign = set(packages.split()) - set(sys.stdlib_module_names)
     assert foreign == {"harness"}
     others = {name for name in ours.split() if not name.startswith("harness.integrations")}
-    spec = {f"harness.spec.{name}" for name in ("case_id", "device_facts", "layout", "suite")}
+    spec = {
+        f"harness.spec.{name}"
+        for name in ("case_id", "device_facts", "kernel", "layout", "problem", "suite", "tuning")
+    }
     assert others <= {"harness.errors", "harness.spec", *spec}
 
 
