@@ -131,15 +131,21 @@ def test_a_drift_is_no_commits_and_goes_by_its_id():
 
 
 @pytest.mark.parametrize(
-    ("card", "metric", "command"),
+    ("state", "card", "metric", "command"),
     [
-        ("h200", "gflops", "harness compare 00000006..00000008 matmul.naive@1024"),
-        ("opencl-cpu", "gflops", "harness compare 00000006..00000008 matmul.naive@1024 --device opencl"),
-        ("h200", "time", r"asv continuous --bench '^matmul\.naive@1024' 00000006 00000008"),
+        ("unjudged", "h200", "gflops", "harness compare 00000006..00000008 matmul.naive@1024"),
+        (
+            "unjudged",
+            "opencl-cpu",
+            "gflops",
+            "harness compare 00000006..00000008 matmul.naive@1024 --device opencl",
+        ),
+        ("unjudged", "h200", "time", r"asv continuous --bench '^matmul\.naive@1024' 00000006 00000008"),
+        ("new", "h200", "gflops", "harness bisect matmul.naive@1024 00000006 00000008"),
     ],
 )
-def test_the_command_that_settles_it_is_one_to_type(card, metric, command):
-    [event] = events(change(5, 7, card=card), state="unjudged")
+def test_the_command_that_settles_it_is_one_to_type(state, card, metric, command):
+    [event] = events(change(5, 7, card=card), state=state)
     case = Case(
         name="matmul.naive@1024",
         suite="",

@@ -74,17 +74,19 @@ def command(selection: options.Selection, case: str, good: str | None, bad: str,
 
 
 def _of_change(config: Config, change: str, results: Path | None) -> tuple[str, str, str]:
-    """Case, good and bad of a change of the history. Raises UsageError."""
+    """Case, good and bad of a change of the history, or of an event's worst. Raises UsageError."""
     from harness.history.reading import read_history
 
     history = read_history(results or config.results_folder, config.root)
-    for card in history.cards:
-        for each in (stated.change for stated in card.changes):
-            if each.id == change:
-                return each.case, history.commits[each.good].hash, history.commits[each.bad].hash
+    changes = (stated.change for card in history.cards for stated in card.changes)
+    ranges = [(each.id, each.case, each.good, each.bad) for each in changes]
+    ranges += [(each.id, each.worst.change.case, each.good, each.bad) for each in history.events]
+    for name, case, good, bad in ranges:
+        if name == change:
+            return case, history.commits[good].hash, history.commits[bad].hash
     raise UsageError(
         f"Missing argument 'GOOD': 'harness bisect {change} main~20' looks for the commit after main~20. "
-        f"{change} is no id of a change in 'harness history --all' either."
+        f"{change} is no id of an event or a change in 'harness history --all' either."
     )
 
 

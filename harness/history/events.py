@@ -298,7 +298,10 @@ def settling(event: Event, case: Case, commits: Commits) -> str:
         return f"asv continuous --bench {shlex.quote(f'^{name}')} {good} {bad}"
     backend = next((each for each in _BACKENDS if change.card.startswith(each)), "")
     device = f" --device {backend}" if backend else ""
-    return f"harness compare {good}..{bad} {shlex.quote(case.name)}{device}"
+    if event.kind == "drift" or event.state == "unjudged":
+        return f"harness compare {good}..{bad} {shlex.quote(case.name)}{device}"
+    good, bad = commits[event.good].hash[:_DIGITS], commits[event.bad].hash[:_DIGITS]
+    return f"harness bisect {shlex.quote(case.name)} {good} {bad}{device}"
 
 
 _BACKENDS = ("opencl", "opengl", "cpu", "null")
