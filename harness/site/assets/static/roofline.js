@@ -40,8 +40,18 @@
     surface.text("GFLOP/s", box.left, box.top - 8, { fill: colours.muted });
   }
 
+  /** Roofs of one height are one line, with the names of all. */
+  function joined(roofs) {
+    const heights = [...new Set(roofs.map((roof) => roof.gflops))];
+    return heights.map((gflops) => {
+      const same = roofs.filter((roof) => roof.gflops === gflops);
+      const name = same.map((roof) => roof.name).join(", ");
+      return { name, gflops, used: same.some((roof) => roof.used) };
+    });
+  }
+
   function drawRoofs(surface, box, span, x, y, { roofs, memory }, colours) {
-    for (const { name, gflops, used } of roofs) {
+    for (const { name, gflops, used } of joined(roofs)) {
       const from = memory ? Math.max(span.left, gflops / memory) : span.left;
       const style = {
         stroke: colours[used ? "text" : "muted"],
