@@ -27,12 +27,18 @@ _work_tree: list[Path] = []
 
 
 def watch(work_tree: Path | None = None) -> None:
-    """Note from now on, as long as the process lives, what is opened, loaded and run: once a process, because
-    an audit hook cannot be taken away.
+    """Note from now on, as long as the process lives, what is opened, loaded and run.
+
+    An audit hook cannot be taken away, and each one more slows all that is audited: there is one a process.
 
     What a suite of a commit opens in `work_tree`, where its repository is worked on, is not the commit's.
     """
     _work_tree.extend([work_tree] if work_tree else [])
+    _hook_once()
+
+
+@functools.cache
+def _hook_once() -> None:
     sys.addaudithook(_note)
 
 
