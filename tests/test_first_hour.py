@@ -107,5 +107,5 @@ def test_the_page_has_every_kind_of_author():
 
 def test_the_first_screen_of_help_is_a_page_and_begins_with_init():
     lines = cli.get_help(cli.make_context("harness", [], resilient_parsing=True)).splitlines()
-    assert len(lines) <= 34
+    assert len(lines) <= 36
     assert lines[lines.index("Commands:") + 1].split()[0] == "init"

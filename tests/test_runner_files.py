@@ -1238,7 +1238,7 @@ def test_prepare_makes_a_fresh_folder_and_asks_for_one_job(machine: Machine) -> 
     assert sorted(path.name for path in work.iterdir()) == ["home", "runner"]
     assert sorted(path.name for path in (work / "runner").iterdir()) == ["bin", "run.sh"]
     assert {path.stat().st_uid for path in [work, *work.rglob("*")]} == {JOB_USER}
-    assert stat.S_IMODE(work.stat().st_mode) == 0o700
+    assert stat.S_IMODE(work.stat().st_mode) == 0o711
     handed = machine.run / "gpu1.jitconfig.user"
     assert (handed.read_text(), handed.stat().st_uid, stat.S_IMODE(handed.stat().st_mode)) == (
         "ZW5jb2RlZA==\n",

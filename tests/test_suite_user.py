@@ -121,7 +121,7 @@ def start(folder: Path, address: str) -> Iterator[Start]:
 
     def run() -> subprocess.Popen[str]:
         variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder), "ACTIONS_RUNTIME_TOKEN": "secret"}
-        command = [PYTHON, str(RELAY), address, "probe"]
+        command = [PYTHON, str(RELAY), address, PYTHON, "-m", "probe"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         begun.append(subprocess.Popen(command, cwd="/", env=variables, start_new_session=True, **pipes))
         return begun[-1]
