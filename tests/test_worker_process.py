@@ -4,6 +4,8 @@ nothing of a request that was given up reaches the next one.
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from harness.bench import protocol
@@ -11,6 +13,7 @@ from harness.errors import DeviceError, WorkerError
 from harness.run.device_session import WorkerProcess
 from harness.run.run import Session, SessionSettings
 from harness.spec.loader import load
+from harness.system.file_access import commands_told, watch
 from harness.system.process import Failed, Process, Progress, failure
 from tests import toy
 from tests.support import Recorder, write_files
@@ -108,3 +111,12 @@ def test_an_interrupted_request_leaves_no_answer_for_the_next(tmp_path, monkeypa
         assert not session.started
         answer = session.ask(protocol.Timers(), 30)
         assert isinstance(answer, protocol.Ticks)
+
+
+def test_a_process_that_watches_twice_notes_once():
+    heard: list[str] = []
+    watch()
+    watch()
+    with commands_told(heard.append):
+        subprocess.run(["true"], check=True)
+    assert heard == ["true"]
