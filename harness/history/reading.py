@@ -350,6 +350,7 @@ def read_history(
     results: Path,
     root: Path,
     *,
+    repository: Path | None = None,
     revision: str = "HEAD",
     patterns: Sequence[str] = (),
     cards: Sequence[str] = (),
@@ -361,12 +362,14 @@ def read_history(
 ) -> History:
     """Read the history of the project in `root` from a results folder, and search it for changes.
 
-    `patterns` are globs of case names, `cards` of cards' names. Raises StoreError where there is nothing to
+    `repository` holds the commits, where the project's own does not. `patterns` are globs of case names,
+    `cards` of cards' names. Raises StoreError where there is nothing to
     read, UsageError where nothing matches, GitError, ConfigError for the triage file.
     """
     if not results.exists():
         raise no_history(results)
-    decisions, commits = read_triage(root), read_commits(root, revision)
+    repository = repository or root
+    decisions, commits = read_triage(root), read_commits(repository, revision)
     found = open_results(results, commits, directions)
     chosen = [each for each in found.cards if not cards or any(map(each.is_called, cards))]
     if not chosen and found.cards:
@@ -393,7 +396,7 @@ def read_history(
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
     layout = layout_of((facts for card in read for facts in card.facts), kernels)
-    events = with_suspects(history.events, root, commits, history.cases, layout)
+    events = with_suspects(history.events, repository, commits, history.cases, layout)
     return replace(history, events=events)
 
 
