@@ -31,7 +31,8 @@ LAYERS = (
     ("run",),
     ("doctor", "history", "init", "sweep"),
     ("output",),
-    ("github", "site"),
+    ("forges",),
+    ("github", "gitlab", "site"),
     ("integrations",),
     ("cli",),
 )

@@ -16,11 +16,13 @@ import click
 
 from harness.cli import echo_json, options, tell
 from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, MeasureError, UsageError
-from harness.github import audit as audits
+from harness.forges import audits
+from harness.forges.api import Api, check_address
+from harness.forges.comments import Posted, StaleError
+from harness.github import audit as github_audit
 from harness.github import events, reporting
-from harness.github.api import Api, check_address, check_repository
+from harness.github.api import GITHUB, check_repository
 from harness.github.data_git import BRANCH
-from harness.github.posting import Posted, StaleError
 from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, prepare
 from harness.github.requesting import Started, start_measurement
 from harness.github.requirements import chosen_extras
@@ -311,7 +313,7 @@ class _Calling:
             raise ConfigError("GITHUB_TOKEN is not set: set it to the job's github.token.")
         root = api or os.environ.get("GITHUB_API_URL") or "https://api.github.com"
         server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
-        self.api = Api(root, token, dry_run=dry_run)
+        self.api = Api(GITHUB, root, token, dry_run=dry_run)
         self.repository = check_repository(_given(repository, "GITHUB_REPOSITORY", "--repository"))
         self.event = events.read_event(Path(_given(str(event or ""), "GITHUB_EVENT_PATH", "--event")))
         self.server = check_address(server.rstrip("/"), "GITHUB_SERVER_URL")
@@ -590,7 +592,7 @@ def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) 
 def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.Finding]:
     token = _given(None, "GITHUB_TOKEN", "one that may read settings")
     root = api or os.environ.get("GITHUB_API_URL") or "https://api.github.com"
-    return audits.audit(Api(root, token), repository, relied_only=relied)
+    return github_audit.audit(Api(GITHUB, root, token), repository, relied_only=relied)
 
 
 def _tell_audit(found: list[audits.Finding]) -> None:

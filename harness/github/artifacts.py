@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 import msgspec
 
 from harness.errors import RefusedError, StoreError
-from harness.github.api import Api, ApiError, path_of
-from harness.github.events import quoted
+from harness.forges.api import Api, ApiError, quoted
+from harness.github.api import path_of
 from harness.output.review.model import LIMITS, Review, decode_review
 
 MEMBER = "review.json"

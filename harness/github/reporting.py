@@ -13,18 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ConfigError, RefusedError, RemoteError
-from harness.github.api import Api
+from harness.forges.api import Api, quoted
+from harness.forges.comments import Posted, Stamp
 from harness.github.artifacts import MAX_TOTAL_BYTES, fetch_reviews, merged, read_review, unpacked
-from harness.github.events import MeasuredRun, links_of_run, quoted
-from harness.github.posting import (
-    Posted,
-    Stamp,
-    current_pull,
-    end_queued,
-    merge_bases,
-    post_check,
-    post_comment,
-)
+from harness.github.events import MeasuredRun, links_of_run
+from harness.github.posting import current_pull, end_queued, merge_bases, post_check, post_comment
 from harness.output.review.faces import check_name, check_run
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
