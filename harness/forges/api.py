@@ -72,6 +72,7 @@ class Forge:
     """What to set it to."""
     root: str
     """The variable with the API's address."""
+    default_root: str
     headers: Mapping[str, str]
     updates_by: Method
     """What changes something that is there."""
@@ -246,7 +247,7 @@ class Api:
             **({} if body is None else {"Content-Type": "application/json; charset=utf-8"}),
         }
         request = Request(
-            method, f"{self.root}{path}{f'?{urlencode(query)}' if query else ''}", headers, body
+            method, f"{self.root}{path}{f'?{urlencode(query, doseq=True)}' if query else ''}", headers, body
         )
         if self.dry_run and method != "GET":
             self.held.append(request)

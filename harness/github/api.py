@@ -13,6 +13,7 @@ GITHUB = Forge(
     credential="GITHUB_TOKEN",
     credential_is="the job's github.token",
     root="GITHUB_API_URL",
+    default_root="https://api.github.com",
     headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
     updates_by="PATCH",
     permission="grant that under the job's permissions. Where a fork's pull request started the run, every "
