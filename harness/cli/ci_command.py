@@ -20,14 +20,14 @@ from harness.forges import audits
 from harness.forges.api import Api, check_address
 from harness.forges.comments import Posted, StaleError
 from harness.forges.reports import Outcome, Prepared
+from harness.forges.requirements import chosen_extras
+from harness.forges.scaffold import FLEET_FILE, matrix_of, narrowed, own_requirement, read_fleet, scaffold
 from harness.github import audit as github_audit
 from harness.github import events, reporting
 from harness.github.api import GITHUB, check_repository
 from harness.github.data_git import BRANCH
 from harness.github.reporting import AUTHOR, given_reviews
 from harness.github.requesting import Started, start_measurement
-from harness.github.requirements import chosen_extras
-from harness.github.scaffold import FLEET_FILE, matrix_of, narrowed, own_requirement, read_fleet, scaffold
 from harness.gitlab.api import GITLAB, in_pipeline
 from harness.output.review.faces import faces, workflow_commands, write_faces
 from harness.output.review.markdown import code, summary
@@ -300,8 +300,8 @@ def measured(folder: Path, as_json: bool) -> ExitCode:
     FOLDER is laid out like asv's results. In a workflow the job's summary says it, and a warning of the run
     what was left out.
     """
+    from harness.forges.scaffold import extras_there
     from harness.github.measured import markdown, read_measured, warnings
-    from harness.github.scaffold import extras_there
 
     found, problems = read_measured(folder)
     text = markdown(found, problems, extras_there(Path()))

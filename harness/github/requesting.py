@@ -11,10 +11,10 @@ import msgspec
 from harness.errors import RefusedError, RemoteError
 from harness.forges.api import Api, ApiError, quoted
 from harness.forges.comments import StaleError, Stamp
+from harness.forges.scaffold import check_patterns
 from harness.github.api import path_of
 from harness.github.events import COMMAND, DISPATCH_BRANCH, WORKFLOW, Asked
 from harness.github.posting import current_pull, open_pull, post_queued
-from harness.github.scaffold import check_patterns
 from harness.output.review.faces import check_name
 from harness.output.review.markdown import code, pre
 
