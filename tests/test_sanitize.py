@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from harness.device.backends import compute_sanitizer, oclgrind
+from harness.device.backends import compute_sanitizer, nvcc, oclgrind
+from harness.device.findings import Finding
 from harness.errors import DeviceError, ExitCode
+from harness.output.progress import SanitizeProgress
+from harness.output.sanitized import sanitized_table
 from harness.run.device_session import find_device
-from tests.support import GPU, caller, device_is_missing, write_files
+from harness.run.sanitize import Sanitized, sanitize
+from harness.spec.loader import load
+from harness.spec.planning import plan
+from tests.support import GPU, KERNELS, caller, device_is_missing, write_files
 
 SUITE = """\
 from harness import Axis, Input, Kernel, Output, Problem, Suite, ceil_div
@@ -165,3 +173,167 @@ def test_a_log_is_read_by_its_messages():
         ("bounds", "", 1, "Global(2,0,0)"),
         ("barrier", "", 1, ""),
     ]
+
+
+# As NVIDIA's Compute Sanitizer manual prints them, and as older versions wrote a place.
+MEMCHECK = """\
+========= COMPUTE-SANITIZER
+Mallocing memory
+========= Invalid __global__ write of size 4 bytes
+=========     at unaligned_kernel()+0x100 in memcheck_demo.cu:34
+=========     by thread (0,0,0) in block (0,0,0)
+=========     Address 0x7cc43aa00001 is misaligned
+=========     and is inside the nearest allocation at 0x7cc43aa00000 of size 4 bytes
+=========     Saved host backtrace up to driver entry point at kernel launch time
+=========         Host Frame: main [0xae61] in memcheck_demo
+=========
+========= Invalid __global__ write of size 4 bytes
+=========     at out_of_bounds_function()+0xb0 in memcheck_demo.cu:39
+=========     by thread (0,0,0) in block (0,0,0)
+=========     Access to 0x7cc43a800400 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7cc43a800000 of size 1,024 bytes
+=========         Device Frame: out_of_bounds_kernel()+0x30 in memcheck_demo.cu:44
+=========
+========= Invalid __global__ write of size 4 bytes
+=========     at out_of_bounds_function()+0xb0 in memcheck_demo.cu:39
+=========     by thread (1,0,0) in block (0,0,0)
+=========     Access to 0x7cc43a800404 is out of bounds
+=========     and is 5 bytes after the nearest allocation at 0x7cc43a800000 of size 1,024 bytes
+=========
+========= ERROR SUMMARY: 3 errors
+"""
+RACECHECK = """\
+========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at sumKernel(int *, int *)+0x90 in /home/block_error.cu:41
+=========     and Read access at sumKernel(int *, int *)+0x100 in /home/block_error.cu:51 [508 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+INITCHECK = """\
+========= COMPUTE-SANITIZER
+========= Uninitialized __global__ memory read of size 4 bytes
+=========     at 0x70 in /home/memset_error.cu:41:vectorAdd(int *)
+=========     by thread (31,0,0) in block (1,0,0)
+=========     Address 0x7f3c7ec000fc
+=========
+========= ERROR SUMMARY: 1 error
+"""
+SYNCCHECK = """\
+========= COMPUTE-SANITIZER
+========= Barrier error detected. Invalid arguments.
+=========     at __syncwarp(unsigned int)+0xe0 in sm_30_intrinsics.hpp:110
+=========     by thread (16,0,0) in block (0,0,0)
+=========         Device Frame: myKernel(float *, unsigned long)+0xb0 in illegal_syncwarp.cu:12
+=========
+========= ERROR SUMMARY: 1 error
+"""
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+REFUSED = (
+    "========= COMPUTE-SANITIZER\n"
+    '========= Error: Device not supported. Please refer to the "Supported Devices" section of the sanitizer '
+    "documentation\n=========\n========= Target application returned an error\n"
+)
+
+
+def test_what_compute_sanitizer_prints_is_read():
+    def read(text):
+        return [
+            (each.kind, each.message, each.place, each.thread, each.count)
+            for each in compute_sanitizer.findings(text)
+        ]
+
+    write, first = "Invalid __global__ write of size 4 bytes", "thread (0,0,0) in block (0,0,0)"
+    assert read(MEMCHECK) == [
+        ("bounds", f"{write}, misaligned", "memcheck_demo.cu:34", first, 1),
+        ("bounds", f"{write}, 1 bytes after an array of size 1,024 bytes", "memcheck_demo.cu:39", first, 2),
+    ]
+    assert read(RACECHECK) == [
+        ("race", "Write access, and Read access at block_error.cu:51", "block_error.cu:41", "", 508)
+    ]
+    [(kind, message, place, thread, _)] = read(INITCHECK)
+    assert (kind, message) == ("uninitialised", "Uninitialized __global__ memory read of size 4 bytes")
+    assert (place, thread) == ("memset_error.cu:41", "thread (31,0,0) in block (1,0,0)")
+    [(kind, _, place, *_)] = read(SYNCCHECK)
+    assert (kind, place) == ("barrier", "illegal_syncwarp.cu:12")  # not the header that the barrier is in
+    for text in (MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, CLEAN):
+        compute_sanitizer.check(text)
+        assert compute_sanitizer.ended(text)
+    assert read(CLEAN) == read(REFUSED) == []
+    with pytest.raises(DeviceError, match="Device not supported"):
+        compute_sanitizer.check(REFUSED)
+
+
+@pytest.fixture
+def tool(tmp_path, monkeypatch):
+    """Installs a stand-in for compute-sanitizer: it writes a log and runs the command."""
+
+    def install(logs: dict[str, str], version: str = "Version 2025.3.1.0 (build 36400806)"):
+        program = tmp_path / "bin" / "compute-sanitizer"
+        text = (
+            f"#!{sys.executable}\n"
+            "import os, sys\n"
+            "if sys.argv[1] == '--version':\n"
+            f"    sys.exit(print({version!r}))\n"
+            "given = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
+            f"open(given['--log-file'], 'w').write({logs!r}[given['--tool']])\n"
+            "command = sys.argv[sys.argv.index(sys.executable) :]\n"
+            "os.execv(command[0], command)\n"
+        )
+        write_files(tmp_path, {"bin/compute-sanitizer": text})
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+        compute_sanitizer.path.cache_clear()
+
+    yield install
+    compute_sanitizer.path.cache_clear()
+
+
+class Watching(SanitizeProgress):
+    """Says nothing."""
+
+    def waiting(self, sentence: str) -> None: ...
+
+
+def test_a_tool_that_does_not_sum_up_says_nothing_and_one_that_is_refused_stops_all(tool):
+    """On the null device, under a stand-in."""
+    loaded = load(KERNELS / "copy")
+    cases = plan(loaded.suite, ["copy.copy"], ["5"])
+    tool({"memcheck": MEMCHECK, "racecheck": CLEAN, "synccheck": "========= COMPUTE-SANITIZER\n"})
+
+    def run(*tools):
+        return sanitize(loaded, cases, tools, "null", timeout_s=60, seed=1, observer=Watching())
+
+    rows = {each.tool: each for each in run("memcheck", "racecheck", "synccheck")}
+    assert (rows["memcheck"].status, len(rows["memcheck"].findings)) == ("found", 2)
+    assert rows["racecheck"].status == "clean"
+    assert (rows["synccheck"].status, rows["synccheck"].reason) == ("failed", "crashed")
+    tool({"memcheck": REFUSED})
+    with pytest.raises(DeviceError, match="does not run here"):
+        run("memcheck")
+
+
+def test_a_tool_that_is_missing_or_too_old_is_an_error_with_what_to_do(tool, monkeypatch):
+    tool({}, version="Version 2021.1.0 (build 1)")
+    with pytest.raises(DeviceError, match=r"2021\.1; expected 2023\.1"):
+        compute_sanitizer.program()
+    tool({}, version="something else")
+    with pytest.raises(DeviceError, match="something else"):
+        compute_sanitizer.program()
+    for name in ("PATH", "CUDA_HOME"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setattr(nvcc, "packaged", lambda *_: None)
+    compute_sanitizer.path.cache_clear()
+    with pytest.raises(DeviceError, match="pip install"):
+        compute_sanitizer.program()
+
+
+def test_tools_that_found_the_same_of_a_case_share_a_line():
+    source = load(KERNELS / "copy").source
+    found = Finding("race", "Write access", "a.cu:1", "")
+    rows = [
+        Sanitized(case="copy.copy[m=1,n=1]", tool=tool, status="clean", findings=())
+        for tool in ("memcheck", "synccheck")
+    ]
+    rows.insert(1, Sanitized(case="copy.copy[m=1,n=1]", tool="racecheck", status="found", findings=(found,)))
+    columns = {column.name: column.texts for column in sanitized_table(source, rows).columns}
+    assert columns["tool"] == ["racecheck", "memcheck, synccheck"]

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -28,6 +28,7 @@ TOOLS = (*compute_sanitizer.TOOLS, OCLGRIND)
 _SIMULATED = "opencl:0"
 _END_S = 30.0
 """For a tool to sum up what it has seen, once the kernel has ended."""
+_LOG_CHARACTERS = 4000
 _PROCESS_BYTES = 2**31
 """Of the card, for one process: its context, the tool's own memory, small arrays."""
 SIZE = 37
@@ -132,10 +133,17 @@ def _under(settings: _Settings, planned: PlannedCase, program: str, tool: str, d
     compute_sanitizer.check(text)
     if found := tuple(compute_sanitizer.findings(text)):
         return Sanitized(case=told.case, tool=tool, status="found", findings=found)
-    if told.status == "clean" and not compute_sanitizer.ended(text):
+    if told.status == "failed":
+        return replace(told, log=f"{told.log}\n{text}".strip()[-_LOG_CHARACTERS:])
+    if not compute_sanitizer.ended(text):
         message = f"{tool} said nothing of what it saw, not even how many errors: nobody knows."
         return Sanitized(
-            case=told.case, tool=tool, status="failed", reason="crashed", message=message, log=text[-4000:]
+            case=told.case,
+            tool=tool,
+            status="failed",
+            reason="crashed",
+            message=message,
+            log=text[-_LOG_CHARACTERS:],
         )
     return told
 

@@ -55,10 +55,12 @@ _REFUSALS = (
     "Device not supported",
     "Unable to find injection library",
     "No attachable process found",
-    "Failed to initialize",
+    "couldn't find exit code",
     "driver",
 )
-"""Of messages that no kernel caused: the tool does not run here at all."""
+"""Of messages that no kernel caused: the tool does not run here at all. The last but one is that of a package
+from PyPI that lacks a program of its own, as 13.0.85 does.
+"""
 
 
 @functools.cache
@@ -120,7 +122,10 @@ def check(text: str) -> None:
         first = message.partition("\n")[0].strip()
         if any(words in first for words in _REFUSALS) and _kind(first) is None:
             raise DeviceError(
-                f"compute-sanitizer does not run here. It says: {first.removeprefix('Error: ')}", log=text
+                f"compute-sanitizer does not run here. It says: {first.removeprefix('Error: ')} Another "
+                "version may: the CUDA toolkit's, as old as the driver or newer. '--tool oclgrind' needs no "
+                "card.",
+                log=text,
             )
 
 
