@@ -255,6 +255,10 @@ def test_what_compute_sanitizer_prints_is_read():
     assert (place, thread) == ("memset_error.cu:41", "thread (31,0,0) in block (1,0,0)")
     [(kind, _, place, *_)] = read(SYNCCHECK)
     assert (kind, place) == ("barrier", "illegal_syncwarp.cu:12")  # not the header that the barrier is in
+    # What is not known is something all the same.
+    assert [each[:2] for each in read("========= Malloc/Free error encountered : Double free\n" + CLEAN)] == [
+        ("other", "Malloc/Free error encountered : Double free")
+    ]
     for text in (MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, CLEAN):
         compute_sanitizer.check(text)
         assert compute_sanitizer.ended(text)

@@ -51,6 +51,11 @@ _KINDS: Mapping[str, Kind] = {
     "Barrier": "barrier",
     "Invalid": "bounds",
 }
+_ASIDE = (
+    *("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "LEAK SUMMARY", "Error:", "Warning:"),
+    *("Target application", "Tracking kernels", "Program hit"),
+)
+"""How messages begin that are none of a kernel's; the last is of calls that fail after a kernel's fault."""
 _REFUSALS = (
     "Device not supported",
     "Unable to find injection library",
@@ -147,13 +152,15 @@ def _messages(text: str) -> Iterator[str]:
 
 
 def _kind(first: str) -> Kind | None:
-    return next((kind for words, kind in _KINDS.items() if words in first), None)
+    """None where it is not about a kernel."""
+    known = next((kind for words, kind in _KINDS.items() if words in first), None)
+    return known or (None if first.startswith(_ASIDE) else "other")
 
 
 def _finding(message: str) -> tuple[object, Finding] | None:
     first = message.partition("\n")[0].strip()
     kind = _kind(first)
-    if kind is None or _SUMMARY.match(f"========= {first}"):
+    if kind is None:
         return None
     at, thread = _place(message), _THREAD.search(message)
     if kind == "race":
