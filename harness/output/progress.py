@@ -118,6 +118,11 @@ class ProgressObserver(DeviceProgress):
             self.waiting(f"{self.name}: {outcome(row)} ({took:.1f} s in all)")
 
 
+class SanitizeProgress(DeviceProgress):
+    def sanitizing(self, case: str) -> None:
+        self.progress.update(self.task, description=f"sanitizing {escape(case)}")
+
+
 class CompareProgress(DeviceProgress):
     label = ""
 
