@@ -145,8 +145,8 @@ class BisectResult:
     interrupted: bool = False
 
 
-def _bounds(effect: Effect) -> tuple[float, float, float]:
-    return effect.effect, effect.low, effect.high
+def _logarithms(effect: Effect) -> tuple[float, float, float]:
+    return math.log1p(effect.effect), math.log1p(effect.low), math.log1p(effect.high)
 
 
 # The commits
@@ -320,7 +320,7 @@ class Bisecting:
             more: dict[int, tuple[float, float]] = {}
             for (after, upto), looked in self._looked.items():
                 if looked.effect and (after in found) != (upto in found):
-                    value, low, high = map(math.log1p, _bounds(looked.effect))
+                    value, low, high = _logarithms(looked.effect)
                     known, new, sign = (after, upto, 1) if after in found else (upto, after, -1)
                     level, half = found[known]
                     more.setdefault(new, (level + sign * value, math.hypot(half, (high - low) / 2)))
@@ -470,10 +470,10 @@ class Bisecting:
             return 0.0
         if effect is None or verdict.status == "invalid" or not self._whole:
             return 0.5
-        return chance_of(*map(math.log1p, _bounds(effect)), self._whole, self._reach)
+        return chance_of(*_logarithms(effect), self._whole, self._reach)
 
     def _believed(self, effect: Effect | None) -> float:
-        return believed(*map(math.log1p, _bounds(effect)[1:]), self._whole) if effect else BELIEVED
+        return believed(*_logarithms(effect)[1:], self._whole) if effect else BELIEVED
 
     def _suspect(self, pair: Pair, chance: float) -> None:
         """Where the parent of a suspect was measured, and it is not the suspect that made the change, commits
