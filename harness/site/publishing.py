@@ -20,7 +20,7 @@ from harness.history.changes import confirmed_by
 from harness.history.events import by_cards_alone, events_of, settled
 from harness.history.facts import Commits, cache_file, read_cached, read_commits, write_cached
 from harness.history.figures import Case
-from harness.history.reading import open_results, side_by_side
+from harness.history.reading import Mapped, open_results, side_by_side
 from harness.history.series import cases_of
 from harness.history.suspects import Layout, with_suspects
 from harness.history.triage import read_triage
@@ -80,16 +80,17 @@ def publish_pages(
     now = dt.datetime.now(tz=dt.timezone.utc)
     repository = repository or root
     decisions, commits = read_triage(root), read_commits(repository, revision)
-    found = open_results(results, commits, directions)
-    cases = cases_of(found.groups, built=found.built)
     site = Site(html / FOLDER)
-    for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
-        site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
-    work = [
-        CardPages(site, card, number, found, commits, cases, decisions, today or now.date())
-        for number, card in enumerate(found.cards)
-    ]
-    cards = _publish_changed(work, tell)
+    with side_by_side() as mapped:
+        found = open_results(results, commits, directions, mapped)
+        cases = cases_of(found.groups, built=found.built)
+        for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
+            site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
+        work = [
+            CardPages(site, card, number, found, commits, cases, decisions, today or now.date())
+            for number, card in enumerate(found.cards)
+        ]
+        cards = _publish_changed(work, mapped, tell)
     for first in range(0, len(commits), COMMITS_A_FILE):
         line = commits.line[first : first + COMMITS_A_FILE]
         rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
@@ -148,14 +149,15 @@ def _keep(work: CardPages, summary: CardSummary) -> CardSummary:
     return summary
 
 
-def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> list[CardSummary]:
+def _publish_changed(
+    work: Sequence[CardPages], mapped: Mapped, tell: Callable[[str], None]
+) -> list[CardSummary]:
     """Of every card what its pages came to, written where they would come out another way."""
     recalled = {one.number: _recall(one) for one in work}
     changed = [one for one in work if recalled[one.number] is None]
-    with side_by_side([one.source.folder for one in changed]) as mapped:
-        for one, card in zip(changed, mapped(_publish, changed), strict=True):
-            tell(f"{card.name}: {len(card.series)} cases")
-            recalled[one.number] = card
+    for one, card in zip(changed, mapped(_publish, _folders(changed), changed), strict=True):
+        tell(f"{card.name}: {len(card.series)} cases")
+        recalled[one.number] = card
     cards = {number: card for number, card in recalled.items() if card}
     ids = confirmed_by([each for card in cards.values() for each in card.evidence])
     again = []
@@ -167,10 +169,13 @@ def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> 
             only = frozenset(hint.case for each, hint in card.evidence if each in moved)
             again.append(replace(one, confirmed=counting, only=only))
     before = [cards[one.number] for one in again]
-    with side_by_side([one.source.folder for one in again]) as mapped:
-        for one, card in zip(again, mapped(_publish_again, again, before), strict=True):
-            cards[one.number] = card
+    for one, card in zip(again, mapped(_publish_again, _folders(again), again, before), strict=True):
+        cards[one.number] = card
     return list(cards.values())
+
+
+def _folders(work: Sequence[CardPages]) -> list[Path]:
+    return [one.source.folder for one in work]
 
 
 def _write_suites(
