@@ -10,9 +10,13 @@ from harness.records import Launch
 from harness.spec.kernel import on_device
 from harness.spec.planning import PlannedCase, launch_of
 from harness.spec.problem import Case, Problem
-from harness.static.bounds import Bound, Work, bound
+from harness.static.bounds import Bound, Spread, Work, bound
 from harness.static.builds import Build, Usage, capability_of
 from harness.static.occupancy import CAPABILITIES, Card, Residency, residency
+
+_WORK_ALONE = {"host-function", "needs-package", "needs-backend", "prebuilt"}
+"""Why a kernel that a card may run is not built here."""
+_ON_CARDS = {"cuda", "opencl", "opengl"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +33,9 @@ class Facts:
     waves: Mapping[str, Mapping[str, Residency]] = field(default_factory=dict)
     """By card, by case."""
     bounds: Mapping[str, Mapping[str, Bound]] = field(default_factory=dict)
-    """Likewise, of cards whose clocks are known: the shortest time that a case could take there."""
+    """Likewise, of cards whose clocks are known: the shortest time that a case could take there. Of a kernel
+    whose code is not known, by its work alone.
+    """
     problem: str = ""
     """Why what a launch needs is not known."""
 
@@ -46,14 +52,27 @@ def facts(
 def _bounds(
     problem: Problem, told: Facts, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card]
 ) -> dict[str, dict[str, Bound]]:
-    instructions = told.build.code.instructions if told.build.code else None
+    build = told.build
+    instructions = build.code.instructions if build.code else None
+    unknown = build.reason in _WORK_ALONE and planned[told.cases[0]].kernel.sources.keys() & _ON_CARDS
     found: dict[str, dict[str, Bound]] = {}
-    for words, cases in told.waves.items():
-        for case in cases:
-            given = bound(cards[words], _work(problem, planned[case].case), instructions)
+    for words, card in cards.items():
+        if capability_of(build.arch) != card.capability:
+            continue
+        for case in told.cases if unknown else told.waves.get(words, ()):
+            spread = _spread(card, build.usage, planned[case]) if build.usage is not None else None
+            if spread and not spread.resident_blocks:  # it has no launch there
+                continue
+            given = bound(card, _work(problem, planned[case].case), instructions, spread)
             if given is not None:
                 found.setdefault(words, {})[case] = given
     return found
+
+
+def _spread(card: Card, used: Usage, planned: PlannedCase) -> Spread:
+    launch = _launch(planned, card, used)
+    held = residency(card, launch, used.registers, used.shared_bytes)
+    return Spread(launch=launch, resident_blocks=held.blocks)
 
 
 def _work(problem: Problem, case: Case) -> Work:
