@@ -3,7 +3,8 @@
 Each of these is counted as if nothing else took time, and the longest is the bound:
 
 - arithmetic: the problem's operations at the card's peak for their type;
-- memory: what has to cross between device memory and a cold L2, at the memory's full rate;
+- memory: what has to cross between device memory and the L2, which is cold unless it is said to be hot, at
+  the memory's full rate;
 - issue slots: each of a multiprocessor's four schedulers issues one instruction a cycle, and the hottest loop
   has so many instructions for each that does the problem's multiply-adds;
 - load/store units: of these instructions a multiprocessor takes one a cycle that reads or writes shared or
@@ -28,7 +29,7 @@ from math import ceil, prod
 from typing import Literal
 
 from harness.device.peaks import peaks
-from harness.records import DeviceInfo, Launch
+from harness.records import DeviceInfo, L2Policy, Launch
 from harness.static.occupancy import WARP, Card
 from harness.static.sass import LOADS_AND_STORES, Instructions
 
@@ -78,12 +79,18 @@ class Spread:
 
 
 def bound(
-    card: Card, work: Work, instructions: Instructions | None = None, spread: Spread | None = None
+    card: Card,
+    work: Work,
+    instructions: Instructions | None = None,
+    spread: Spread | None = None,
+    l2: L2Policy = "cold",
 ) -> Bound | None:
     """None where the card's clocks are not known. Without a `spread` every multiprocessor does its part."""
     if card.clock_mhz is None or card.memory_gbytes_per_s is None:
         return None
     crossing = work.read_bytes + max(0, work.written_bytes - card.l2_bytes)
+    if l2 == "hot":
+        crossing = max(0, work.read_bytes + work.written_bytes - card.l2_bytes)
     found: dict[By, float] = {"memory": crossing / card.memory_gbytes_per_s}
     share = spread.busiest(card) if spread else 1 / card.multiprocessors
     peak = peaks(_device(card), card.clock_mhz).get(work.dtype)

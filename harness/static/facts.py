@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.errors import HarnessError
-from harness.records import Launch
+from harness.records import L2Policy, Launch
 from harness.spec.kernel import on_device
 from harness.spec.planning import PlannedCase, launch_of
 from harness.spec.problem import Case, Problem
@@ -41,16 +41,26 @@ class Facts:
 
 
 def facts(
-    problem: Problem, planned: Sequence[PlannedCase], builds: Sequence[Build], cards: Mapping[str, Card]
+    problem: Problem,
+    planned: Sequence[PlannedCase],
+    builds: Sequence[Build],
+    cards: Mapping[str, Card],
+    l2: L2Policy = "cold",
 ) -> list[Facts]:
     """Of every build; `cards` are those whose waves and bounds are asked for, by the words of who asked."""
     by_id = {each.case.id: each for each in planned}
     found = [each for build in builds for each in _of_build(build, by_id, cards)]
-    return [replace(each, bounds=_bounds(problem, each, by_id, cards)) for each in found] if cards else found
+    if not cards:
+        return found
+    return [replace(each, bounds=_bounds(problem, each, by_id, cards, l2)) for each in found]
 
 
 def _bounds(
-    problem: Problem, told: Facts, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card]
+    problem: Problem,
+    told: Facts,
+    planned: Mapping[str, PlannedCase],
+    cards: Mapping[str, Card],
+    l2: L2Policy,
 ) -> dict[str, dict[str, Bound]]:
     build = told.build
     instructions = build.code.instructions if build.code else None
@@ -63,7 +73,7 @@ def _bounds(
             spread = _spread(card, build.usage, planned[case]) if build.usage is not None else None
             if spread and not spread.resident_blocks:  # it has no launch there
                 continue
-            given = bound(card, _work(problem, planned[case].case), instructions, spread)
+            given = bound(card, _work(problem, planned[case].case), instructions, spread, l2)
             if given is not None:
                 found.setdefault(words, {})[case] = given
     return found
