@@ -1,13 +1,22 @@
-"""The shortest time that a kernel could take on a card, by hand."""
+"""The shortest time that a kernel could take on a card, by hand and beside what was measured."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from harness.device.backends import nvcc
+from harness.errors import ExitCode
 from harness.records import Launch
+from harness.spec.loader import load
+from harness.static import disassembly
 from harness.static.bounds import Bound, Spread, Work, bound
 from harness.static.occupancy import CARDS, Card
 from harness.static.sass import Instructions, Loop
+from harness.store.records_file import RecordWriter
+from tests.support import KERNELS, caller, device_is_missing
+from tests.test_records_file import ROW, RUN
 
 CARD = Card("Card", (8, 6), multiprocessors=10, clock_mhz=1000, memory_gbytes_per_s=100, l2_bytes=1000)
 """A cycle is a nanosecond; 128 lanes, 1,024 operations of tensor cores a cycle."""
@@ -79,3 +88,56 @@ def test_the_busiest_multiprocessor_tells_how_long(grid, block, resident, time_n
 def test_no_bound_without_clocks():
     assert bound(Card("sm_86:28", (8, 6), 28), work()) is None
     assert bound(CARDS["rtx3060"], work()) is not None
+
+
+# What was measured
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """Writes the record of a run of kernels/copy, as it is now, on an RTX 3060."""
+    if not nvcc.version() or disassembly.path() is None:
+        device_is_missing("nvcc", "nvcc or nvdisasm is not on PATH, and the extra 'static' is not installed")
+    source, measured = load(KERNELS / "copy").source, ROW.measurement
+    assert measured is not None
+    card = dataclasses.replace(
+        RUN.device, name="NVIDIA GeForce RTX 3060", arch="sm_86", compute_capability=(8, 6), compute_units=28
+    )
+
+    def write(times_ns, tree_sha256=source.tree_sha256, **device):
+        own = dataclasses.replace(source, tree_sha256=tree_sha256, commit=None)
+        run = dataclasses.replace(RUN, source=own, device=dataclasses.replace(card, **device))
+        with RecordWriter(tmp_path / "card", run) as writer:
+            for case, time_ns in times_ns.items():
+                measurement = dataclasses.replace(measured, times_ns=(time_ns,), l2="cold")
+                writer.add(dataclasses.replace(ROW, case=case, measurement=measurement))
+            return writer.finish(complete=True)
+
+    return write
+
+
+def test_what_was_measured_stands_beside_its_bound_and_faster_than_that_fails(stored, capsys, monkeypatch):
+    # 16 MiB are read and 13 of 16 are beyond the L2, at 360 GB/s: 84.5 us.
+    case, bound_ns = "copy.copy[rows=2048,cols=2048]", (2**24 + 13 * 2**20) / 360
+    monkeypatch.chdir(KERNELS.parent)
+    harness = caller(capsys, monkeypatch)
+    record = stored({case: 2 * bound_ns, "copy.gone[rows=2048,cols=2048]": 1.0})
+    done = harness("report", "bounds", str(record), "--json")
+    assert done.status == ExitCode.FINE, done.err
+    [row] = done.json
+    assert (row["case"], row["card"], row["by"]) == (case, "GeForce RTX 3060", "memory")
+    assert row["reached"] == pytest.approx(0.5)
+    assert "copy.gone" in done.err
+    done = harness("report", "bounds", str(stored({case: bound_ns / 2})), "--format", "markdown")
+    assert done.status == ExitCode.REGRESSION
+    assert "200.0" in done.out
+
+
+def test_what_has_no_bound_is_left_out_with_the_reason(stored, capsys, monkeypatch):
+    monkeypatch.chdir(KERNELS.parent)
+    harness = caller(capsys, monkeypatch)
+    case = "copy.copy[rows=2048,cols=2048]"
+    done = harness("report", "bounds", str(stored({case: 1.0}, tree_sha256="other")))
+    assert (done.status, "measure again" in done.err) == (ExitCode.NOT_MEASURED, True)
+    done = harness("report", "bounds", str(stored({case: 1.0}, backend="opencl")))
+    assert (done.status, "no CUDA card" in done.err) == (ExitCode.NOT_MEASURED, True)

@@ -41,7 +41,7 @@ def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json
             with Waiting(f"Compiling {record.source.suite} for {record.device.name}") as waiting:
                 told, none = held(record, config.root, timeout or config.timeout_s, waiting.tell)
         except HarnessError as error:
-            click.echo(f"Left out: {path}: {error.message}", err=True)
+            click.echo(f"Left out: {path.name}: {error.message}", err=True)
             continue
         found |= {(each.card, each.case): each for each in told}
         for line in none:
@@ -51,7 +51,7 @@ def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json
         echo_json([asdict(each) | {"reached": each.reached} for each in every])
     for sheet in bounds_tables(every) if not as_json else ():
         if form == "markdown":
-            click.echo(sheet.markdown())
+            click.echo(f"### {sheet.title}\n\n{sheet.markdown()}")
         else:
             print_out(sheet)
         click.echo()

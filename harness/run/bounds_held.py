@@ -39,7 +39,6 @@ class Held:
 class Record:
     """What was measured on one device at one commit; of a comparison its base."""
 
-    path: Path
     source: Source
     device: DeviceInfo
     memory_gbytes_per_s: float | None
@@ -84,7 +83,6 @@ def _record(
     if device.backend != "cuda" or device.compute_capability is None:
         raise StoreError(f"{path} was measured on {device.name}, which is no CUDA card: it has no bounds.")
     return Record(
-        path=path,
         source=source,
         device=device,
         memory_gbytes_per_s=memory_gbytes_per_s,
@@ -129,8 +127,8 @@ def suite_of(record: Record, root: Path) -> LoadedSuite:
             return here
     if source.commit is None or source.dirty:
         raise UsageError(
-            f"{record.path} was measured on files of {source.path} that are neither the working tree's now "
-            "nor those of a commit: measure again, or check the tree out that was measured."
+            f"What was measured are files of {source.path} that are neither the working tree's now nor those "
+            "of a commit: measure again, or check the tree out that was measured."
         )
     return load(folder, source.commit)
 
