@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,8 @@ import pytest
 
 from harness.device.backends import nvcc
 from harness.system import process
-from tests import toy
-from tests.fork_server import ForkServer
+from tests import support, toy
+from tests.fork_server import WORKERS, ForkServer
 
 # Where the extra 'static' has brought nvcc and no toolkit is on PATH, tests that call it by name find it too.
 if (_packaged := nvcc.path()) and shutil.which("nvcc") is None:
@@ -120,15 +119,11 @@ def forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.config.getoption("markexpr") == "gpu":
         yield
         return
-    with contextlib.closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
-
-        def popen(arguments: list[str], **more: Any) -> Any:
-            is_ours = arguments[0] == sys.executable
-            return server.popen(arguments, **more) if is_ours else subprocess.Popen(arguments, **more)
-
+    with contextlib.closing(ForkServer(WORKERS)) as workers, pytest.MonkeyPatch.context() as patch:
         constants = {"PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
-        patch.setattr(process, "subprocess", SimpleNamespace(Popen=popen, **constants))
-        yield
+        patch.setattr(process, "subprocess", SimpleNamespace(Popen=workers.popen, **constants))
+        with contextlib.closing(support.programs):
+            yield
 
 
 @pytest.fixture
