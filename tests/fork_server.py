@@ -12,6 +12,7 @@ when it starts, a process is started as users do.
 from __future__ import annotations
 
 import array
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -207,9 +208,16 @@ def _close_above(number: int) -> None:
 def _serve_in_turn(modules: tuple[str, ...], installed: list[str]) -> None:
     """Leave a fork of this process, as it is now, to serve what the program will ask for."""
     ours, theirs = _ends()
-    if os.fork():
+    if pid := os.fork():
         theirs.close()
         subprocess.Popen = ForkServer(modules, ours).popen  # type: ignore[misc]
+
+        def end() -> None:
+            ours.close()
+            with contextlib.suppress(ChildProcessError):  # a fork of the program ends
+                os.waitpid(pid, 0)
+
+        atexit.register(end)
         return
     os.setsid()
     with open(os.devnull, "r+b") as nothing:  # noqa: PTH123
