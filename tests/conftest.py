@@ -133,6 +133,17 @@ def started_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def forked_dask_workers() -> Iterator[None]:
+    """Dask's workers are forked, as in Dask's own tests, and so is what they start."""
+    import dask
+    from distributed.utils import get_mp_context
+
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", "tests.forking"])
+        yield
+
+
+@pytest.fixture
 def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A cache that nobody else fills."""
     folder = tmp_path / "own-cache"

@@ -29,8 +29,7 @@ from tests import toy
 from tests.support import IMPORT_PATH, write_files
 
 pytest.importorskip("distributed")
-
-import dask
+pytestmark = pytest.mark.usefixtures("forked_dask_workers")
 
 HOLD, FALL = 77, 66
 """Sizes at which the suite below waits to be killed, or takes its device down."""
@@ -97,13 +96,6 @@ class Told:
 @pytest.fixture
 def told(tmp_path: Path) -> Told:
     return Told(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def forked_dask_workers() -> Iterator[None]:
-    """As Dask's own tests have it: to import Dask takes longer than most of these tests."""
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        yield
 
 
 def jobs(*sizes: int, kernel: str = "plain", timeout_s: float = 60.0) -> list[Job]:
