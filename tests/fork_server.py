@@ -31,7 +31,7 @@ import time
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = ("harness.bench.worker", "harness.spec.suite_server")
@@ -169,8 +169,7 @@ def serve(server: socket.socket, modules: tuple[str, ...], installed: list[str])
             _become(cwd, env, files)
             if command[-1] not in WORKERS:
                 _serve_in_turn(modules, installed)
-            _run(command, installed)
-            sys.exit()
+            _end(_status(command, installed))
         os.waitpid(between, 0)
         for file in (*files, write):
             os.close(file)
@@ -229,6 +228,28 @@ def _serve_in_turn(modules: tuple[str, ...], installed: list[str]) -> None:
     _close_above(3)
     serve(server, modules, installed)
     os._exit(0)
+
+
+def _status(command: list[str], installed: list[str]) -> int:
+    """What it exits with; an error that it raises goes on, and ends this process as any."""
+    try:
+        _run(command, installed)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return (ended.code or 0) & 0xFF
+        print(ended.code, file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+def _end(status: int) -> NoReturn:
+    """As Python ends, but that no module is taken apart: each would first be copied to be changed."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def _run(command: list[str], installed: list[str]) -> None:
