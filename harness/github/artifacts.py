@@ -13,8 +13,8 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -22,12 +22,16 @@ from harness.errors import RefusedError, StoreError
 from harness.github.api import Api, ApiError, path_of
 from harness.github.events import quoted
 from harness.output.review.model import LIMITS, Review, decode_review
+from harness.output.review.static import StaticReport, decode_static
+
+T = TypeVar("T")
 
 MEMBER = "review.json"
 MAX_ARTIFACTS = LIMITS["cards"]
 MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
+STATIC_ARTIFACT = "perf-static"
 _PREFIX = "perf-review-"
-_NAME = re.compile(rf"{_PREFIX}[A-Za-z0-9][A-Za-z0-9._-]{{0,59}}")
+_NAME = re.compile(rf"{_PREFIX}[A-Za-z0-9][A-Za-z0-9._-]{{0,59}}|{STATIC_ARTIFACT}")
 _MAX_LISTED = 1000
 _MAX_ARCHIVE_BYTES = LIMITS["bytes"] + 2**16
 """A file that does not compress, and what is around it."""
@@ -61,7 +65,7 @@ def fetch_reviews(api: Api, repository: str, run: int) -> dict[str, Review]:
     """
     total = 0
     found: dict[str, Review] = {}
-    for artifact in _listed(api, repository, run):
+    for artifact in _listed(api, repository, run, _PREFIX):
         content = unpacked(_downloaded(api, repository, artifact), artifact.name)
         total += len(content)
         if total > MAX_TOTAL_BYTES:
@@ -70,7 +74,14 @@ def fetch_reviews(api: Api, repository: str, run: int) -> dict[str, Review]:
     return found
 
 
-def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
+def fetch_static(api: Api, repository: str, run: int) -> StaticReport | None:
+    """The static facts of a run; None where it has left none. Raises as `fetch_reviews` does."""
+    for artifact in _listed(api, repository, run, STATIC_ARTIFACT):
+        return read_static(unpacked(_downloaded(api, repository, artifact), artifact.name), artifact.name)
+    return None
+
+
+def _listed(api: Api, repository: str, run: int, prefix: str) -> list[_Artifact]:
     """The artifacts that hold reports: of each name the newest, as every attempt of a run leaves its own."""
     newest: dict[str, _Artifact] = {}
     path = path_of(repository, "actions", "runs", run, "artifacts")
@@ -78,7 +89,7 @@ def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
         if (count := page.total_count) > _MAX_LISTED:
             raise RefusedError(f"The run has {count} artifacts; at most {_MAX_LISTED} are looked at.")
         for artifact in page.artifacts:
-            if artifact.name.startswith(_PREFIX):
+            if artifact.name.startswith(prefix):
                 _check(artifact)
                 known = newest.get(artifact.name, artifact)
                 newest[artifact.name] = max(known, artifact, key=lambda each: each.id)
@@ -207,12 +218,21 @@ def _inflated(packed: bytes) -> bytes:
 
 def read_review(content: bytes, name: str) -> Review:
     """The report in a file. Raises RefusedError."""
+    return _read(content, name, decode_review)
+
+
+def read_static(content: bytes, name: str) -> StaticReport:
+    """The static facts in a file. Raises RefusedError."""
+    return _read(content, name, decode_static)
+
+
+def _read(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
     try:
-        review = decode_review(content)
+        found = decode(content)
         json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)
     except (StoreError, ValueError, RecursionError) as error:
         raise RefusedError(f"Artifact {quoted(name)} cannot be read: {quoted(str(error))}") from None
-    return review
+    return found
 
 
 def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:

@@ -48,6 +48,21 @@ def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
     return pull
 
 
+def pull_of_branch(api: Api, repository: str, label: str, commit: str) -> Pull:
+    """The one open pull request from a branch, ``OWNER:BRANCH``, whose head is a commit. Raises StaleError,
+    RemoteError.
+    """
+    query = {"state": "open", "head": label}
+    listed = api.pages(path_of(repository, "pulls"), list[Pull], needs="pull-requests: read", query=query)
+    found = [pull.number for page in listed for pull in page if pull.head.sha == commit]
+    if len(found) != 1:
+        raise StaleError(
+            f"{commit} is the head of {len(found) or 'no'} open pull requests from {quoted(label)}; it "
+            "is told where that is one."
+        )
+    return current_pull(api, repository, found[0], commit)
+
+
 def open_pull(api: Api, repository: str, number: int) -> Pull:
     """The pull request, which is open. Raises StaleError, RemoteError."""
     pull = api.get(path_of(repository, "pulls", number), Pull, needs="pull-requests: read")
@@ -81,7 +96,8 @@ def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str)
 
 
 _MARKER = re.compile(
-    r"<!-- gpu-harness:review(-some)? run=([0-9]{1,19}) attempt=([0-9]{1,9}) head=([0-9a-f]{40}) -->"
+    r"<!-- gpu-harness:(review|review-some|static) run=([0-9]{1,19}) attempt=([0-9]{1,9}) "
+    r"head=([0-9a-f]{40}) -->"
 )
 _EXTERNAL_ID = re.compile(r"([0-9]{1,19})\.([0-9]{1,9})")
 _ROUNDS = 6
@@ -96,11 +112,13 @@ class Stamp:
     head: str
     partial: bool = False
     """Of some cases only: what is posted of all of them stays beside it."""
+    static: bool = False
+    """Of what was compiled, with no card: likewise."""
 
     @property
     def marker(self) -> str:
-        which = "-some" if self.partial else ""
-        return f"<!-- gpu-harness:review{which} run={self.run} attempt={self.attempt} head={self.head} -->"
+        which = "static" if self.static else "review-some" if self.partial else "review"
+        return f"<!-- gpu-harness:{which} run={self.run} attempt={self.attempt} head={self.head} -->"
 
     @property
     def external_id(self) -> str:
@@ -136,7 +154,14 @@ class _Comment(msgspec.Struct):
         found = _MARKER.match(self.body or "")
         if not found:
             return None
-        return Stamp(run=int(found[2]), attempt=int(found[3]), head=found[4], partial=bool(found[1]))
+        which, run, attempt, head = found.groups()
+        return Stamp(
+            run=int(run),
+            attempt=int(attempt),
+            head=head,
+            partial=which == "review-some",
+            static=which == "static",
+        )
 
     def is_by(self, author: str) -> bool:
         # The login of an app's bot ends in [bot], which nobody can choose. It alone is of type Bot.
