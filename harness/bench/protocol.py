@@ -158,7 +158,7 @@ class RanOnce(msgspec.Struct, frozen=True, tag=True):
 
 
 class Sanitize(Request[RanOnce], frozen=True, kw_only=True):
-    """Run a kernel once, on arrays without guard zones, for a simulator to see what it does. Nobody looks at
+    """Run a kernel once, on arrays without guard zones, for a sanitizer to see what it does. Nobody looks at
     what comes out.
     """
 

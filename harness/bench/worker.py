@@ -162,6 +162,8 @@ class Worker:
         built = build(self.device, prepared)
         with Arena(self.device, self.suite.problem, case, guard_bytes=0) as arena:
             arena.write(self.checker.inputs(case, request.seed))
+            arena.begin()
+            self.report("sanitize")
             self.device.launch(built, prepared.launch, arguments_of(arena, prepared))
             self.device.synchronize()
         return protocol.RanOnce()

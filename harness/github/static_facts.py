@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from harness.github.api import Api
+from harness.forges.api import Api
+from harness.forges.comments import Posted, StaleError, Stamp
 from harness.github.artifacts import fetch_static
 from harness.github.events import CompiledRun
-from harness.github.posting import Posted, StaleError, Stamp, current_pull, post_comment, pull_of_branch
+from harness.github.posting import current_pull, post_comment, pull_of_branch
 from harness.output.review.grouping import Links
 from harness.output.review.static import static_comment
 
