@@ -16,6 +16,8 @@ from harness.gitlab.api import GITLAB, path_of
 
 _MAINTAINER = 40
 _DATA_BRANCH = "perf-data"
+ENVIRONMENT = "perf-report"
+"""Of the jobs that post and store, which run no code of a merge request's."""
 _TAG = "gpu"
 """What a tag of a runner with a card begins with, as in the pipeline that is shipped."""
 
@@ -131,17 +133,22 @@ def _token(asking: _Asking) -> Iterator[Finding]:
     faults = [] if ours else ["there is none: nothing is posted"]
     faults += [] if all(each.get("protected") for each in ours) else ["every branch's jobs have it"]
     faults += [] if all(each.get("masked") for each in ours) else ["logs may show it"]
-    to_do = f"{_VARIABLES}, {GITLAB.credential}: protected, and masked"
-    seen = "; ".join(faults) or "protected and masked"
+    faults += ["jobs with a card have it"] if any(map(_for_every_job, ours)) else []
+    to_do = f"{_VARIABLES}, {GITLAB.credential}: protected, masked, and of the environment {ENVIRONMENT}"
+    seen = "; ".join(faults) or f"protected, masked, of {ENVIRONMENT}"
     yield should(f"variable {GITLAB.credential}", not faults, seen, to_do, relied=True)
+
+
+def _for_every_job(variable: Mapping[str, Any]) -> bool:
+    return bool(variable.get("environment_scope", "*") == "*")
 
 
 @careful("other variables")
 def _other_variables(asking: _Asking) -> Iterator[Finding]:
     others = [each for each in asking.every("variables") if each.get("key") != GITLAB.credential]
-    count = sum(not each.get("protected") for each in others)
-    seen = f"{count} not protected" if count else f"{len(others)}, protected"
-    to_do = f"{_VARIABLES}: protect what is secret, as every branch's jobs have these"
+    count = sum(map(_for_every_job, others))
+    seen = f"{count} in every job, those with a card too" if count else f"{len(others)}, of environments"
+    to_do = f"{_VARIABLES}: give what is secret an environment, as a stranger's suite can read the others"
     yield should("other variables", not count, seen, to_do)
 
 
@@ -199,6 +206,13 @@ _OTHERS: tuple[Check, ...] = (
         ("maintainer", "owner"),
         {},
         "Settings, CI/CD, Variables: pipeline variables for maintainers, as one names the commit to measure",
+    ),
+    _setting(
+        "job tokens do not push",
+        "ci_push_repository_for_job_token_allowed",
+        (False,),
+        {True: "they may", False: "they may not"},
+        "Settings, CI/CD, Job token permissions: no Git push, as a suite can read its job's token",
     ),
     _setting(
         "merging waits for pipelines",
