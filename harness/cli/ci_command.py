@@ -67,7 +67,7 @@ Then comment '/perf SHA' on a pull request, with the commit that you have read."
 
 
 _NEXT_GITLAB = """
-What no file can do, in this order (docs/gitlab.md of gpu-harness has the reasons):
+What no file can do, in this order (docs/other-ci.md of gpu-harness has the reasons):
   1. .gitlab/perf.yml: your cards, with the tags of their runners. A .gitlab-ci.yml that was there needs
      'include: [local: .gitlab/perf.yml]'.
   2. Settings, Repository, Protected branches: the default branch, and perf-data.
