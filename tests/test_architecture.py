@@ -35,6 +35,7 @@ LAYERS = (
     ("github", "gitlab", "site"),
     ("integrations",),
     ("cli",),
+    ("__main__",),
 )
 """From what knows nothing to what knows all. A module imports from lower layers only; a folder's own modules
 may import one another. `harness` is the package itself, the public names."""

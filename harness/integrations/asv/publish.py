@@ -28,6 +28,7 @@ from harness.errors import ConfigError, HarnessError
 from harness.history.changes import TIMED
 from harness.history.figures import DIRECTIONS, Direction, direction_of
 from harness.history.reading import History, read_history
+from harness.integrations.asv.conf import site_conf
 from harness.spec.case_id import parse_asv_name, short_id
 
 KNOWN_SOURCES: Mapping[str, str] = {
@@ -143,8 +144,9 @@ class Explained:
         revision = next(filter(None, self.conf.branches or []), "HEAD")
         try:
             directions = load_config().directions
+            conf = site_conf(self.conf, Path.cwd(), Path("asv.conf.json"))
             return read_history(
-                Path(self.conf.results_dir), Path.cwd(), revision=revision, directions=directions
+                conf.results, Path.cwd(), repository=conf.repository, revision=revision, directions=directions
             )
         except HarnessError as error:
             log.warning(f"asv's regressions are taken as they are: {error.message}")
