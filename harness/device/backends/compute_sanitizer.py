@@ -25,7 +25,7 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OPTIONS = ("-lineinfo",)
 """Of nvcc, for lines. Code stays optimised: it is what runs."""
 OLDEST = (2023, 1)
-"""CUDA 12.1's: the first that says ``nearest allocation`` and knows every option below."""
+"""Of CUDA 12.1. Which of the options below an older one knows was not tried."""
 MOST = 1_000
 """Messages of one process, after which it only counts."""
 _PADDING_BYTES = 1_024

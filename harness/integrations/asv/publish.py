@@ -28,7 +28,6 @@ from harness.errors import ConfigError, HarnessError
 from harness.history.changes import TIMED
 from harness.history.figures import DIRECTIONS, Direction, direction_of
 from harness.history.reading import History, read_history
-from harness.integrations.asv.conf import site_conf
 from harness.spec.case_id import parse_asv_name, short_id
 
 KNOWN_SOURCES: Mapping[str, str] = {
@@ -114,8 +113,8 @@ _NEAR = 2
 class Explained:
     """The environment changes of a history, read when first asked for."""
 
-    def __init__(self, conf: Any, benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
-        self.conf, self.benchmarks = conf, benchmarks
+    def __init__(self, conf: Any, repository: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
+        self.conf, self.repository, self.benchmarks = conf, repository, benchmarks
         self.left_out = 0
 
     def without(self, machine: str, name: str, jumps: Sequence[Any], hashes: Mapping[int, str]) -> list[Any]:
@@ -144,9 +143,12 @@ class Explained:
         revision = next(filter(None, self.conf.branches or []), "HEAD")
         try:
             directions = load_config().directions
-            conf = site_conf(self.conf, Path.cwd(), Path("asv.conf.json"))
             return read_history(
-                conf.results, Path.cwd(), repository=conf.repository, revision=revision, directions=directions
+                Path(self.conf.results_dir),
+                Path.cwd(),
+                repository=self.repository,
+                revision=revision,
+                directions=directions,
             )
         except HarnessError as error:
             log.warning(f"asv's regressions are taken as they are: {error.message}")
