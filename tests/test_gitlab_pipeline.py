@@ -159,8 +159,9 @@ def test_pytest_is_a_cards_argument_there(repository, capsys, monkeypatch):
 
 HARNESS = """\
 #!/bin/sh
-echo "$@" > called
+echo "$@" >> called
 env > called.env
+[ "$2" != devices ] || echo "$3" | tr , '\\n'
 exit "${HARNESS_ENDS:-0}"
 """
 PYTHON = f"""\
@@ -168,9 +169,14 @@ PYTHON = f"""\
 [ "$2" = venv ] || exit 1
 mkdir -p "$4/bin" && cd "$4/bin"
 echo '#!/bin/sh' > python
+cat > asv <<'END'
+#!/bin/sh
+mkdir -p .asv/results/card && echo "$HARNESS_DEVICE" >> .asv/results/card/new.json
+[ "$HARNESS_DEVICE" != opengl:0 ]
+END
 cat > harness <<'END'
 {HARNESS}END
-chmod +x python harness
+chmod +x python asv harness
 """
 """In place of a virtual environment: a harness that writes down its words and its environment."""
 
@@ -192,7 +198,10 @@ def runner(tmp_path):
     programs.mkdir()
     python = programs / "python3"
     python.write_text(PYTHON)
-    python.chmod(0o755)
+    (programs / "python").write_text("#!/bin/sh\n")
+    (programs / "harness").write_text(HARNESS)
+    for program in programs.iterdir():
+        program.chmod(0o755)
     return clone, programs, branch, head
 
 
@@ -219,7 +228,8 @@ def run(runner: Any, name: str, **over: str) -> subprocess.CompletedProcess[str]
 
 
 def told(clone: Path) -> tuple[str, str]:
-    return (clone / "called").read_text().strip(), (clone / "called.env").read_text()
+    """The last words to the harness, and its environment."""
+    return (clone / "called").read_text().splitlines()[-1], (clone / "called.env").read_text()
 
 
 def test_the_commit_that_a_maintainer_names_is_measured(runner):
@@ -262,3 +272,34 @@ def test_a_verdict_does_not_fail_the_pipeline_and_a_mistake_does(runner, status)
     )
     assert done.returncode == status
     assert JOBS["perf-measure"]["allow_failure"] == {"exit_codes": [1, 3, 4]}
+
+
+def test_a_night_hands_on_what_is_new_whatever_happens_on_one_device(runner):
+    clone, _, branch, _ = runner
+    origin = Path(git(clone, "remote", "get-url", "origin"))
+    git(origin, "checkout", "--quiet", "--orphan", "perf-data")
+    commit(origin, {"card/old.json": "kept"}, day=3)
+    git(origin, "checkout", "--quiet", "--force", branch)
+    done = run(runner, "perf-history", PERF_HISTORY="yes", PERF_COMMITS="20")
+    assert done.returncode == 1, done.stderr  # asv's on the second device
+    results = clone / "perf-results" / "my-card"
+    assert {path.relative_to(results).as_posix() for path in results.rglob("*.json")} == {"card/new.json"}
+    assert (results / "card" / "new.json").read_text().split() == ["cuda:0", "opengl:0"]
+    assert told(clone)[0] == "ci measured perf-results/my-card"
+
+
+def test_what_each_card_measured_is_stored_by_the_token_and_for_its_host_alone(runner):
+    clone = runner[0]
+    for card in ("one", "two"):
+        (clone / "perf-results" / card).mkdir(parents=True)
+    token = {"GITLAB_TOKEN": "glpat-x", "CI_SERVER_URL": "https://gitlab.example"}
+    done = run(runner, "perf-store", **token, CI_PROJECT_URL="https://gitlab.example/group/kernels")
+    assert done.returncode == 0, done.stderr
+    assert (clone / "called").read_text().splitlines() == [
+        f"ci store --from perf-results/{card}/ --branch perf-data "
+        "--remote https://gitlab.example/group/kernels.git"
+        for card in ("one", "two")
+    ]
+    environment = told(clone)[1]
+    assert "GITHUB_TOKEN=glpat-x" in environment
+    assert "GITHUB_SERVER_URL=https://gitlab.example" in environment

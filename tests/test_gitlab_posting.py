@@ -239,3 +239,11 @@ def test_a_refusal_says_what_to_do_at_gitlab(gitlab, post):
 def test_a_bare_report_is_posted_in_place_of_the_jobs(gitlab, post, tmp_path):
     (tmp_path / "review.json").write_bytes(CLEAN)
     assert json.loads(post("--review", "review.json", "--json").out)["state"] == "posted"
+
+
+def test_a_comment_starts_nothing_there(gitlab, tmp_path, capsys, monkeypatch):
+    for name, value in job(gitlab).items():
+        monkeypatch.setenv(name, value)
+    done = caller(capsys, monkeypatch)("ci", "request", cwd=tmp_path)
+    assert (done.status, gitlab.log) == (2, [])
+    assert "PERF_MERGE_REQUEST" in done.err

@@ -572,6 +572,11 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
 
     Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
     """
+    if calling.api.forge is GITLAB:
+        raise UsageError(
+            "No comment starts anything at GitLab: start a pipeline of the default branch with the variables "
+            "PERF_MERGE_REQUEST and PERF_COMMIT."
+        )
     asked = events.measurement_asked(calling.event, calling.repository)
     if asked is None:
         message = "No request: the comment is not new, not on a pull request, or no /perf line."
