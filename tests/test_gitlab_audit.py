@@ -79,7 +79,10 @@ WELL: dict[str, Any] = {
     "/protected_branches/perf-data": branch("perf-data"),
     "/runners": [{"id": 5, "description": "card-1", "runner_type": "project_type"}],
     "/runners/5": runner(),
-    "/variables": [variable("GITLAB_TOKEN")],
+    "/variables": [
+        variable("GITLAB_TOKEN"),
+        variable("PERF_STRICT", protected=False, masked=False, scope="*"),
+    ],
     "/job_token_scope": {"inbound_enabled": True, "outbound_enabled": False},
     "/approval_rules": [{"id": 1, "name": "all", "rule_type": "any_approver", "approvals_required": 1}],
     "/approvals": {"reset_approvals_on_push": True, "merge_requests_author_approval": False},
@@ -205,6 +208,8 @@ def test_runners_of_others_tell_nothing_of_the_card(gitlab, audit):
     gitlab.settings["/runners"].append({"id": 6, "description": "shared", "runner_type": "instance_type"})
     gitlab.settings["/runners/6"] = runner(6, runner_type="instance_type", tag_list=["docker"], locked=False)
     assert audit().status == 0
+    gitlab.unseen = ("/runners/6",)
+    assert "runners are protected            all 1" in audit().out
     gitlab.settings["/runners/5"] = runner(tag_list=[])
     states = {each["what"]: each["state"] for each in audit("--json").json}
     assert states["runners with a card"] == "unknown"

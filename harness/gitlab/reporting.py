@@ -271,7 +271,7 @@ def _post_note(
 
 def without_actions(text: str) -> str:
     """The text without a line that begins with a slash: in a note GitLab does as that says, /merge for one,
-    in an HTML block too, and a compiler's log is the merge request's author's to write.
+    and a compiler's log is its author's to write. That GitLab leaves code alone is not relied on.
     """
     return _QUICK_ACTION.sub(r"\1&#47;", text)
 
