@@ -94,6 +94,8 @@ class GitHub:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.url = ""
+        self.below = ""
+        """Where the API is on its host: a GitHub Enterprise Server has it at /api/v3."""
         self.storage = ""
         self.allowed: frozenset[str] = ALL
         self.pulls: dict[int, dict[str, Any]] = {}
@@ -182,7 +184,7 @@ class GitHub:
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
         """Raises Fail."""
-        prefix = f"/repos/{REPOSITORY}"
+        prefix = f"{self.below}/repos/{REPOSITORY}"
         for known, pattern, handler, needs, parameters in ROUTES:
             found = re.fullmatch(re.escape(prefix) + pattern, path)
             if known == method and found:
@@ -593,6 +595,7 @@ def serving(github: GitHub | None = None) -> Iterator[GitHub]:
     handlers = [type("Handler", (kind,), {"github": github}) for kind in (_ApiHandler, _StorageHandler)]
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in handlers]
     github.url, github.storage = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
+    github.url += github.below
     threads = [threading.Thread(target=server.serve_forever, args=(0.01,)) for server in servers]
     for thread in threads:
         thread.start()
