@@ -110,6 +110,14 @@ def own_environment(
         monkeypatch.setenv(name, value)
 
 
+@pytest.fixture(scope="session")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The actions that the workflows pin, each as one file of JavaScript."""
+    from tests.pinned_actions import bundle  # they know workflows: yaml
+
+    return bundle(tmp_path_factory.mktemp("actions"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
     """Our processes are forked, but for those of tests that use `started_workers`, and on a card."""

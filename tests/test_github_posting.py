@@ -616,6 +616,17 @@ def test_each_card_of_a_run_is_in_the_one_comment(github, post):
     assert "NVIDIA H200" in body
 
 
+def test_thirty_cards_are_one_comment_within_its_limit(github, post):
+    [card] = REGRESSIONS.cards[:1]
+    names = [f"NVIDIA card {number}" for number in range(30)]
+    left(github, *(replace(REGRESSIONS, cards=(replace(card, device=name),)) for name in names))
+    assert post(run_event(conclusion="failure")).status == 0
+    [body] = github.bodies()
+    assert len(body.encode()) <= 65_536
+    assert all(name in body for name in names)
+    assert github.check_runs[0]["conclusion"] == "failure"
+
+
 def test_of_several_attempts_the_newest_report_counts(github, post):
     names = ("NVIDIA L4", "NVIDIA H200", "NVIDIA A100")
     reviews = [replace(CLEAN, cards=(replace(CLEAN.cards[0], device=name),)) for name in names]

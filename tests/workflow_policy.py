@@ -42,6 +42,7 @@ CONDITIONS = {
         "github.event.workflow_run.event ==",
     ),
     "issue_comment": ("github.event.issue.pull_request", "startsWith(github.event.comment.body,"),
+    "pull_request": ("github.event.pull_request.head.repo.full_name == github.repository",),
 }
 """What the condition of a job that may write says, by trigger."""
 

@@ -15,17 +15,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli import echo_json, options, tell
-from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, MeasureError, UsageError
+from harness.errors import (
+    ConfigError,
+    DeviceError,
+    ExitCode,
+    HarnessError,
+    MeasureError,
+    RefusedError,
+    UsageError,
+)
 from harness.github import audit as audits
 from harness.github import events, reporting
 from harness.github.api import Api, check_address, check_repository
 from harness.github.data_git import BRANCH
-from harness.github.posting import Posted, StaleError
+from harness.github.posting import Posted, StaleError, carry_over
 from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, prepare
-from harness.github.requesting import Started, start_measurement
+from harness.github.requesting import Started, may_ask, start_measurement
 from harness.github.requirements import chosen_extras
 from harness.github.scaffold import FLEET_FILE, matrix_of, narrowed, own_requirement, read_fleet, scaffold
-from harness.output.review.faces import faces, workflow_commands, write_faces
+from harness.output.review.faces import check_name, faces, workflow_commands, write_faces
 from harness.output.review.markdown import code, summary
 from harness.system.texts import harmless
 
@@ -412,8 +420,11 @@ def post(
         _write(prepared, out)
         outcome = reporting.post(calling.api, prepared, author=author)
     except StaleError as stale:
-        reporting.end_stale(calling.api, calling.repository, run, str(stale))
+        reporting.end_unposted(calling.api, calling.repository, run, str(stale))
         result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
+    except RefusedError as refused:
+        reporting.end_unposted(calling.api, calling.repository, run, refused.message, refused=True)
+        raise
     else:
         result |= _posted(prepared, outcome, would="would be " if calling.api.dry_run else "")
     calling.show(result, as_json=as_json)
@@ -454,8 +465,16 @@ def _what(posted: Posted, would: str) -> str:
 
 @command.command("request", short_help="Start a measurement that a maintainer asked for in a comment.")
 @_calling
+@click.option(
+    "--automatic",
+    metavar="WHICH",
+    default="",
+    help="Measure pushes to the repository's own branches unasked: 'drafts' those to drafts too, any other "
+    "word those to pull requests that are ready; default: none.",
+)
+@options.flag("--strict", "In a merge queue what was not measured fails, and is not neutral.")
 @options.json
-def request(calling: _Calling, as_json: bool) -> ExitCode:
+def request(calling: _Calling, automatic: str, strict: bool, as_json: bool) -> ExitCode:
     """Start a measurement where the comment's first line is '/perf SHA [CASES]', with all 40 digits of the
     commit.
 
@@ -465,12 +484,23 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
     reason, '/perf' without a commit with the line to paste. The run is started on the branch perf-dispatch,
     which is moved to the default branch's commit.
 
+    Started by pull_request, with --automatic, what somebody who may write pushes to a branch of the
+    repository itself is measured unasked. Started by merge_group, the queue's commit gets the conclusion that
+    the pull request's own has.
+
     Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
     """
-    asked = events.measurement_asked(calling.event, calling.repository)
-    if asked is None:
-        message = "No request: the comment is not new, not on a pull request, or no /perf line."
-        calling.show({"state": "no-request", "message": message}, as_json=as_json)
+    kind = events.kind_of(calling.event)
+    if kind == "merge_group":
+        return _carry_over(calling, strict=strict, as_json=as_json)
+    asked: events.Asked | str | None
+    if kind == "pull_request":
+        asked = _pushed(calling, automatic)
+    else:
+        asked = events.measurement_asked(calling.event, calling.repository)
+    if not isinstance(asked, events.Asked):
+        why = asked or "the comment is not new, not on a pull request, or no /perf line"
+        calling.show({"state": "no-request", "message": f"No request: {why}."}, as_json=as_json)
         return ExitCode.FINE
     started = start_measurement(calling.api, calling.repository, asked)
     message = _started(started, asked, would="Would measure" if calling.api.dry_run else "Measuring")
@@ -478,6 +508,29 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
     for trouble in started.untold:
         _warn("Not shown on the pull request", trouble)
     calling.show({"state": "requested", "message": message, **about}, as_json=as_json)
+    return ExitCode.FINE
+
+
+def _pushed(calling: _Calling, automatic: str) -> events.Asked | str:
+    """What a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
+    if not automatic:
+        return "no push is measured unasked here"
+    asked = events.pushed(calling.event, calling.repository, drafts=automatic == "drafts")
+    if isinstance(asked, events.Asked) and not may_ask(calling.api, calling.repository, asked.login):
+        return f"{asked.login} may not write to {calling.repository}"
+    return asked
+
+
+def _carry_over(calling: _Calling, *, strict: bool, as_json: bool) -> ExitCode:
+    queued = events.queued(calling.event, calling.repository)
+    if queued is None:
+        message = "No request: the queue waits for no check."
+        calling.show({"state": "no-request", "message": message}, as_json=as_json)
+        return ExitCode.FINE
+    carried = carry_over(calling.api, calling.repository, queued, check_name(), strict=strict)
+    message = f"{queued.commit} gets the conclusion of {carried.measured}: {carried.conclusion}."
+    about = {"pull_request": queued.pull_request, "commit": queued.commit, **asdict(carried)}
+    calling.show({"state": "carried-over", "message": message, **about}, as_json=as_json)
     return ExitCode.FINE
 
 

@@ -123,9 +123,19 @@ def _stamp(run: MeasuredRun) -> Stamp:
     return Stamp(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
 
 
-def end_stale(api: Api, repository: str, run: MeasuredRun, why: str) -> None:
-    """End the check that waited for a run of which nothing is posted. Raises ApiError, RemoteError."""
-    end_queued(api, repository, _stamp(run), check_name(partial=run.partial), quoted(why))
+def end_unposted(api: Api, repository: str, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
+    """End the check that waited for a run of which nothing is posted: its report was refused, or the pull
+    request has moved on. Raises ApiError, RemoteError.
+    """
+    end_queued(
+        api,
+        repository,
+        _stamp(run),
+        check_name(partial=run.partial),
+        conclusion="failure" if refused else "cancelled",
+        title="The report was refused" if refused else "Not posted",
+        why=quoted(why, 1000),
+    )
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
