@@ -32,7 +32,16 @@ from harness.github.posting import Posted, StaleError, carry_over
 from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, prepare
 from harness.github.requesting import Started, may_ask, start_measurement
 from harness.github.requirements import chosen_extras
-from harness.github.scaffold import FLEET_FILE, matrix_of, narrowed, own_requirement, read_fleet, scaffold
+from harness.github.scaffold import (
+    FLEET_FILE,
+    Scaffolded,
+    is_light,
+    matrix_of,
+    narrowed,
+    own_requirement,
+    read_fleet,
+    scaffold,
+)
 from harness.output.review.faces import check_name, faces, workflow_commands, write_faces
 from harness.output.review.markdown import code, summary
 from harness.system.texts import harmless
@@ -57,6 +66,7 @@ What no file can do, in this order (docs/runners.md of gpu-harness has the reaso
   4. Settings, Actions, Runners: a group for this repository only; ephemeral ones, with a card's labels.
   5. Settings, Pages: the source is GitHub Actions. Where it will be: the variable PERF_HISTORY_URL.
      The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
+     The variable PERF_AUTOMATIC measures pushes to branches of this repository unasked.
   6. Commit to the default branch: perf-request.yml and perf-report.yml work from there.
 Then comment '/perf SHA' on a pull request, with the commit that you have read."""
 
@@ -384,6 +394,7 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     "--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral."
 )
 @options.path("--out", "Write what is posted, and the page, there.")
+@options.path("--fleet", "The file of cards, which may say light.", default=FLEET_FILE, show_default=True)
 @_HISTORY
 @options.json
 def post(
@@ -392,6 +403,7 @@ def post(
     review: tuple[Path, ...],
     strict: bool,
     out: Path | None,
+    fleet: Path,
     history: str,
     as_json: bool,
 ) -> ExitCode:
@@ -416,6 +428,7 @@ def post(
             history=history,
             given=given_reviews(review) if review else None,
             strict=strict,
+            light=is_light(fleet),
         )
         _write(prepared, out)
         outcome = reporting.post(calling.api, prepared, author=author)
@@ -677,6 +690,9 @@ def _tell_audit(found: list[audits.Finding]) -> None:
     multiple=True,
     help="Measure pull requests by the pytest benchmarks there; repeatable. Brings the extra pytest.",
 )
+@options.flag(
+    "--light", "Measure pull requests at the quick sizes and for a minute, to advise; the nights measure all."
+)
 @options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
 @options.json
 def init(
@@ -684,6 +700,7 @@ def init(
     requirement: str | None,
     extras: str | None,
     tests: tuple[str, ...],
+    light: bool,
     force: bool,
     as_json: bool,
 ) -> ExitCode:
@@ -693,6 +710,8 @@ def init(
     kernel needs the package of an extra, name that extra: its exact versions and hashes are shipped, and no
     index is asked. With opengl or cpu the jobs measure on that device too, where the file of cards is new.
     """
+    if light and tests:
+        raise UsageError("A light comparison measures no pytest benchmarks: give --light or --pytest.")
     wanted = None if extras is None else chosen_extras(extras)
     chosen = requirement or own_requirement()
     if not chosen:
@@ -701,23 +720,11 @@ def init(
             "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
             "to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
         )
-    done = scaffold(folder, chosen, extras=wanted, tests=tests, force=force)
+    done = scaffold(folder, chosen, extras=wanted, tests=tests, light=light, force=force)
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return ExitCode.FINE
-    for what, names in (("written", done.written), ("unchanged", done.unchanged), ("kept", done.kept)):
-        for name in names:
-            click.echo(f"{what:9}  {harmless(name)}")
-    for device in done.unmeasured:
-        click.echo(
-            f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
-            f'runner has it, write "also": ["{device}"].'
-        )
-    if done.untested:
-        told = json.dumps(list(done.untested))
-        click.echo(
-            f'{FLEET_FILE} is kept: for pytest in pull requests write "pytest": {told} beside "cards".'
-        )
+    _tell_files(done, light=light)
     click.echo(_NEXT)
     name = os.environ.get("GITHUB_REPOSITORY", "")
     if not (name and os.environ.get("GITHUB_TOKEN")):
@@ -731,3 +738,21 @@ def init(
     except HarnessError as error:  # what was written is written
         _warn("Not audited", error.message)
     return ExitCode.FINE
+
+
+def _tell_files(done: Scaffolded, *, light: bool) -> None:
+    for what, names in (("written", done.written), ("unchanged", done.unchanged), ("kept", done.kept)):
+        for name in names:
+            click.echo(f"{what:9}  {harmless(name)}")
+    for device in done.unmeasured:
+        click.echo(
+            f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
+            f'runner has it, write "also": ["{device}"].'
+        )
+    if done.untested:
+        told = json.dumps(list(done.untested))
+        click.echo(
+            f'{FLEET_FILE} is kept: for pytest in pull requests write "pytest": {told} beside "cards".'
+        )
+    if light and not done.light:
+        click.echo(f'{FLEET_FILE} is kept: for light comparisons write "light": true beside "cards".')

@@ -31,6 +31,10 @@ from harness.output.review.markdown import comment
 from harness.output.review.model import Review
 from harness.output.review.plausible import problems
 
+_LIGHT = (
+    "A light comparison, to advise: the quick sizes only, and for a minute. The history measures all of what "
+    "is merged."
+)
 AUTHOR = "github-actions[bot]"
 """Of what is posted with a workflow's own token."""
 
@@ -65,12 +69,15 @@ def prepare(
     history: str = "",
     given: Mapping[str, Review] | None = None,
     strict: bool = False,
+    light: bool = False,
 ) -> Prepared:
     """All that is posted of a run; `given` are its reports, where they are not to be fetched. With `strict`
-    a check that would be neutral fails: GitHub lets a neutral one pass where it is required.
+    a check that would be neutral fails: GitHub lets a neutral one pass where it is required. A `light`
+    comparison advises: unless somebody named its cases it is said to be one, and its check never fails.
 
     Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
     """
+    light = light and not run.partial
     _check_workflow(api, repository, run)
     pull = current_pull(api, repository, run.pull_request, run.head)
     reviews = fetch_reviews(api, repository, run.id) if given is None else given
@@ -92,17 +99,26 @@ def prepare(
             raise RefusedError(f"The report cannot be what was measured, so nothing is posted: {why}")
         check = check_run(review, links)
         unfinished = _unfinished(run, check["conclusion"])
-        opening = f"{stamp.marker}\n\n<p>{unfinished}</p>" if unfinished else stamp.marker
+        paragraphs = [unfinished, _LIGHT if light else ""]
+        opening = "\n\n".join([stamp.marker, *(f"<p>{said}</p>" for said in paragraphs if said)])
         said = comment(review, links, marker=opening)
         if unfinished and check["conclusion"] == "success":
             output = {**check["output"], "title": unfinished, "text": unfinished}
             check = {**check, "conclusion": "neutral", "output": output}
     check = {**check, "name": check_name(partial=run.partial)}
-    if strict and check["conclusion"] == "neutral":
+    if light:
+        check = _advisory(check)
+    elif strict and check["conclusion"] == "neutral":
         check = {**check, "conclusion": "failure"}
     return Prepared(
         repository=repository, run=run, links=links, review=review, comment=said, check=check, stamp=stamp
     )
+
+
+def _advisory(check: Mapping[str, Any]) -> dict[str, Any]:
+    output = {**check["output"], "title": f"Light: {check['output']['title']}"[:255]}
+    conclusion = "neutral" if check["conclusion"] == "failure" else check["conclusion"]
+    return {**check, "conclusion": conclusion, "output": output}
 
 
 def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
