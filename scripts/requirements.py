@@ -19,8 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from harness.github.requirements import composed, pins_of  # noqa: E402
-from harness.github.scaffold import MEASURE_FILE  # noqa: E402
+from harness.forges.requirements import composed, pins_of  # noqa: E402
+from harness.forges.scaffold import MEASURE_FILE  # noqa: E402
 
 UV = "uv==0.13.9"
 OLDEST_PYTHON = "3.10"

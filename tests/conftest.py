@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -61,6 +62,9 @@ KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 for _name in ("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"):
     os.environ.pop(_name, None)
+# A shell's job in the background ignores Ctrl-C, and so would every process that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness.errors import ConfigError
-from harness.github.scaffold import (
+from harness.forges.scaffold import (
     Fleet,
     FleetCard,
     decode_fleet,

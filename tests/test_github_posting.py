@@ -13,9 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import RemoteError
-from harness.github import api as github_api
-from harness.github.api import Api, Waits
-from harness.github.posting import Stamp, post_comment
+from harness.forges.api import Api, Waits
+from harness.forges.comments import Stamp
+from harness.github.api import GITHUB, path_of
+from harness.github.posting import post_comment
 from harness.output.review.faces import CHECK_NAME
 from harness.output.review.model import encode_review
 from tests import review_samples as samples
@@ -488,7 +489,7 @@ def report_at_once(github: Any, runs: tuple[int, ...]) -> list[str]:
 
         stamp = Stamp(run=run, attempt=1, head=HEAD)
         posted = post_comment(
-            Api(github.url, TOKEN, waits=Waits(sleep=lambda _seconds: None)),
+            Api(GITHUB, github.url, TOKEN, waits=Waits(sleep=lambda _seconds: None)),
             REPOSITORY,
             12,
             stamp,
@@ -858,8 +859,8 @@ def test_files_that_cannot_be_written_stop_it_before_anything_is_posted(github, 
 
 
 def test_the_fake_refuses_what_github_would(github):
-    api = Api(github.url, TOKEN, waits=Waits(sleep=lambda _seconds: None))
-    path = github_api.path_of(REPOSITORY, "check-runs")
+    api = Api(GITHUB, github.url, TOKEN, waits=Waits(sleep=lambda _seconds: None))
+    path = path_of(REPOSITORY, "check-runs")
     note = {"path": "a", "start_line": 1, "end_line": 1, "annotation_level": "failure", "message": "x"}
     output = {"title": "t", "summary": "s", "annotations": [note] * 50}
     fine = {"name": "n", "head_sha": HEAD, "status": "completed", "conclusion": "neutral", "output": output}

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from harness.errors import UsageError
-from harness.github.requirements import (
+from harness.forges.requirements import (
     chosen_extras,
     composed,
     extras_of,

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.github.scaffold import FleetCard, decode_fleet
+from harness.forges.scaffold import FleetCard, decode_fleet
 from tests.support import ROOT
 from tests.test_docs import section
 

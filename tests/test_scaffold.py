@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from harness.errors import StoreError, UsageError
-from harness.github.requirements import composed
-from harness.github.scaffold import (
+from harness.forges.requirements import composed
+from harness.forges.scaffold import (
     COPIED,
     HARNESS_FILE,
     MEASURE_FILE,

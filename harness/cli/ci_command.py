@@ -24,15 +24,12 @@ from harness.errors import (
     RefusedError,
     UsageError,
 )
-from harness.github import audit as audits
-from harness.github import events, reporting
-from harness.github.api import Api, check_address, check_repository
-from harness.github.data_git import BRANCH
-from harness.github.posting import Posted, StaleError, carry_over
-from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, prepare
-from harness.github.requesting import Started, may_ask, start_measurement
-from harness.github.requirements import chosen_extras
-from harness.github.scaffold import (
+from harness.forges import audits
+from harness.forges.api import Api, check_address
+from harness.forges.comments import Posted, StaleError
+from harness.forges.reports import Outcome, Prepared
+from harness.forges.requirements import chosen_extras
+from harness.forges.scaffold import (
     FLEET_FILE,
     Scaffolded,
     is_light,
@@ -42,6 +39,14 @@ from harness.github.scaffold import (
     read_fleet,
     scaffold,
 )
+from harness.github import audit as github_audit
+from harness.github import events, reporting
+from harness.github.api import GITHUB, check_repository
+from harness.github.data_git import BRANCH
+from harness.github.posting import carry_over
+from harness.github.reporting import AUTHOR, given_reviews
+from harness.github.requesting import Started, may_ask, start_measurement
+from harness.gitlab.api import GITLAB, in_pipeline
 from harness.output.review.faces import check_name, faces, workflow_commands, write_faces
 from harness.output.review.markdown import code, summary
 from harness.system.texts import harmless
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     from harness.config import Config
     from harness.github.data_files import Stored
     from harness.judgement.saved_runs import FilesResult
+    from harness.output.review.grouping import Links
     from harness.output.review.model import Review
     from harness.run.compare import CompareSettings, ComparisonResult
     from harness.spec.loader import LoadedSuite
@@ -150,7 +156,7 @@ def _tell(
     """Write every face of a review, print what it rests on, and return the exit status."""
     from harness.output import verdicts
 
-    links = events.links_of_run(history)
+    links = _links(history)
     write_faces(out, faces(review, links))
     events.append_summary(summary(review, links))
     every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
@@ -166,6 +172,14 @@ def _tell(
     for line in workflow_commands(review) if events.in_workflow() and not selection.as_json else ():
         click.echo(line)
     return status
+
+
+def _links(history: str) -> Links:
+    if in_pipeline():
+        from harness.gitlab.reporting import links_of_job
+
+        return links_of_job(os.environ, history=history)
+    return events.links_of_run(history)
 
 
 def _compare_tests(
@@ -305,8 +319,8 @@ def measured(folder: Path, as_json: bool) -> ExitCode:
     FOLDER is laid out like asv's results. In a workflow the job's summary says it, and a warning of the run
     what was left out.
     """
+    from harness.forges.scaffold import extras_there
     from harness.github.measured import markdown, read_measured, warnings
-    from harness.github.scaffold import extras_there
 
     found, problems = read_measured(folder)
     text = markdown(found, problems, extras_there(Path()))
@@ -321,15 +335,14 @@ def measured(folder: Path, as_json: bool) -> ExitCode:
 
 
 class _Calling:
-    """Where GitHub is, as whom, and what for: from options and, for those not given, variables."""
+    """Where the forge is, as whom, and what for: from options and, for those not given, variables."""
 
     def __init__(self, event: Path | None, repository: str | None, api: str | None, *, dry_run: bool) -> None:
-        token = os.environ.get("GITHUB_TOKEN")
-        if token is None and not dry_run:
-            raise ConfigError("GITHUB_TOKEN is not set: set it to the job's github.token.")
-        root = api or os.environ.get("GITHUB_API_URL") or "https://api.github.com"
+        self.api = _api(api, dry_run=dry_run)
+        if self.api.forge is GITLAB:
+            self.repository = _given(repository, "CI_PROJECT_ID", "--repository")
+            return
         server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
-        self.api = Api(root, token, dry_run=dry_run)
         self.repository = check_repository(_given(repository, "GITHUB_REPOSITORY", "--repository"))
         self.event = events.read_event(Path(_given(str(event or ""), "GITHUB_EVENT_PATH", "--event")))
         self.server = check_address(server.rstrip("/"), "GITHUB_SERVER_URL")
@@ -346,6 +359,16 @@ class _Calling:
         click.echo(result["message"])
 
 
+def _api(root: str | None, *, dry_run: bool = False) -> Api:
+    """The API of GitLab in a job of GitLab's, of GitHub elsewhere."""
+    forge = GITLAB if in_pipeline() else GITHUB
+    token = os.environ.get(forge.credential)
+    if token is None and not dry_run:
+        raise ConfigError(f"{forge.credential} is not set: set it to {forge.credential_is}.")
+    root = root or os.environ.get(forge.root) or forge.default_root
+    return Api(forge, root, token, dry_run=dry_run)
+
+
 def _given(value: str | None, variable: str, option: str) -> str:
     found = value or os.environ.get(variable)
     if not found:
@@ -356,6 +379,14 @@ def _given(value: str | None, variable: str, option: str) -> str:
 def _line_safe(value: Any) -> str:
     """JSON in which no line is a command to the runner, although it holds what others wrote."""
     return json.dumps(value, indent=2).replace("##[", "\\u0023#[")
+
+
+_repository = click.option(
+    "--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY, or GitLab's CI_PROJECT_ID."
+)
+_api_root = click.option(
+    "--api", metavar="URL", help="The forge's API; default: GITHUB_API_URL, or GitLab's CI_API_V4_URL."
+)
 
 
 def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
@@ -374,8 +405,8 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 
     decorated: Callable[..., ExitCode] = options.together(
         options.path("--event", "What started the workflow; default: GITHUB_EVENT_PATH.", metavar="FILE"),
-        click.option("--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY."),
-        click.option("--api", metavar="URL", help="GitHub's API; default: GITHUB_API_URL."),
+        _repository,
+        _api_root,
         options.flag("--dry-run", "Only read, and print the requests that would write, whole."),
     )(call)
     return decorated
@@ -411,16 +442,18 @@ def post(
 
     For a workflow started by workflow_run. The pull request and its commit are what GitHub says they are. A
     report that is not what it should be is refused, and then nothing is posted; where a run left none, a
-    neutral check run says so.
+    neutral check run says so. In a job of GitLab's it is one note on the merge request, and a commit status.
 
     Exit status 0 where it was posted, or the pull request has moved on; 2 where the report was refused; 3
-    where GitHub could not be reached, or refused.
+    where the forge could not be reached, or refused.
     """
     history = check_address(history, "--history") if history else ""
+    if calling.api.forge is GITLAB:
+        return _post_to_gitlab(calling, review, out, history, strict=strict, as_json=as_json)
     run = events.measured_run(calling.event, calling.repository)
     result: dict[str, Any] = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
     try:
-        prepared = prepare(
+        prepared = reporting.prepare(
             calling.api,
             calling.repository,
             run,
@@ -431,7 +464,7 @@ def post(
             light=is_light(fleet),
         )
         _write(prepared, out)
-        outcome = reporting.post(calling.api, prepared, author=author)
+        outcome = reporting.post(calling.api, calling.repository, run, prepared, author=author)
     except StaleError as stale:
         reporting.end_unposted(calling.api, calling.repository, run, str(stale))
         result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
@@ -439,7 +472,44 @@ def post(
         reporting.end_unposted(calling.api, calling.repository, run, refused.message, refused=True)
         raise
     else:
-        result |= _posted(prepared, outcome, would="would be " if calling.api.dry_run else "")
+        names = (f"Pull request {run.pull_request}", "check run", "comment")
+        result |= _posted(calling, prepared, outcome, names)
+    calling.show(result, as_json=as_json)
+    return ExitCode.FINE
+
+
+def _post_to_gitlab(
+    calling: _Calling,
+    review: tuple[Path, ...],
+    out: Path | None,
+    history: str,
+    *,
+    strict: bool,
+    as_json: bool,
+) -> ExitCode:
+    from harness.gitlab import reporting
+
+    pipeline = reporting.pipeline_of(os.environ)
+    result: dict[str, Any] = {
+        "merge_request": pipeline.merge_request,
+        "head": pipeline.head,
+        "pipeline": pipeline.id,
+    }
+    # As an address it is a path below the job's folder, where `out` is one.
+    page = (out / "review.html").as_posix() if out and not out.is_absolute() else ""
+    links = reporting.links_of_job(os.environ, page, history)
+    given = given_reviews(review) if review else None
+    try:
+        told = reporting.prepare(
+            calling.api, calling.repository, pipeline, links=links, given=given, strict=strict
+        )
+        _write(told, out)
+        outcome = reporting.post(calling.api, calling.repository, pipeline, told)
+    except StaleError as stale:
+        result |= {"state": "stale", "message": f"{stale} So nothing of this pipeline is shown there."}
+    else:
+        names = (f"Merge request {pipeline.merge_request}", "commit status", "note")
+        result |= _posted(calling, told, outcome, names)
     calling.show(result, as_json=as_json)
     return ExitCode.FINE
 
@@ -456,10 +526,14 @@ def _write(prepared: Prepared, out: Path | None) -> None:
         write_faces(out, {**faces(review, links), **posted})
 
 
-def _posted(prepared: Prepared, outcome: Outcome, would: str) -> dict[str, Any]:
-    parts = [f"Pull request {prepared.run.pull_request}: check run {_what(outcome.check, would)}"]
+def _posted(
+    calling: _Calling, prepared: Prepared, outcome: Outcome, names: tuple[str, str, str]
+) -> dict[str, Any]:
+    request, check, comment = names
+    would = "would be " if calling.api.dry_run else ""
+    parts = [f"{request}: {check} {_what(outcome.check, would)}"]
     if outcome.comment:
-        parts.append(f"comment {_what(outcome.comment, would)}")
+        parts.append(f"{comment} {_what(outcome.comment, would)}")
     if not prepared.review:
         parts.append("the run left no report")
     return {
@@ -633,18 +707,19 @@ def fleet(file: Path, cases: str, as_json: bool) -> ExitCode:
 
 
 @command.command("audit", short_help="Tell which protections of the repository and its cards are missing.")
-@click.option("--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY.")
-@click.option("--api", metavar="URL", help="GitHub's API; default: GITHUB_API_URL.")
+@_repository
+@_api_root
 @options.flag("--relied", "Only what jobs with a card rely on.")
 @options.json
 def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) -> ExitCode:
-    """Ask GitHub for the settings that no file can hold, and tell what is missing and what to do.
+    """Ask the forge for the settings that no file can hold, and tell what is missing and what to do.
 
-    Environments, their branches, reviewers and secrets, the token's default, forks, rules of branches,
-    runners and their groups, caches. What the token may not see is unknown. Exit status 1 where something is
-    missing.
+    At GitHub environments, their branches, reviewers and secrets, the token's default, forks, rules of
+    branches, runners and their groups, caches. In a job of GitLab's its protected branches, runners,
+    variables, forks, job tokens, approvals. What the token may not see is unknown. Exit status 1 where
+    something is missing.
     """
-    name = check_repository(_given(repository, "GITHUB_REPOSITORY", "--repository"))
+    name = _given(repository, "CI_PROJECT_ID" if in_pipeline() else "GITHUB_REPOSITORY", "--repository")
     found = _audited(name, api, relied=relied)
     if as_json:
         echo_json([asdict(each) for each in found])
@@ -654,9 +729,12 @@ def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) 
 
 
 def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.Finding]:
-    token = _given(None, "GITHUB_TOKEN", "one that may read settings")
-    root = api or os.environ.get("GITHUB_API_URL") or "https://api.github.com"
-    return audits.audit(Api(root, token), repository, relied_only=relied)
+    calling = _api(api)
+    if calling.forge is GITLAB:
+        from harness.gitlab import audit as gitlab_audit
+
+        return gitlab_audit.audit(calling, repository, relied_only=relied)
+    return github_audit.audit(calling, check_repository(repository), relied_only=relied)
 
 
 def _tell_audit(found: list[audits.Finding]) -> None:
@@ -734,7 +812,7 @@ def init(
         return ExitCode.FINE
     try:
         click.echo(f"\nWhat is there of {harmless(name)}, as 'harness ci audit' sees it:")
-        _tell_audit(_audited(check_repository(name), None))
+        _tell_audit(_audited(name, None))
     except HarnessError as error:  # what was written is written
         _warn("Not audited", error.message)
     return ExitCode.FINE

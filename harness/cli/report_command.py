@@ -24,7 +24,10 @@ from harness.spec.loader import load
 
 FORMATS = ("terminal", "markdown", "html", "github", "junit", "sarif", "code-quality", "json")
 _FOR_OTHERS = {"junit": junit, "sarif": sarif, "code-quality": code_quality}
-COMMANDS = {"ladder": "Show what others published of the same kernels, and ours beside it."}
+COMMANDS = {
+    "ladder": "Show what others published of the same kernels, and ours beside it.",
+    "bounds": "Hold the shortest times by arithmetic against what was measured.",
+}
 
 
 class _Report(LazyGroup):

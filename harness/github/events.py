@@ -14,18 +14,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from harness.errors import ConfigError, RefusedError, StoreError
+from harness.forges.api import quoted
 from harness.output.review.faces import workflow_command
 from harness.output.review.grouping import Links
-from harness.system.texts import harmless
-
-
-def quoted(text: str, most: int = 300) -> str:
-    """One line of it that moves no cursor and is no command: the runner takes ``##[name]`` for one wherever
-    in a line it stands, and ``::name::`` where a line begins.
-    """
-    line = " ".join(harmless(" ".join(text.split())).split())
-    line = line if len(line) <= most else f"{line[: most - 3]}..."
-    return line.replace("##[", "##\ufffd[").replace("::", ":\ufffd:")
 
 
 def error_line(title: str, message: str) -> str:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import msgspec
 
 from harness.errors import RefusedError, RemoteError
-from harness.github.api import Api, ApiError, path_of
-from harness.github.events import COMMAND, DISPATCH_BRANCH, WORKFLOW, Asked, quoted
-from harness.github.posting import StaleError, Stamp, current_pull, open_pull, post_queued
-from harness.github.scaffold import check_patterns
+from harness.forges.api import Api, ApiError, quoted
+from harness.forges.comments import StaleError, Stamp
+from harness.forges.scaffold import check_patterns
+from harness.github.api import path_of
+from harness.github.events import COMMAND, DISPATCH_BRANCH, WORKFLOW, Asked
+from harness.github.posting import current_pull, open_pull, post_queued
 from harness.output.review.faces import check_name
 from harness.output.review.markdown import code, pre
 

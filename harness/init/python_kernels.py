@@ -168,9 +168,11 @@ def _launches(node: ast.FunctionDef, module: _Module) -> tuple[str, set[str]]:
         function = call.func
         name = _dotted(function.value if isinstance(function, ast.Subscript) else function)
         first = name.split(".")[0]
-        if isinstance(function, ast.Subscript) and name in module.jitted:
-            framework = module.jitted[name][0]
-            kernels.add(name)
+        # `compiled = kernel.warmup(...)`, then `compiled[grid](...)`: Triton's own tutorial of softmax
+        kernel = first if name == f"{first}.warmup" else name if isinstance(function, ast.Subscript) else ""
+        if kernel in module.jitted:
+            framework = module.jitted[kernel][0]
+            kernels.add(kernel)
         elif name.startswith("torch.ops.") or module.made.get(first) == "torch":
             framework = framework or "torch"
         elif first in module.made:

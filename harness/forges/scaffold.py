@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from harness.errors import ConfigError, RefusedError, StoreError, UsageError
-from harness.github.events import quoted
-from harness.github.requirements import DEVICES, composed, extras_of
+from harness.forges.api import quoted
+from harness.forges.requirements import DEVICES, composed, extras_of
 from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
