@@ -52,10 +52,34 @@ done > "$out/verify"
 
 systemd-socket-activate --accept --inetd --listen=/run/suite.socket \
     /opt/gpu-harness-runner/suite-user.py 2> "$out/activate" &
+listening=$!
 until [[ -S /run/suite.socket ]]; do sleep 0.01; done
 chown gpu-runner /run/suite.socket
+work=/var/lib/gpu-harness-runner/work
+install --directory --owner=gpu-runner --mode=711 "$work/gpu1"
+install --owner=gpu-runner --mode=600 "$out/token" "$work/gpu1/.credentials"
+as_runner() { setpriv --reuid=gpu-runner --regid=gpu-runner --clear-groups "$@"; }
+ACTIONS_RUNTIME_TOKEN=secret as_runner sleep 1000 &
+worker=$!
 cat > "$out/probe.sh" <<'END'
 id --user --name
+echo "attack: another job's token in its environment"
+cat /proc/[0-9]*/environ 2> /dev/null | grep --text --count TOKEN=secret
+echo "attack: the runner's credentials"
+cat /var/lib/gpu-harness-runner/work/gpu1/.credentials 2>&1
+echo "attack: the runner's worker, ended"
+kill -KILL "$1" 2>&1
+echo "attack: a second process of the suite's user, of its own"
+/usr/bin/python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect("/run/suite.socket")' 2>&1 | tail -1
+echo "attack: a server outside"
+/usr/bin/python3 -c 'import socket; socket.create_connection(("127.0.0.1", 9), 2)' 2>&1 | tail -1
+echo "attack: another user again"
+setpriv --reuid=0 true 2>&1
+echo "attack: a mount of one's own"
+unshare --mount true 2>&1
+echo "attack: a process that stays"
+setsid sleep 1234 &
+echo "end of attacks"
 cat /etc/gpu-harness-runner.token 2>&1 || true
 ls /var/lib/gpu-harness-runner/root /var/lib/gpu-harness-runner/notes 2>&1 || true
 ps -e --no-headers --format pid,comm | sed 's/^/sees /'
@@ -63,9 +87,11 @@ touch /etc/x /opt/gpu-harness-runner/x 2>&1 || true
 touch "$HOME/kept" && echo wrote
 END
 chmod 644 "$out/probe.sh"
-setpriv --reuid=gpu-runner --regid=gpu-runner --clear-groups \
-    /usr/bin/python3 "$relay" /run/suite.socket sh "$out/probe.sh" > "$out/probed" < /dev/null
-kill $!
+chmod 600 /run/suite.socket
+as_runner /usr/bin/python3 "$relay" /run/suite.socket sh "$out/probe.sh" "$worker" > "$out/probed" < /dev/null
+kill -0 "$worker" && echo "the worker is there" > "$out/stayed"
+ps -e --no-headers --format user:20,args | grep '^gpu-suite' >> "$out/stayed" || true
+kill "$worker" "$listening"
 
 touch /var/lib/gpu-harness-runner/quarantine/mark
 ask --remove > "$out/removed"
@@ -170,11 +196,28 @@ def test_systemd_minds_nothing_of_the_installed_units(host):
 def test_a_process_of_the_suite_s_user_is_shut_in(host):
     probed = host.said("probed")
     assert probed[0] == "gpu-suite"
-    assert "Permission denied" in probed[1]
-    assert [line for line in probed if "cannot open directory" in line and "Permission denied" in line][1:]
-    assert {line.split()[-1] for line in probed if line.startswith("sees")} == {"sh", "ps", "sed"}
+    probed = probed[probed.index("end of attacks") :]
+    assert "gpu-harness-runner.token: Permission denied" in probed[1]
+    assert len([line for line in probed if "cannot open directory" in line]) == 2
+    assert {line.split()[2] for line in probed if line.startswith("sees")} <= {"sh", "ps", "sed", "sleep"}
     assert len([line for line in probed if line.startswith("touch: cannot touch")]) == 2
     assert probed[-1] == "wrote"
+
+
+def test_what_a_hostile_suite_tries_gets_it_nothing(host):
+    """Of each attack what it was answered."""
+    text = "\n".join(host.said("probed"))
+    tried = dict(part.strip().split("\n", 1) for part in text.split("attack: ")[1:-1])
+    assert {what: answer.rpartition(": ")[2] for what, answer in tried.items()} == {
+        "another job's token in its environment": "0",
+        "the runner's credentials": "Permission denied",
+        "the runner's worker, ended": "No such process",
+        "a second process of the suite's user, of its own": "[Errno 13] Permission denied",
+        "a server outside": "[Errno 101] Network is unreachable",
+        "another user again": "Operation not permitted",
+        "a mount of one's own": "Operation not permitted",
+    }
+    assert host.said("stayed") == ["the worker is there"]
 
 
 def test_removed_nothing_is_left_but_what_the_site_wrote(host):
