@@ -35,6 +35,7 @@ GIT_SETTINGS = {
     "GIT_COMMITTER_EMAIL": "test@example.org",
 }
 LONG = (
+    "test_whole_way",
     "test_pytest_plugin",
     "test_asv_habits",
     "test_asv_direction",
