@@ -139,13 +139,20 @@ class GitHub:
             self._id += 1
             return self._id
 
-    def open_pull(self, number: int = 12, head: str = HEAD, base: str = "main", state: str = "open") -> None:
+    def open_pull(
+        self,
+        number: int = 12,
+        head: str = HEAD,
+        base: str = "main",
+        state: str = "open",
+        label: str = "them:main",
+    ) -> None:
         self.pulls[number] = {
             "number": number,
             "state": state,
             "draft": False,
             "title": "</code> ::error:: @everyone",
-            "head": {"ref": "main", "sha": head, "repo": None},
+            "head": {"label": label, "ref": label.partition(":")[2], "sha": head, "repo": None},
             "base": {"ref": base, "sha": BASE, "repo": {"full_name": REPOSITORY}},
         }
         self.comments.setdefault(number, [])
@@ -206,6 +213,17 @@ class GitHub:
         if int(number) not in self.pulls:
             raise Fail(404, "Not Found")
         return self.pulls[int(number)]
+
+    def list_pulls(self, query: Any, _body: Any) -> Answer:
+        if query.get("state") != "open" or not re.fullmatch("[^:]+:.+", query.get("head", "")):
+            raise Fail(422, "Validation Failed")
+        listed = [
+            pull
+            for pull in self.pulls.values()
+            if pull["state"] == "open" and pull["head"]["label"] == query["head"]
+        ]
+        found, headers = self.page(f"/repos/{REPOSITORY}/pulls", query, listed)
+        return Answer(200, found, headers)
 
     def compare(self, _query: Any, _body: Any, pair: str) -> Answer:
         branch, _, head = pair.rpartition("...")
@@ -389,6 +407,7 @@ class GitHub:
 Handler = Callable[..., Answer]
 _PAGES = {"per_page", "page"}
 ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
+    ("GET", r"/pulls", GitHub.list_pulls, "pull-requests: read", _PAGES | {"state", "head"}),
     ("GET", r"/pulls/(\d+)", GitHub.pull, "pull-requests: read", set()),
     ("GET", r"/compare/([^/]+)", GitHub.compare, "contents: read", _PAGES),
     ("GET", r"/issues/(\d+)/comments", GitHub.list_comments, "pull-requests: read", _PAGES),

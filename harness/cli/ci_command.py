@@ -400,7 +400,10 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
             return function(_Calling(event, repository, api, dry_run=dry_run), **given)
         except HarnessError as error:
             if events.in_workflow():
-                click.echo(events.error_line(f"harness ci {function.__name__}", error.message), err=True)
+                click.echo(
+                    events.error_line(f"harness ci {function.__name__.replace('_', '-')}", error.message),
+                    err=True,
+                )
             raise
 
     decorated: Callable[..., ExitCode] = options.together(
@@ -510,6 +513,38 @@ def _post_to_gitlab(
     else:
         names = (f"Merge request {pipeline.merge_request}", "commit status", "note")
         result |= _posted(calling, told, outcome, names)
+    calling.show(result, as_json=as_json)
+    return ExitCode.FINE
+
+
+@command.command("post-static", short_help="In the job that may write: check static facts, and post them.")
+@_calling
+@click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
+@options.json
+def post_static(calling: _Calling, author: str, as_json: bool) -> ExitCode:
+    """Check what the job that compiled a pull request has left, and post it as a comment of its own.
+
+    For a workflow started by workflow_run, after 'harness static --base COMMIT --report FILE' in a job that
+    anybody's pull request may start. The pull request is the one that GitHub says the run's commit is the
+    head of.
+
+    Exit status 0 where it was posted, or there is nothing to post; 2 where the report was refused; 3 where
+    GitHub could not be reached, or refused.
+    """
+    from harness.github import static_facts
+
+    run = events.compiled_run(calling.event, calling.repository)
+    result: dict[str, Any] = {"head": run.head, "run": run.id}
+    try:
+        number, posted = static_facts.post_static(
+            calling.api, calling.repository, run, server=calling.server, author=author
+        )
+    except StaleError as stale:
+        result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown."}
+    else:
+        would = "would be " if calling.api.dry_run else ""
+        message = f"Pull request {number}: comment {_what(posted, would)}."
+        result |= {"state": "posted", "pull_request": number, "message": message, "comment": asdict(posted)}
     calling.show(result, as_json=as_json)
     return ExitCode.FINE
 
@@ -771,6 +806,7 @@ def _tell_audit(found: list[audits.Finding]) -> None:
 @options.flag(
     "--light", "Measure pull requests at the quick sizes and for a minute, to advise; the nights measure all."
 )
+@options.flag("--static", "Compile every pull request on GitHub's own machines, and post what changed.")
 @options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
 @options.json
 def init(
@@ -779,6 +815,7 @@ def init(
     extras: str | None,
     tests: tuple[str, ...],
     light: bool,
+    static: bool,
     force: bool,
     as_json: bool,
 ) -> ExitCode:
@@ -798,7 +835,7 @@ def init(
             "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
             "to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
         )
-    done = scaffold(folder, chosen, extras=wanted, tests=tests, light=light, force=force)
+    done = scaffold(folder, chosen, extras=wanted, tests=tests, light=light, static=static, force=force)
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return ExitCode.FINE

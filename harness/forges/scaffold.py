@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 from harness.errors import ConfigError, RefusedError, StoreError, UsageError
 from harness.forges.api import quoted
-from harness.forges.requirements import DEVICES, composed, extras_of
+from harness.forges.requirements import DEVICES, compiling, composed, extras_of
 from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
@@ -184,7 +184,10 @@ COPIED = (
     "requirements/report.txt",
 )
 """Below .github, here as there. What measuring installs is composed beside them."""
+STATIC = ("workflows/perf-static.yml", "workflows/perf-static-report.yml")
+"""Only where they are asked for: what compiles every pull request, and what posts what changed."""
 MEASURE_FILE = "requirements/measure.txt"
+STATIC_FILE = "requirements/static.txt"
 HARNESS_FILE = "requirements/harness.txt"
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -227,6 +230,7 @@ def scaffold(
     extras: Sequence[str] | None = None,
     tests: Sequence[str] = (),
     light: bool = False,
+    static: bool = False,
     force: bool = False,
     package: Path = _PACKAGE,
 ) -> Scaffolded:
@@ -235,18 +239,22 @@ def scaffold(
     `requirement` is what they install as the harness, `package` the folder that has them. `extras` are those
     of this project that jobs which measure install too, None for those that the files there say. `tests` are
     folders of pytest benchmarks, which need the extra pytest; they and `light` are for a new file of cards.
-    Files that are there and differ are overwritten with `force` only; the file of cards never is. Raises
-    UsageError for a folder or requirement that is none, or for files in the way; ConfigError where the file
-    of cards there is broken; StoreError where files cannot be written, and then none is.
+    With `static` each pull request is compiled on GitHub's own machines. Files that are there and differ are
+    overwritten with `force` only; the file of cards never is. Raises UsageError for a folder or requirement
+    that is none, or for files in the way; ConfigError where the file of cards there is broken; StoreError
+    where files cannot be written, and then none is.
     """
     check_requirement(requirement)
     _check_folder(folder)
-    files = {f".github/{name}": content for name, content in _shipped(package).items()}
+    names = (*COPIED, *STATIC) if static else COPIED
+    files = {f".github/{name}": content for name, content in _shipped(package, names).items()}
     if extras is None:
         extras = extras_there(folder)
     if tests:
         extras = tuple(sorted({*extras, "pytest"}))
     files[f".github/{MEASURE_FILE}"] = composed(extras)
+    if static:
+        files[f".github/{STATIC_FILE}"] = composed(compiling(extras))
     files[f".github/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
     fleet = FLEET_FILE.as_posix()
     devices = tuple(DEVICES[extra] for extra in extras if extra in DEVICES)
@@ -349,12 +357,12 @@ def _example(more: Sequence[str], tests: Sequence[str], *, light: bool) -> Fleet
         raise UsageError(f"--pytest takes folders of the repository, such as benchmarks: {error}.") from None
 
 
-def _shipped(package: Path) -> Mapping[str, bytes]:
+def _shipped(package: Path, names: Sequence[str]) -> Mapping[str, bytes]:
     # An installed package has copies, made when it was built; a checkout has the originals.
     packed = package / "assets" / "github"
     source = packed if packed.is_dir() else package.parent / ".github"
     try:
-        return {name: (source / name).read_bytes() for name in COPIED}
+        return {name: (source / name).read_bytes() for name in names}
     except OSError as error:
         raise StoreError(
             f"The workflows are not where this harness should have them: {error.strerror or error} "
