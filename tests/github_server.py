@@ -109,6 +109,8 @@ class GitHub:
         self.dispatched: list[Any] = []
         self.reactions: list[str] = []
         self.branches = {"main": "c" * 40}
+        self.queue: set[str] = set()
+        """Commits that wait to be merged."""
         self.knows_run_details = True
         """Those of before 2026 do not."""
         self.log: list[Logged] = []
@@ -289,7 +291,7 @@ class GitHub:
         _check_fields(
             body, {"name", "head_sha", "status", "output"}, {"conclusion", "details_url", "external_id"}
         )
-        if body["head_sha"] not in {pull["head"]["sha"] for pull in self.pulls.values()}:
+        if body["head_sha"] not in {pull["head"]["sha"] for pull in self.pulls.values()} | self.queue:
             raise Fail(422, f"No commit found for SHA: {body['head_sha']}")
         self._set_check(made, body)
         self.check_runs.append(made)
@@ -641,4 +643,44 @@ def comment_event(body: str | None, login: str = "maintainer", number: int = 12)
         "issue": {"number": number, "state": "open", "pull_request": {"url": "https://api.github.example"}},
         "comment": {"id": 1, "body": body, "user": {"login": login, "type": "User"}},
         "repository": {"full_name": REPOSITORY, "default_branch": "main"},
+    }
+
+
+def push_event(
+    head: str = HEAD,
+    login: str = "maintainer",
+    *,
+    action: str = "synchronize",
+    draft: bool = False,
+    repository: str = REPOSITORY,
+) -> dict[str, Any]:
+    """A `pull_request` event: somebody opened it, or pushed to its branch."""
+    return {
+        "action": action,
+        "number": 12,
+        "pull_request": {
+            "number": 12,
+            "draft": draft,
+            "state": "open",
+            "head": {"ref": "topic", "sha": head, "repo": {"full_name": repository}},
+            "base": {"ref": "main", "sha": BASE, "repo": {"full_name": REPOSITORY}},
+        },
+        "sender": {"login": login, "type": "User"},
+        "repository": {"full_name": REPOSITORY, "default_branch": "main"},
+    }
+
+
+def queue_event(commit: str, *, number: int = 12, action: str = "checks_requested") -> dict[str, Any]:
+    """A `merge_group` event: a pull request is on top of the queue's others."""
+    return {
+        "action": action,
+        "merge_group": {
+            "head_sha": commit,
+            "head_ref": f"refs/heads/gh-readonly-queue/main/pr-{number}-{BASE}",
+            "base_sha": BASE,
+            "base_ref": "refs/heads/main",
+            "head_commit": {"id": commit},
+        },
+        "repository": {"full_name": REPOSITORY, "default_branch": "main"},
+        "sender": {"login": "maintainer", "type": "User"},
     }

@@ -345,6 +345,15 @@ def test_pytest_in_pull_requests_is_said_in_a_new_file_of_cards_and_its_packages
     assert 'for pytest in pull requests write "pytest": ["more"]' in more.out
 
 
+def test_a_light_comparison_is_said_in_a_new_file_of_cards(repository, call):
+    assert call("ci", "init", "--harness", ".", "--light", cwd=repository).status == 0
+    fleet = repository / ".github" / "fleet.json"
+    assert read_fleet(fleet).light
+    assert call("ci", "init", "--harness", ".", "--light", "--pytest", "x", cwd=repository).status == 2
+    fleet.write_text(fleet.read_text().replace('"light": true', '"light": false'))
+    assert 'write "light": true' in call("ci", "init", "--harness", ".", "--light", cwd=repository).out
+
+
 def test_a_later_call_keeps_the_extras_unless_it_names_others(repository):
     scaffold(repository, PINNED, extras=("libraries", "opengl"))
     (repository / ".github" / COPIED[0]).write_text("older")

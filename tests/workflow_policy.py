@@ -43,6 +43,7 @@ CONDITIONS = {
     ),
     "Static facts": ("github.event.workflow_run.event == 'pull_request'",),
     "issue_comment": ("github.event.issue.pull_request", "startsWith(github.event.comment.body,"),
+    "pull_request": ("github.event.pull_request.head.repo.full_name == github.repository",),
 }
 """What the condition of a job that may write says, by trigger; or by the workflow that anybody starts on
 GitHub's own machines, in any repository."""
