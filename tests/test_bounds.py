@@ -10,8 +10,11 @@ from harness.device.backends import nvcc
 from harness.errors import ExitCode
 from harness.records import Launch
 from harness.spec.loader import load
+from harness.spec.planning import plan
 from harness.static import disassembly
 from harness.static.bounds import Bound, Spread, Work, bound
+from harness.static.builds import Build
+from harness.static.facts import facts
 from harness.static.occupancy import CARDS, Card
 from harness.static.sass import Instructions, Loop
 from harness.store.records_file import RecordWriter
@@ -40,6 +43,9 @@ def loop(**kinds):
 def test_memory_is_what_is_read_and_what_is_written_beyond_the_l2():
     moved = Work(flop=None, read_bytes=4000, written_bytes=1600, dtype="float32")
     assert bound(CARD, moved) == Bound(46.0, "memory")
+    # Of 5,600 bytes a hot L2 holds 1,000 already.
+    assert bound(CARD, moved, l2="hot") == Bound(46.0, "memory")
+    assert bound(dataclasses.replace(CARD, l2_bytes=5000), moved, l2="hot") == Bound(6.0, "memory")
     assert bound(CARD, NOTHING) == Bound(0.0, "memory")
 
 
@@ -83,6 +89,26 @@ def test_the_busiest_multiprocessor_tells_how_long(grid, block, resident, time_n
     assert found is not None
     assert found.time_ns == pytest.approx(time_ns)
     assert found.by == "issue slots"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reason", "by"),
+    [
+        ("cublas", "host-function", "arithmetic"),
+        ("cutlass", "needs-package", "arithmetic"),
+        ("compute_shader", "needs-backend", "arithmetic"),
+        ("cpu_blas", "needs-backend", None),  # no card runs it
+        ("naive", "needs-compiler", None),
+    ],
+)
+def test_a_kernel_whose_code_is_not_known_has_the_bound_of_its_work(kernel, reason, by):
+    loaded = load(KERNELS / "matmul")
+    planned = plan(loaded.suite, [f"matmul.{kernel}"], ["4096"])
+    case = planned[0].case.id
+    build = Build(kernel=kernel, arch="sm_86", status="not-built", reason=reason, cases=(case,))
+    [found] = facts(loaded.suite.problem, planned, [build], {"rtx3060": CARDS["rtx3060"]})
+    told = found.bounds.get("rtx3060", {}).get(case)
+    assert (told and told.by) == by
 
 
 def test_no_bound_without_clocks():

@@ -619,6 +619,42 @@ def test_each_card_of_a_run_is_in_the_one_comment(github, post):
     assert "NVIDIA H200" in body
 
 
+@pytest.fixture
+def lightly(tmp_path):
+    path = tmp_path / "light.json"
+    path.write_text('{"cards": [], "light": true}')
+    return ("--fleet", str(path), "--strict")
+
+
+def test_a_light_comparison_advises_and_fails_nothing(github, post, lightly):
+    left(github, REGRESSIONS)
+    assert post(run_event(conclusion="failure"), *lightly).status == 0
+    [check] = github.check_runs
+    assert check["conclusion"] == "neutral"
+    assert check["output"]["title"].startswith("Light: ")
+    assert "A light comparison, to advise" in github.bodies()[0]
+
+
+def test_what_was_asked_for_by_name_is_no_light_comparison(github, post, lightly):
+    left(github, REGRESSIONS)
+    title = f"Performance of #12 at {HEAD}, some cases"
+    assert post(run_event(event="workflow_dispatch", display_title=title), *lightly).status == 0
+    [check] = github.check_runs
+    assert check["conclusion"] == "failure"
+    assert "A light comparison" not in github.bodies()[0]
+
+
+def test_thirty_cards_are_one_comment_within_its_limit(github, post):
+    [card] = REGRESSIONS.cards[:1]
+    names = [f"NVIDIA card {number}" for number in range(30)]
+    left(github, *(replace(REGRESSIONS, cards=(replace(card, device=name),)) for name in names))
+    assert post(run_event(conclusion="failure")).status == 0
+    [body] = github.bodies()
+    assert len(body.encode()) <= 65_536
+    assert all(name in body for name in names)
+    assert github.check_runs[0]["conclusion"] == "failure"
+
+
 def test_of_several_attempts_the_newest_report_counts(github, post):
     names = ("NVIDIA L4", "NVIDIA H200", "NVIDIA A100")
     reviews = [replace(CLEAN, cards=(replace(CLEAN.cards[0], device=name),)) for name in names]

@@ -355,6 +355,12 @@ PLANTED = [
     ),
     ("perf-history.yml", without("jobs", "store", "steps", 0, "with", "ref"), "job store: checks out None"),
     (
+        "perf-static-report.yml",
+        set_in("jobs", "report", "permissions", "checks", to="write"),
+        "may write ['checks'] for what anybody's run has left",
+    ),
+    ("perf-static-report.yml", without("jobs", "report", "steps", 0, "with", "ref"), "checks out None"),
+    (
         "perf-report.yml",
         with_step("report", {"uses": f"actions/download-artifact@{SHA}"}),
         "unpacks what another run",
@@ -379,6 +385,7 @@ def test_a_planted_violation_is_found(name, change, said):
             "report",
             "github.event.workflow_run.head_repository.full_name == github.repository",
         ),
+        ("perf-static-report.yml", "report", "github.event.workflow_run.event == 'pull_request'"),
         ("perf-request.yml", "request", "startsWith(github.event.comment.body,"),
         ("perf-request.yml", "request", "github.event.issue.pull_request"),
     ],

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli import echo_json, options, tell
-from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, MeasureError, UsageError
+from harness.errors import (
+    ConfigError,
+    DeviceError,
+    ExitCode,
+    HarnessError,
+    MeasureError,
+    RefusedError,
+    UsageError,
+)
 from harness.forges import audits
 from harness.forges.api import Api, check_address
 from harness.forges.comments import Posted, StaleError
@@ -24,6 +32,7 @@ from harness.forges.requirements import chosen_extras
 from harness.forges.scaffold import (
     FLEET_FILE,
     Scaffolded,
+    is_light,
     matrix_of,
     narrowed,
     own_requirement,
@@ -34,10 +43,11 @@ from harness.github import audit as github_audit
 from harness.github import events, reporting
 from harness.github.api import GITHUB, check_repository
 from harness.github.data_git import BRANCH
+from harness.github.posting import carry_over
 from harness.github.reporting import AUTHOR, given_reviews
-from harness.github.requesting import Started, start_measurement
+from harness.github.requesting import Started, may_ask, start_measurement
 from harness.gitlab.api import GITLAB, in_pipeline
-from harness.output.review.faces import faces, workflow_commands, write_faces
+from harness.output.review.faces import check_name, faces, workflow_commands, write_faces
 from harness.output.review.markdown import code, summary
 from harness.system.texts import harmless
 
@@ -62,6 +72,7 @@ What no file can do, in this order (docs/runners.md of gpu-harness has the reaso
   4. Settings, Actions, Runners: a group for this repository only; ephemeral ones, with a card's labels.
   5. Settings, Pages: the source is GitHub Actions. Where it will be: the variable PERF_HISTORY_URL.
      The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
+     The variable PERF_AUTOMATIC measures pushes to branches of this repository unasked.
   6. Commit to the default branch: perf-request.yml and perf-report.yml work from there.
 Then comment '/perf SHA' on a pull request, with the commit that you have read."""
 
@@ -403,7 +414,10 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
             return function(_Calling(event, repository, api, dry_run=dry_run), **given)
         except HarnessError as error:
             if events.in_workflow():
-                click.echo(events.error_line(f"harness ci {function.__name__}", error.message), err=True)
+                click.echo(
+                    events.error_line(f"harness ci {function.__name__.replace('_', '-')}", error.message),
+                    err=True,
+                )
             raise
 
     decorated: Callable[..., ExitCode] = options.together(
@@ -428,6 +442,7 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     "--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral."
 )
 @options.path("--out", "Write what is posted, and the page, there.")
+@options.path("--fleet", "The file of cards, which may say light.", default=FLEET_FILE, show_default=True)
 @_HISTORY
 @options.json
 def post(
@@ -436,6 +451,7 @@ def post(
     review: tuple[Path, ...],
     strict: bool,
     out: Path | None,
+    fleet: Path,
     history: str,
     as_json: bool,
 ) -> ExitCode:
@@ -462,12 +478,16 @@ def post(
             history=history,
             given=given_reviews(review) if review else None,
             strict=strict,
+            light=is_light(fleet),
         )
         _write(prepared, out)
         outcome = reporting.post(calling.api, calling.repository, run, prepared, author=author)
     except StaleError as stale:
-        reporting.end_stale(calling.api, calling.repository, run, str(stale))
+        reporting.end_unposted(calling.api, calling.repository, run, str(stale))
         result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
+    except RefusedError as refused:
+        reporting.end_unposted(calling.api, calling.repository, run, refused.message, refused=True)
+        raise
     else:
         names = (f"Pull request {run.pull_request}", "check run", "comment")
         result |= _posted(calling, prepared, outcome, names)
@@ -508,6 +528,38 @@ def _post_to_gitlab(
     else:
         names = (f"Merge request {pipeline.merge_request}", "commit status", "note")
         result |= _posted(calling, told, outcome, names)
+    calling.show(result, as_json=as_json)
+    return ExitCode.FINE
+
+
+@command.command("post-static", short_help="In the job that may write: check static facts, and post them.")
+@_calling
+@click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
+@options.json
+def post_static(calling: _Calling, author: str, as_json: bool) -> ExitCode:
+    """Check what the job that compiled a pull request has left, and post it as a comment of its own.
+
+    For a workflow started by workflow_run, after 'harness static --base COMMIT --report FILE' in a job that
+    anybody's pull request may start. The pull request is the one that GitHub says the run's commit is the
+    head of.
+
+    Exit status 0 where it was posted, or there is nothing to post; 2 where the report was refused; 3 where
+    GitHub could not be reached, or refused.
+    """
+    from harness.github import static_facts
+
+    run = events.compiled_run(calling.event, calling.repository)
+    result: dict[str, Any] = {"head": run.head, "run": run.id}
+    try:
+        number, posted = static_facts.post_static(
+            calling.api, calling.repository, run, server=calling.server, author=author
+        )
+    except StaleError as stale:
+        result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown."}
+    else:
+        would = "would be " if calling.api.dry_run else ""
+        message = f"Pull request {number}: comment {_what(posted, would)}."
+        result |= {"state": "posted", "pull_request": number, "message": message, "comment": asdict(posted)}
     calling.show(result, as_json=as_json)
     return ExitCode.FINE
 
@@ -559,8 +611,16 @@ def _what(posted: Posted, would: str) -> str:
 
 @command.command("request", short_help="Start a measurement that a maintainer asked for in a comment.")
 @_calling
+@click.option(
+    "--automatic",
+    metavar="WHICH",
+    default="",
+    help="Measure pushes to the repository's own branches unasked: 'drafts' those to drafts too, any other "
+    "word those to pull requests that are ready; default: none.",
+)
+@options.flag("--strict", "In a merge queue what was not measured fails, and is not neutral.")
 @options.json
-def request(calling: _Calling, as_json: bool) -> ExitCode:
+def request(calling: _Calling, automatic: str, strict: bool, as_json: bool) -> ExitCode:
     """Start a measurement where the comment's first line is '/perf SHA [CASES]', with all 40 digits of the
     commit.
 
@@ -570,6 +630,10 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
     reason, '/perf' without a commit with the line to paste. The run is started on the branch perf-dispatch,
     which is moved to the default branch's commit.
 
+    Started by pull_request, with --automatic, what somebody who may write pushes to a branch of the
+    repository itself is measured unasked. Started by merge_group, the queue's commit gets the conclusion that
+    the pull request's own has.
+
     Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
     """
     if calling.api.forge is GITLAB:
@@ -577,10 +641,17 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
             "No comment starts anything at GitLab: start a pipeline of the default branch with the variables "
             "PERF_MERGE_REQUEST and PERF_COMMIT."
         )
-    asked = events.measurement_asked(calling.event, calling.repository)
-    if asked is None:
-        message = "No request: the comment is not new, not on a pull request, or no /perf line."
-        calling.show({"state": "no-request", "message": message}, as_json=as_json)
+    kind = events.kind_of(calling.event)
+    if kind == "merge_group":
+        return _carry_over(calling, strict=strict, as_json=as_json)
+    asked: events.Asked | str | None
+    if kind == "pull_request":
+        asked = _pushed(calling, automatic)
+    else:
+        asked = events.measurement_asked(calling.event, calling.repository)
+    if not isinstance(asked, events.Asked):
+        why = asked or "the comment is not new, not on a pull request, or no /perf line"
+        calling.show({"state": "no-request", "message": f"No request: {why}."}, as_json=as_json)
         return ExitCode.FINE
     started = start_measurement(calling.api, calling.repository, asked)
     message = _started(started, asked, would="Would measure" if calling.api.dry_run else "Measuring")
@@ -588,6 +659,29 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
     for trouble in started.untold:
         _warn("Not shown on the pull request", trouble)
     calling.show({"state": "requested", "message": message, **about}, as_json=as_json)
+    return ExitCode.FINE
+
+
+def _pushed(calling: _Calling, automatic: str) -> events.Asked | str:
+    """What a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
+    if not automatic:
+        return "no push is measured unasked here"
+    asked = events.pushed(calling.event, calling.repository, drafts=automatic == "drafts")
+    if isinstance(asked, events.Asked) and not may_ask(calling.api, calling.repository, asked.login):
+        return f"{asked.login} may not write to {calling.repository}"
+    return asked
+
+
+def _carry_over(calling: _Calling, *, strict: bool, as_json: bool) -> ExitCode:
+    queued = events.queued(calling.event, calling.repository)
+    if queued is None:
+        message = "No request: the queue waits for no check."
+        calling.show({"state": "no-request", "message": message}, as_json=as_json)
+        return ExitCode.FINE
+    carried = carry_over(calling.api, calling.repository, queued, check_name(), strict=strict)
+    message = f"{queued.commit} gets the conclusion of {carried.measured}: {carried.conclusion}."
+    about = {"pull_request": queued.pull_request, "commit": queued.commit, **asdict(carried)}
+    calling.show({"state": "carried-over", "message": message, **about}, as_json=as_json)
     return ExitCode.FINE
 
 
@@ -738,6 +832,10 @@ def _tell_audit(found: list[audits.Finding]) -> None:
     multiple=True,
     help="Measure pull requests by the pytest benchmarks there; repeatable. Brings the extra pytest.",
 )
+@options.flag(
+    "--light", "Measure pull requests at the quick sizes and for a minute, to advise; the nights measure all."
+)
+@options.flag("--static", "Compile every pull request on GitHub's own machines, and post what changed.")
 @options.flag("--gitlab", "GitLab's pipeline in place of GitHub's workflows.")
 @options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
 @options.json
@@ -746,6 +844,8 @@ def init(
     requirement: str | None,
     extras: str | None,
     tests: tuple[str, ...],
+    light: bool,
+    static: bool,
     gitlab: bool,
     force: bool,
     as_json: bool,
@@ -758,6 +858,8 @@ def init(
     kernel needs the package of an extra, name that extra: its exact versions and hashes are shipped, and no
     index is asked. With opengl or cpu the jobs measure on that device too, where the file of cards is new.
     """
+    if light and tests:
+        raise UsageError("A light comparison measures no pytest benchmarks: give --light or --pytest.")
     wanted = None if extras is None else chosen_extras(extras)
     chosen = requirement or own_requirement()
     if not chosen:
@@ -766,9 +868,21 @@ def init(
             "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
             "to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
         )
-    if gitlab and tests:
-        raise UsageError("With --gitlab write '--pytest PATH' into a card's ARGUMENTS in .gitlab/perf.yml.")
-    done = scaffold(folder, chosen, extras=wanted, tests=tests, force=force, gitlab=gitlab)
+    if gitlab and (tests or static or light):
+        raise UsageError(
+            "With --gitlab write '--pytest PATH' into a card's ARGUMENTS in .gitlab/perf.yml; what --static "
+            "and --light write is GitHub's."
+        )
+    done = scaffold(
+        folder,
+        chosen,
+        extras=wanted,
+        tests=tests,
+        light=light,
+        static=static,
+        force=force,
+        gitlab=gitlab,
+    )
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return ExitCode.FINE
@@ -778,11 +892,11 @@ def init(
     if gitlab:
         click.echo(_NEXT_GITLAB)
     else:
-        _tell_next(done)
+        _tell_next(done, light=light)
     return ExitCode.FINE
 
 
-def _tell_next(done: Scaffolded) -> None:
+def _tell_next(done: Scaffolded, *, light: bool) -> None:
     """What is to be done at GitHub, and what of it is done."""
     for device in done.unmeasured:
         click.echo(
@@ -794,6 +908,8 @@ def _tell_next(done: Scaffolded) -> None:
         click.echo(
             f'{FLEET_FILE} is kept: for pytest in pull requests write "pytest": {told} beside "cards".'
         )
+    if light and not done.light:
+        click.echo(f'{FLEET_FILE} is kept: for light comparisons write "light": true beside "cards".')
     click.echo(_NEXT)
     name = os.environ.get("GITHUB_REPOSITORY", "")
     if not (name and os.environ.get("GITHUB_TOKEN")):

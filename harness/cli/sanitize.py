@@ -28,8 +28,10 @@ def sanitize_all(chosen: options.Selection, named: Sequence[str]) -> int:
     UsageError, and DeviceError where a tool or its device is missing.
     """
     config = load_config()
-    device = chosen.device or "cuda:0"
-    tools = tuple(dict.fromkeys(named)) or _tools(chosen.device)
+    # What is configured is for measuring, and may be no card.
+    configured = config.device if config.device and config.device.startswith("cuda") else "cuda:0"
+    device = chosen.device or configured
+    tools = tuple(dict.fromkeys(named)) or _tools(chosen.device, device)
     _check(chosen.device, tools)
     if not chosen.size and not chosen.quick:
         chosen = replace(chosen, size=(str(SIZE),)) if not _say_sizes(chosen.cases) else chosen
@@ -52,13 +54,13 @@ def sanitize_all(chosen: options.Selection, named: Sequence[str]) -> int:
     return _status(told)
 
 
-def _tools(device: str | None) -> tuple[str, ...]:
+def _tools(asked: str | None, device: str) -> tuple[str, ...]:
     """With a card those that need one, else the simulator."""
-    if device is not None:
+    if asked is not None:
         return compute_sanitizer.TOOLS
     if compute_sanitizer.path() is not None:
         with contextlib.suppress(DeviceError):
-            find_device("cuda:0")
+            find_device(device)
             return compute_sanitizer.TOOLS
     return (OCLGRIND,)
 

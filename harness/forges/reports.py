@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,7 +21,14 @@ from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
 from harness.output.review.model import LIMITS, Review, decode_review
 from harness.output.review.plausible import problems
+from harness.output.review.static import StaticReport, decode_static
 
+T = TypeVar("T")
+
+_LIGHT = (
+    "A light comparison, to advise: the quick sizes only, and for a minute. The history measures all of what "
+    "is merged."
+)
 MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
 """Of all reports of a run."""
 
@@ -56,12 +63,14 @@ def prepared(
     stamp: Stamp,
     unfinished: Callable[[str], str],
     strict: bool = False,
+    light: bool = False,
 ) -> Prepared:
     """What is posted of a run's reports, of which there is at least one.
 
     `bases` are where the commit left its branches. `unfinished` says of a conclusion what is missing beside
     it, such as a card; a check that would succeed is neutral then. With `strict` one that would be neutral
-    fails. Raises RefusedError for reports that are not what they should be.
+    fails. A `light` comparison, unless somebody named its cases, is said to be one, and fails no check.
+    Raises RefusedError for reports that are not what they should be.
     """
     review = merged(reviews)
     if found := problems(review, bases=frozenset(bases), head=stamp.head):
@@ -69,17 +78,20 @@ def prepared(
         raise RefusedError(f"The report cannot be what was measured, so nothing is posted: {why}")
     check = check_run(review, links)
     missing = unfinished(check["conclusion"])
-    opening = f"{stamp.marker}\n\n<p>{missing}</p>" if missing else stamp.marker
+    advises = light and not stamp.partial
+    paragraphs = (f"<p>{each}</p>" for each in (missing, _LIGHT if advises else "") if each)
+    opening = "\n\n".join((stamp.marker, *paragraphs))
     said = comment(review, links, marker=opening)
     if missing and check["conclusion"] == "success":
         output = {**check["output"], "title": missing, "text": missing}
         check = {**check, "conclusion": "neutral", "output": output}
-    return Prepared(
-        links=links, review=review, comment=said, check=_named(check, stamp, strict=strict), stamp=stamp
-    )
+    named = _named(check, stamp, strict=strict, light=light)
+    return Prepared(links=links, review=review, comment=said, check=named, stamp=stamp)
 
 
-def without_report(links: Links, stamp: Stamp, summary: str, *, strict: bool = False) -> Prepared:
+def without_report(
+    links: Links, stamp: Stamp, summary: str, *, strict: bool = False, light: bool = False
+) -> Prepared:
     """What is posted of a run that left none: a check without a verdict, and no comment."""
     check = {
         "status": "completed",
@@ -87,24 +99,38 @@ def without_report(links: Links, stamp: Stamp, summary: str, *, strict: bool = F
         "details_url": links.run,
         "output": {"title": "No report", "summary": summary},
     }
-    named = _named(check, stamp, strict=strict)
+    named = _named(check, stamp, strict=strict, light=light)
     return Prepared(links=links, review=None, comment="", check=named, stamp=stamp)
 
 
-def _named(check: Mapping[str, Any], stamp: Stamp, *, strict: bool) -> dict[str, Any]:
-    fails = strict and check["conclusion"] == "neutral"
-    conclusion = "failure" if fails else check["conclusion"]
-    return {**check, "name": check_name(partial=stamp.partial), "conclusion": conclusion}
+def _named(check: Mapping[str, Any], stamp: Stamp, *, strict: bool, light: bool) -> dict[str, Any]:
+    conclusion, output = check["conclusion"], check["output"]
+    if light and not stamp.partial:
+        conclusion = "neutral" if conclusion == "failure" else conclusion
+        output = {**output, "title": f"Light: {output['title']}"[:255]}
+    elif strict and conclusion == "neutral":
+        conclusion = "failure"
+    name = check_name(partial=stamp.partial)
+    return {**check, "name": name, "conclusion": conclusion, "output": output}
 
 
 def read_review(content: bytes, name: str) -> Review:
     """The report in a file. Raises RefusedError."""
+    return _read(content, name, decode_review)
+
+
+def read_static(content: bytes, name: str) -> StaticReport:
+    """The static facts in a file. Raises RefusedError."""
+    return _read(content, name, decode_static)
+
+
+def _read(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
     try:
-        review = decode_review(content)
+        found = decode(content)
         json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)
     except (StoreError, ValueError, RecursionError) as error:
         raise RefusedError(f"Artifact {quoted(name)} cannot be read: {quoted(str(error))}") from None
-    return review
+    return found
 
 
 def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:

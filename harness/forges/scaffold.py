@@ -20,10 +20,12 @@ from msgspec import Meta, Struct
 
 from harness.errors import ConfigError, RefusedError, StoreError, UsageError
 from harness.forges.api import quoted
-from harness.forges.requirements import DEVICES, composed, extras_of
+from harness.forges.requirements import DEVICES, compiling, composed, extras_of
 from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
+LIGHT = ("--quick", "--budget", "60")
+"""What a light comparison is given in place of a card's sizes: seconds of device time for each suite."""
 
 _END = r"(?![\s\S])"
 """Where $ may leave a line's end behind."""
@@ -71,6 +73,9 @@ class Fleet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     cards: Annotated[tuple[FleetCard, ...], Meta(max_length=64)]
     pytest: Annotated[tuple[TestPath, ...], Meta(max_length=16)] = ()
     """Where the repository's pytest benchmarks are: pull requests are measured by these then."""
+    light: bool = False
+    """Whether pull requests are measured at the quick sizes and for a minute only. What comes of it advises,
+    and fails no check."""
 
 
 def read_fleet(path: Path) -> Fleet:
@@ -98,6 +103,8 @@ def decode_fleet(content: bytes, where: str) -> Fleet:
     for card in fleet.cards:
         if twice := sorted({spec for spec in card.devices if card.devices.count(spec) > 1}):
             raise ConfigError(f"{where} gives {card.name} the device {', '.join(twice)} more than once.")
+        if fleet.light and fleet.pytest:
+            raise ConfigError(f"{where} says light and that pytest's benchmarks are measured: drop one.")
         if card.cases and fleet.pytest:
             raise ConfigError(
                 f"{where} gives {card.name} cases, and says that pytest's benchmarks are measured: drop one."
@@ -140,11 +147,23 @@ def matrix_of(fleet: Fleet) -> str:
             "name": card.name,
             "labels": card.labels,
             "device": ",".join(card.devices),
-            "arguments": " ".join((*card.arguments, *tests)),
+            "arguments": " ".join((*card.arguments, *tests, *(LIGHT if fleet.light else ()))),
         }
-        for card in fleet.cards
+        for card in (_light(card) if fleet.light else card for card in fleet.cards)
     ]
     return msgspec.json.encode({"card": cards}).decode()
+
+
+def _light(card: FleetCard) -> FleetCard:
+    return msgspec.structs.replace(card, sizes=(), quick=False)
+
+
+def is_light(path: Path) -> bool:
+    """Whether a file of cards says that pull requests are measured lightly; not where there is none.
+
+    Raises ConfigError for one that is broken.
+    """
+    return path.exists() and read_fleet(path).light
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -166,7 +185,10 @@ COPIED = (
     "requirements/report.txt",
 )
 """Below .github, here as there. What measuring installs is composed beside them."""
+STATIC = ("workflows/perf-static.yml", "workflows/perf-static-report.yml")
+"""Only where they are asked for: what compiles every pull request, and what posts what changed."""
 MEASURE_FILE = "requirements/measure.txt"
+STATIC_FILE = "requirements/static.txt"
 HARNESS_FILE = "requirements/harness.txt"
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -200,6 +222,8 @@ class Scaffolded:
     """Folders of tests that the file of cards, which is kept, does not name."""
     unmeasured: tuple[str, ...]
     """Devices that these extras are for and that no card of the file of cards has."""
+    light: bool
+    """Whether that file says that pull requests are measured lightly."""
 
 
 def scaffold(
@@ -208,6 +232,8 @@ def scaffold(
     *,
     extras: Sequence[str] | None = None,
     tests: Sequence[str] = (),
+    light: bool = False,
+    static: bool = False,
     force: bool = False,
     gitlab: bool = False,
     package: Path = _PACKAGE,
@@ -215,12 +241,13 @@ def scaffold(
     """Write the workflows and what they need below a repository's top folder, or GitLab's pipeline.
 
     `requirement` is what they install as the harness, `package` the folder that has them. `extras` are those
-    of this project that jobs which measure install too, None for those that the files there say; `tests` are
-    folders of pytest benchmarks, for a new file of cards, which need the extra pytest. Files
-    that are there and differ are overwritten with `force` only; the file of cards never is, nor is
-    .gitlab-ci.yml, which includes what is written beside it. Raises UsageError
-    for a folder or requirement that is none, or for files in the way; ConfigError where the file of cards
-    there is broken; StoreError where files cannot be written, and then none is.
+    of this project that jobs which measure install too, None for those that the files there say. `tests` are
+    folders of pytest benchmarks, which need the extra pytest; they and `light` are for a new file of cards.
+    With `static` each pull request is compiled on GitHub's own machines. Files that are there and differ are
+    overwritten with `force` only; the file of cards never is, nor is .gitlab-ci.yml, which includes what is
+    written beside it. Raises UsageError for a folder or requirement that is none, or for files in the way;
+    ConfigError where the file of cards there is broken; StoreError where files cannot be written, and then
+    none is.
     """
     check_requirement(requirement)
     _check_folder(folder)
@@ -230,9 +257,12 @@ def scaffold(
     if tests:
         extras = tuple(sorted({*extras, "pytest"}))
     devices = tuple(DEVICES[extra] for extra in extras if extra in DEVICES)
-    shipped = _shipped(package, _GITLAB_SHIPPED if gitlab else {name: f"github/{name}" for name in COPIED})
+    names = (*COPIED, *STATIC) if static else COPIED
+    shipped = _shipped(package, _GITLAB_SHIPPED if gitlab else {name: f"github/{name}" for name in names})
     files = {f"{top}/{name}": content for name, content in shipped.items()}
     files[f"{top}/{MEASURE_FILE}"] = composed(extras)
+    if static:
+        files[f"{top}/{STATIC_FILE}"] = composed(compiling(extras))
     files[f"{top}/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
     own = (GITLAB_FILE if gitlab else FLEET_FILE).as_posix()
     kept = (own,) if (folder / own).exists() else ()
@@ -240,7 +270,7 @@ def scaffold(
     if gitlab:
         files[own] = _INCLUDING
     else:
-        cards = read_fleet(folder / own) if kept else _example(devices, tests)
+        cards = read_fleet(folder / own) if kept else _example(devices, tests, light=light)
         files[own] = encode_fleet(cards)
     if kept:
         del files[own]
@@ -270,6 +300,7 @@ def scaffold(
         extras=tuple(extras),
         untested=tuple(path for path in tests if path not in cards.pytest),
         unmeasured=tuple(spec for spec in devices if spec.partition(":")[0] not in measured),
+        light=cards.light,
     )
 
 
@@ -329,10 +360,11 @@ def extras_there(folder: Path, top: str = ".github") -> tuple[str, ...]:
         return ()
 
 
-def _example(more: Sequence[str], tests: Sequence[str]) -> Fleet:
+def _example(more: Sequence[str], tests: Sequence[str], *, light: bool) -> Fleet:
     card = FleetCard(name="my-card", labels=_LABELS, also=tuple(more))
     try:
-        return msgspec.convert({"cards": [msgspec.to_builtins(card)], "pytest": list(tests)}, Fleet)
+        made = {"cards": [msgspec.to_builtins(card)], "pytest": list(tests), "light": light}
+        return msgspec.convert(made, Fleet)
     except msgspec.ValidationError as error:
         raise UsageError(f"--pytest takes folders of the repository, such as benchmarks: {error}.") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from harness.errors import RemoteError
 from harness.forges.api import Api, ApiError, quoted
 from harness.forges.comments import Posted, StaleError, Stamp, Thread, keep_comment
 from harness.github.api import path_of
-from harness.github.events import Named
+from harness.github.events import Named, Queued
 
 
 class _Commit(msgspec.Struct):
@@ -43,6 +44,21 @@ def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
             f"The head of pull request {number} is {quoted(pull.head.sha)} by now, not {commit}."
         )
     return pull
+
+
+def pull_of_branch(api: Api, repository: str, label: str, commit: str) -> Pull:
+    """The one open pull request from a branch, ``OWNER:BRANCH``, whose head is a commit. Raises StaleError,
+    RemoteError.
+    """
+    query = {"state": "open", "head": label}
+    listed = api.pages(path_of(repository, "pulls"), list[Pull], needs="pull-requests: read", query=query)
+    found = [pull.number for page in listed for pull in page if pull.head.sha == commit]
+    if len(found) != 1:
+        raise StaleError(
+            f"{commit} is the head of {len(found) or 'no'} open pull requests from {quoted(label)}, "
+            "where one was expected."
+        )
+    return current_pull(api, repository, found[0], commit)
 
 
 def open_pull(api: Api, repository: str, number: int) -> Pull:
@@ -108,12 +124,14 @@ class _Comment(msgspec.Struct):
 
 class _Output(msgspec.Struct):
     annotations_count: int = 0
+    title: str | None = None
 
 
 class _CheckRun(msgspec.Struct):
     id: int
     html_url: str | None = None
     status: str = ""
+    conclusion: str | None = None
     external_id: str | None = None
     output: _Output = msgspec.field(default_factory=_Output)
 
@@ -156,19 +174,20 @@ def post_check(
     Raises ApiError, RemoteError, and what `still_current` does.
     """
     path = path_of(repository, "check-runs")
-    known = _check_runs(api, repository, stamp, check["name"])
+    known = _check_runs(api, repository, stamp.head, check["name"])
+    same = _of_stamp(known, stamp)
     if newer := next((each for each in known if _is_newer(each, stamp)), None):
+        _end(api, repository, same, "cancelled", "Not posted", "A newer run of this commit has been started.")
         return Posted(action="left", id=newer.id, url=newer.html_url or "")
     still_current()
     body = {**check, "external_id": stamp.external_id}
-    same = _of_stamp(known, stamp)
     if same is None:
         made = api.create(
             path,
             {**body, "head_sha": stamp.head},
             _CheckRun,
             needs=_CHECKS,
-            done=lambda: _of_stamp(_check_runs(api, repository, stamp, check["name"]), stamp),
+            done=lambda: _of_stamp(_check_runs(api, repository, stamp.head, check["name"]), stamp),
         )
         return Posted(action="created", id=made.id if made else None, url=(made and made.html_url) or "")
     if same.output.annotations_count:
@@ -191,21 +210,75 @@ def post_queued(
     api.create(path, {**body, "head_sha": stamp.head, "output": output}, _CheckRun, needs=_CHECKS)
 
 
-def end_queued(api: Api, repository: str, stamp: Stamp, name: str, why: str) -> None:
-    """End the check of a run of which nothing is posted, as the pull request has moved on.
+def end_queued(
+    api: Api, repository: str, stamp: Stamp, name: str, *, conclusion: str, title: str, why: str
+) -> None:
+    """End the check of a run of which nothing is posted, where one waits. Raises ApiError, RemoteError."""
+    _end(
+        api,
+        repository,
+        _of_stamp(_check_runs(api, repository, stamp.head, name), stamp),
+        conclusion,
+        title,
+        why,
+    )
 
-    Raises ApiError, RemoteError.
+
+def _end(api: Api, repository: str, check: _CheckRun | None, conclusion: str, title: str, why: str) -> None:
+    if check is not None and check.status != "completed":
+        output = {"title": title, "summary": why}
+        body = {"status": "completed", "conclusion": conclusion, "output": output}
+        api.update(path_of(repository, "check-runs", check.id), body, _CheckRun, needs=_CHECKS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedOver:
+    """What a queue's commit was told of the pull request's."""
+
+    measured: str
+    """The commit whose check it is."""
+    conclusion: str
+    title: str
+    url: str
+
+
+def carry_over(api: Api, repository: str, queued: Queued, name: str, *, strict: bool) -> CarriedOver:
+    """Give a commit of the merge queue the conclusion that the pull request's own commit has.
+
+    Where that has none, it is neutral, with `strict` a failure. Raises StaleError, ApiError, RemoteError.
     """
-    same = _of_stamp(_check_runs(api, repository, stamp, name), stamp)
-    if same is not None and same.status != "completed":
-        output = {"title": "Not posted", "summary": why}
-        body = {"name": name, "status": "completed", "conclusion": "cancelled", "output": output}
-        api.update(path_of(repository, "check-runs", same.id), body, _CheckRun, needs=_CHECKS)
+    head = open_pull(api, repository, queued.pull_request).head.sha
+    done = {
+        (int(found[1]), int(found[2])): each
+        for each in _check_runs(api, repository, head, name)
+        if each.status == "completed" and (found := _EXTERNAL_ID.fullmatch(each.external_id or ""))
+    }
+    last = done[max(done)] if done else None
+    carried = CarriedOver(
+        measured=head,
+        conclusion=(last and last.conclusion) or ("failure" if strict else "neutral"),
+        title=quoted((last and last.output.title) or "Not measured", 200),
+        url=(last and last.html_url) or "",
+    )
+    body = {
+        "name": name,
+        "head_sha": queued.commit,
+        "status": "completed",
+        "conclusion": carried.conclusion,
+        "output": {
+            "title": carried.title,
+            "summary": f"Of {head}, the newest commit of pull request {queued.pull_request}: in the queue "
+            "nothing is measured again, and the history measures what is merged.",
+        },
+        **({"details_url": carried.url} if carried.url else {}),
+    }
+    api.create(path_of(repository, "check-runs"), body, _CheckRun, needs=_CHECKS)
+    return carried
 
 
-def _check_runs(api: Api, repository: str, stamp: Stamp, name: str) -> list[_CheckRun]:
+def _check_runs(api: Api, repository: str, commit: str, name: str) -> list[_CheckRun]:
     pages = api.pages(
-        path_of(repository, "commits", stamp.head, "check-runs"),
+        path_of(repository, "commits", commit, "check-runs"),
         _CheckRuns,
         needs="checks: read",
         query={"check_name": name, "filter": "all"},

@@ -41,9 +41,11 @@ def prepare(
     history: str = "",
     given: Mapping[str, Review] | None = None,
     strict: bool = False,
+    light: bool = False,
 ) -> Prepared:
     """All that is posted of a run; `given` are its reports, where they are not to be fetched. With `strict`
-    a check that would be neutral fails: GitHub lets a neutral one pass where it is required.
+    a check that would be neutral fails: GitHub lets a neutral one pass where it is required. A `light`
+    comparison advises: unless somebody named its cases it is said to be one, and its check never fails.
 
     Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
     """
@@ -64,7 +66,7 @@ def prepare(
             f"The [run]({links.run}) that was to measure {run.head} ended as {run.ending} and left no "
             "report, so nothing is known of this commit. Its log says why. Reason: no-report."
         )
-        return without_report(links, stamp, summary, strict=strict)
+        return without_report(links, stamp, summary, strict=strict, light=light)
     return prepared(
         reviews.values(),
         bases=merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head),
@@ -72,6 +74,7 @@ def prepare(
         stamp=stamp,
         unfinished=lambda verdict: _unfinished(run, verdict),
         strict=strict,
+        light=light,
     )
 
 
@@ -93,9 +96,19 @@ def _stamp(run: MeasuredRun) -> Stamp:
     return Stamp(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
 
 
-def end_stale(api: Api, repository: str, run: MeasuredRun, why: str) -> None:
-    """End the check that waited for a run of which nothing is posted. Raises ApiError, RemoteError."""
-    end_queued(api, repository, _stamp(run), check_name(partial=run.partial), quoted(why))
+def end_unposted(api: Api, repository: str, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
+    """End the check that waited for a run of which nothing is posted: its report was refused, or the pull
+    request has moved on. Raises ApiError, RemoteError.
+    """
+    end_queued(
+        api,
+        repository,
+        _stamp(run),
+        check_name(partial=run.partial),
+        conclusion="failure" if refused else "cancelled",
+        title="The report was refused" if refused else "Not posted",
+        why=quoted(why, 1000),
+    )
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:

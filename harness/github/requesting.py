@@ -75,7 +75,7 @@ def start_measurement(api: Api, repository: str, asked: Asked) -> Started:
     no more; ApiError, RemoteError.
     """
     telling = _Telling(api, repository, asked)
-    if not _may_ask(api, repository, asked.login):
+    if not may_ask(api, repository, asked.login):
         # No words: anybody can comment, and must not make this repository write.
         telling.react("confused")
         raise RefusedError(
@@ -102,7 +102,8 @@ def start_measurement(api: Api, repository: str, asked: Asked) -> Started:
     )
 
 
-def _may_ask(api: Api, repository: str, login: str) -> bool:
+def may_ask(api: Api, repository: str, login: str) -> bool:
+    """Whether somebody may write to the repository. Raises ApiError, RemoteError."""
     path = path_of(repository, "collaborators", login, "permission")
     try:
         found = api.get(path, _Permission, needs="metadata: read")
@@ -174,10 +175,14 @@ class _Telling:
         self.api, self.repository, self.asked, self.trouble = api, repository, asked, []
 
     def react(self, content: str) -> None:
+        if self.asked.comment is None:
+            return
         path = path_of(self.repository, "issues", "comments", self.asked.comment, "reactions")
         self._try(lambda: self._create(path, {"content": content}))
 
     def reply(self, error: RefusedError) -> None:
+        if self.asked.comment is None:
+            return
         path = path_of(self.repository, "issues", self.asked.pull_request, "comments")
         line = error.line if isinstance(error, _NoCommitError) else ""
         said = f"Not measured. {_plain(error.message.removesuffix(line))}"

@@ -215,7 +215,10 @@ def _launcher(
         {"": f"importing the file runs line {line}: guard it with if __name__ == '__main__'"} if line else {}
     )
     if framework == "torch":
-        notes["source"] = "the extension must be built: pip install -e . --no-build-isolation, for example"
+        notes["source"] = (
+            "each commit needs an extension of its own: write a file here that builds it by "
+            "torch.utils.cpp_extension.load, and calls it"
+        )
     return SuiteGuess(
         name=re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower().strip("_"),
         arrays=tuple(arrays),
