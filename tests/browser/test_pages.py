@@ -909,7 +909,7 @@ def test_a_commit_that_is_not_there_is_said(pages):
 
 @pytest.fixture(scope="module")
 def unjudged(tmp_path_factory):
-    """Three commits, of which the last one halves one case, and makes another one three times as fast: figures
+    """Three commits, of which the last one makes one case half and another one three times as fast: figures
     too few to know any noise.
     """
     root = tmp_path_factory.mktemp("unjudged")
@@ -1087,10 +1087,10 @@ def test_missing_damaged_and_newer_data_are_said(browser, copy):
         assert "harness publish" in pages.text(".problem")
         site = copy / "data" / "site.js"
         site.write_text(
-            site.read_text(encoding="utf-8").replace('"schema":1', '"schema":2'), encoding="utf-8"
+            site.read_text(encoding="utf-8").replace('"schema":2', '"schema":3'), encoding="utf-8"
         )
         pages.visit("index")
-        assert_problem(pages, "newer than the 1 these pages know")
+        assert_problem(pages, "newer than the 2 these pages know")
         site.unlink()
         for page in SHELLS:
             pages.visit(page)
