@@ -54,7 +54,7 @@ NAMED = re.compile(r"(?:#|//) (\S+/\S+)\n")
 """The first line of a code block that is a file."""
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
-HARNESS_LINE = re.compile(r"\bharness (report ladder|(?:ci )?[a-z]+)\b([^|`\n]*)")
+HARNESS_LINE = re.compile(r"\bharness (report (?:ladder|bounds)|(?:ci )?[a-z]+)\b([^|`\n]*)")
 
 
 def text_of(page: str) -> str:

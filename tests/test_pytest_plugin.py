@@ -36,6 +36,9 @@ KERNEL = "benchmarks/test_kernels.py::test_kernel"
 OLDEST = (f"pytest=={'8.4.0' if sys.version_info >= (3, 14) else '8.0.0'}", "pytest-benchmark==5.0.0")
 """pytest-benchmark 4 calls what Python 3.12 deprecates. pytest 8.0 is older than Python 3.14."""
 
+NO_CPUINFO = {"cpuinfo.py": "def get_cpu_info():\n    return {}\n"}
+"""What pytest-benchmark asks about the processor, and saves. The real one takes two seconds of it."""
+
 
 def installed(folder: Path, *requirements: str) -> str:
     """A folder with these packages and nothing that they need, to be put on the import path."""
@@ -55,12 +58,8 @@ def installed(folder: Path, *requirements: str) -> str:
 
 @pytest.fixture(scope="session")
 def oldest(tmp_path_factory):
-    return installed(tmp_path_factory.mktemp("oldest"), *OLDEST)
-
-
-@pytest.fixture(scope="session")
-def xdist(tmp_path_factory):
-    return installed(tmp_path_factory.mktemp("xdist"), "pytest-xdist", "execnet")
+    folder = write_files(tmp_path_factory.mktemp("oldest"), NO_CPUINFO)
+    return installed(folder, *OLDEST)
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +80,7 @@ class Bed:
             monkeypatch.delenv(name, raising=False)
         self.columns(200)
         monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)
+        monkeypatch.setattr("cpuinfo.get_cpu_info", dict)
 
     def columns(self, number: int) -> None:
         self.monkeypatch.setenv("COLUMNS", str(number))
@@ -522,8 +522,9 @@ def test_two_suites_of_one_name_are_not_mixed_up(bed):
     assert "toy.plain[n=64] lies in toy" in told(done)
 
 
-def test_processes_side_by_side_are_refused(bed, xdist):
-    bed.path(xdist)
+def test_processes_side_by_side_are_refused(bed):
+    pytest.importorskip("xdist")
+    bed.apart = True
     bed.toy()
     bed.tests("def test_plain():\n    pass\n", "test_plain.py")
     done = bed.run("-n2")

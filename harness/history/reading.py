@@ -390,6 +390,7 @@ def read_history(
     results: Path,
     root: Path,
     *,
+    repository: Path | None = None,
     revision: str = "HEAD",
     patterns: Sequence[str] = (),
     cards: Sequence[str] = (),
@@ -401,12 +402,14 @@ def read_history(
 ) -> History:
     """Read the history of the project in `root` from a results folder, and search it for changes.
 
-    `patterns` are globs of case names, `cards` of cards' names. Raises StoreError where there is nothing to
+    `repository` holds the commits, where the project's own does not. `patterns` are globs of case names,
+    `cards` of cards' names. Raises StoreError where there is nothing to
     read, UsageError where nothing matches, GitError, ConfigError for the triage file.
     """
     if not results.exists():
         raise no_history(results)
-    decisions, commits = read_triage(root), read_commits(root, revision)
+    repository = repository or root
+    decisions, commits = read_triage(root), read_commits(repository, revision)
     read: list[CardHistory] = []
     with side_by_side() as mapped:
         found = open_results(results, commits, directions, mapped)
@@ -428,7 +431,7 @@ def read_history(
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
     layout = layout_of((facts for card in read for facts in card.facts), kernels)
-    events = with_suspects(history.events, root, commits, history.cases, layout)
+    events = with_suspects(history.events, repository, commits, history.cases, layout)
     return replace(history, events=events)
 
 

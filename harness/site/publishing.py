@@ -60,6 +60,7 @@ def publish_pages(
     html: Path,
     *,
     project: str,
+    repository: Path | None = None,
     revision: str = "HEAD",
     commit_url: str = "",
     suites: Sequence[Suite] = (),
@@ -69,6 +70,7 @@ def publish_pages(
 ) -> Published:
     """Write the pages of a results folder into a site's folder, whatever else lies there.
 
+    `repository` holds the commits, where the project's own in `root` does not.
     `suites` say what others published of their kernels, and hold the texts whose accesses are followed;
     `directions` are what the project says of benchmarks that are no suite's: which way is better.
 
@@ -76,7 +78,8 @@ def publish_pages(
     GitError, ConfigError for the triage file.
     """
     now = dt.datetime.now(tz=dt.timezone.utc)
-    decisions, commits = read_triage(root), read_commits(root, revision)
+    repository = repository or root
+    decisions, commits = read_triage(root), read_commits(repository, revision)
     site = Site(html / FOLDER)
     with side_by_side() as mapped:
         found = open_results(results, commits, directions, mapped)
@@ -92,7 +95,7 @@ def publish_pages(
         line = commits.line[first : first + COMMITS_A_FILE]
         rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
         site.write(f"commits/{first // COMMITS_A_FILE}", rows)
-    _write_touched(site, root, commits)
+    _write_touched(site, repository, commits)
     of_suites = _write_suites(site, suites, cards, cases, git.repository_of(root))
     day = today or now.date()
     overview = Overview(site, cards, [each.name for each in found.cards], cases, commits)
@@ -102,7 +105,7 @@ def publish_pages(
     folders = {suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()}
     kernels = {group.name: frozenset(group.kernels) for group in found.groups if group.is_suite}
     by_name = {case.name: case for case in cases}
-    events = with_suspects(events, root, commits, by_name, Layout(folders=folders, kernels=kernels))
+    events = with_suspects(events, repository, commits, by_name, Layout(folders=folders, kernels=kernels))
     overview.write(
         {
             "generated_at": now.isoformat(timespec="seconds"),
@@ -193,7 +196,7 @@ def _write_suites(
     return told
 
 
-def _write_touched(site: Site, root: Path, commits: Commits) -> None:
+def _write_touched(site: Site, repository: Path, commits: Commits) -> None:
     """The paths that each commit touched, in files as those of commits. A file that was written stays as it
     is, as long as its last commit is the last of its place.
     """
@@ -203,7 +206,7 @@ def _write_touched(site: Site, root: Path, commits: Commits) -> None:
         if site.holds(name, last):
             continue
         try:
-            paths = git.touched(root, [each.hash for each in line])
+            paths = git.touched(repository, [each.hash for each in line])
         except GitError:  # of a clone that does not have all; another may
             paths, last = {}, ""
         rows = [_few(paths.get(each.hash, ())) for each in line]

@@ -260,8 +260,8 @@ def test_every_kernel_stands_on_every_card_at_a_glance(pages, shown):
 
 def test_a_slash_searches_cases_kernels_cards_and_commits(pages, shown):
     pages.visit("calibration", card=shown.card("h200"))
-    pages.press("/")
-    assert pages.script("return document.activeElement.name") == "Search"
+    pages.press("/")  # which loads a script first
+    pages.wait(lambda: pages.script("return document.activeElement.name") == "Search", "the search")
 
     def found(words):
         pages.choose("Search", words)

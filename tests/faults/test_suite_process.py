@@ -84,6 +84,7 @@ def test_a_suite_changes_no_exit_status_and_leaves_nothing_behind(tmp_path, host
     script = write_null_script(tmp_path / "script.json", {"toy.plain": {"fault": "wrong"}})
     temporary = tmp_path / "temporary"
     temporary.mkdir()
+    run_command("--version", cwd=root)  # whatever commands are forked from is there
     before = mine()
     done = run_command(
         "check", "--device", "null", cwd=root, env={"HARNESS_NULL_SCRIPT": script, "TMPDIR": str(temporary)}
@@ -154,16 +155,19 @@ def test_a_suite_that_forks_does_not_hang_a_run(tmp_path, reference):
 
 def test_ctrl_c_works_while_a_suite_hangs(tmp_path):
     root = project(tmp_path, "open('/dev/stderr', 'w').write('hanging'); import time; time.sleep(1000)")
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", "from harness.cli import main; main()", "list"],
         cwd=root,
         env={**os.environ, "PYTHONPATH": IMPORT_PATH},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 60
-    while not psutil.Process(process.pid).children() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(2)
-    assert process.wait(timeout=30) == 130
+    ) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not psutil.Process(process.pid).children() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            process.send_signal(2)
+            assert process.wait(timeout=30) == 130
+        finally:
+            process.kill()
