@@ -95,7 +95,7 @@
         : item("noise of a point", "not known", "too few points"),
       item("smallest change that counts", format.share(data.floor)),
       item("points", format.whole(data.n), data.failed.length ? `${data.failed.length} failed` : ""),
-      item("better is", kase.direction === "none" ? "neither" : kase.direction),
+      item("better is", { none: "neither", unknown: "not known" }[kase.direction] ?? kase.direction),
     );
   }
 
