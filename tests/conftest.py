@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,8 @@ import pytest
 
 from harness.device.backends import nvcc
 from harness.system import process
-from tests import toy
-from tests.fork_server import ForkServer
+from tests import support, toy
+from tests.fork_server import WORKERS, ForkServer
 
 # Where the extra 'static' has brought nvcc and no toolkit is on PATH, tests that call it by name find it too.
 if (_packaged := nvcc.path()) and shutil.which("nvcc") is None:
@@ -120,21 +119,28 @@ def forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.config.getoption("markexpr") == "gpu":
         yield
         return
-    with contextlib.closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
-
-        def popen(arguments: list[str], **more: Any) -> Any:
-            is_ours = arguments[0] == sys.executable
-            return server.popen(arguments, **more) if is_ours else subprocess.Popen(arguments, **more)
-
+    with contextlib.closing(ForkServer(WORKERS)) as workers, pytest.MonkeyPatch.context() as patch:
         constants = {"PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
-        patch.setattr(process, "subprocess", SimpleNamespace(Popen=popen, **constants))
-        yield
+        patch.setattr(process, "subprocess", SimpleNamespace(Popen=workers.popen, **constants))
+        with contextlib.closing(support.programs):
+            yield
 
 
 @pytest.fixture
 def started_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our processes are started as they are for users."""
     monkeypatch.setattr(process, "subprocess", subprocess)
+
+
+@pytest.fixture
+def forked_dask_workers() -> Iterator[None]:
+    """Dask's workers are forked, as in Dask's own tests, and so is what they start."""
+    import dask
+    from distributed.utils import get_mp_context
+
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", "tests.forking"])
+        yield
 
 
 @pytest.fixture

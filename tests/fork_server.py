@@ -1,60 +1,113 @@
-"""Workers forked from a process that has imported what they need.
+"""Processes forked from one that has imported what they need.
 
 A worker of the null device lives for 50 ms, and tests start thousands of them; importing NumPy and the
-harness takes three times that. A forked one is a child of the tests' process too, in a session of its own,
-with the files, the folder and the environment that it is given. Where the environment has something that
-Python reads only when it starts, a process is started as users do, with `python -m`.
+harness takes three times that, and asv as long again. A forked process is a child of whoever asks too, in a
+session of its own, with the files, the folder and the environment that it is given. A program, which is asv
+or a command of ours, can itself ask for more. Where the environment has something that Python reads only
+when it starts, a process is started as users do.
 
-    python -m tests.fork_server NUMBER     # serves the open socket of this number
+    python -m tests.fork_server NUMBER MODULE...     # serves the open socket of this number
 """
 
 from __future__ import annotations
 
 import array
+import atexit
+import contextlib
 import ctypes
+import gc
 import importlib
+import importlib.util
+import inspect
+import io
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = ("harness.bench.worker", "harness.spec.suite_server")
+WORKERS = ("harness.bench.worker", "harness.spec.suite_server")
+PROGRAMS = (
+    *WORKERS,
+    *(f"harness.{name}" for name in ("cli", "cli.compare_command", "cli.run_command", "doctor.gather")),
+    *(f"harness.{name}" for name in ("history.reading", "site.publishing", "integrations.asv.tracks")),
+    *("asv.main", "asv_runner.discovery", "asv_runner.run", "asv_runner.server", "asv_runner.setup_cache"),
+    "asv_runner.timing",
+)
+"""No plugin of asv: what one defines is in force once it is imported."""
+_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_")
+_SEED = "PYTHONHASHSEED"
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST_BYTES = 2**18
+_EXECUTE = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 
 
 class ForkServer:
-    """Starts processes that run one of MODULES. Begins when it is first asked for one."""
+    """Starts processes. Begins when it is first asked for one, and has imported `modules` by then."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: tuple[str, ...], begun: socket.socket | None = None) -> None:
+        self.modules = modules
         self._lock = threading.Lock()
-        self._server: subprocess.Popen[bytes] | None = None
         self._libc = ctypes.CDLL(None)
-        found = (str(ROOT), os.environ.get("PYTHONPATH", ""))
-        self._variables = _read_at_start({**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))})
+        self._server: subprocess.Popen[bytes] | None = None
+        self._variables = {**os.environ, _SEED: "0"}
+        if begun is not None:
+            self._socket = begun
+        else:
+            found = (str(ROOT), os.environ.get("PYTHONPATH", ""))
+            self._variables["PYTHONPATH"] = os.pathsep.join(filter(None, found))
+        self._begun = begun is not None
+        server = self
 
-    def popen(self, command: list[str], *, env: Mapping[str, str], **given: Any) -> Any:
-        """In the place of subprocess.Popen, with what harness.system.process gives it."""
-        if command[-1] not in MODULES or _read_at_start(env) != self._variables:
-            return subprocess.Popen(command, env=env, **given)
-        return Forked(self._fork, command[-1], env=env, **given)
+        class Popen(subprocess.Popen):  # type: ignore[type-arg]
+            """One of subprocess's, of a process that is forked where that can be."""
+
+            def _execute_child(self, *given: Any) -> None:
+                asked = _EXECUTE.bind(self, *given).arguments
+                env = os.environ if asked["env"] is None else asked["env"]
+                if not server.can_fork(asked["args"], env):
+                    super()._execute_child(*given)  # type: ignore[misc]
+                    return
+                ends = (asked["p2cread"], asked["c2pwrite"], asked["errwrite"])
+                files = [number if end == -1 else end for number, end in enumerate(ends)]
+                self.pid = server.fork(asked["args"], asked["cwd"] or os.getcwd(), env, files)  # noqa: PTH109
+                self._child_created = True
+                pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+                self._close_pipe_fds(*(asked[name] for name in pipes))  # type: ignore[attr-defined]
+
+        self.popen = Popen
+
+    def can_fork(self, command: Any, env: Mapping[str, str]) -> bool:
+        """Whether it is a program or a worker of ours, as this environment would have it started."""
+        if isinstance(command, str) or command[0] != sys.executable:
+            return False
+        name = command[2] if command[1] == "-m" else command[1]
+        known = WORKERS if self.modules == WORKERS else (*WORKERS, "asv", "-c", _asv_script())
+        path = env.get("PYTHONPATH") or env.get("ASV_PYTHONPATH") or ""
+        return (
+            name in known
+            and path.split(os.pathsep)[0] == str(ROOT)
+            and _read_at_start(env) == _read_at_start(self._variables)
+            and env.get(_SEED, "0") == "0"
+        )
 
     def close(self) -> None:
         if self._server is not None:
             self._socket.close()
             self._server.wait()
 
-    def _fork(self, module: str, cwd: Path, env: Mapping[str, str], files: list[int]) -> int:
-        request = json.dumps([module, str(cwd), dict(env)]).encode()
+    def fork(self, command: list[str], cwd: str | Path, env: Mapping[str, str], files: list[int]) -> int:
+        request = json.dumps([[str(word) for word in command[1:]], str(cwd), dict(env)]).encode()
         with self._lock:
-            if self._server is None:
+            if not self._begun:
                 self._begin()
             # The parent of whom it forks ends at once, and who is left without one is then adopted by us.
             self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -66,54 +119,45 @@ class ForkServer:
                 self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
     def _begin(self) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+        self._socket, theirs = _ends()
         with theirs:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.fork_server", str(theirs.fileno()), *self.modules],
                 cwd=ROOT,
-                env={**os.environ, **self._variables},
+                env=self._variables,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+        self._begun = True
 
 
-class Forked:
-    """As much of a Popen as harness.system.process uses."""
+def _ends() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+    return ours, theirs
 
-    def __init__(
-        self, fork: Callable[..., int], module: str, *, cwd: Path, env: Any, stderr: Any, **_given: Any
-    ) -> None:
-        requests, write = os.pipe()
-        read, replies = os.pipe()
-        self.stdin, self.stdout = os.fdopen(write, "wb", 0), os.fdopen(read, "rb", 0)
-        self.returncode: int | None = None
-        try:
-            self.pid = fork(module, cwd, env, [requests, replies, stderr.fileno()])
-        finally:
-            os.close(requests)
-            os.close(replies)
 
-    def wait(self) -> int:
-        if self.returncode is None:
-            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.returncode
+def _asv_script() -> str:
+    """What asv starts for a benchmark."""
+    asv = importlib.util.find_spec("asv")
+    return str(Path(asv.origin).with_name("benchmark.py")) if asv and asv.origin else ""
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    """What Python reads of its environment only when it starts."""
-    read = {name: value for name, value in env.items() if name.startswith("PYTHON")}
-    return {**read, "PYTHONPATH": os.pathsep.join(dict.fromkeys(env["PYTHONPATH"].split(os.pathsep)))}
+    """What is read of the environment only when Python starts, but for where to import from."""
+    others = (_SEED, "PYTHONPATH")
+    return {name: env[name] for name in env if name.startswith(_READ_AT_START) and name not in others}
 
 
-def serve(server: socket.socket) -> None:
+def serve(server: socket.socket, modules: tuple[str, ...], installed: list[str]) -> None:
     """Fork whoever is asked for, until nobody is left to ask."""
-    modules = {name: importlib.import_module(name) for name in MODULES}
     while True:
         request, files, _flags, _address = socket.recv_fds(server, _MOST_BYTES, 3)
         if not request:
             return
-        module, cwd, env = json.loads(request)
+        command, cwd, env = json.loads(request)
         read, write = os.pipe()
         if not (between := os.fork()):
             parent = os.getpid()
@@ -122,8 +166,10 @@ def serve(server: socket.socket) -> None:
                 os._exit(0)
             while os.getppid() == parent:  # who dies with its parent is to be adopted first
                 time.sleep(0.0005)
-            _become(modules[module], cwd, env, files)
-            sys.exit(modules[module].main())
+            _become(cwd, env, files)
+            if command[-1] not in WORKERS:
+                _serve_in_turn(modules, installed)
+            _end(_status(command, installed))
         os.waitpid(between, 0)
         for file in (*files, write):
             os.close(file)
@@ -131,19 +177,119 @@ def serve(server: socket.socket) -> None:
         os.close(read)
 
 
-def _become(module: Any, cwd: str, env: Mapping[str, str], files: list[int]) -> None:
-    """As `python -m module` would have been started."""
+def _become(cwd: str, env: Mapping[str, str], files: list[int]) -> None:
+    """As a process that was started there."""
     os.setsid()
     for number, file in enumerate(files):
         os.dup2(file, number)
-    os.closerange(3, 1 + max(int(open_file.name) for open_file in Path("/proc/self/fd").iterdir()))
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        setattr(sys, name, _opened(number, getattr(sys, name)))
+        setattr(sys, f"__{name}__", getattr(sys, name))
+    _close_above(2)
     os.chdir(cwd)
-    if not sys.flags.safe_path:
-        sys.path[0] = str(Path.cwd())
     os.environ.clear()
     os.environ.update(env)
-    sys.argv = [module.__file__]
+    time.tzset()
+
+
+def _opened(number: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
+    """A stream anew, which knows of its file whether it can seek in it."""
+    through = before.write_through
+    file = open(number, "wb" if number else "rb", 0 if through else -1, closefd=False)  # noqa: SIM115
+    how = {"errors": before.errors, "line_buffering": before.line_buffering, "write_through": through}
+    return io.TextIOWrapper(file, before.encoding, **how)  # type: ignore[arg-type]
+
+
+def _close_above(number: int) -> None:
+    os.closerange(number + 1, 1 + max(int(each.name) for each in Path("/proc/self/fd").iterdir()))
+
+
+def _serve_in_turn(modules: tuple[str, ...], installed: list[str]) -> None:
+    """Leave a fork of this process, as it is now, to serve what the program will ask for."""
+    ours, theirs = _ends()
+    if pid := os.fork():
+        theirs.close()
+        subprocess.Popen = ForkServer(modules, ours).popen  # type: ignore[misc]
+
+        def end() -> None:
+            ours.close()
+            with contextlib.suppress(ChildProcessError):  # a fork of the program ends
+                os.waitpid(pid, 0)
+
+        atexit.register(end)
+        return
+    os.setsid()
+    with open(os.devnull, "r+b") as nothing:  # noqa: PTH123
+        for number in range(3):
+            os.dup2(nothing.fileno(), number)
+    server = socket.socket(fileno=os.dup2(theirs.fileno(), 3))
+    theirs.detach()
+    ours.detach()
+    _close_above(3)
+    serve(server, modules, installed)
+    os._exit(0)
+
+
+def _status(command: list[str], installed: list[str]) -> int:
+    """What it exits with; an error that it raises goes on, and ends this process as any."""
+    try:
+        _run(command, installed)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return (ended.code or 0) & 0xFF
+        print(ended.code, file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+def _end(status: int) -> NoReturn:
+    """As Python ends, but that no module is taken apart: each would first be copied to be changed."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+def _run(command: list[str], installed: list[str]) -> None:
+    """What `python` does with these arguments."""
+    first, *arguments = command
+    if first == "-m":
+        first, *arguments = arguments
+        begun_from = str(Path.cwd())
+    else:
+        begun_from = "" if first == "-c" else str(Path(first).parent)
+    sys.path[:] = dict.fromkeys([*([] if sys.flags.safe_path else [begun_from]), *_searched(), *installed])
+    sys.argv = [first, *arguments]
+    if first in WORKERS:
+        module = sys.modules[first]
+        sys.argv[0] = str(module.__file__)
+        sys.exit(module.main())
+    if first == "-c":
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        sys.argv = ["-c", *arguments[1:]]
+        exec(compile(arguments[0], "<string>", "exec"), vars(main))
+    elif command[0] == "-m":
+        runpy.run_module(first, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(first, run_name="__main__")
+
+
+def _searched() -> list[str]:
+    """What the environment puts before what is installed; Python has each of them once."""
+    return [*dict.fromkeys(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
+
+
+def main(number: str, *modules: str) -> None:
+    installed = sys.path[len(_searched()) + (not sys.flags.safe_path) :]
+    for name in modules:
+        with contextlib.suppress(ImportError):  # asv is an extra
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    serve(socket.socket(fileno=int(number)), modules, installed)
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    main(*sys.argv[1:])

@@ -94,6 +94,8 @@ class GitHub:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.url = ""
+        self.below = ""
+        """Where the API is on its host: a GitHub Enterprise Server has it at /api/v3."""
         self.storage = ""
         self.allowed: frozenset[str] = ALL
         self.pulls: dict[int, dict[str, Any]] = {}
@@ -137,13 +139,20 @@ class GitHub:
             self._id += 1
             return self._id
 
-    def open_pull(self, number: int = 12, head: str = HEAD, base: str = "main", state: str = "open") -> None:
+    def open_pull(
+        self,
+        number: int = 12,
+        head: str = HEAD,
+        base: str = "main",
+        state: str = "open",
+        label: str = "them:main",
+    ) -> None:
         self.pulls[number] = {
             "number": number,
             "state": state,
             "draft": False,
             "title": "</code> ::error:: @everyone",
-            "head": {"ref": "main", "sha": head, "repo": None},
+            "head": {"label": label, "ref": label.partition(":")[2], "sha": head, "repo": None},
             "base": {"ref": base, "sha": BASE, "repo": {"full_name": REPOSITORY}},
         }
         self.comments.setdefault(number, [])
@@ -175,7 +184,7 @@ class GitHub:
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
         """Raises Fail."""
-        prefix = f"/repos/{REPOSITORY}"
+        prefix = f"{self.below}/repos/{REPOSITORY}"
         for known, pattern, handler, needs, parameters in ROUTES:
             found = re.fullmatch(re.escape(prefix) + pattern, path)
             if known == method and found:
@@ -204,6 +213,17 @@ class GitHub:
         if int(number) not in self.pulls:
             raise Fail(404, "Not Found")
         return self.pulls[int(number)]
+
+    def list_pulls(self, query: Any, _body: Any) -> Answer:
+        if query.get("state") != "open" or not re.fullmatch("[^:]+:.+", query.get("head", "")):
+            raise Fail(422, "Validation Failed")
+        listed = [
+            pull
+            for pull in self.pulls.values()
+            if pull["state"] == "open" and pull["head"]["label"] == query["head"]
+        ]
+        found, headers = self.page(f"/repos/{REPOSITORY}/pulls", query, listed)
+        return Answer(200, found, headers)
 
     def compare(self, _query: Any, _body: Any, pair: str) -> Answer:
         branch, _, head = pair.rpartition("...")
@@ -387,6 +407,7 @@ class GitHub:
 Handler = Callable[..., Answer]
 _PAGES = {"per_page", "page"}
 ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
+    ("GET", r"/pulls", GitHub.list_pulls, "pull-requests: read", _PAGES | {"state", "head"}),
     ("GET", r"/pulls/(\d+)", GitHub.pull, "pull-requests: read", set()),
     ("GET", r"/compare/([^/]+)", GitHub.compare, "contents: read", _PAGES),
     ("GET", r"/issues/(\d+)/comments", GitHub.list_comments, "pull-requests: read", _PAGES),
@@ -574,6 +595,7 @@ def serving(github: GitHub | None = None) -> Iterator[GitHub]:
     handlers = [type("Handler", (kind,), {"github": github}) for kind in (_ApiHandler, _StorageHandler)]
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in handlers]
     github.url, github.storage = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
+    github.url += github.below
     threads = [threading.Thread(target=server.serve_forever, args=(0.01,)) for server in servers]
     for thread in threads:
         thread.start()

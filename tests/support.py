@@ -15,6 +15,7 @@ import pytest
 from harness import cli
 from harness.records import Measurement, Row, RowStatus, Run, Telemetry
 from harness.store.records_file import read_run
+from tests.fork_server import PROGRAMS, ForkServer
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORT_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -104,6 +105,21 @@ def commit(repository: Path, files: Mapping[str, str | None], day: int) -> str:
     return git(repository, "rev-parse", "HEAD")
 
 
+programs = ForkServer(PROGRAMS)
+"""asv and our commands, where they are to be processes of their own."""
+
+
+def run_forked(args: list[str], *, timeout: float, **given: Any) -> subprocess.CompletedProcess[str]:
+    """As subprocess.run does with a process that is forked where that can be; ended with this block."""
+    with programs.popen(args, text=True, **given) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+
 COMMAND = """\
 import resource, sys
 from harness.cli import main
@@ -127,14 +143,13 @@ def run_command(
     modules, which would stay torn for every process after this one.
     """
     torn = {"PYTHONDONTWRITEBYTECODE": "1"} if file_limit_bytes >= 0 else {}
-    return subprocess.run(
+    return run_forked(
         [sys.executable, "-c", COMMAND, str(file_limit_bytes), *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": IMPORT_PATH, **torn, **(env or {})},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         timeout=timeout_s,
     )
 

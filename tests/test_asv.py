@@ -29,7 +29,16 @@ from harness.integrations.asv.publish import find_remote_loads
 from harness.integrations.asv.tracks import ANSWERS, TRACKS, SuiteTracks
 from harness.spec.loader import discover, load
 from tests import toy
-from tests.support import ROOT, commit, device_is_missing, git, make_repository, records_below, write_files
+from tests.support import (
+    ROOT,
+    commit,
+    device_is_missing,
+    git,
+    make_repository,
+    records_below,
+    run_forked,
+    write_files,
+)
 
 SUITES = """\
 from harness.integrations import asv_tracks
@@ -67,11 +76,13 @@ class Home(NamedTuple):
 
     def asv(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         """asv, with nobody there to answer a question."""
-        with self.start(*arguments, **env) as process:
-            out, _ = process.communicate(timeout=120)
-        return subprocess.CompletedProcess(process.args, process.returncode, out)
+        return run_forked(**self._command(*arguments, **env), timeout=120)
 
     def start(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
+        """Start asv as users do."""
+        return subprocess.Popen(**self._command(*arguments, **env), text=True)
+
+    def _command(self, *arguments: str, **env: str) -> dict[str, Any]:
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("HARNESS_", "GIT_"))
         }
@@ -83,15 +94,14 @@ class Home(NamedTuple):
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
         }
-        return subprocess.Popen(
-            [sys.executable, "-m", "asv", *arguments],
-            cwd=self.root,
-            env={**kept, **own, **env},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return {
+            "args": [sys.executable, "-m", "asv", *arguments],
+            "cwd": self.root,
+            "env": {**kept, **own, **env},
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+        }
 
     def result(self, name: str) -> dict[str, Any]:
         [path] = self.results.glob(f"*/{self.commits[name][:8]}-*.json")

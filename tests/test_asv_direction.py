@@ -36,7 +36,7 @@ from harness.integrations.asv.publish import (
 from harness.integrations.asv.tracks import TRACKS
 from tests.browser.asv_tree import OFFLINE, OFFLINE_CODE
 from tests.browser.chromium import Site, chromium, serve
-from tests.support import IMPORT_PATH, commit, make_repository
+from tests.support import IMPORT_PATH, commit, make_repository, run_forked
 
 COMMITS = 16
 STEP_AT = 8
@@ -96,7 +96,7 @@ class Project(NamedTuple):
     def asv(self, *arguments: str, plugins: tuple[str, ...] = (PLUGIN,)) -> subprocess.CompletedProcess[str]:
         conf = {**json.loads((self.root / "asv.conf.json").read_text(encoding="utf-8")), "plugins": plugins}
         (self.root / "asv.conf.json").write_text(json.dumps(conf), encoding="utf-8")
-        return subprocess.run(
+        return run_forked(
             [sys.executable, "-m", "asv", *arguments],
             cwd=self.root,
             env={
@@ -110,8 +110,6 @@ class Project(NamedTuple):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
             timeout=120,
         )
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("asv")
 
 from scripts.synthetic_history import CARDS, History, Step, Suite, Throttle, write
-from tests.support import IMPORT_PATH
+from tests.support import IMPORT_PATH, run_forked
 
 SUITE = Suite(kernels=("naive", "tiled"), sizes=(1024, 2048))
 
@@ -22,9 +22,9 @@ def published(folder, monkeypatch, *events):
     history = History(commits=60, cards=CARDS[:1], suites=(SUITE,), events=events, records=True, seed=3)
     written = write(history, folder / "project")
     command = [sys.executable, "-m", "asv", "publish", "--config", str(written.conf)]
-    done = subprocess.run(
-        command, cwd=written.repository, capture_output=True, text=True, check=True, timeout=120
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    done = run_forked(command, cwd=written.repository, timeout=120, **pipes)
+    assert done.returncode == 0, done.stderr
     html = written.repository / ".asv" / "html"
     found = json.loads((html / "regressions.json").read_text())["regressions"]
     entries = (html / "regressions.xml").read_text().count("<entry>")

@@ -501,7 +501,7 @@ def test_a_merge_is_told_with_the_way_into_it(bisect, tmp_path):
     assert f"harness bisect toy.plain@64 {base[:10]} {tip[:10]}" in done.out
 
 
-def test_devices_share_the_commits_out(bisect, tmp_path, monkeypatch):
+def test_devices_share_the_commits_out(bisect, tmp_path, forked_dask_workers):
     """Here on processes of our own; then on a cluster, whose workers need not see the repository."""
     pytest.importorskip("distributed")
     from harness.sweep.cluster import local

@@ -38,6 +38,7 @@ from tests.support import (
     commit,
     git,
     make_repository,
+    programs,
     run_command,
     write_files,
     write_null_script,
@@ -689,7 +690,7 @@ class Running:
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.repository = at_call(folder, 3, "time.sleep(3600)", "one", "two")
-        self.process = subprocess.Popen(
+        self.process = programs.popen(
             [sys.executable, "-c", "from harness.cli import main; main()", *arguments],
             cwd=self.repository,
             env={**os.environ, "PYTHONPATH": IMPORT_PATH},

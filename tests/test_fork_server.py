@@ -1,12 +1,15 @@
-"""A process that the tests fork is as one that `python -m` starts."""
+"""A process that the tests fork is as one that Python starts."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 from harness.spec.suite_data import Loading
 from tests import toy
-from tests.support import write_files
+from tests.support import IMPORT_PATH, programs, write_files
 
 FACTS = """\
 import json, os, sys
@@ -21,6 +24,51 @@ print(json.dumps({
     "files": sorted(os.listdir("/proc/self/fd"), key=int),
 }), file=sys.stderr)
 """
+
+
+PROGRAM = """\
+import json, os, sys
+from pathlib import Path
+from harness.spec.suite_data import Loading
+Loading(Path.cwd() / "kernels/toy").suite()  # which starts a process
+print(json.dumps({
+    "leads": os.getpid() == os.getsid(0) == os.getpgid(0),
+    "parent": os.getppid(),
+    "folder": os.getcwd(),
+    "environment": dict(os.environ),
+    "path": sys.path,
+    "arguments": sys.argv,
+    "named": [__name__, *sorted(name for name in globals() if not name.startswith("__"))],
+    "streams": [(stream.encoding, stream.line_buffering) for stream in (sys.stdin, sys.stdout, sys.stderr)],
+    "read": sys.stdin.read(),
+}))
+sys.exit(3)
+"""
+
+
+def test_a_forked_program_is_as_one_that_is_started(project):
+    def facts(popen):
+        with popen(
+            [sys.executable, "-c", PROGRAM, "an argument"],
+            env={**os.environ, "PYTHONPATH": IMPORT_PATH},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        ) as process:
+            return json.loads(process.communicate("asked")[0]), process.returncode
+
+    assert facts(programs.popen) == facts(subprocess.Popen)
+
+
+def test_what_python_reads_at_its_start_is_not_forked():
+    seen = {**os.environ, "PYTHONPATH": IMPORT_PATH}
+    command = [sys.executable, "-m", "asv"]
+    assert programs.can_fork(command, seen)
+    assert not programs.can_fork(command, {**seen, "PYTHONOPTIMIZE": "1"})
+    assert not programs.can_fork(command, {**seen, "PYTHONPATH": os.pathsep.join(["other", IMPORT_PATH])})
+    assert not programs.can_fork(["python", "-m", "asv"], seen)
+    assert not programs.can_fork([sys.executable, "-m", "pytest"], seen)
 
 
 def test_a_forked_process_is_as_one_that_is_started(tmp_path, capfd, request):

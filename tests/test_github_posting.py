@@ -30,10 +30,12 @@ from tests.github_server import (
     RUN,
     TOKEN,
     Artifact,
+    GitHub,
     comment_event,
     run_event,
     serving,
 )
+from tests.support import caller
 
 CLEAN = honest(samples.clean())
 REGRESSIONS = honest(samples.regressions())
@@ -839,3 +841,32 @@ def test_the_fake_refuses_what_github_would(github):
     ):
         with pytest.raises(RemoteError, match="422"):
             api.create(path, {**fine, **wrong}, dict, needs="checks: write")
+
+
+def test_an_enterprise_server_is_asked_and_linked_to_and_no_other_host(tmp_path, capsys, monkeypatch):
+    """Its API is below /api/v3, and GITHUB_SERVER_URL is its own."""
+    server = GitHub()
+    server.below = "/api/v3"
+    with serving(server) as github:
+        github.open_pull()
+        left(github, REGRESSIONS)
+        post = posting(github, tmp_path, capsys, monkeypatch)
+        monkeypatch.setenv("GITHUB_SERVER_URL", "https://ghe.example")
+        done = post(run_event())
+        assert (done.status, done.err) == (0, "")
+        assert {each.path.startswith("/api/v3/repos/") for each in github.log} == {True}
+        [body], [check] = github.bodies(), github.check_runs
+        hosts = set(re.findall(r'href="https://([^/"]+)', body))
+        assert hosts == {"ghe.example"}
+        assert check["details_url"].startswith(f"https://ghe.example/{REPOSITORY}/actions/runs/")
+
+
+def test_an_enterprise_server_is_audited(tmp_path, capsys, monkeypatch):
+    server = GitHub()
+    server.below = "/api/v3"
+    with serving(server) as github:
+        github.settings = {"": {"full_name": REPOSITORY, "default_branch": "main", "private": True}}
+        posting(github, tmp_path, capsys, monkeypatch)
+        done = caller(capsys, monkeypatch)("ci", "audit", "--relied", "--json", cwd=tmp_path)
+        assert done.status == 1
+        assert {each["state"] for each in done.json} >= {"missing"}

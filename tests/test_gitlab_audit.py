@@ -46,7 +46,9 @@ def runner(number: int = 5, **over: Any) -> dict[str, Any]:
     }
 
 
-def variable(key: str, *, protected: bool = True, masked: bool = True) -> dict[str, Any]:
+def variable(
+    key: str, *, protected: bool = True, masked: bool = True, scope: str = "perf-report"
+) -> dict[str, Any]:
     return {
         "variable_type": "env_var",
         "key": key,
@@ -55,7 +57,7 @@ def variable(key: str, *, protected: bool = True, masked: bool = True) -> dict[s
         "masked": masked,
         "hidden": False,
         "raw": True,
-        "environment_scope": "*",
+        "environment_scope": scope,
         "description": None,
     }
 
@@ -68,6 +70,7 @@ WELL: dict[str, Any] = {
         "visibility": "public",
         "ci_allow_fork_pipelines_to_run_in_parent_project": False,
         "ci_pipeline_variables_minimum_override_role": "maintainer",
+        "ci_push_repository_for_job_token_allowed": False,
         "ci_separated_caches": True,
         "keep_latest_artifact": False,
         "only_allow_merge_if_pipeline_succeeds": True,
@@ -76,7 +79,10 @@ WELL: dict[str, Any] = {
     "/protected_branches/perf-data": branch("perf-data"),
     "/runners": [{"id": 5, "description": "card-1", "runner_type": "project_type"}],
     "/runners/5": runner(),
-    "/variables": [variable("GITLAB_TOKEN")],
+    "/variables": [
+        variable("GITLAB_TOKEN"),
+        variable("PERF_STRICT", protected=False, masked=False, scope="*"),
+    ],
     "/job_token_scope": {"inbound_enabled": True, "outbound_enabled": False},
     "/approval_rules": [{"id": 1, "name": "all", "rule_type": "any_approver", "approvals_required": 1}],
     "/approvals": {"reset_approvals_on_push": True, "merge_requests_author_approval": False},
@@ -86,6 +92,7 @@ BADLY: dict[str, Any] = WELL | {
     | {
         "ci_allow_fork_pipelines_to_run_in_parent_project": True,
         "ci_pipeline_variables_minimum_override_role": "developer",
+        "ci_push_repository_for_job_token_allowed": True,
         "ci_separated_caches": False,
         "keep_latest_artifact": True,
         "only_allow_merge_if_pipeline_succeeds": False,
@@ -94,7 +101,7 @@ BADLY: dict[str, Any] = WELL | {
     "/runners/5": runner(
         runner_type="group_type", locked=False, run_untagged=True, access_level="not_protected"
     ),
-    "/variables": [variable("GITLAB_TOKEN", protected=False, masked=False), variable("KEY", protected=False)],
+    "/variables": [variable("GITLAB_TOKEN", protected=False, masked=False), variable("KEY", scope="*")],
     "/job_token_scope": {"inbound_enabled": False, "outbound_enabled": False},
     "/approval_rules": [],
     "/approvals": {"reset_approvals_on_push": False, "merge_requests_author_approval": True},
@@ -162,6 +169,7 @@ def test_of_one_that_is_kept_badly_everything_is_told_with_what_to_do(gitlab, au
         ("/runners/5", runner(runner_type="instance_type", is_shared=True), "runners are this project's"),
         ("/variables", [variable("GITLAB_TOKEN", masked=False)], "variable GITLAB_TOKEN"),
         ("/variables", [variable("GITLAB_TOKEN", protected=False)], "variable GITLAB_TOKEN"),
+        ("/variables", [variable("GITLAB_TOKEN", scope="*")], "variable GITLAB_TOKEN"),
         ("/variables", [], "variable GITLAB_TOKEN"),
         ("/protected_branches/main", branch("main", 30), "branch main"),
         ("/protected_branches/main", branch("main", force=True), "branch main"),
@@ -200,6 +208,8 @@ def test_runners_of_others_tell_nothing_of_the_card(gitlab, audit):
     gitlab.settings["/runners"].append({"id": 6, "description": "shared", "runner_type": "instance_type"})
     gitlab.settings["/runners/6"] = runner(6, runner_type="instance_type", tag_list=["docker"], locked=False)
     assert audit().status == 0
+    gitlab.unseen = ("/runners/6",)
+    assert "runners are protected            all 1" in audit().out
     gitlab.settings["/runners/5"] = runner(tag_list=[])
     states = {each["what"]: each["state"] for each in audit("--json").json}
     assert states["runners with a card"] == "unknown"

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.forges import api as forge_api
-from harness.gitlab.reporting import without_actions
+from harness.gitlab.reporting import links_of_job, without_actions
 from harness.output.review.model import encode_review
 from tests import review_samples as samples
 from tests.github_reports import WAITS, honest
@@ -239,3 +239,19 @@ def test_a_refusal_says_what_to_do_at_gitlab(gitlab, post):
 def test_a_bare_report_is_posted_in_place_of_the_jobs(gitlab, post, tmp_path):
     (tmp_path / "review.json").write_bytes(CLEAN)
     assert json.loads(post("--review", "review.json", "--json").out)["state"] == "posted"
+
+
+def test_a_comment_starts_nothing_there(gitlab, tmp_path, capsys, monkeypatch):
+    for name, value in job(gitlab).items():
+        monkeypatch.setenv(name, value)
+    done = caller(capsys, monkeypatch)("ci", "request", cwd=tmp_path)
+    assert (done.status, gitlab.log) == (2, [])
+    assert "PERF_MERGE_REQUEST" in done.err
+
+
+def test_a_report_in_a_job_of_gitlabs_links_to_it(gitlab):
+    """That of the job with the card, whatever its address is: what was measured is not lost for that."""
+    links = links_of_job(job(gitlab, CI_PROJECT_URL="http://gitlab.example/a/b"), history="https://h.example")
+    assert (links.repository, links.history) == ("http://gitlab.example/a/b/-", "https://h.example")
+    assert links.run == f"{WEB}/-/pipelines/{PIPELINE}"
+    assert links_of_job({}).repository == ""

@@ -17,6 +17,7 @@ from harness.forges.scaffold import (
     COPIED,
     HARNESS_FILE,
     MEASURE_FILE,
+    STATIC,
     check_requirement,
     own_requirement,
     read_fleet,
@@ -62,7 +63,7 @@ def test_every_file_is_written_and_is_ours_byte_for_byte(repository):
 
 
 def test_what_is_written_keeps_the_policy_and_is_a_file_of_cards(repository):
-    scaffold(repository, PINNED)
+    scaffold(repository, PINNED, static=True)
     for path in (repository / ".github" / "workflows").iterdir():
         assert violations(load(path.read_text(encoding="utf-8"))) == []
     assert read_fleet(repository / ".github" / "fleet.json").cards
@@ -70,12 +71,15 @@ def test_what_is_written_keeps_the_policy_and_is_a_file_of_cards(repository):
 
 def test_every_workflow_is_written_but_our_own_tests():
     ours = {path.name for path in (ROOT / ".github" / "workflows").iterdir()}
-    assert {Path(name).name for name in COPIED if name.startswith("workflows/")} == ours - {"ci.yml"}
+    names = (*COPIED, *STATIC)
+    assert {Path(name).name for name in names if name.startswith("workflows/")} == ours - {"ci.yml"}
 
 
-def test_every_file_that_a_workflow_installs_from_is_written(repository):
-    scaffold(repository, PINNED)
+@pytest.mark.parametrize("static", [False, True])
+def test_every_file_that_a_workflow_installs_from_is_written(repository, static):
+    scaffold(repository, PINNED, static=static)
     text = "".join(path.read_text() for path in (repository / ".github" / "workflows").iterdir())
+    assert ("harness static" in text) == static
     used = set(re.findall(r"(?:\$REQUIREMENTS|\.github/requirements)/([\w.]+)", text))
     assert used == {path.name for path in (repository / ".github" / "requirements").iterdir()}
 

@@ -29,6 +29,7 @@ from tests import toy
 from tests.support import IMPORT_PATH, write_files
 
 pytest.importorskip("distributed")
+pytestmark = pytest.mark.usefixtures("forked_dask_workers")
 
 HOLD, FALL = 77, 66
 """Sizes at which the suite below waits to be killed, or takes its device down."""

@@ -46,7 +46,7 @@ from scripts.synthetic_history import (
     show,
     write,
 )
-from tests.support import IMPORT_PATH, git
+from tests.support import IMPORT_PATH, git, run_forked
 
 SMALL = Suite(kernels=("naive", "tiled"), sizes=(1024, 2048))
 COPY = Suite(name="copy", headline="GB/s", kernels=("copy",), sizes=(2**20,))
@@ -67,14 +67,12 @@ def shown(tmp_path_factory):
 
 
 def publish(written):
-    return subprocess.run(
+    return run_forked(
         [sys.executable, "-m", "asv", "publish", "--no-pull"],
         cwd=written.repository,
         env={**os.environ, "PYTHONPATH": IMPORT_PATH},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
         timeout=240,
     )
 

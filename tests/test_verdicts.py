@@ -22,7 +22,7 @@ from harness.device.backends.noise import KINDS
 from harness.device.backends.null import NullDevice, devices
 from harness.device.telemetry.scripted import STEADY
 from harness.judgement.case_trial import CaseTrial, settle
-from harness.judgement.gates import GatePolicy, canary_level, gate
+from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
 from harness.records import Launch, PairedBlock, Snapshot, Telemetry, Verdict
 from harness.spec.problem import Case
@@ -88,7 +88,7 @@ class Comparison:
         self.noise = {"kind": kind} if offset is None else {"kind": kind, "offset": offset}
         self.suite, self.rng = suite, random.Random(seed)
         self.trials = [CaseTrial(str(n), Case("toy", f"k{n}", {"n": 64}), POLICY) for n in range(len(suite))]
-        self.blocks: list[PairedBlock] = []
+        self.levels: list[CanaryLevel] = []
 
     def outcomes(self) -> Iterator[Outcome]:
         while wanting := [one for one in self.trials if not one.settled]:
@@ -108,8 +108,9 @@ class Comparison:
             )
             order = random.Random(self.rng.getrandbits(32))
             block = watched(measure_pair(device, pair(device, number, self.suite[number]), settings, order))
-            trial.add(block, gate(block, GatePolicy(), usual=canary_level(self.blocks)))
-            self.blocks.append(block)
+            trial.add(block, gate(block, GatePolicy(), usual=usual_level(self.levels)))
+            if level := canary_level([block]):
+                self.levels.append(level)
 
 
 class Battery:

@@ -21,7 +21,15 @@ from harness.forges.api import Api, check_address
 from harness.forges.comments import Posted, StaleError
 from harness.forges.reports import Outcome, Prepared
 from harness.forges.requirements import chosen_extras
-from harness.forges.scaffold import FLEET_FILE, matrix_of, narrowed, own_requirement, read_fleet, scaffold
+from harness.forges.scaffold import (
+    FLEET_FILE,
+    Scaffolded,
+    matrix_of,
+    narrowed,
+    own_requirement,
+    read_fleet,
+    scaffold,
+)
 from harness.github import audit as github_audit
 from harness.github import events, reporting
 from harness.github.api import GITHUB, check_repository
@@ -56,6 +64,20 @@ What no file can do, in this order (docs/runners.md of gpu-harness has the reaso
      The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
   6. Commit to the default branch: perf-request.yml and perf-report.yml work from there.
 Then comment '/perf SHA' on a pull request, with the commit that you have read."""
+
+
+_NEXT_GITLAB = """
+What no file can do, in this order (docs/other-ci.md of gpu-harness has the reasons):
+  1. .gitlab/perf.yml: your cards, with the tags of their runners. A .gitlab-ci.yml that was there needs
+     'include: [local: .gitlab/perf.yml]'.
+  2. Settings, Repository, Protected branches: the default branch, and perf-data.
+  3. Settings, CI/CD, Runners: a project runner with a card's tag: protected, locked, no untagged jobs.
+  4. Settings, Access tokens: one of the scopes api and write_repository, a maintainer. Settings, CI/CD,
+     Variables: it is GITLAB_TOKEN, masked, protected, of the environment perf-report. Pipeline variables
+     for maintainers.
+  5. Build, Pipeline schedules: every night, with PERF_HISTORY=yes.
+Then start a pipeline on the default branch with PERF_MERGE_REQUEST=12 and PERF_COMMIT, which you have read.
+'GITLAB_CI=true harness ci audit' says what of 2 to 4 is there."""
 
 
 class _InOrder(click.Group):
@@ -381,7 +403,10 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
             return function(_Calling(event, repository, api, dry_run=dry_run), **given)
         except HarnessError as error:
             if events.in_workflow():
-                click.echo(events.error_line(f"harness ci {function.__name__}", error.message), err=True)
+                click.echo(
+                    events.error_line(f"harness ci {function.__name__.replace('_', '-')}", error.message),
+                    err=True,
+                )
             raise
 
     decorated: Callable[..., ExitCode] = options.together(
@@ -479,6 +504,7 @@ def _post_to_gitlab(
             calling.api, calling.repository, pipeline, links=links, given=given, strict=strict
         )
         _write(told, out)
+        _write_reports(told, out)
         outcome = reporting.post(calling.api, calling.repository, pipeline, told)
     except StaleError as stale:
         result |= {"state": "stale", "message": f"{stale} So nothing of this pipeline is shown there."}
@@ -487,6 +513,47 @@ def _post_to_gitlab(
         result |= _posted(calling, told, outcome, names)
     calling.show(result, as_json=as_json)
     return ExitCode.FINE
+
+
+@command.command("post-static", short_help="In the job that may write: check static facts, and post them.")
+@_calling
+@click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
+@options.json
+def post_static(calling: _Calling, author: str, as_json: bool) -> ExitCode:
+    """Check what the job that compiled a pull request has left, and post it as a comment of its own.
+
+    For a workflow started by workflow_run, after 'harness static --base COMMIT --report FILE' in a job that
+    anybody's pull request may start. The pull request is the one that GitHub says the run's commit is the
+    head of.
+
+    Exit status 0 where it was posted, or there is nothing to post; 2 where the report was refused; 3 where
+    GitHub could not be reached, or refused.
+    """
+    from harness.github import static_facts
+
+    run = events.compiled_run(calling.event, calling.repository)
+    result: dict[str, Any] = {"head": run.head, "run": run.id}
+    try:
+        number, posted = static_facts.post_static(
+            calling.api, calling.repository, run, server=calling.server, author=author
+        )
+    except StaleError as stale:
+        result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown."}
+    else:
+        would = "would be " if calling.api.dry_run else ""
+        message = f"Pull request {number}: comment {_what(posted, would)}."
+        result |= {"state": "posted", "pull_request": number, "message": message, "comment": asdict(posted)}
+    calling.show(result, as_json=as_json)
+    return ExitCode.FINE
+
+
+def _write_reports(told: Prepared, out: Path | None) -> None:
+    """What GitLab reads of a job's artifacts, from what was checked."""
+    from harness.output.review.reports import code_quality, openmetrics
+
+    if told.review is not None and out is not None:
+        made = {"code-quality.json": code_quality(told.review), "metrics.txt": openmetrics(told.review)}
+        write_faces(out, {name: text.encode() for name, text in made.items()})
 
 
 def _write(prepared: Prepared, out: Path | None) -> None:
@@ -540,6 +607,11 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
 
     Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
     """
+    if calling.api.forge is GITLAB:
+        raise UsageError(
+            "No comment starts anything at GitLab: start a pipeline of the default branch with the variables "
+            "PERF_MERGE_REQUEST and PERF_COMMIT."
+        )
     asked = events.measurement_asked(calling.event, calling.repository)
     if asked is None:
         message = "No request: the comment is not new, not on a pull request, or no /perf line."
@@ -701,6 +773,8 @@ def _tell_audit(found: list[audits.Finding]) -> None:
     multiple=True,
     help="Measure pull requests by the pytest benchmarks there; repeatable. Brings the extra pytest.",
 )
+@options.flag("--static", "Compile every pull request on GitHub's own machines, and post what changed.")
+@options.flag("--gitlab", "GitLab's pipeline in place of GitHub's workflows.")
 @options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
 @options.json
 def init(
@@ -708,10 +782,14 @@ def init(
     requirement: str | None,
     extras: str | None,
     tests: tuple[str, ...],
+    static: bool,
+    gitlab: bool,
     force: bool,
     as_json: bool,
 ) -> ExitCode:
     """Write the workflows into a repository: pull requests measured and reported, the history published.
+
+    With --gitlab it is .gitlab/perf.yml, which .gitlab-ci.yml includes.
 
     FOLDER is the repository's top, by default the current one. All files are written, or none. Where a
     kernel needs the package of an extra, name that extra: its exact versions and hashes are shipped, and no
@@ -725,13 +803,27 @@ def init(
             "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
             "to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
         )
-    done = scaffold(folder, chosen, extras=wanted, tests=tests, force=force)
+    if gitlab and (tests or static):
+        raise UsageError(
+            "With --gitlab write '--pytest PATH' into a card's ARGUMENTS in .gitlab/perf.yml; what --static "
+            "writes is GitHub's."
+        )
+    done = scaffold(folder, chosen, extras=wanted, tests=tests, static=static, force=force, gitlab=gitlab)
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return ExitCode.FINE
     for what, names in (("written", done.written), ("unchanged", done.unchanged), ("kept", done.kept)):
         for name in names:
             click.echo(f"{what:9}  {harmless(name)}")
+    if gitlab:
+        click.echo(_NEXT_GITLAB)
+    else:
+        _tell_next(done)
+    return ExitCode.FINE
+
+
+def _tell_next(done: Scaffolded) -> None:
+    """What is to be done at GitHub, and what of it is done."""
     for device in done.unmeasured:
         click.echo(
             f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
@@ -748,10 +840,9 @@ def init(
         click.echo(
             "With GITHUB_REPOSITORY and GITHUB_TOKEN set, 'harness ci audit' says what of 2 to 5 is there."
         )
-        return ExitCode.FINE
+        return
     try:
         click.echo(f"\nWhat is there of {harmless(name)}, as 'harness ci audit' sees it:")
         _tell_audit(_audited(name, None))
     except HarnessError as error:  # what was written is written
         _warn("Not audited", error.message)
-    return ExitCode.FINE

@@ -11,7 +11,8 @@ from harness.errors import RemoteError
 from harness.forges.api import Api, ApiError
 
 _MARKER = re.compile(
-    r"<!-- gpu-harness:review(-some)? run=([0-9]{1,19}) attempt=([0-9]{1,9}) head=([0-9a-f]{40}) -->"
+    r"<!-- gpu-harness:(review|review-some|static) run=([0-9]{1,19}) attempt=([0-9]{1,9}) "
+    r"head=([0-9a-f]{40}) -->"
 )
 _ROUNDS = 6
 
@@ -27,11 +28,13 @@ class Stamp:
     head: str
     partial: bool = False
     """Of some cases only: what is posted of all of them stays beside it."""
+    static: bool = False
+    """Of what was compiled, with no card: likewise."""
 
     @property
     def marker(self) -> str:
-        which = "-some" if self.partial else ""
-        return f"<!-- gpu-harness:review{which} run={self.run} attempt={self.attempt} head={self.head} -->"
+        which = "static" if self.static else "review-some" if self.partial else "review"
+        return f"<!-- gpu-harness:{which} run={self.run} attempt={self.attempt} head={self.head} -->"
 
     @property
     def external_id(self) -> str:
@@ -66,7 +69,14 @@ def stamp_of(comment: Comment) -> Stamp | None:
     found = _MARKER.match(comment.text)
     if not found:
         return None
-    return Stamp(run=int(found[2]), attempt=int(found[3]), head=found[4], partial=bool(found[1]))
+    which, run, attempt, head = found.groups()
+    return Stamp(
+        run=int(run),
+        attempt=int(attempt),
+        head=head,
+        partial=which == "review-some",
+        static=which == "static",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +21,9 @@ from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
 from harness.output.review.model import LIMITS, Review, decode_review
 from harness.output.review.plausible import problems
+from harness.output.review.static import StaticReport, decode_static
+
+T = TypeVar("T")
 
 MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
 """Of all reports of a run."""
@@ -99,12 +102,21 @@ def _named(check: Mapping[str, Any], stamp: Stamp, *, strict: bool) -> dict[str,
 
 def read_review(content: bytes, name: str) -> Review:
     """The report in a file. Raises RefusedError."""
+    return _read(content, name, decode_review)
+
+
+def read_static(content: bytes, name: str) -> StaticReport:
+    """The static facts in a file. Raises RefusedError."""
+    return _read(content, name, decode_static)
+
+
+def _read(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
     try:
-        review = decode_review(content)
+        found = decode(content)
         json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)
     except (StoreError, ValueError, RecursionError) as error:
         raise RefusedError(f"Artifact {quoted(name)} cannot be read: {quoted(str(error))}") from None
-    return review
+    return found
 
 
 def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:

@@ -18,14 +18,16 @@ import msgspec
 
 from harness.errors import RefusedError
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.reports import MAX_TOTAL_BYTES, read_review
+from harness.forges.reports import MAX_TOTAL_BYTES, read_review, read_static
 from harness.github.api import path_of
 from harness.output.review.model import LIMITS, Review
+from harness.output.review.static import StaticReport
 
 MEMBER = "review.json"
 MAX_ARTIFACTS = LIMITS["cards"]
+STATIC_ARTIFACT = "perf-static"
 _PREFIX = "perf-review-"
-_NAME = re.compile(rf"{_PREFIX}[A-Za-z0-9][A-Za-z0-9._-]{{0,59}}")
+_NAME = re.compile(rf"{_PREFIX}[A-Za-z0-9][A-Za-z0-9._-]{{0,59}}|{STATIC_ARTIFACT}")
 _MAX_LISTED = 1000
 _MAX_ARCHIVE_BYTES = LIMITS["bytes"] + 2**16
 """A file that does not compress, and what is around it."""
@@ -59,7 +61,7 @@ def fetch_reviews(api: Api, repository: str, run: int) -> dict[str, Review]:
     """
     total = 0
     found: dict[str, Review] = {}
-    for artifact in _listed(api, repository, run):
+    for artifact in _listed(api, repository, run, _PREFIX):
         content = unpacked(_downloaded(api, repository, artifact), artifact.name)
         total += len(content)
         if total > MAX_TOTAL_BYTES:
@@ -68,7 +70,14 @@ def fetch_reviews(api: Api, repository: str, run: int) -> dict[str, Review]:
     return found
 
 
-def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
+def fetch_static(api: Api, repository: str, run: int) -> StaticReport | None:
+    """The static facts of a run; None where it has left none. Raises as `fetch_reviews` does."""
+    for artifact in _listed(api, repository, run, STATIC_ARTIFACT):
+        return read_static(unpacked(_downloaded(api, repository, artifact), artifact.name), artifact.name)
+    return None
+
+
+def _listed(api: Api, repository: str, run: int, prefix: str) -> list[_Artifact]:
     """The artifacts that hold reports: of each name the newest, as every attempt of a run leaves its own."""
     newest: dict[str, _Artifact] = {}
     path = path_of(repository, "actions", "runs", run, "artifacts")
@@ -76,7 +85,7 @@ def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
         if (count := page.total_count) > _MAX_LISTED:
             raise RefusedError(f"The run has {count} artifacts; at most {_MAX_LISTED} are looked at.")
         for artifact in page.artifacts:
-            if artifact.name.startswith(_PREFIX):
+            if artifact.name.startswith(prefix):
                 _check(artifact)
                 known = newest.get(artifact.name, artifact)
                 newest[artifact.name] = max(known, artifact, key=lambda each: each.id)

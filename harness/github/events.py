@@ -62,6 +62,8 @@ def append_file(variable: str, what: str, text: str) -> str:
 
 WORKFLOW = "perf-pr.yml"
 """The workflow whose job has the card."""
+STATIC_WORKFLOW = "perf-static.yml"
+"""The workflow that compiles any pull request on GitHub's own machines."""
 _MAX_BYTES = 25 * 2**20
 DISPATCH_BRANCH = "perf-dispatch"
 """Where measurements are dispatched. It is kept at the default branch's commit, so the workflow file is that
@@ -102,6 +104,17 @@ class MeasuredRun:
     @property
     def ending(self) -> str:
         return self.conclusion.replace("_", " ") or "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledRun:
+    """A run of the workflow that compiles a pull request, which may be of any repository."""
+
+    id: int
+    attempt: int
+    head: str
+    label: str
+    """``OWNER:BRANCH`` that the pull request comes from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +246,32 @@ def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str, boo
     raise RefusedError(
         f"The run was started by {quoted(run.event)} on branch {quoted(branch)!r}; expected a push to "
         f"pull-request/N, or workflow_dispatch on {DISPATCH_BRANCH}."
+    )
+
+
+def compiled_run(content: bytes, repository: str) -> CompiledRun:
+    """The run of any pull request's own workflow that a `workflow_run` event tells of. Raises RefusedError.
+
+    Who wrote the pull request wrote the workflow too, and what it left: where that belongs is GitHub's word.
+    """
+    event = _decoded(content, _RunEvent, "workflow_run")
+    run = event.workflow_run
+    _check_repository(event.repository, repository)
+    path = f".github/workflows/{STATIC_WORKFLOW}"
+    if run.event != "pull_request" or run.path.partition("@")[0] != path or run.status != "completed":
+        raise RefusedError(
+            f"The run is of workflow {quoted(run.path)!r}, started by {quoted(run.event)}, and "
+            f"{quoted(run.status)}; expected {path}, pull_request and completed."
+        )
+    if not (
+        run.head_repository and _REF.fullmatch(run.head_branch or "") and _COMMIT.fullmatch(run.head_sha)
+    ):
+        raise RefusedError("The run tells no commit, branch and repository: nobody knows where it belongs.")
+    return CompiledRun(
+        id=_positive(run.id, "number"),
+        attempt=_positive(run.run_attempt, "attempt"),
+        head=run.head_sha,
+        label=f"{run.head_repository.full_name.partition('/')[0]}:{run.head_branch}",
     )
 
 

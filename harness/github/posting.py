@@ -45,6 +45,21 @@ def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
     return pull
 
 
+def pull_of_branch(api: Api, repository: str, label: str, commit: str) -> Pull:
+    """The one open pull request from a branch, ``OWNER:BRANCH``, whose head is a commit. Raises StaleError,
+    RemoteError.
+    """
+    query = {"state": "open", "head": label}
+    listed = api.pages(path_of(repository, "pulls"), list[Pull], needs="pull-requests: read", query=query)
+    found = [pull.number for page in listed for pull in page if pull.head.sha == commit]
+    if len(found) != 1:
+        raise StaleError(
+            f"{commit} is the head of {len(found) or 'no'} open pull requests from {quoted(label)}, "
+            "where one was expected."
+        )
+    return current_pull(api, repository, found[0], commit)
+
+
 def open_pull(api: Api, repository: str, number: int) -> Pull:
     """The pull request, which is open. Raises StaleError, RemoteError."""
     pull = api.get(path_of(repository, "pulls", number), Pull, needs="pull-requests: read")

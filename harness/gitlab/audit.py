@@ -6,6 +6,7 @@ strangers off a card is that its runner and the token are for protected branches
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from harness.gitlab.api import GITLAB, path_of
 
 _MAINTAINER = 40
 _DATA_BRANCH = "perf-data"
+ENVIRONMENT = "perf-report"
+"""Of the jobs that post and store, which run no code of a merge request's."""
 _TAG = "gpu"
 """What a tag of a runner with a card begins with, as in the pipeline that is shipped."""
 
@@ -80,13 +83,19 @@ def _protected(branch: Callable[[_Asking], str], *, relied: bool) -> Check:
     return check
 
 
+def _runner(asking: _Asking, number: int) -> Mapping[str, Any]:
+    """What is told of a runner; nothing of others', which only their owners see."""
+    try:
+        return asking.api.get(f"/runners/{number}", dict[str, Any], needs="read_api as a maintainer")
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+        return {}
+
+
 @careful("runners with a card", relied=True)
 def _runners(asking: _Asking) -> Iterator[Finding]:
-    listed = asking.every("runners")
-    details = [
-        asking.api.get(f"/runners/{int(each['id'])}", dict[str, Any], needs="read_api as a maintainer")
-        for each in listed
-    ]
+    details = [_runner(asking, int(each["id"])) for each in asking.every("runners")]
     cards = [each for each in details if any(str(tag).startswith(_TAG) for tag in each.get("tag_list", ()))]
     if not cards:
         seen = f"none has a tag that begins with {_TAG}: nothing is measured"
@@ -123,6 +132,8 @@ def _runners(asking: _Asking) -> Iterator[Finding]:
 
 
 _VARIABLES = "Settings, CI/CD, Variables"
+_OURS = re.compile(rf"{GITLAB.credential}\Z|PERF_")
+"""The token, which has a finding of its own, and settings of the pipeline that is shipped: no secrets."""
 
 
 @careful(f"variable {GITLAB.credential}", relied=True)
@@ -131,17 +142,22 @@ def _token(asking: _Asking) -> Iterator[Finding]:
     faults = [] if ours else ["there is none: nothing is posted"]
     faults += [] if all(each.get("protected") for each in ours) else ["every branch's jobs have it"]
     faults += [] if all(each.get("masked") for each in ours) else ["logs may show it"]
-    to_do = f"{_VARIABLES}, {GITLAB.credential}: protected, and masked"
-    seen = "; ".join(faults) or "protected and masked"
+    faults += ["jobs with a card have it"] if any(map(_for_every_job, ours)) else []
+    to_do = f"{_VARIABLES}, {GITLAB.credential}: protected, masked, and of the environment {ENVIRONMENT}"
+    seen = "; ".join(faults) or f"protected, masked, of {ENVIRONMENT}"
     yield should(f"variable {GITLAB.credential}", not faults, seen, to_do, relied=True)
+
+
+def _for_every_job(variable: Mapping[str, Any]) -> bool:
+    return bool(variable.get("environment_scope", "*") == "*")
 
 
 @careful("other variables")
 def _other_variables(asking: _Asking) -> Iterator[Finding]:
-    others = [each for each in asking.every("variables") if each.get("key") != GITLAB.credential]
-    count = sum(not each.get("protected") for each in others)
-    seen = f"{count} not protected" if count else f"{len(others)}, protected"
-    to_do = f"{_VARIABLES}: protect what is secret, as every branch's jobs have these"
+    others = [each for each in asking.every("variables") if not _OURS.match(str(each.get("key")))]
+    count = sum(map(_for_every_job, others))
+    seen = f"{count} in every job, those with a card too" if count else f"{len(others)}, of environments"
+    to_do = f"{_VARIABLES}: give what is secret an environment, as a stranger's suite can read the others"
     yield should("other variables", not count, seen, to_do)
 
 
@@ -199,6 +215,13 @@ _OTHERS: tuple[Check, ...] = (
         ("maintainer", "owner"),
         {},
         "Settings, CI/CD, Variables: pipeline variables for maintainers, as one names the commit to measure",
+    ),
+    _setting(
+        "job tokens do not push",
+        "ci_push_repository_for_job_token_allowed",
+        (False,),
+        {True: "they may", False: "they may not"},
+        "Settings, CI/CD, Job token permissions: no Git push, as a suite can read its job's token",
     ),
     _setting(
         "merging waits for pipelines",

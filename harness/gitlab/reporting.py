@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import ConfigError, RefusedError, RemoteError
-from harness.forges.api import Api, ApiError, check_address, quoted
+from harness.forges.api import Api, ApiError, quoted
 from harness.forges.comments import Posted, StaleError, Stamp, Thread, keep_comment
 from harness.forges.reports import (
     MAX_TOTAL_BYTES,
@@ -129,8 +129,6 @@ class _Status(msgspec.Struct):
 def links_of_job(environ: Mapping[str, str], page: str = "", history: str = "") -> Links:
     """Where the job's pipeline, its project and, below its artifacts, the page are to be seen."""
     project, job = environ.get("CI_PROJECT_URL", ""), environ.get("CI_JOB_URL", "")
-    if project:
-        check_address(project, "CI_PROJECT_URL")
     return Links(
         run=environ.get("CI_PIPELINE_URL", ""),
         page=f"{job}/artifacts/file/{page}" if job and page else "",
@@ -271,7 +269,7 @@ def _post_note(
 
 def without_actions(text: str) -> str:
     """The text without a line that begins with a slash: in a note GitLab does as that says, /merge for one,
-    in an HTML block too, and a compiler's log is the merge request's author's to write.
+    and a compiler's log is its author's to write. That GitLab leaves code alone is not relied on.
     """
     return _QUICK_ACTION.sub(r"\1&#47;", text)
 

@@ -150,7 +150,7 @@ def suite_label(source: Source) -> str:
     return f"{source.suite} (suite.py of {of})"
 
 
-EXECUTABLES = "Times are the executable's own, base and head in turns, a process each. Nothing was verified."
+EXECUTABLES = "Times are the benchmarks' own, base and head in turns, a process each. Nothing was verified."
 
 
 IN_TURNS = (

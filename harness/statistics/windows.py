@@ -169,14 +169,16 @@ class WindowSearch:
         """Places where adjacent windows differ by what could be a step; of near ones the surest."""
         count, sums = self.logs.size, self.sums
         found: list[tuple[float, int, int]] = []
+        most = _WIDTHS[-1]
+        beyond = np.concatenate((np.full(most, sums[0]), sums, np.full(most, sums[-1])))
         for width in _WIDTHS:
             least = max(FEWEST_QUIET if width == _WIDTHS[0] else FEWEST, width // 8)
             if count < max(2 * least, width // 2):
                 break
-            at = np.arange(least, count - least + 1)
-            low, high = np.maximum(at - width, 0), np.minimum(at + width, count)
+            at, here = np.arange(least, count - least + 1), sums[least : count - least + 1]
+            left, right = (beyond[most + least + off :][: at.size] for off in (-width, width))
             # The mean of up to `width` figures from each place on, less that of those before it.
-            contrasts = (sums[high] - sums[at]) / (high - at) - (sums[at] - sums[low]) / (at - low)
+            contrasts = (right - here) / np.minimum(count - at, width) - (here - left) / np.minimum(at, width)
             over = np.abs(contrasts) / self._errors(at, width)
             tail = max(0, count - width + 1 - least)
             over[:tail] -= _limit(self.significance, width) - _SCREEN

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support import ROOT, run_forked
+
 COMMITS = 24
 STEP_AT = 14
 MACHINE = "gpu-box"
@@ -41,14 +42,12 @@ def make_project(root: Path, plugins: tuple[str, ...] = (OFFLINE,)) -> Path:
 
 def publish(root: Path) -> subprocess.CompletedProcess[str]:
     """`asv publish` as a user runs it; the site is in root/html."""
-    return subprocess.run(
+    return run_forked(
         [sys.executable, "-m", "asv", "publish", "--no-pull"],
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
         timeout=120,
     )
 

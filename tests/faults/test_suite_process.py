@@ -84,6 +84,7 @@ def test_a_suite_changes_no_exit_status_and_leaves_nothing_behind(tmp_path, host
     script = write_null_script(tmp_path / "script.json", {"toy.plain": {"fault": "wrong"}})
     temporary = tmp_path / "temporary"
     temporary.mkdir()
+    run_command("--version", cwd=root)  # whatever commands are forked from is there
     before = mine()
     done = run_command(
         "check", "--device", "null", cwd=root, env={"HARNESS_NULL_SCRIPT": script, "TMPDIR": str(temporary)}

@@ -149,7 +149,7 @@
     const words =
       Math.abs(mean) < 0.0005
         ? "as good as the left"
-        : `${format.change(mean)} ${mean > 0 ? "better" : "worse"} than the left`;
+        : `${format.share(Math.abs(mean))} ${mean > 0 ? "better" : "worse"} than the left`;
     const counts = STATUSES.filter((status) => count(status)).map((status) => `${count(status)} ${status}`);
     return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${counts.join(", ")}. Two figures differ by the noise of both: intervals hold 99.9 %, so chance marks ${format.number(known.length * BY_CHANCE, 1)} of so many cases. “harness compare” of the two commits says more.`;
   }
