@@ -221,6 +221,7 @@
 
   function calibration(card) {
     const address = state.address("calibration", { card: card.file });
+    if (card.name.startsWith("static-")) return el("span", { class: "none" }, format.NONE);
     if (!card.calibration) return el("a", { href: address }, "Not calibrated");
     const { verdicts, false_alarms: alarms, bound } = card.calibration;
     return el(
