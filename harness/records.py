@@ -415,6 +415,10 @@ def nothing_compared(statuses: Iterable[str]) -> bool:
     return all(status in ("new", "missing") for status in statuses)
 
 
+RiskKind = Literal["spill", "occupancy", "stack", "narrower", "unroll", "loop", "registers"]
+"""What of a build's difference has been seen to cost time."""
+DifferenceStatus = Literal["identical", "changed", "new", "missing", "failed", "not-built"]
+"""What became of a build, head against base."""
 Attribution = Literal["code", "clocks", "thermal", "power", "contention", "environment"]
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from harness.github.requirements import composed, pins_of  # noqa: E402
-from harness.github.scaffold import MEASURE_FILE  # noqa: E402
+from harness.forges.requirements import compiling, composed, pins_of  # noqa: E402
+from harness.forges.scaffold import MEASURE_FILE, STATIC_FILE  # noqa: E402
 
 UV = "uv==0.13.9"
 OLDEST_PYTHON = "3.10"
@@ -29,8 +29,8 @@ BUILD = "hatchling>=1.26"
 OPENCL = "pyopencl>=2024.2"
 """For a card whose driver brings OpenCL; the extra opencl has a device for hosts without a card too."""
 HOSTED = "# What the jobs on hosted runners install, by hash: what the harness needs, and what builds it."
-MEASURING = ("cpu", "libraries", "opencl", "opengl", "pytest", "tvm")
-"""Extras that bring what a kernel needs, or pytest. PyCUDA is the runner's: it has no wheels."""
+MEASURING = ("cpu", "libraries", "opencl", "opengl", "pytest", "static", "tvm")
+"""Extras that bring what a kernel needs, its compiler, or pytest. PyCUDA is the runner's: no wheels."""
 OWN = ("cpu", "libraries", "opengl", "pytest", "tvm")
 """What this repository measures with, on the devices that its workflows measure on."""
 SHIPPED = ROOT / "harness" / "assets" / "requirements"
@@ -58,6 +58,7 @@ def main() -> None:
                 SHIPPED / f"{extra}.txt", f"# What the extra {extra} needs beside measure.txt, by hash.", more
             )
     (ROOT / ".github" / MEASURE_FILE).write_bytes(composed(OWN))
+    (ROOT / ".github" / STATIC_FILE).write_bytes(composed(compiling(OWN)))
 
 
 def resolved(uv: Path, extras: Sequence[str], more: Sequence[str], within: Path | None = None) -> str:

@@ -34,6 +34,7 @@ GIT_SETTINGS = {
     "GIT_COMMITTER_EMAIL": "test@example.org",
 }
 LONG = (
+    "test_whole_way",
     "test_pytest_plugin",
     "test_pages",
     "test_verdicts",
@@ -121,6 +122,14 @@ def own_environment(
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path_factory.getbasetemp().parent))
     for name, value in GIT_SETTINGS.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="session")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The actions that the workflows pin, each as one file of JavaScript."""
+    from tests.pinned_actions import bundle  # they know workflows: yaml
+
+    return bundle(tmp_path_factory.mktemp("actions"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from harness.github import api as github_api
+from harness.forges import api as forge_api
 from harness.output.review.model import Card, Review, encode_review
 from tests.github_server import BASE, HEAD, REPOSITORY, RUN, TOKEN, Artifact, GitHub
 from tests.support import Done, caller
@@ -134,7 +134,7 @@ def zeros(gigabytes: int) -> bytes:
 
 
 Post = Callable[..., Done]
-WAITS = github_api.Waits(sleep=lambda _seconds: None, now=lambda: 1_800_000_000.0, jitter=lambda: 0.5)
+WAITS = forge_api.Waits(sleep=lambda _seconds: None, now=lambda: 1_800_000_000.0, jitter=lambda: 0.5)
 
 
 def posting(
@@ -142,7 +142,7 @@ def posting(
 ) -> Post:
     """What runs `harness ci post` for an event, as a workflow does, and loses no time with waiting."""
     call = caller(capsys, monkeypatch)
-    monkeypatch.setattr(github_api, "Waits", lambda: WAITS)
+    monkeypatch.setattr(forge_api, "Waits", lambda: WAITS)
     for name, value in {
         "GITHUB_ACTIONS": "true",
         "GITHUB_API_URL": github.url,

@@ -94,6 +94,8 @@ class GitHub:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.url = ""
+        self.below = ""
+        """Where the API is on its host: a GitHub Enterprise Server has it at /api/v3."""
         self.storage = ""
         self.allowed: frozenset[str] = ALL
         self.pulls: dict[int, dict[str, Any]] = {}
@@ -107,6 +109,8 @@ class GitHub:
         self.dispatched: list[Any] = []
         self.reactions: list[str] = []
         self.branches = {"main": "c" * 40}
+        self.queue: set[str] = set()
+        """Commits that wait to be merged."""
         self.knows_run_details = True
         """Those of before 2026 do not."""
         self.log: list[Logged] = []
@@ -137,13 +141,20 @@ class GitHub:
             self._id += 1
             return self._id
 
-    def open_pull(self, number: int = 12, head: str = HEAD, base: str = "main", state: str = "open") -> None:
+    def open_pull(
+        self,
+        number: int = 12,
+        head: str = HEAD,
+        base: str = "main",
+        state: str = "open",
+        label: str = "them:main",
+    ) -> None:
         self.pulls[number] = {
             "number": number,
             "state": state,
             "draft": False,
             "title": "</code> ::error:: @everyone",
-            "head": {"ref": "main", "sha": head, "repo": None},
+            "head": {"label": label, "ref": label.partition(":")[2], "sha": head, "repo": None},
             "base": {"ref": base, "sha": BASE, "repo": {"full_name": REPOSITORY}},
         }
         self.comments.setdefault(number, [])
@@ -175,7 +186,7 @@ class GitHub:
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
         """Raises Fail."""
-        prefix = f"/repos/{REPOSITORY}"
+        prefix = f"{self.below}/repos/{REPOSITORY}"
         for known, pattern, handler, needs, parameters in ROUTES:
             found = re.fullmatch(re.escape(prefix) + pattern, path)
             if known == method and found:
@@ -204,6 +215,17 @@ class GitHub:
         if int(number) not in self.pulls:
             raise Fail(404, "Not Found")
         return self.pulls[int(number)]
+
+    def list_pulls(self, query: Any, _body: Any) -> Answer:
+        if query.get("state") != "open" or not re.fullmatch("[^:]+:.+", query.get("head", "")):
+            raise Fail(422, "Validation Failed")
+        listed = [
+            pull
+            for pull in self.pulls.values()
+            if pull["state"] == "open" and pull["head"]["label"] == query["head"]
+        ]
+        found, headers = self.page(f"/repos/{REPOSITORY}/pulls", query, listed)
+        return Answer(200, found, headers)
 
     def compare(self, _query: Any, _body: Any, pair: str) -> Answer:
         branch, _, head = pair.rpartition("...")
@@ -269,7 +291,7 @@ class GitHub:
         _check_fields(
             body, {"name", "head_sha", "status", "output"}, {"conclusion", "details_url", "external_id"}
         )
-        if body["head_sha"] not in {pull["head"]["sha"] for pull in self.pulls.values()}:
+        if body["head_sha"] not in {pull["head"]["sha"] for pull in self.pulls.values()} | self.queue:
             raise Fail(422, f"No commit found for SHA: {body['head_sha']}")
         self._set_check(made, body)
         self.check_runs.append(made)
@@ -387,6 +409,7 @@ class GitHub:
 Handler = Callable[..., Answer]
 _PAGES = {"per_page", "page"}
 ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
+    ("GET", r"/pulls", GitHub.list_pulls, "pull-requests: read", _PAGES | {"state", "head"}),
     ("GET", r"/pulls/(\d+)", GitHub.pull, "pull-requests: read", set()),
     ("GET", r"/compare/([^/]+)", GitHub.compare, "contents: read", _PAGES),
     ("GET", r"/issues/(\d+)/comments", GitHub.list_comments, "pull-requests: read", _PAGES),
@@ -574,6 +597,7 @@ def serving(github: GitHub | None = None) -> Iterator[GitHub]:
     handlers = [type("Handler", (kind,), {"github": github}) for kind in (_ApiHandler, _StorageHandler)]
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in handlers]
     github.url, github.storage = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
+    github.url += github.below
     threads = [threading.Thread(target=server.serve_forever, args=(0.01,)) for server in servers]
     for thread in threads:
         thread.start()
@@ -619,4 +643,44 @@ def comment_event(body: str | None, login: str = "maintainer", number: int = 12)
         "issue": {"number": number, "state": "open", "pull_request": {"url": "https://api.github.example"}},
         "comment": {"id": 1, "body": body, "user": {"login": login, "type": "User"}},
         "repository": {"full_name": REPOSITORY, "default_branch": "main"},
+    }
+
+
+def push_event(
+    head: str = HEAD,
+    login: str = "maintainer",
+    *,
+    action: str = "synchronize",
+    draft: bool = False,
+    repository: str = REPOSITORY,
+) -> dict[str, Any]:
+    """A `pull_request` event: somebody opened it, or pushed to its branch."""
+    return {
+        "action": action,
+        "number": 12,
+        "pull_request": {
+            "number": 12,
+            "draft": draft,
+            "state": "open",
+            "head": {"ref": "topic", "sha": head, "repo": {"full_name": repository}},
+            "base": {"ref": "main", "sha": BASE, "repo": {"full_name": REPOSITORY}},
+        },
+        "sender": {"login": login, "type": "User"},
+        "repository": {"full_name": REPOSITORY, "default_branch": "main"},
+    }
+
+
+def queue_event(commit: str, *, number: int = 12, action: str = "checks_requested") -> dict[str, Any]:
+    """A `merge_group` event: a pull request is on top of the queue's others."""
+    return {
+        "action": action,
+        "merge_group": {
+            "head_sha": commit,
+            "head_ref": f"refs/heads/gh-readonly-queue/main/pr-{number}-{BASE}",
+            "base_sha": BASE,
+            "base_ref": "refs/heads/main",
+            "head_commit": {"id": commit},
+        },
+        "repository": {"full_name": REPOSITORY, "default_branch": "main"},
+        "sender": {"login": "maintainer", "type": "User"},
     }

@@ -1,8 +1,5 @@
 """The artifact actions that the workflows pin, run by Node: how results get from the cards to the branch, and
 a report to the job that posts it.
-
-They are bundled from their own source at the pinned commit (tests/actions) and the packages of a lock file:
-the bundles that they ship have several megabytes each.
 """
 
 from __future__ import annotations
@@ -10,10 +7,8 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
-import subprocess
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,48 +17,9 @@ import yaml
 
 from harness.github.artifacts import unpacked
 from tests.actions_service import Artifacts, serving
-from tests.support import ROOT, git, make_repository
+from tests.pinned_actions import COMPOSITE, PINNED, Use
+from tests.support import git, make_repository
 from tests.workflow_steps import WORKFLOWS, Job
-
-SOURCES = ROOT / "tests" / "actions"
-PINNED = {
-    "actions/download-artifact": ("3e5f45b2cfb9172054b4087a40e8e0b5a5461e7c", "src/download-artifact.ts"),
-    "actions/upload-artifact": ("bbbca2ddaa5d8feaa63e36b76fdaad77386f024f", "src/upload/index.ts"),
-}
-REQUIRED = bool(os.environ.get("HARNESS_REQUIRE_ACTIONS"))
-"""Whether these tests fail without Node and the actions' packages, where they would skip: for CI machines."""
-
-Use = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def lacking(what: str) -> None:
-    sentence = f"{what}: run 'npm ci --ignore-scripts' in {SOURCES.relative_to(ROOT)}."
-    if REQUIRED:
-        pytest.fail(f"HARNESS_REQUIRE_ACTIONS: {sentence}")
-    pytest.skip(sentence)
-
-
-@pytest.fixture(scope="module")
-def bundled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Each action as one file of JavaScript."""
-    esbuild = SOURCES / "node_modules" / ".bin" / "esbuild"
-    if not shutil.which("node") or not esbuild.exists():
-        lacking("The actions' packages or Node are not here")
-    folder = tmp_path_factory.mktemp("actions")
-    made = {action: folder / f"{action.rpartition('/')[2]}.mjs" for action in PINNED}
-    for action, path in made.items():
-        source = SOURCES / action.rpartition("/")[2] / PINNED[action][1]
-        # Some of the packages are older than modules, and call `require`.
-        banner = "import {createRequire as of} from 'module'; const require = of(import.meta.url);"
-        options = [
-            "--bundle",
-            "--platform=node",
-            "--format=esm",
-            "--log-level=error",
-            f"--banner:js={banner}",
-        ]
-        subprocess.run([esbuild, source, *options, f"--outfile={path}"], check=True, capture_output=True)
-    return made
 
 
 @pytest.fixture
@@ -75,37 +31,7 @@ def artifacts() -> Iterator[Artifacts]:
 
 @pytest.fixture
 def use(bundled: Mapping[str, Path], artifacts: Artifacts) -> Use:
-    """Run a step of a job that uses one of these actions, with its inputs as a runner gives them."""
-
-    def run(job: Job, step: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-        action = step["uses"].partition("@")[0]
-        document = yaml.safe_load((SOURCES / action.rpartition("/")[2] / "action.yml").read_text())
-        inputs = {name: each.get("default", "") for name, each in document["inputs"].items()}
-        inputs |= {name: job.evaluated(_text(value)) for name, value in step["with"].items()}
-        (job.temp / "action-output").touch()
-        return subprocess.run(
-            ["node", str(bundled[action])],
-            env={
-                "PATH": os.environ["PATH"],
-                "GITHUB_REPOSITORY": "example/kernels",
-                "GITHUB_RUN_ID": "4711",
-                "GITHUB_WORKSPACE": str(job.workspace),
-                "GITHUB_OUTPUT": str(job.temp / "action-output"),
-                "RUNNER_TEMP": str(job.temp),
-                **artifacts.environ,
-                **{f"INPUT_{name.upper()}": _text(value) for name, value in inputs.items()},
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-
-    return run
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return Use(bundled, artifacts)
 
 
 def steps_using(job: Job, action: str) -> list[dict[str, Any]]:
@@ -126,9 +52,9 @@ def test_what_is_bundled_is_what_the_workflows_pin():
         for path in WORKFLOWS.glob("*.yml")
         for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values()
         for step in job.get("steps", ())
-        if "-artifact@" in step.get("uses", "") and step["uses"].partition("@")[0] in PINNED
+        if step.get("uses", "").partition("@")[0] in {*PINNED, *COMPOSITE}
     }
-    assert used == {(action, commit) for action, (commit, _) in PINNED.items()}
+    assert used == {*((action, pinned.commit) for action, pinned in PINNED.items()), *COMPOSITE.items()}
 
 
 class History:
@@ -143,6 +69,7 @@ class History:
         known = {
             "inputs.fleet || '.github/fleet.json'": "",
             "inputs.requirements || '.github/requirements'": "",
+            "github.run_id": "4711",
             "github.token": "ghs_0123456789abcdefghij",
             "github.server_url": str(self.root),
             "github.repository": "origin.git",

@@ -31,9 +31,11 @@ LAYERS = (
     ("run",),
     ("doctor", "history", "init", "sweep"),
     ("output",),
-    ("github", "site"),
+    ("forges",),
+    ("github", "gitlab", "site"),
     ("integrations",),
     ("cli",),
+    ("__main__",),
 )
 """From what knows nothing to what knows all. A module imports from lower layers only; a folder's own modules
 may import one another. `harness` is the package itself, the public names."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.github import api as github_api
+from harness.forges import api as forge_api
 from tests.github_reports import WAITS
 from tests.github_server import REPOSITORY, TOKEN, GitHub, serving
 from tests.support import caller, make_repository
@@ -89,7 +89,7 @@ def github():
 @pytest.fixture
 def audit(github: GitHub, tmp_path, capsys, monkeypatch):
     call = caller(capsys, monkeypatch)
-    monkeypatch.setattr(github_api, "Waits", lambda: WAITS)
+    monkeypatch.setattr(forge_api, "Waits", lambda: WAITS)
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
     monkeypatch.setenv("GITHUB_API_URL", github.url)
     monkeypatch.setenv("GITHUB_REPOSITORY", REPOSITORY)

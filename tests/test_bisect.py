@@ -28,6 +28,7 @@ from harness.statistics.bisection import (
     Answer,
     Block,
     beliefs,
+    believed,
     chance_of,
     likeliest,
     questions,
@@ -108,6 +109,16 @@ def test_an_answer_is_as_sure_as_its_interval():
     assert chance_of(0.0, -0.001, 0.001, -whole, 3.3) < 0.001
     assert 0.5 < chance_of(0.2, -0.2, 0.6, whole, 3.3) < 0.7  # far off, and so are both: it tells little
     assert chance_of(0.02, 0.02, 0.02, whole, 3.3) == 1
+
+
+def test_what_is_just_what_an_end_is_is_hardly_wrong():
+    usual = 0.999
+    assert believed(0.0199, 0.0201, 0.02) > 0.99998
+    assert believed(-0.0001, 0.0001, 0.02) > 0.99998
+    assert believed(0.0099, 0.0101, 0.02) == usual  # half of the change is what neither end is
+    assert believed(0.0, 0.06, 0.02) == usual  # anything would have been in so wide an interval
+    assert believed(-0.0001, 0.0001, 0) == usual
+    assert beliefs(np.ones(2), [Answer(0, 1, 1.0, 0.99999)])[0] == pytest.approx(0.99999)
 
 
 def test_suspects_are_the_fewest_that_will_do():
@@ -221,6 +232,24 @@ def test_on_a_noisy_device_it_asks_again():
     assert hopeless.outcome == "range"
     assert "Change 23" in {suspect.subject for suspect in hopeless.suspects}
     assert len(crew.asked) < 40
+
+
+def test_a_hundred_commits_take_eight_comparisons_with_the_ends():
+    """Where the device is quiet beside the change, it follows from what two neighbours are over GOOD."""
+    for at in (1, 9, 16, 21, 28, 50, 51, 77, 99, 100):
+        found, crew = searched(rising(100, (at, 0.02)))
+        assert (numbers(found), found.outcome) == ([at], "found")
+        assert len(crew.asked) == found.comparisons <= 8
+        assert found.step is not None
+        assert (found.step.position, found.step.against.hash) == (at, f"{at - 1:040}")
+        assert found.step.effect is not None
+        assert found.step.effect.low < 0.02 < found.step.effect.high
+        assert found.step.derived == ((f"{at - 1:040}", f"{at:040}") not in crew.asked)
+    noisy, crew = searched(rising(100, (9, 0.02)), noise=0.004)
+    assert numbers(noisy) == [9]
+    assert noisy.step is not None
+    assert not noisy.step.derived
+    assert (f"{8:040}", f"{9:040}") in crew.asked
 
 
 def test_a_commit_that_seems_to_touch_nothing_is_found_all_the_same():

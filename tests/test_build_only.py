@@ -11,6 +11,7 @@ import pytest
 from harness.bench.injection import planted
 from harness.device.backends import nvcc
 from harness.errors import BuildError, ExitCode
+from harness.run import build_only, kept_builds
 from harness.spec.kernel import Kernel, Parameter
 from harness.spec.loader import load
 from harness.spec.problem import Axis, Output, Problem
@@ -531,3 +532,65 @@ def test_a_library_is_a_source(tmp_path, project):
 def test_a_kernel_that_makes_no_sense_is_refused(project, given, words):
     done = project(f'kernel("k", {given}),', {}, "list")
     assert (done.status, words in done.err) == (ExitCode.USAGE, True), done.err
+
+
+@pytest.fixture
+def asked(monkeypatch, own_cache):
+    """A list with an entry for each time that a worker was asked for builds."""
+    found, ask = [], build_only._asked
+
+    def noted(*given):
+        found.append(given)
+        return ask(*given)
+
+    monkeypatch.setattr(build_only, "_asked", noted)
+    return found
+
+
+GENERATOR = """\
+from pathlib import Path
+from harness import Generated
+
+def text(case, arch):
+    return Path(__file__).with_name("right.txt").read_text()
+"""
+
+
+def test_builds_are_kept_until_a_file_of_the_suite_or_a_package_changes(project, asked, monkeypatch):
+    """A file that a function makes a source of is one of the suite's too."""
+    kernels = 'kernel("right", __import__("own").Generated(__import__("own").text)),'
+
+    def shared_bytes(text):
+        status, [row] = built(project, kernels, {"right.txt": text, "own.py": GENERATOR})
+        assert status == ExitCode.FINE
+        return row["usage"]["shared_bytes"]
+
+    shared = RIGHT.replace("{ int", "{ __shared__ volatile int s[8]; s[0] = n; int")
+    assert [shared_bytes(text) for text in (RIGHT, shared, RIGHT, shared)] == [0, 32, 0, 32]
+    assert len(asked) == 2
+    monkeypatch.setattr(kept_builds, "_installed", lambda: "another package")
+    assert (shared_bytes(RIGHT), len(asked)) == (0, 3)
+
+
+def test_builds_that_rest_on_more_than_the_suites_tree_are_asked_for_again(project, asked, tmp_path):
+    (folder := tmp_path / "elsewhere").mkdir()
+    header = folder / "two.h"
+    kernels = f'kernel("right", options={{"cuda": ("-I{folder}",)}}),'
+    text = "#include <two.h>\n" + RIGHT.replace("2 *", "TWO *")
+    header.write_text("#define TWO 2")
+    for calls in (1, 1):
+        assert built(project, kernels, {"right.cu": text})[0] == ExitCode.FINE
+        assert len(asked) == calls
+    header.write_text("#define TOO 2")
+    for calls in (2, 3):  # what failed is not kept
+        assert built(project, kernels, {"right.cu": text})[0] == ExitCode.NOT_MEASURED
+        assert len(asked) == calls
+
+
+def test_builds_of_a_suite_that_reads_beside_its_folder_are_not_kept(project, asked, tmp_path):
+    make_repository(tmp_path)
+    (tmp_path / "beside.txt").write_text("4")
+    read = 'int(open(__import__("os").path.dirname(__file__) + "/../../beside.txt").read())'
+    for calls in (1, 2):
+        assert built(project, f'kernel("right", macros={{"N": {read}}}),', {"right.cu": RIGHT})[0] == 0
+        assert len(asked) == calls

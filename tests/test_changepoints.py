@@ -549,3 +549,22 @@ class TestBench:
         names = ["ours, 1 %", "ours, 1 %, sure", "ours, 0.5 %", "history"]
         assert [method.name for method in methods][:4] == names
         assert any("--otava" in line for line in left_out)
+
+
+def test_levels_in_turns_are_no_changes_however_quiet_each_is():
+    """A stay is as long as others make likely; without these it is a change."""
+    random = np.random.default_rng(2)
+    turns = np.repeat([0.0, 0.3, 0.0, 0.3], [5, 5, 10, 6])
+    alone = np.repeat([0.0, 0.3], [20, 6])
+    noise = 0.002 * random.standard_normal(turns.size)
+    assert not find_changes(np.exp(turns + noise), significance=0.002).changes
+    [change] = find_changes(np.exp(alone + noise), significance=0.002).changes
+    assert change.at == 20
+    there_and_back = np.repeat([0.0, 0.3, 0.0], [8, 9, 9])  # a level of its own, and no stay
+    assert len(find_changes(np.exp(there_and_back + noise), significance=0.002).changes) == 2
+
+
+def test_what_carries_over_in_small_noise_is_no_doubt_about_a_large_step():
+    logs = np.array([0.2, 0.1, -0.4, -0.1, 27.3, 26.4, 25.7, 25.7, 26.0, 26.3, 26.3, 25.9]) / 100
+    [change] = find_changes(np.exp(logs), significance=0.002).changes
+    assert change.at == 4

@@ -54,7 +54,7 @@ NAMED = re.compile(r"(?:#|//) (\S+/\S+)\n")
 """The first line of a code block that is a file."""
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
-HARNESS_LINE = re.compile(r"\bharness (report ladder|(?:ci )?[a-z]+)\b([^|`\n]*)")
+HARNESS_LINE = re.compile(r"\bharness (report (?:ladder|bounds)|(?:ci )?[a-z]+)\b([^|`\n]*)")
 
 
 def text_of(page: str) -> str:
@@ -469,6 +469,20 @@ def test_the_layers_are_those_that_are_tested():
     block = FENCE.findall(section("layout.md", "Layers"))[0][1]
     drawn = [tuple(re.sub(r"\(.*?\)", "", line).replace(" ", "").split(",")) for line in block.splitlines()]
     assert [set(line) for line in drawn] == [set(layer) for layer in reversed(LAYERS)]
+
+
+def test_what_others_ask_for_is_held_by_tests_that_exist():
+    asked = rows(section("repositories.md", "What they ask"))
+    assert len(asked) > 10
+    for *_, held in asked:
+        files: list[str] = []
+        named = re.findall(r"`(test_\w+)(\.py)?`", held)
+        assert named
+        for before, (name, is_file) in zip([("", ""), *named], named, strict=False):
+            if is_file:
+                files = [*files, name] if before[1] else [name]
+            for file in () if is_file else files:
+                assert f"def {name}(" in (ROOT / f"tests/{file}.py").read_text(encoding="utf-8"), (file, name)
 
 
 def test_words_of_the_glossary_are_in_order():

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness.errors import ConfigError
-from harness.github.scaffold import (
+from harness.forges.scaffold import (
     Fleet,
     FleetCard,
     decode_fleet,
@@ -257,3 +257,17 @@ def test_outputs_that_cannot_be_written_are_an_error(tmp_path, project, call, mo
     done = call("ci", "fleet", "cards.json")
     assert done.status == 3
     assert str(tmp_path) in done.err
+
+
+def test_a_light_comparison_is_at_the_quick_sizes_and_short():
+    """Whatever sizes a card has; what somebody asks for by name is measured as ever."""
+    fleet = decode({**CARD, "sizes": ["4096"], "cases": ["matmul.*"]}, light=True)
+    [card] = json.loads(matrix_of(fleet))["card"]
+    assert card["arguments"] == "matmul.* --device cuda:0 --quick --budget 60"
+    [card] = json.loads(matrix_of(narrowed(fleet, ["copy.naive"])))["card"]
+    assert card["arguments"] == "copy.naive --device cuda:0 --size 4096"
+
+
+def test_pytest_s_benchmarks_cannot_be_measured_lightly():
+    with pytest.raises(ConfigError, match="light"):
+        decode(CARD, light=True, pytest=["benchmarks"])

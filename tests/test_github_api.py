@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from harness.errors import ConfigError, RefusedError, RemoteError
-from harness.github.api import Api, ApiError, UnclearError, Waits, check_address, path_of
-from harness.github.events import error_line, measured_run, measurement_asked, quoted, read_event
+from harness.forges.api import Api, ApiError, UnclearError, Waits, check_address, quoted
+from harness.github.api import GITHUB, path_of
+from harness.github.events import error_line, measured_run, measurement_asked, read_event
 from tests.github_server import HEAD, REPOSITORY, TOKEN, Artifact, comment_event, run_event, serving
 
 PULL = path_of(REPOSITORY, "pulls", 12)
@@ -46,7 +47,7 @@ def clock():
 
 @pytest.fixture
 def api(github, clock):
-    return Api(github.url, TOKEN, waits=clock.waits)
+    return Api(GITHUB, github.url, TOKEN, waits=clock.waits)
 
 
 def get_pull(api: Api) -> Any:
@@ -118,7 +119,7 @@ def test_an_answer_that_breaks_off_is_no_answer(github, api):
 
 
 def test_a_server_that_is_not_there_is_an_error_that_says_so(clock):
-    api = Api("http://127.0.0.1:9", TOKEN, waits=clock.waits)
+    api = Api(GITHUB, "http://127.0.0.1:9", TOKEN, waits=clock.waits)
     with pytest.raises(RemoteError, match=r"no answer .*refused.* in 5 tries"):
         get_pull(api)
 
@@ -207,14 +208,14 @@ def test_what_is_missing_of_a_field_is_told(github, api):
 
 def test_a_wrong_token_is_never_shown(github, clock):
     with pytest.raises(ApiError, match="401") as caught:
-        get_pull(Api(github.url, "ghs_wrongwrongwrong", waits=clock.waits))
+        get_pull(Api(GITHUB, github.url, "ghs_wrongwrongwrong", waits=clock.waits))
     assert "wrongwrong" not in str(caught.value)
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "é", "x" * 5000])
 def test_what_is_no_token_is_refused_without_being_shown(token):
     with pytest.raises(ConfigError, match="GITHUB_TOKEN") as caught:
-        Api("https://api.github.com", token)
+        Api(GITHUB, "https://api.github.com", token)
     assert not token or token not in str(caught.value)
 
 
@@ -240,7 +241,7 @@ def test_what_is_no_token_is_refused_without_being_shown(token):
 )
 def test_an_api_is_called_by_https_alone(root):
     with pytest.raises(ConfigError, match="GITHUB_API_URL"):
-        Api(root, TOKEN)
+        Api(GITHUB, root, TOKEN)
 
 
 def test_addresses_that_are_fine(github):
@@ -320,7 +321,7 @@ def test_what_is_gone_already_is_removed(github, api):
 
 
 def test_a_dry_run_sends_nothing_that_writes_and_keeps_it(github):
-    api = Api(github.url, TOKEN, dry_run=True)
+    api = Api(GITHUB, github.url, TOKEN, dry_run=True)
     assert get_pull(api)["number"] == 12
     assert say(api, "Grüße") is None
     assert api.update("/x", {"a": 1}, dict, needs="") is None
@@ -335,7 +336,7 @@ def test_a_dry_run_sends_nothing_that_writes_and_keeps_it(github):
 
 
 def test_what_a_dry_run_keeps_is_what_is_sent_otherwise(github, api):
-    dry = Api(github.url, TOKEN, dry_run=True)
+    dry = Api(GITHUB, github.url, TOKEN, dry_run=True)
     say(dry, "Grüße")
     say(api, "Grüße")
     [held], [sent] = dry.held, github.writes
@@ -446,7 +447,7 @@ def test_a_proxy_is_asked_for_a_tunnel_and_never_shown_the_token(clock, monkeypa
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.server_address[1]}")
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        api = Api("https://api.github.example", TOKEN, waits=clock.waits)
+        api = Api(GITHUB, "https://api.github.example", TOKEN, waits=clock.waits)
         with pytest.raises(RemoteError, match="no answer"):
             get_pull(api)
         proxy.shutdown()

@@ -25,7 +25,8 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import RefusedError
-from harness.github.artifacts import MAX_ARTIFACTS, merged, read_review, unpacked
+from harness.forges.reports import merged, read_review
+from harness.github.artifacts import MAX_ARTIFACTS, unpacked
 from harness.judgement.judge import Leg, LegName, Policy, judge
 from harness.output.review.building import newest_comparisons, review_of
 from harness.output.review.model import LIMITS, Calibrated, Change, Review, Side, encode_review

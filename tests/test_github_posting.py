@@ -13,9 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import RemoteError
-from harness.github import api as github_api
-from harness.github.api import Api, Waits
-from harness.github.posting import Stamp, post_comment
+from harness.forges.api import Api, Waits
+from harness.forges.comments import Stamp
+from harness.github.api import GITHUB, path_of
+from harness.github.posting import post_comment
 from harness.output.review.faces import CHECK_NAME
 from harness.output.review.model import encode_review
 from tests import review_samples as samples
@@ -29,10 +30,12 @@ from tests.github_server import (
     RUN,
     TOKEN,
     Artifact,
+    GitHub,
     comment_event,
     run_event,
     serving,
 )
+from tests.support import caller
 
 CLEAN = honest(samples.clean())
 REGRESSIONS = honest(samples.regressions())
@@ -488,7 +491,7 @@ def report_at_once(github: Any, runs: tuple[int, ...]) -> list[str]:
 
         stamp = Stamp(run=run, attempt=1, head=HEAD)
         posted = post_comment(
-            Api(github.url, TOKEN, waits=Waits(sleep=lambda _seconds: None)),
+            Api(GITHUB, github.url, TOKEN, waits=Waits(sleep=lambda _seconds: None)),
             REPOSITORY,
             12,
             stamp,
@@ -614,6 +617,42 @@ def test_each_card_of_a_run_is_in_the_one_comment(github, post):
     [body] = github.bodies()
     assert "NVIDIA L4" in body
     assert "NVIDIA H200" in body
+
+
+@pytest.fixture
+def lightly(tmp_path):
+    path = tmp_path / "light.json"
+    path.write_text('{"cards": [], "light": true}')
+    return ("--fleet", str(path), "--strict")
+
+
+def test_a_light_comparison_advises_and_fails_nothing(github, post, lightly):
+    left(github, REGRESSIONS)
+    assert post(run_event(conclusion="failure"), *lightly).status == 0
+    [check] = github.check_runs
+    assert check["conclusion"] == "neutral"
+    assert check["output"]["title"].startswith("Light: ")
+    assert "A light comparison, to advise" in github.bodies()[0]
+
+
+def test_what_was_asked_for_by_name_is_no_light_comparison(github, post, lightly):
+    left(github, REGRESSIONS)
+    title = f"Performance of #12 at {HEAD}, some cases"
+    assert post(run_event(event="workflow_dispatch", display_title=title), *lightly).status == 0
+    [check] = github.check_runs
+    assert check["conclusion"] == "failure"
+    assert "A light comparison" not in github.bodies()[0]
+
+
+def test_thirty_cards_are_one_comment_within_its_limit(github, post):
+    [card] = REGRESSIONS.cards[:1]
+    names = [f"NVIDIA card {number}" for number in range(30)]
+    left(github, *(replace(REGRESSIONS, cards=(replace(card, device=name),)) for name in names))
+    assert post(run_event(conclusion="failure")).status == 0
+    [body] = github.bodies()
+    assert len(body.encode()) <= 65_536
+    assert all(name in body for name in names)
+    assert github.check_runs[0]["conclusion"] == "failure"
 
 
 def test_of_several_attempts_the_newest_report_counts(github, post):
@@ -822,8 +861,8 @@ def test_files_that_cannot_be_written_stop_it_before_anything_is_posted(github, 
 
 
 def test_the_fake_refuses_what_github_would(github):
-    api = Api(github.url, TOKEN, waits=Waits(sleep=lambda _seconds: None))
-    path = github_api.path_of(REPOSITORY, "check-runs")
+    api = Api(GITHUB, github.url, TOKEN, waits=Waits(sleep=lambda _seconds: None))
+    path = path_of(REPOSITORY, "check-runs")
     note = {"path": "a", "start_line": 1, "end_line": 1, "annotation_level": "failure", "message": "x"}
     output = {"title": "t", "summary": "s", "annotations": [note] * 50}
     fine = {"name": "n", "head_sha": HEAD, "status": "completed", "conclusion": "neutral", "output": output}
@@ -838,3 +877,32 @@ def test_the_fake_refuses_what_github_would(github):
     ):
         with pytest.raises(RemoteError, match="422"):
             api.create(path, {**fine, **wrong}, dict, needs="checks: write")
+
+
+def test_an_enterprise_server_is_asked_and_linked_to_and_no_other_host(tmp_path, capsys, monkeypatch):
+    """Its API is below /api/v3, and GITHUB_SERVER_URL is its own."""
+    server = GitHub()
+    server.below = "/api/v3"
+    with serving(server) as github:
+        github.open_pull()
+        left(github, REGRESSIONS)
+        post = posting(github, tmp_path, capsys, monkeypatch)
+        monkeypatch.setenv("GITHUB_SERVER_URL", "https://ghe.example")
+        done = post(run_event())
+        assert (done.status, done.err) == (0, "")
+        assert {each.path.startswith("/api/v3/repos/") for each in github.log} == {True}
+        [body], [check] = github.bodies(), github.check_runs
+        hosts = set(re.findall(r'href="https://([^/"]+)', body))
+        assert hosts == {"ghe.example"}
+        assert check["details_url"].startswith(f"https://ghe.example/{REPOSITORY}/actions/runs/")
+
+
+def test_an_enterprise_server_is_audited(tmp_path, capsys, monkeypatch):
+    server = GitHub()
+    server.below = "/api/v3"
+    with serving(server) as github:
+        github.settings = {"": {"full_name": REPOSITORY, "default_branch": "main", "private": True}}
+        posting(github, tmp_path, capsys, monkeypatch)
+        done = caller(capsys, monkeypatch)("ci", "audit", "--relied", "--json", cwd=tmp_path)
+        assert done.status == 1
+        assert {each["state"] for each in done.json} >= {"missing"}

@@ -6,8 +6,20 @@ from typing import Any
 
 import pytest
 
-from tests.github_reports import posting
-from tests.github_server import HEAD, REPOSITORY, RUN, RUNS, TOKEN, comment_event, run_event, serving
+from tests import review_samples as samples
+from tests.github_reports import honest, left, posting
+from tests.github_server import (
+    HEAD,
+    REPOSITORY,
+    RUN,
+    RUNS,
+    TOKEN,
+    comment_event,
+    push_event,
+    queue_event,
+    run_event,
+    serving,
+)
 
 DISPATCH = f"/repos/{REPOSITORY}/actions/workflows/perf-pr.yml/dispatches"
 LINE = f"/perf {HEAD}"
@@ -86,6 +98,32 @@ def test_a_check_that_waits_ends_where_the_pull_request_has_moved_on(github, req
     assert post(run_event(event="workflow_dispatch", conclusion="cancelled")).status == 0
     [check] = github.check_runs
     assert (check["status"], check["conclusion"]) == ("completed", "cancelled")
+
+
+def test_a_check_that_waits_fails_where_the_base_was_pushed_over(github, request_, post):
+    """It was compared with a commit that is in no branch any more: nothing of that is shown."""
+    assert request_(comment_event(LINE)).status == 0
+    left(github, honest(samples.clean()))
+    github.merge_bases["main"] = "d" * 40
+    assert post(run_event(event="workflow_dispatch")).status == 2
+    [check] = github.check_runs
+    assert (check["status"], check["conclusion"]) == ("completed", "failure")
+    assert check["output"]["title"] == "The report was refused"
+    assert f"expected {'d' * 40}" in check["output"]["summary"]
+    assert github.bodies() == []
+
+
+def test_of_two_comments_in_the_same_second_the_later_run_counts(github, request_, post):
+    """Each starts a run, and the later one cancels the other, whose check must not wait for ever."""
+    for _ in range(2):
+        assert request_(comment_event(LINE)).status == 0
+    github.check_runs[1]["external_id"] = f"{RUN + 1}.1"
+    assert post(run_event(event="workflow_dispatch", conclusion="cancelled")).status == 0
+    left(github, honest(samples.clean()), run=RUN + 1)
+    assert post(run_event(event="workflow_dispatch", run=RUN + 1)).status == 0
+    assert [check["conclusion"] for check in github.check_runs] == ["cancelled", "success"]
+    [body] = github.bodies()
+    assert f"run={RUN + 1} " in body
 
 
 def test_a_run_whose_workflow_file_is_not_the_default_branch_s_is_not_believed(github, post):
@@ -320,3 +358,91 @@ def test_without_a_token_nothing_is_asked(github, request_, monkeypatch):
     assert done.status == 2
     assert "GITHUB_TOKEN is not set" in done.err
     assert github.log == []
+
+
+@pytest.mark.parametrize(
+    ("automatic", "event"),
+    [
+        ("yes", push_event()),
+        ("yes", push_event(action="opened")),
+        ("yes", push_event(action="ready_for_review")),
+        ("drafts", push_event(draft=True)),
+    ],
+)
+def test_a_push_is_measured_unasked_where_the_repository_says_so(github, request_, automatic, event):
+    done = request_(event, "--automatic", automatic)
+    assert (done.status, done.err) == (0, "")
+    assert github.dispatched == [dispatch()]
+    assert (github.reactions, github.bodies()) == ([], [])
+    assert github.check_runs[0]["status"] == "queued"
+
+
+@pytest.mark.parametrize(
+    ("automatic", "event", "why"),
+    [
+        ("", push_event(), "no push is measured unasked here"),
+        ("yes", push_event(draft=True), "it is a draft"),
+        ("yes", push_event(action="labeled"), "'labeled' brings no new commit"),
+        ("yes", push_event(repository="stranger/kernels"), "another repository"),
+        ("drafts", push_event(login="stranger"), "stranger may not write"),
+        ("yes", push_event(login="helpful[bot]"), "no person pushed it"),
+    ],
+)
+def test_another_push_is_left_to_somebody_who_asks(github, request_, automatic, event, why):
+    github.people["stranger"] = {"permission": "read"}
+    done = request_(event, *(["--automatic", automatic] if automatic else []))
+    assert (done.status, done.err) == (0, "")
+    assert why.replace("'", "") in done.out.replace("'", "")
+    assert github.writes == []
+
+
+def test_a_push_that_another_has_overtaken_is_not_measured(github, request_):
+    github.open_pull(head="d" * 40)
+    done = request_(push_event(), "--automatic", "yes")
+    assert done.status == 2
+    assert github.writes == []
+
+
+GROUP = "9" * 40
+
+
+def queue(github: Any, **check: Any) -> None:
+    """The pull request's own commit has this check."""
+    github.queue.add(GROUP)
+    made = {"id": 1, "name": "GPU performance", "head_sha": HEAD, "status": "completed"}
+    about = {"html_url": f"{RUNS}/1", "external_id": "7.1", "output": {"title": "2 cases are slower"}}
+    github.check_runs.append({**made, **about, **check})
+
+
+@pytest.mark.parametrize("conclusion", ["success", "failure", "neutral"])
+def test_a_commit_of_the_merge_queue_gets_the_pull_requests_conclusion(github, request_, conclusion):
+    queue(github, conclusion="failure", external_id="6.1")
+    queue(github, conclusion=conclusion)
+    queue(github, status="queued", external_id="8.1")
+    done = request_(queue_event(GROUP))
+    assert (done.status, done.err) == (0, "")
+    check = github.check_runs[-1]
+    assert (check["head_sha"], check["status"], check["conclusion"]) == (GROUP, "completed", conclusion)
+    assert (check["name"], check["output"]["title"]) == ("GPU performance", "2 cases are slower")
+    assert HEAD in check["output"]["summary"]
+    assert github.dispatched == []
+
+
+@pytest.mark.parametrize(("options", "conclusion"), [((), "neutral"), (("--strict",), "failure")])
+def test_what_was_not_measured_is_not_known_in_the_queue(github, request_, options, conclusion):
+    queue(github, name="GPU performance of some cases", conclusion="success")
+    queue(github, conclusion="success", external_id="of another tool")
+    assert request_(queue_event(GROUP), *options).status == 0
+    check = github.check_runs[-1]
+    assert (check["head_sha"], check["conclusion"]) == (GROUP, conclusion)
+    assert check["output"]["title"] == "Not measured"
+
+
+def test_a_queue_that_is_none_is_refused(github, request_):
+    event = queue_event(GROUP)
+    event["merge_group"]["head_ref"] = "refs/heads/main"
+    done = request_(event)
+    assert done.status == 2
+    assert "gh-readonly-queue" in done.err
+    assert request_(queue_event(GROUP, action="destroyed")).status == 0
+    assert github.writes == []

@@ -164,9 +164,9 @@ def needs(*modules: str) -> None:
 
 
 def rows_of(
-    folder, kernels: str, files: dict[str, str], measure: MeasureSettings | None = None
+    folder, kernels: str, files: dict[str, str], measure: MeasureSettings | None = None, suite: str = SUITE
 ) -> dict[str, Row]:
-    write_files(folder, {"suite.py": SUITE.replace("KERNELS", kernels), **files})
+    write_files(folder, {"suite.py": suite.replace("KERNELS", kernels), **files})
     settings = SessionSettings(device=GPU, measure=measure, timeout_s=120.0)
     with Session(load(folder), settings, Recorder()) as session:
         cases, _ = divided(plan(load(folder).suite), (), session.device)
@@ -178,6 +178,19 @@ def compiled_of(row: Row) -> CompiledKernel:
     assert row.resources is not None
     assert row.resources.registers == row.resources.kernels[0].registers
     return row.resources.kernels[0]
+
+
+@pytest.mark.parametrize(("kind", "file"), [("Torch", TORCH), ("Cupy", CUPY)])
+def test_arrays_lie_as_the_problem_says(tmp_path, kind, file):
+    needs(kind.lower())
+    flat = '    n = Axis(default=(2**22,))\n    x = Input("n")\n    y = Output("n")\n'
+    assert flat in SUITE
+    lying = '    x = Input("n", "m", ld=256)\n    y = Output("n", "m", order="F")\n'
+    suite = SUITE.replace(flat, "    n = Axis(default=(300,))\n    m = Axis(default=(200,))\n" + lying)
+    kernels = ", ".join(f"Kernel({name!r}, {kind}Function('ops.py'))" for name in ("given", "returned"))
+    rows = rows_of(tmp_path / "kernels/scaled", kernels, {"ops.py": file}, suite=suite)
+    assert rows["given"].status == "verified", rows["given"].message
+    assert "not in column order" in rows["returned"].message
 
 
 QUICK = MeasureSettings(max_time_s=0.3)

@@ -741,3 +741,12 @@ def test_a_change_in_words(values, others, beside, words):
 def test_a_change_in_words_tells_the_build_too():
     series = made(noisy(SLOWER), sm_clock_mhz=told(1980, 1980), registers=step(40, 64))
     assert sentence(only(series), series.case).endswith(": the code. Registers 40 → 64.")
+
+
+def test_newest_figures_among_zeros_are_of_the_others():
+    """As tracks of other projects have them: of a zero there is no ratio."""
+    noise = np.random.default_rng(3).normal(1, 0.01, COUNT)
+    values = np.concatenate([100 * noise, [50.0, 0.0, 0.0]])
+    found = analysed(made(values)).unjudged
+    assert found
+    assert (found.before, found.after) == (pytest.approx(100, rel=0.01), 50)

@@ -342,6 +342,26 @@ def test_results_lie_where_asvs_configuration_says(harness, shown):
     assert harness("history").out == told
 
 
+@pytest.mark.parametrize("kept_as", ["folder", "clone", "nowhere"])
+def test_results_beside_a_repository_that_is_elsewhere(harness, shown, tmp_path, monkeypatch, kept_as):
+    """As projects keep them that measure another project's commits, with no git of their own."""
+    apart = tmp_path / "bench"
+    shutil.move(shown.repository / ".asv/results", apart / "results")
+    repo = str(shown.repository) if kept_as == "folder" else "https://example.invalid/made.git"
+    conf = {"version": 1, "project": "made", "repo": repo, "results_dir": "results", "html_dir": "html"}
+    (apart / "asv.conf.json").write_text(json.dumps(conf))
+    if kept_as == "clone":
+        shutil.copytree(shown.repository / ".git", apart / "made")
+    monkeypatch.chdir(apart)
+    done = harness("history", NAIVE)
+    if kept_as == "nowhere":
+        assert done.status == ExitCode.USAGE
+        assert f"git clone --mirror {repo} {apart}/made" in done.err
+    else:
+        assert done.status == ExitCode.REGRESSION, done.err
+        assert harness("publish", "--without-asv").status == ExitCode.FINE
+
+
 def test_it_is_the_same_from_a_folder_below(harness, shown, monkeypatch):
     above = harness("history", "--json").json
     monkeypatch.chdir(shown.repository / "kernels" / "matmul")

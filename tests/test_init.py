@@ -480,6 +480,25 @@ def test_functions_of_pythons_world_become_suites(theirs):
     assert suites["axpy"].args == ("a", "x", "y")
 
 
+def test_a_triton_kernel_that_is_compiled_first_and_launched_then_is_found(theirs):
+    launch = "add_kernel[(triton.cdiv(n_elements, 1024),)](x, y, output, n_elements, BLOCK_SIZE=1024)"
+    assert launch in TRITON
+    compiled = "compiled = add_kernel.warmup(x, y, output, n_elements, BLOCK_SIZE=1024, grid=(1,))\n"
+    suites, left = guessed(theirs({"t.py": TRITON.replace(launch, compiled + "    compiled[(8,)](x, y)")}))
+    assert not left
+    assert suites["add"].kernels[0].entry == "add"
+
+
+def test_a_grid_of_numbers_alone_is_doubted(theirs):
+    kernel = "__global__ void f(float *x, float *y) { int i = blockIdx.x; y[i] = x[i]; }"
+    launched = kernel + "\nint main() { const int size = 4096; f<<<size / 4, 256>>>(x, y); f2(); }"
+    suites, _ = guessed(theirs({"f.cu": launched}))
+    [found] = suites["f"].kernels
+    assert (found.grid, found.notes["grid"]) == (
+        "4096 // 4", "the launch's own number: correct it where it follows a size"
+    )  # fmt: skip
+
+
 def test_a_torch_extensions_kernels_are_measured_through_their_operator(theirs):
     kernel = "#include <torch/all.h>\n__global__ void f(const float *x, float *y, int n) { y[0] = x[0]; }"
     suites, left = guessed(theirs({"ops.py": TORCH, "f.cu": kernel}))

@@ -262,6 +262,10 @@ def test_what_outputs_hold_before_a_launch():
     with Arena(device, Both(), CASE) as arena:
         assert device.allocated_bytes == needed_bytes(Both(), CASE) == 4 * (16 + 2 * GUARD_BYTES) + 2 * 16
         arena.write(DATA)
+        device.fill(arena.views["w"], 0, 16, 7)
+        arena.begin()
+        assert (arena.read("z") == -2.5).all()
+        assert (arena.read("w").view(np.uint8) == 7).all()  # a sanitizer sees who reads what nobody wrote
         other = arena.keep({**DATA, "y": DATA["x"]}) or {}
         for data, restore in ((DATA["y"], lambda: None), (DATA["x"], lambda: arena.restore(other))):
             restore()

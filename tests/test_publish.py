@@ -703,6 +703,7 @@ def test_without_a_conf_results_and_pages_lie_where_asv_s_would(harness, made):
     assert read_conf(written.repository) == SiteConf(
         file=None,
         project=written.repository.name,
+        repository=written.repository,
         results=written.results,
         html=written.repository / ".asv/html",
         branch="HEAD",

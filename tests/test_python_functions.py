@@ -14,15 +14,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.bench.measure import MeasureSettings
 from harness.bench.worker import Worker
-from harness.device.frameworks import Cupy, Numba
-from harness.errors import HarnessError, SuiteError
+from harness.device.frameworks import Cupy, Framework, Numba
+from harness.errors import HarnessError, LaunchError, SuiteError
 from harness.spec.kernel import Parameter
+from harness.spec.layout import Layout
 from harness.spec.python_functions import PythonCall
 from tests.support import IMPORT_PATH, run_command, write_files
 
@@ -214,6 +216,79 @@ def test_a_function_gets_arrays_and_values_and_its_mistakes_are_told(tmp_path):
     assert "No module named 'beside'. Import it at the top of ops.py" in said["importing"]
     assert "raised TypingError" in said["untypable"]
     assert "ops.py has nothing named 'absent'; it has numba, np, twice, given" in said["absent"]
+
+
+COLUMNS = """\
+from harness import Axis, Input, Kernel, NumbaFunction, Output, Problem, Suite, TorchFunction
+
+
+class Larger(Problem):
+    m = Axis(default=(30,))
+    n = Axis(default=(20,))
+    x = Input("m", "n", order="F")
+    wide = Input("m", "n", ld=lambda c: c.n + 3)
+    y = Output("m", "n", order="F")
+
+    def reference(self, case, x, wide):
+        import numpy as np
+
+        return np.maximum(x, wide)
+
+
+suite = Suite("py", Larger(), headline="GB/s", kernels=[{kernels}])
+"""
+LARGER = {
+    "Numba": """\
+import numpy as np
+
+
+def given(x, wide, y):
+    np.maximum(x, wide, out=y)
+
+
+def returned(x, wide):
+    return np.asfortranarray(np.maximum(x, wide))
+
+
+def by_rows(x, wide):
+    return np.ascontiguousarray(np.maximum(x, wide))
+""",
+    "Torch": """\
+import torch
+
+
+def given(x, wide, y):
+    torch.maximum(x, wide, out=y)
+
+
+def returned(x, wide):
+    return torch.maximum(x, wide).mT.contiguous().mT
+
+
+def by_rows(x, wide):
+    return torch.maximum(x, wide).contiguous()
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"), [("Numba", "numpy.asfortranarray"), ("Torch", "result.mT.contiguous")]
+)
+def test_arrays_lie_as_the_problem_says(tmp_path, kind, hint):
+    pytest.importorskip(kind.lower())
+    names = ["given", "returned", "by_rows"]
+    kernels = ", ".join(ON_CPU.format(name=name, kind=kind, file="ops.py", more="") for name in names)
+    files = {"suite.py": COLUMNS.format(kernels=kernels), "ops.py": LARGER[kind]}
+    rows = checked(write_files(tmp_path / "py", files))
+    assert [status for status, _, _ in rows] == ["verified", "verified", "failed"], rows
+    assert f"not in column order in memory; expected {hint}" in rows[2][2]
+
+
+def test_an_output_with_room_between_its_lines_cannot_be_returned():
+    padded = Parameter("y", "float32", (2, 2), Layout((2, 2), "float32", ld=4))
+    framework = Framework(cast("Any", None))
+    with pytest.raises(LaunchError, match="ask for y as a parameter"):
+        framework.found(np.zeros((2, 2), np.float32), padded)
 
 
 def test_a_result_that_is_kept_is_found_out(tmp_path):

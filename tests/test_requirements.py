@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from harness.errors import UsageError
-from harness.github.requirements import (
+from harness.forges.requirements import (
     chosen_extras,
     composed,
     extras_of,
@@ -30,9 +30,8 @@ if sys.version_info < (3, 11):
 else:
     import tomllib
 
-OTHERS = {"asv", "cuda", "dask", "dev", "parquet", "pytest", "sanitize", "static"}
-"""Extras that bring no kernel anything by hash: asv is in the base, PyCUDA has no wheels, and a runner with a
-card has its own nvcc."""
+OTHERS = {"asv", "cuda", "dask", "dev", "parquet", "pytest", "sanitize"}
+"""Extras that bring no kernel anything by hash: asv is in the base, and PyCUDA has no wheels."""
 OWN = ROOT / ".github" / "requirements" / "measure.txt"
 RUNNERS = [
     {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": machine}
@@ -144,7 +143,9 @@ def test_extras_are_chosen_by_name_in_any_order_and_each_once():
     "text", ["nonsense", "tvm,nonsense", "tvm opengl", "../measure", "measure", "asv", "TVM"]
 )
 def test_what_is_no_extra_is_refused_with_those_that_are(text):
-    with pytest.raises(UsageError, match="expected some of cpu, libraries, opencl, opengl, pytest, tvm"):
+    with pytest.raises(
+        UsageError, match="expected some of cpu, libraries, opencl, opengl, pytest, static, tvm"
+    ):
         chosen_extras(text)
 
 

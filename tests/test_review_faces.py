@@ -642,3 +642,23 @@ def test_lists_are_told_in_english():
 def test_limits_are_githubs():
     assert markdown.COMMENT_BYTES == 65_536
     assert markdown.SUMMARY_BYTES == 2**20
+
+
+def test_the_verdict_stands_first_in_the_comments_table():
+    """A comment's table scrolls: what is beyond 350 pixels nobody sees on a telephone."""
+    text = markdown.comment(SAMPLES["regressions"](), LINKS)
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', text)
+    assert heads[:2] == ["verdict", "case"]
+
+
+def test_benchmarks_of_others_are_told_nothing_of_a_card():
+    """Pytest's files have no driver, no device time and no calibration."""
+    noisy = case("test_sum", status="inconclusive")
+    theirs = card(
+        noisy, suite="pytest", executables=True, driver="", compiler="", calibrated=None, gpu_s=0.0, twins=()
+    )
+    text = markdown.comment(review(theirs), LINKS)
+    assert "<code></code>" not in text
+    assert "device time" not in text
+    assert "calibrate" not in text
+    assert "Times are the benchmarks' own" in text

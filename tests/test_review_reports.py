@@ -1,14 +1,15 @@
-"""A review for other CI systems: JUnit XML, SARIF, GitLab's code quality."""
+"""A review for other CI systems: JUnit XML, SARIF, GitLab's code quality, OpenMetrics."""
 
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from harness.output.review.grouping import grouped, total
-from harness.output.review.reports import code_quality, junit, sarif
+from harness.output.review.reports import code_quality, junit, openmetrics, sarif
 from tests.review_samples import SAMPLES, card, case, review
 
 
@@ -50,3 +51,26 @@ def test_sarif_and_code_quality_tell_what_somebody_has_to_look_at(name):
         each["partialFingerprints"]["case/v1"] for each in placed
     ]
     assert len({each["fingerprint"] for each in issues}) == len(issues)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_openmetrics_has_each_measured_case_twice(name):
+    """https://prometheus.io/docs/specs/om/open_metrics_spec: a family's lines stand together, EOF is last."""
+    made = SAMPLES[name]()
+    measured = [(each, one) for each in made.cards for one in each.cases if one.time]
+    first, *lines, last = openmetrics(made).splitlines()
+    assert (first, last) == ("# TYPE kernel_time_seconds gauge", "# EOF")
+    middle = lines.index("# TYPE kernel_time_change_ratio gauge")
+    times, changes = lines[:middle], lines[middle + 1 :]
+    assert len(changes) == len(measured)
+    assert len(times) == sum(bool(one.head and one.head.time_ns is not None) for _, one in measured)
+    for line, (_, one) in zip(changes, measured, strict=True):
+        found = re.fullmatch(r'kernel_time_change_ratio\{(\w+="([^"\\\\]|\\\\.)*",?)+\} (\S+)', line)
+        assert found
+        assert one.time
+        assert float(found[3]) == one.time.effect
+
+
+def test_a_models_name_does_not_end_a_label():
+    made = review(card(case("a", 64), device='NVIDIA "X" \\'))
+    assert 'device="NVIDIA \\"X\\" \\\\",' in openmetrics(made)

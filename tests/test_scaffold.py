@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from harness.errors import StoreError, UsageError
-from harness.github.requirements import composed
-from harness.github.scaffold import (
+from harness.forges.requirements import composed
+from harness.forges.scaffold import (
     COPIED,
     HARNESS_FILE,
     MEASURE_FILE,
+    STATIC,
     check_requirement,
     own_requirement,
     read_fleet,
@@ -62,7 +63,7 @@ def test_every_file_is_written_and_is_ours_byte_for_byte(repository):
 
 
 def test_what_is_written_keeps_the_policy_and_is_a_file_of_cards(repository):
-    scaffold(repository, PINNED)
+    scaffold(repository, PINNED, static=True)
     for path in (repository / ".github" / "workflows").iterdir():
         assert violations(load(path.read_text(encoding="utf-8"))) == []
     assert read_fleet(repository / ".github" / "fleet.json").cards
@@ -70,12 +71,15 @@ def test_what_is_written_keeps_the_policy_and_is_a_file_of_cards(repository):
 
 def test_every_workflow_is_written_but_our_own_tests():
     ours = {path.name for path in (ROOT / ".github" / "workflows").iterdir()}
-    assert {Path(name).name for name in COPIED if name.startswith("workflows/")} == ours - {"ci.yml"}
+    names = (*COPIED, *STATIC)
+    assert {Path(name).name for name in names if name.startswith("workflows/")} == ours - {"ci.yml"}
 
 
-def test_every_file_that_a_workflow_installs_from_is_written(repository):
-    scaffold(repository, PINNED)
+@pytest.mark.parametrize("static", [False, True])
+def test_every_file_that_a_workflow_installs_from_is_written(repository, static):
+    scaffold(repository, PINNED, static=static)
     text = "".join(path.read_text() for path in (repository / ".github" / "workflows").iterdir())
+    assert ("harness static" in text) == static
     used = set(re.findall(r"(?:\$REQUIREMENTS|\.github/requirements)/([\w.]+)", text))
     assert used == {path.name for path in (repository / ".github" / "requirements").iterdir()}
 
@@ -339,6 +343,15 @@ def test_pytest_in_pull_requests_is_said_in_a_new_file_of_cards_and_its_packages
     assert "pytest-benchmark==" in (repository / ".github" / "requirements" / "measure.txt").read_text()
     more = call("ci", "init", "--harness", ".", "--pytest", "more", cwd=repository)
     assert 'for pytest in pull requests write "pytest": ["more"]' in more.out
+
+
+def test_a_light_comparison_is_said_in_a_new_file_of_cards(repository, call):
+    assert call("ci", "init", "--harness", ".", "--light", cwd=repository).status == 0
+    fleet = repository / ".github" / "fleet.json"
+    assert read_fleet(fleet).light
+    assert call("ci", "init", "--harness", ".", "--light", "--pytest", "x", cwd=repository).status == 2
+    fleet.write_text(fleet.read_text().replace('"light": true', '"light": false'))
+    assert 'write "light": true' in call("ci", "init", "--harness", ".", "--light", cwd=repository).out
 
 
 def test_a_later_call_keeps_the_extras_unless_it_names_others(repository):

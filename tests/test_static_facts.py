@@ -12,6 +12,7 @@ from harness.device.backends import nvcc
 from harness.device.backends.cubin import kernel_code
 from harness.device.backends.cubin_lines import lines_of
 from harness.errors import ExitCode
+from harness.output.review.static import decode_static
 from harness.spec.sources import Program
 from harness.static import disassembly
 from harness.static.builds import compiled_for
@@ -160,6 +161,7 @@ def planted(tmp_path_factory):
             "        tile[threadIdx",
             "        const float *p = (const float *)(x + i + threadIdx.x);\n        tile[threadIdx",
         ),
+        "occupancy": TILED.replace("float4 tile[128]", "float4 tile[2048]"),
         "comment": TILED.replace("    __shared__", "    // A tile.\n    __shared__"),
     }
     make_repository(folder)
@@ -200,6 +202,42 @@ def test_a_spill_a_lost_unroll_and_narrower_loads_are_named_and_a_comment_is_ide
     assert risks("comment") == (ExitCode.FINE, {}, ["identical", "identical"])
     # Where no file differs nothing is compiled.
     assert risks("base") == (ExitCode.FINE, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "base", "head", "status"),
+    [
+        ('fail_on = ["spill"]', "base", "spill", ExitCode.REGRESSION),
+        ('fail_on = ["spill"]', "spill", "base", ExitCode.FINE),
+        ('fail_on = ["occupancy"]', "base", "occupancy", ExitCode.REGRESSION),
+        ('fail_on = ["occupancy"]', "occupancy", "base", ExitCode.FINE),
+        ('fail_on = ["registers"]\nmax_registers = 20', "base", "comment", ExitCode.REGRESSION),
+        ('fail_on = ["registers"]\nmax_registers = 200', "base", "comment", ExitCode.FINE),
+        ("max_registers = 20", "base", "comment", ExitCode.FINE),
+    ],
+)
+def test_settings_say_which_risks_fail(planted, capsys, monkeypatch, settings, base, head, status):
+    folder, commits = planted
+    write_files(folder, {"harness.toml": f"[static]\n{settings}\n"})
+    ends = ("--base", commits[base], "--commit", commits[head])
+    done = caller(capsys, monkeypatch)("static", *ends, "--arch", "sm_86", cwd=folder)
+    write_files(folder, {"harness.toml": ""})
+    assert done.status == status, done.err
+
+
+def test_the_report_of_two_commits_tells_risks_by_architecture(planted, tmp_path, capsys, monkeypatch):
+    folder, commits = planted
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    ends = ("--base", commits["base"], "--commit", commits["spill"], "--arch", "sm_75,sm_86")
+    file = tmp_path / "review.json"
+    caller(capsys, monkeypatch)("static", *ends, "--report", str(file), cwd=folder)
+    report = decode_static(file.read_bytes())
+    assert (report.base, report.head) == (commits["base"], commits["spill"])
+    [suite] = report.suites
+    assert sum(suite.counts.values()) == 2
+    spilled = {row.arch: risk.text for row in suite.rows for risk in row.risks if risk.kind == "spill"}
+    assert list(spilled) == ["sm_86"]
+    assert f"on sm_86: <code>{spilled['sm_86'].split(',')[0]}" in (tmp_path / "summary.md").read_text()
 
 
 def test_an_architecture_that_nvcc_lacks_costs_no_other_its_figures(planted, capsys, monkeypatch):

@@ -209,3 +209,32 @@ def test_it_is_stopped_and_woken_and_its_number_is_told(start: Start) -> None:
     os.kill(process.pid, signal.SIGUSR2)
     assert until(lambda: state() != "T")
     assert ask(process, "more") == "done\n"
+
+
+def test_what_a_request_names_is_never_root_s(address: str, folder: Path) -> None:
+    """Tools and libraries of its own, and a folder that only root may enter."""
+    hidden = folder / "hidden"
+    hidden.mkdir(mode=0o700)
+    (hidden / "note").write_text("for root")
+    marks = folder / "marks"
+    marks.mkdir()
+    marks.chmod(0o777)
+    tools = folder / "tools"
+    tools.mkdir()
+    for name in ("unshare", "setpriv", "env", "sh"):
+        (tools / name).write_text(f'#!/bin/bash -p\nid -u >> {marks}/$$\nexec /usr/bin/"${{0##*/}}" "$@"\n')
+        (tools / name).chmod(0o755)
+
+    def answered(cwd: Path, env: dict[str, str]) -> str:
+        request = {"arguments": ["sh", "-c", "id -u; cat note"], "cwd": str(cwd), "env": env}
+        with socket.socket(socket.AF_UNIX) as connection, tempfile.TemporaryFile("w+") as out:
+            connection.connect(address)
+            socket.send_fds(connection, [json.dumps(request).encode()], [out.fileno()] * 3)
+            connection.makefile("rb").read()
+            out.seek(0)
+            return out.read()
+
+    answered(folder, {"PATH": f"{tools}:/usr/bin:/bin"})
+    users = {mark.read_text().strip() for mark in marks.iterdir()}
+    assert users == {str(NUMBER)}
+    assert "for root" not in answered(hidden, {"PATH": "/usr/bin:/bin"})

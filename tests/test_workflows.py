@@ -35,6 +35,8 @@ from tests.workflow_policy import (
 
 GITHUB = ROOT / ".github"
 WORKFLOWS = workflows_below(GITHUB / "workflows")
+TO_COPY = sorted((ROOT / "harness" / "assets").glob("*.yml"))
+"""Workflows that a repository may have beside them."""
 CALLABLE = ("pages.yml", "perf-history.yml", "perf-pr.yml", "perf-report.yml")
 
 # Read here, when tests are collected: later on no HARNESS_* variable of the user's reaches a test.
@@ -42,7 +44,7 @@ REQUIRED = bool(os.environ.get("HARNESS_REQUIRE_LINTERS"))
 """Whether a linter that is not here fails its test, where it would skip it: for CI machines."""
 
 IGNORE = re.compile(r"# zizmor: ignore\[([a-z-]+)\](.*)")
-RUNNERS = frozenset({"GITHUB_OUTPUT", "GITHUB_SHA", "RUNNER_TEMP"})
+RUNNERS = frozenset({"GITHUB_OUTPUT", "GITHUB_SHA", "GITHUB_STEP_SUMMARY", "RUNNER_TEMP"})
 """Variables that every step gets."""
 VERSION = re.compile(r"uses: \S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 
@@ -101,7 +103,7 @@ def kind_and_file(finding: dict[str, Any]) -> tuple[str, str]:
 
 
 def test_zizmor_finds_nothing():
-    assert zizmor(GITHUB / "workflows") == []
+    assert zizmor(GITHUB / "workflows", *TO_COPY) == []
 
 
 def test_every_ignored_finding_is_one_and_has_its_reason_beside_it():
@@ -130,7 +132,7 @@ def test_zizmor_sees_what_is_planted(tmp_path):
 
 def test_actionlint_finds_nothing():
     # ShellCheck has a test of its own below, with the shell that GitHub uses here.
-    done = lint("actionlint", "-oneline", "-shellcheck=", "-pyflakes=", *WORKFLOWS)
+    done = lint("actionlint", "-oneline", "-shellcheck=", "-pyflakes=", *WORKFLOWS, *TO_COPY)
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -152,7 +154,7 @@ def test_actionlint_sees_what_is_planted(right, wrong, said):
 
 def test_the_schema_of_github_accepts_every_workflow(tmp_path):
     schema = ("--builtin-schema", "vendor.github-workflows")
-    done = lint("check-jsonschema", *schema, *WORKFLOWS)
+    done = lint("check-jsonschema", *schema, *WORKFLOWS, *TO_COPY)
     assert done.returncode == 0, done.stdout
     (tmp_path / "bad.yml").write_text(text_of("ci.yml").replace("runs-on:", "runs_on:"))
     assert lint("check-jsonschema", *schema, tmp_path / "bad.yml").returncode == 1
@@ -167,7 +169,7 @@ def shellcheck(script: Script) -> str:
     return done.stdout
 
 
-@every_workflow
+@pytest.mark.parametrize("path", [*WORKFLOWS, *TO_COPY], ids=lambda path: path.name)
 def test_shellcheck_finds_nothing(path):
     for script in scripts_of(load(path.read_text(encoding="utf-8"))):
         assert shellcheck(script) == "", script.name
@@ -353,6 +355,12 @@ PLANTED = [
     ),
     ("perf-history.yml", without("jobs", "store", "steps", 0, "with", "ref"), "job store: checks out None"),
     (
+        "perf-static-report.yml",
+        set_in("jobs", "report", "permissions", "checks", to="write"),
+        "may write ['checks'] for what anybody's run has left",
+    ),
+    ("perf-static-report.yml", without("jobs", "report", "steps", 0, "with", "ref"), "checks out None"),
+    (
         "perf-report.yml",
         with_step("report", {"uses": f"actions/download-artifact@{SHA}"}),
         "unpacks what another run",
@@ -377,6 +385,7 @@ def test_a_planted_violation_is_found(name, change, said):
             "report",
             "github.event.workflow_run.head_repository.full_name == github.repository",
         ),
+        ("perf-static-report.yml", "report", "github.event.workflow_run.event == 'pull_request'"),
         ("perf-request.yml", "request", "startsWith(github.event.comment.body,"),
         ("perf-request.yml", "request", "github.event.issue.pull_request"),
     ],

@@ -41,9 +41,12 @@ CONDITIONS = {
         "github.event.workflow_run.head_repository.full_name == github.repository",
         "github.event.workflow_run.event ==",
     ),
+    "Static facts": ("github.event.workflow_run.event == 'pull_request'",),
     "issue_comment": ("github.event.issue.pull_request", "startsWith(github.event.comment.body,"),
+    "pull_request": ("github.event.pull_request.head.repo.full_name == github.repository",),
 }
-"""What the condition of a job that may write says, by trigger."""
+"""What the condition of a job that may write says, by trigger; or by the workflow that anybody starts on
+GitHub's own machines, in any repository."""
 
 _HOSTED = re.compile(r"(ubuntu|windows|macos)-[a-z0-9.-]+")
 _PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
@@ -218,8 +221,13 @@ def _artifacts(workflow: Workflow, job: Job) -> Iterator[str]:
 def _started(workflow: Workflow, job: Job) -> Iterator[str]:
     """Anybody can make these events happen: who did is looked at before anything that may write."""
     condition = str(job.get("if", ""))
+    triggers = dict(triggers_of(workflow))
+    if (triggers.get("workflow_run") or {}).get("workflows") == ["Static facts"]:
+        triggers["Static facts"] = triggers.pop("workflow_run")
+        if wider := _scopes(job, "write") - {"pull-requests"}:
+            yield f"may write {sorted(wider)} for what anybody's run has left"
     for trigger, words in CONDITIONS.items():
-        if trigger in triggers_of(workflow) and _scopes(job, "write") and "needs" not in job:
+        if trigger in triggers and _scopes(job, "write") and "needs" not in job:
             yield from (
                 f"may write on {trigger} and does not look at {word}"
                 for word in words

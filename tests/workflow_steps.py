@@ -1,6 +1,6 @@
 """Runs the scripts of a workflow's jobs as a runner does: the same shell, the same variables, the same files.
 
-Actions (`uses:`) are not run: a test does by hand what they would have done.
+Actions (`uses:`) are run where a test says how; elsewhere it does by hand what they would have done.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ WORKFLOWS = ROOT / ".github" / "workflows"
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}", re.DOTALL)
 _INSTALLING = "Install the harness"
 """The step that there is no need for here: `harness` is this checkout's."""
+_NO_NEED = "actions/setup-python"
 
 
 @dataclass
@@ -39,8 +40,10 @@ class Job:
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.temp = self.workspace / ".runner"
-        self.temp.mkdir(parents=True)
+        # Beside the workspace, which actions/checkout empties.
+        self.temp = self.workspace.with_name(f"{self.workspace.name}.temp")
+        self.workspace.mkdir(parents=True, exist_ok=True)
+        self.temp.mkdir()
         self.document = yaml.safe_load((WORKFLOWS / self.workflow).read_text(encoding="utf-8"))
         for folder in (self.temp / "venv" / "bin", self.temp / "bin"):
             folder.mkdir(parents=True)
@@ -68,6 +71,34 @@ class Job:
             if "run" in step and step.get("name") != _INSTALLING and (status := self._run(step)):
                 return status
         return 0
+
+    def whole(self, use: Callable[[Job, Mapping[str, Any]], subprocess.CompletedProcess[str]]) -> int:
+        """Take all steps in order, actions with `use`, after a failure only those that are to run always;
+        return the first failure's status.
+        """
+        failed = 0
+        for step in self.document["jobs"][self.name]["steps"]:
+            action = step.get("uses", "")
+            if (
+                step.get("name") == _INSTALLING
+                or action.startswith(_NO_NEED)
+                or not self._wanted(step, failed)
+            ):
+                continue
+            if action:
+                done = use(self, step)
+                self.said.append(done.stdout + done.stderr)
+                status = done.returncode
+            else:
+                status = self._run(step)
+            failed = failed or status
+        return failed
+
+    def _wanted(self, step: Mapping[str, Any], failed: int) -> bool:
+        condition = step.get("if", "success()")
+        if condition == "always()":
+            return True
+        return not failed and (condition == "success()" or self.expression(condition) == "true")
 
     def _run(self, step: Mapping[str, Any]) -> int:
         output = self.temp / "output"
@@ -108,4 +139,14 @@ class Job:
         }
 
     def evaluated(self, text: str) -> str:
-        return _EXPRESSION.sub(lambda found: self.known[" ".join(found[1].split())], text)
+        return _EXPRESSION.sub(lambda found: self.expression(" ".join(found[1].split())), text)
+
+    def expression(self, text: str) -> str:
+        """What an expression stands for: known, an output of a step before, or two of them compared."""
+        if text in self.known:
+            return self.known[text]
+        if differs := re.fullmatch(r"(\S+) != '(.*)'", text):
+            return str(self.expression(differs[1]) != differs[2]).lower()
+        if output := re.fullmatch(r"steps\.(\w+)\.outputs\.(\w+)", text):
+            return self.outputs[output[1]][output[2]]
+        raise KeyError(f"{text} is not known to this test")

@@ -253,6 +253,11 @@ class Arena:
             if name in self.first:
                 self.device.copy(memory, self.first[name], 0, self.sizes[name])
 
+    def begin(self) -> None:
+        """Have outputs that kernels read hold what they hold before a launch; no other is written."""
+        for name in _read(self.problem) & self.first.keys():
+            self.device.copy(self.first[name], self.whole[name], self.guard_bytes, self.sizes[name])
+
     def poison(self) -> None:
         """Fill every output with NaN, or with what it holds before a launch; and every workspace."""
         for name in self.problem.outputs:

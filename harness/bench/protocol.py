@@ -12,6 +12,7 @@ from harness.bench.measure import MeasureSettings
 from harness.records import DeviceInfo, L2Policy, Launch, LibraryShare, PairedBlock, Resources, Row, Toolchain
 from harness.spec.problem import Value
 from harness.static.builds import Build
+from harness.system.cache import Manifest
 from harness.system.process import Request
 
 SHARED_OPERATORS = "shared-operators"
@@ -137,6 +138,8 @@ class BuildAll(Request[BuiltAll], frozen=True, kw_only=True):
 class BuiltOnly(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     builds: tuple[Build, ...]
     compiler: str
+    relied_on: tuple[Manifest, ...] | None = None
+    """The files outside of the suite's tree that it rests on; None where nobody can tell."""
 
 
 class BuildOnly(Request[BuiltOnly], frozen=True, kw_only=True):
@@ -155,7 +158,7 @@ class RanOnce(msgspec.Struct, frozen=True, tag=True):
 
 
 class Sanitize(Request[RanOnce], frozen=True, kw_only=True):
-    """Run a kernel once, on arrays without guard zones, for a simulator to see what it does. Nobody looks at
+    """Run a kernel once, on arrays without guard zones, for a sanitizer to see what it does. Nobody looks at
     what comes out.
     """
 

@@ -50,7 +50,8 @@ from harness.spec.sources import Program, program
 from harness.spec.suite import Suite
 from harness.spec.tampering import TamperCheck
 from harness.static.builds import builds, facts_of_arch
-from harness.system.file_access import check_committed, watch
+from harness.system.cache import BinaryCache
+from harness.system.file_access import check_committed, reaches_beside, watch
 from harness.system.process import Progress, serve
 
 
@@ -135,15 +136,18 @@ class Worker:
 
         kernels = [(self.suite.by_name[each.kernel], each.sizes) for each in request.cases]
         planned = [PlannedCase(kernel, self.suite.case(kernel, sizes)) for kernel, sizes in kernels]
+        cache = BinaryCache()
         found = builds(
             planned,
             request.archs,
             make,
+            cache=cache,
             instructions=request.instructions,
             timeout_s=request.timeout_s,
             tell=lambda done, every: self.report(f"compiled {done} of {every}"),
         )
-        return protocol.BuiltOnly(builds=tuple(found), compiler=nvcc.version())
+        relied_on = None if reaches_beside(self.suite.root) else cache.relied_on
+        return protocol.BuiltOnly(builds=tuple(found), compiler=nvcc.version(), relied_on=relied_on)
 
     def _without_checking(self, request: protocol.BuildOnly | protocol.Sanitize) -> msgspec.Struct:
         if isinstance(request, protocol.BuildOnly):
@@ -158,6 +162,8 @@ class Worker:
         built = build(self.device, prepared)
         with Arena(self.device, self.suite.problem, case, guard_bytes=0) as arena:
             arena.write(self.checker.inputs(case, request.seed))
+            arena.begin()
+            self.report("sanitize")
             self.device.launch(built, prepared.launch, arguments_of(arena, prepared))
             self.device.synchronize()
         return protocol.RanOnce()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from harness.cli import options
+from harness.errors import UsageError
 
 
 @click.command("check")
@@ -17,12 +18,23 @@ from harness.cli import options
 )
 @options.flag(
     "--sanitize",
-    "Run each kernel once in Oclgrind, a simulator that needs no card: races, accesses beyond an array, "
-    "values that nobody wrote.",
+    "Run each kernel once under what sees races, accesses beyond an array and values that nobody wrote: "
+    "with a card compute-sanitizer's four tools, without one Oclgrind, a simulator.",
+)
+@click.option(
+    "--tool",
+    "tools",
+    multiple=True,
+    type=click.Choice(["memcheck", "racecheck", "initcheck", "synccheck", "oclgrind"]),
+    help="With --sanitize: this tool and no other; repeatable.",
 )
 @options.selection
 def command(
-    selection: options.Selection, max_launch_ms: float | None, build_only: str | None, sanitize: bool
+    selection: options.Selection,
+    max_launch_ms: float | None,
+    build_only: str | None,
+    sanitize: bool,
+    tools: tuple[str, ...],
 ) -> int:
     """Verify the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them, without timing.
 
@@ -33,10 +45,12 @@ def command(
         from harness.cli.build import build
 
         return build(selection, build_only)
+    if tools and not sanitize:
+        raise UsageError(f"--tool {tools[0]} is a tool of --sanitize: give that too.")
     if sanitize:
         from harness.cli.sanitize import sanitize_all
 
-        return sanitize_all(selection)
+        return sanitize_all(selection, tools)
     from harness.cli.execute import execute
 
     return execute(selection, "check", None, results=None, save=False, max_launch_ms=max_launch_ms)

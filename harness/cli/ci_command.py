@@ -15,17 +15,39 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli import echo_json, options, tell
-from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, MeasureError, UsageError
-from harness.github import audit as audits
+from harness.errors import (
+    ConfigError,
+    DeviceError,
+    ExitCode,
+    HarnessError,
+    MeasureError,
+    RefusedError,
+    UsageError,
+)
+from harness.forges import audits
+from harness.forges.api import Api, check_address
+from harness.forges.comments import Posted, StaleError
+from harness.forges.reports import Outcome, Prepared
+from harness.forges.requirements import chosen_extras
+from harness.forges.scaffold import (
+    FLEET_FILE,
+    Scaffolded,
+    is_light,
+    matrix_of,
+    narrowed,
+    own_requirement,
+    read_fleet,
+    scaffold,
+)
+from harness.github import audit as github_audit
 from harness.github import events, reporting
-from harness.github.api import Api, check_address, check_repository
+from harness.github.api import GITHUB, check_repository
 from harness.github.data_git import BRANCH
-from harness.github.posting import Posted, StaleError
-from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, prepare
-from harness.github.requesting import Started, start_measurement
-from harness.github.requirements import chosen_extras
-from harness.github.scaffold import FLEET_FILE, matrix_of, narrowed, own_requirement, read_fleet, scaffold
-from harness.output.review.faces import faces, workflow_commands, write_faces
+from harness.github.posting import carry_over
+from harness.github.reporting import AUTHOR, given_reviews
+from harness.github.requesting import Started, may_ask, start_measurement
+from harness.gitlab.api import GITLAB, in_pipeline
+from harness.output.review.faces import check_name, faces, workflow_commands, write_faces
 from harness.output.review.markdown import code, summary
 from harness.system.texts import harmless
 
@@ -33,6 +55,7 @@ if TYPE_CHECKING:
     from harness.config import Config
     from harness.github.data_files import Stored
     from harness.judgement.saved_runs import FilesResult
+    from harness.output.review.grouping import Links
     from harness.output.review.model import Review
     from harness.run.compare import CompareSettings, ComparisonResult
     from harness.spec.loader import LoadedSuite
@@ -49,8 +72,23 @@ What no file can do, in this order (docs/runners.md of gpu-harness has the reaso
   4. Settings, Actions, Runners: a group for this repository only; ephemeral ones, with a card's labels.
   5. Settings, Pages: the source is GitHub Actions. Where it will be: the variable PERF_HISTORY_URL.
      The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
+     The variable PERF_AUTOMATIC measures pushes to branches of this repository unasked.
   6. Commit to the default branch: perf-request.yml and perf-report.yml work from there.
 Then comment '/perf SHA' on a pull request, with the commit that you have read."""
+
+
+_NEXT_GITLAB = """
+What no file can do, in this order (docs/other-ci.md of gpu-harness has the reasons):
+  1. .gitlab/perf.yml: your cards, with the tags of their runners. A .gitlab-ci.yml that was there needs
+     'include: [local: .gitlab/perf.yml]'.
+  2. Settings, Repository, Protected branches: the default branch, and perf-data.
+  3. Settings, CI/CD, Runners: a project runner with a card's tag: protected, locked, no untagged jobs.
+  4. Settings, Access tokens: one of the scopes api and write_repository, a maintainer. Settings, CI/CD,
+     Variables: it is GITLAB_TOKEN, masked, protected, of the environment perf-report. Pipeline variables
+     for maintainers.
+  5. Build, Pipeline schedules: every night, with PERF_HISTORY=yes.
+Then start a pipeline on the default branch with PERF_MERGE_REQUEST=12 and PERF_COMMIT, which you have read.
+'GITLAB_CI=true harness ci audit' says what of 2 to 4 is there."""
 
 
 class _InOrder(click.Group):
@@ -132,7 +170,7 @@ def _tell(
     """Write every face of a review, print what it rests on, and return the exit status."""
     from harness.output import verdicts
 
-    links = events.links_of_run(history)
+    links = _links(history)
     write_faces(out, faces(review, links))
     events.append_summary(summary(review, links))
     every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
@@ -148,6 +186,14 @@ def _tell(
     for line in workflow_commands(review) if events.in_workflow() and not selection.as_json else ():
         click.echo(line)
     return status
+
+
+def _links(history: str) -> Links:
+    if in_pipeline():
+        from harness.gitlab.reporting import links_of_job
+
+        return links_of_job(os.environ, history=history)
+    return events.links_of_run(history)
 
 
 def _compare_tests(
@@ -287,8 +333,8 @@ def measured(folder: Path, as_json: bool) -> ExitCode:
     FOLDER is laid out like asv's results. In a workflow the job's summary says it, and a warning of the run
     what was left out.
     """
+    from harness.forges.scaffold import extras_there
     from harness.github.measured import markdown, read_measured, warnings
-    from harness.github.scaffold import extras_there
 
     found, problems = read_measured(folder)
     text = markdown(found, problems, extras_there(Path()))
@@ -303,15 +349,14 @@ def measured(folder: Path, as_json: bool) -> ExitCode:
 
 
 class _Calling:
-    """Where GitHub is, as whom, and what for: from options and, for those not given, variables."""
+    """Where the forge is, as whom, and what for: from options and, for those not given, variables."""
 
     def __init__(self, event: Path | None, repository: str | None, api: str | None, *, dry_run: bool) -> None:
-        token = os.environ.get("GITHUB_TOKEN")
-        if token is None and not dry_run:
-            raise ConfigError("GITHUB_TOKEN is not set: set it to the job's github.token.")
-        root = api or os.environ.get("GITHUB_API_URL") or "https://api.github.com"
+        self.api = _api(api, dry_run=dry_run)
+        if self.api.forge is GITLAB:
+            self.repository = _given(repository, "CI_PROJECT_ID", "--repository")
+            return
         server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
-        self.api = Api(root, token, dry_run=dry_run)
         self.repository = check_repository(_given(repository, "GITHUB_REPOSITORY", "--repository"))
         self.event = events.read_event(Path(_given(str(event or ""), "GITHUB_EVENT_PATH", "--event")))
         self.server = check_address(server.rstrip("/"), "GITHUB_SERVER_URL")
@@ -328,6 +373,16 @@ class _Calling:
         click.echo(result["message"])
 
 
+def _api(root: str | None, *, dry_run: bool = False) -> Api:
+    """The API of GitLab in a job of GitLab's, of GitHub elsewhere."""
+    forge = GITLAB if in_pipeline() else GITHUB
+    token = os.environ.get(forge.credential)
+    if token is None and not dry_run:
+        raise ConfigError(f"{forge.credential} is not set: set it to {forge.credential_is}.")
+    root = root or os.environ.get(forge.root) or forge.default_root
+    return Api(forge, root, token, dry_run=dry_run)
+
+
 def _given(value: str | None, variable: str, option: str) -> str:
     found = value or os.environ.get(variable)
     if not found:
@@ -338,6 +393,14 @@ def _given(value: str | None, variable: str, option: str) -> str:
 def _line_safe(value: Any) -> str:
     """JSON in which no line is a command to the runner, although it holds what others wrote."""
     return json.dumps(value, indent=2).replace("##[", "\\u0023#[")
+
+
+_repository = click.option(
+    "--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY, or GitLab's CI_PROJECT_ID."
+)
+_api_root = click.option(
+    "--api", metavar="URL", help="The forge's API; default: GITHUB_API_URL, or GitLab's CI_API_V4_URL."
+)
 
 
 def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
@@ -351,13 +414,16 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
             return function(_Calling(event, repository, api, dry_run=dry_run), **given)
         except HarnessError as error:
             if events.in_workflow():
-                click.echo(events.error_line(f"harness ci {function.__name__}", error.message), err=True)
+                click.echo(
+                    events.error_line(f"harness ci {function.__name__.replace('_', '-')}", error.message),
+                    err=True,
+                )
             raise
 
     decorated: Callable[..., ExitCode] = options.together(
         options.path("--event", "What started the workflow; default: GITHUB_EVENT_PATH.", metavar="FILE"),
-        click.option("--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY."),
-        click.option("--api", metavar="URL", help="GitHub's API; default: GITHUB_API_URL."),
+        _repository,
+        _api_root,
         options.flag("--dry-run", "Only read, and print the requests that would write, whole."),
     )(call)
     return decorated
@@ -376,6 +442,7 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     "--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral."
 )
 @options.path("--out", "Write what is posted, and the page, there.")
+@options.path("--fleet", "The file of cards, which may say light.", default=FLEET_FILE, show_default=True)
 @_HISTORY
 @options.json
 def post(
@@ -384,6 +451,7 @@ def post(
     review: tuple[Path, ...],
     strict: bool,
     out: Path | None,
+    fleet: Path,
     history: str,
     as_json: bool,
 ) -> ExitCode:
@@ -391,16 +459,18 @@ def post(
 
     For a workflow started by workflow_run. The pull request and its commit are what GitHub says they are. A
     report that is not what it should be is refused, and then nothing is posted; where a run left none, a
-    neutral check run says so.
+    neutral check run says so. In a job of GitLab's it is one note on the merge request, and a commit status.
 
     Exit status 0 where it was posted, or the pull request has moved on; 2 where the report was refused; 3
-    where GitHub could not be reached, or refused.
+    where the forge could not be reached, or refused.
     """
     history = check_address(history, "--history") if history else ""
+    if calling.api.forge is GITLAB:
+        return _post_to_gitlab(calling, review, out, history, strict=strict, as_json=as_json)
     run = events.measured_run(calling.event, calling.repository)
     result: dict[str, Any] = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
     try:
-        prepared = prepare(
+        prepared = reporting.prepare(
             calling.api,
             calling.repository,
             run,
@@ -408,16 +478,99 @@ def post(
             history=history,
             given=given_reviews(review) if review else None,
             strict=strict,
+            light=is_light(fleet),
         )
         _write(prepared, out)
-        outcome = reporting.post(calling.api, prepared, author=author)
+        outcome = reporting.post(calling.api, calling.repository, run, prepared, author=author)
     except StaleError as stale:
-        reporting.end_stale(calling.api, calling.repository, run, str(stale))
+        reporting.end_unposted(calling.api, calling.repository, run, str(stale))
         result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
+    except RefusedError as refused:
+        reporting.end_unposted(calling.api, calling.repository, run, refused.message, refused=True)
+        raise
     else:
-        result |= _posted(prepared, outcome, would="would be " if calling.api.dry_run else "")
+        names = (f"Pull request {run.pull_request}", "check run", "comment")
+        result |= _posted(calling, prepared, outcome, names)
     calling.show(result, as_json=as_json)
     return ExitCode.FINE
+
+
+def _post_to_gitlab(
+    calling: _Calling,
+    review: tuple[Path, ...],
+    out: Path | None,
+    history: str,
+    *,
+    strict: bool,
+    as_json: bool,
+) -> ExitCode:
+    from harness.gitlab import reporting
+
+    pipeline = reporting.pipeline_of(os.environ)
+    result: dict[str, Any] = {
+        "merge_request": pipeline.merge_request,
+        "head": pipeline.head,
+        "pipeline": pipeline.id,
+    }
+    # As an address it is a path below the job's folder, where `out` is one.
+    page = (out / "review.html").as_posix() if out and not out.is_absolute() else ""
+    links = reporting.links_of_job(os.environ, page, history)
+    given = given_reviews(review) if review else None
+    try:
+        told = reporting.prepare(
+            calling.api, calling.repository, pipeline, links=links, given=given, strict=strict
+        )
+        _write(told, out)
+        _write_reports(told, out)
+        outcome = reporting.post(calling.api, calling.repository, pipeline, told)
+    except StaleError as stale:
+        result |= {"state": "stale", "message": f"{stale} So nothing of this pipeline is shown there."}
+    else:
+        names = (f"Merge request {pipeline.merge_request}", "commit status", "note")
+        result |= _posted(calling, told, outcome, names)
+    calling.show(result, as_json=as_json)
+    return ExitCode.FINE
+
+
+@command.command("post-static", short_help="In the job that may write: check static facts, and post them.")
+@_calling
+@click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
+@options.json
+def post_static(calling: _Calling, author: str, as_json: bool) -> ExitCode:
+    """Check what the job that compiled a pull request has left, and post it as a comment of its own.
+
+    For a workflow started by workflow_run, after 'harness static --base COMMIT --report FILE' in a job that
+    anybody's pull request may start. The pull request is the one that GitHub says the run's commit is the
+    head of.
+
+    Exit status 0 where it was posted, or there is nothing to post; 2 where the report was refused; 3 where
+    GitHub could not be reached, or refused.
+    """
+    from harness.github import static_facts
+
+    run = events.compiled_run(calling.event, calling.repository)
+    result: dict[str, Any] = {"head": run.head, "run": run.id}
+    try:
+        number, posted = static_facts.post_static(
+            calling.api, calling.repository, run, server=calling.server, author=author
+        )
+    except StaleError as stale:
+        result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown."}
+    else:
+        would = "would be " if calling.api.dry_run else ""
+        message = f"Pull request {number}: comment {_what(posted, would)}."
+        result |= {"state": "posted", "pull_request": number, "message": message, "comment": asdict(posted)}
+    calling.show(result, as_json=as_json)
+    return ExitCode.FINE
+
+
+def _write_reports(told: Prepared, out: Path | None) -> None:
+    """What GitLab reads of a job's artifacts, from what was checked."""
+    from harness.output.review.reports import code_quality, openmetrics
+
+    if told.review is not None and out is not None:
+        made = {"code-quality.json": code_quality(told.review), "metrics.txt": openmetrics(told.review)}
+        write_faces(out, {name: text.encode() for name, text in made.items()})
 
 
 def _write(prepared: Prepared, out: Path | None) -> None:
@@ -432,10 +585,14 @@ def _write(prepared: Prepared, out: Path | None) -> None:
         write_faces(out, {**faces(review, links), **posted})
 
 
-def _posted(prepared: Prepared, outcome: Outcome, would: str) -> dict[str, Any]:
-    parts = [f"Pull request {prepared.run.pull_request}: check run {_what(outcome.check, would)}"]
+def _posted(
+    calling: _Calling, prepared: Prepared, outcome: Outcome, names: tuple[str, str, str]
+) -> dict[str, Any]:
+    request, check, comment = names
+    would = "would be " if calling.api.dry_run else ""
+    parts = [f"{request}: {check} {_what(outcome.check, would)}"]
     if outcome.comment:
-        parts.append(f"comment {_what(outcome.comment, would)}")
+        parts.append(f"{comment} {_what(outcome.comment, would)}")
     if not prepared.review:
         parts.append("the run left no report")
     return {
@@ -454,8 +611,16 @@ def _what(posted: Posted, would: str) -> str:
 
 @command.command("request", short_help="Start a measurement that a maintainer asked for in a comment.")
 @_calling
+@click.option(
+    "--automatic",
+    metavar="WHICH",
+    default="",
+    help="Measure pushes to the repository's own branches unasked: 'drafts' those to drafts too, any other "
+    "word those to pull requests that are ready; default: none.",
+)
+@options.flag("--strict", "In a merge queue what was not measured fails, and is not neutral.")
 @options.json
-def request(calling: _Calling, as_json: bool) -> ExitCode:
+def request(calling: _Calling, automatic: str, strict: bool, as_json: bool) -> ExitCode:
     """Start a measurement where the comment's first line is '/perf SHA [CASES]', with all 40 digits of the
     commit.
 
@@ -465,12 +630,28 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
     reason, '/perf' without a commit with the line to paste. The run is started on the branch perf-dispatch,
     which is moved to the default branch's commit.
 
+    Started by pull_request, with --automatic, what somebody who may write pushes to a branch of the
+    repository itself is measured unasked. Started by merge_group, the queue's commit gets the conclusion that
+    the pull request's own has.
+
     Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
     """
-    asked = events.measurement_asked(calling.event, calling.repository)
-    if asked is None:
-        message = "No request: the comment is not new, not on a pull request, or no /perf line."
-        calling.show({"state": "no-request", "message": message}, as_json=as_json)
+    if calling.api.forge is GITLAB:
+        raise UsageError(
+            "No comment starts anything at GitLab: start a pipeline of the default branch with the variables "
+            "PERF_MERGE_REQUEST and PERF_COMMIT."
+        )
+    kind = events.kind_of(calling.event)
+    if kind == "merge_group":
+        return _carry_over(calling, strict=strict, as_json=as_json)
+    asked: events.Asked | str | None
+    if kind == "pull_request":
+        asked = _pushed(calling, automatic)
+    else:
+        asked = events.measurement_asked(calling.event, calling.repository)
+    if not isinstance(asked, events.Asked):
+        why = asked or "the comment is not new, not on a pull request, or no /perf line"
+        calling.show({"state": "no-request", "message": f"No request: {why}."}, as_json=as_json)
         return ExitCode.FINE
     started = start_measurement(calling.api, calling.repository, asked)
     message = _started(started, asked, would="Would measure" if calling.api.dry_run else "Measuring")
@@ -478,6 +659,29 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
     for trouble in started.untold:
         _warn("Not shown on the pull request", trouble)
     calling.show({"state": "requested", "message": message, **about}, as_json=as_json)
+    return ExitCode.FINE
+
+
+def _pushed(calling: _Calling, automatic: str) -> events.Asked | str:
+    """What a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
+    if not automatic:
+        return "no push is measured unasked here"
+    asked = events.pushed(calling.event, calling.repository, drafts=automatic == "drafts")
+    if isinstance(asked, events.Asked) and not may_ask(calling.api, calling.repository, asked.login):
+        return f"{asked.login} may not write to {calling.repository}"
+    return asked
+
+
+def _carry_over(calling: _Calling, *, strict: bool, as_json: bool) -> ExitCode:
+    queued = events.queued(calling.event, calling.repository)
+    if queued is None:
+        message = "No request: the queue waits for no check."
+        calling.show({"state": "no-request", "message": message}, as_json=as_json)
+        return ExitCode.FINE
+    carried = carry_over(calling.api, calling.repository, queued, check_name(), strict=strict)
+    message = f"{queued.commit} gets the conclusion of {carried.measured}: {carried.conclusion}."
+    about = {"pull_request": queued.pull_request, "commit": queued.commit, **asdict(carried)}
+    calling.show({"state": "carried-over", "message": message, **about}, as_json=as_json)
     return ExitCode.FINE
 
 
@@ -567,18 +771,19 @@ def fleet(file: Path, cases: str, as_json: bool) -> ExitCode:
 
 
 @command.command("audit", short_help="Tell which protections of the repository and its cards are missing.")
-@click.option("--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY.")
-@click.option("--api", metavar="URL", help="GitHub's API; default: GITHUB_API_URL.")
+@_repository
+@_api_root
 @options.flag("--relied", "Only what jobs with a card rely on.")
 @options.json
 def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) -> ExitCode:
-    """Ask GitHub for the settings that no file can hold, and tell what is missing and what to do.
+    """Ask the forge for the settings that no file can hold, and tell what is missing and what to do.
 
-    Environments, their branches, reviewers and secrets, the token's default, forks, rules of branches,
-    runners and their groups, caches. What the token may not see is unknown. Exit status 1 where something is
-    missing.
+    At GitHub environments, their branches, reviewers and secrets, the token's default, forks, rules of
+    branches, runners and their groups, caches. In a job of GitLab's its protected branches, runners,
+    variables, forks, job tokens, approvals. What the token may not see is unknown. Exit status 1 where
+    something is missing.
     """
-    name = check_repository(_given(repository, "GITHUB_REPOSITORY", "--repository"))
+    name = _given(repository, "CI_PROJECT_ID" if in_pipeline() else "GITHUB_REPOSITORY", "--repository")
     found = _audited(name, api, relied=relied)
     if as_json:
         echo_json([asdict(each) for each in found])
@@ -588,9 +793,12 @@ def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) 
 
 
 def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.Finding]:
-    token = _given(None, "GITHUB_TOKEN", "one that may read settings")
-    root = api or os.environ.get("GITHUB_API_URL") or "https://api.github.com"
-    return audits.audit(Api(root, token), repository, relied_only=relied)
+    calling = _api(api)
+    if calling.forge is GITLAB:
+        from harness.gitlab import audit as gitlab_audit
+
+        return gitlab_audit.audit(calling, repository, relied_only=relied)
+    return github_audit.audit(calling, check_repository(repository), relied_only=relied)
 
 
 def _tell_audit(found: list[audits.Finding]) -> None:
@@ -624,6 +832,11 @@ def _tell_audit(found: list[audits.Finding]) -> None:
     multiple=True,
     help="Measure pull requests by the pytest benchmarks there; repeatable. Brings the extra pytest.",
 )
+@options.flag(
+    "--light", "Measure pull requests at the quick sizes and for a minute, to advise; the nights measure all."
+)
+@options.flag("--static", "Compile every pull request on GitHub's own machines, and post what changed.")
+@options.flag("--gitlab", "GitLab's pipeline in place of GitHub's workflows.")
 @options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
 @options.json
 def init(
@@ -631,15 +844,22 @@ def init(
     requirement: str | None,
     extras: str | None,
     tests: tuple[str, ...],
+    light: bool,
+    static: bool,
+    gitlab: bool,
     force: bool,
     as_json: bool,
 ) -> ExitCode:
     """Write the workflows into a repository: pull requests measured and reported, the history published.
 
+    With --gitlab it is .gitlab/perf.yml, which .gitlab-ci.yml includes.
+
     FOLDER is the repository's top, by default the current one. All files are written, or none. Where a
     kernel needs the package of an extra, name that extra: its exact versions and hashes are shipped, and no
     index is asked. With opengl or cpu the jobs measure on that device too, where the file of cards is new.
     """
+    if light and tests:
+        raise UsageError("A light comparison measures no pytest benchmarks: give --light or --pytest.")
     wanted = None if extras is None else chosen_extras(extras)
     chosen = requirement or own_requirement()
     if not chosen:
@@ -648,13 +868,36 @@ def init(
             "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
             "to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
         )
-    done = scaffold(folder, chosen, extras=wanted, tests=tests, force=force)
+    if gitlab and (tests or static or light):
+        raise UsageError(
+            "With --gitlab write '--pytest PATH' into a card's ARGUMENTS in .gitlab/perf.yml; what --static "
+            "and --light write is GitHub's."
+        )
+    done = scaffold(
+        folder,
+        chosen,
+        extras=wanted,
+        tests=tests,
+        light=light,
+        static=static,
+        force=force,
+        gitlab=gitlab,
+    )
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return ExitCode.FINE
     for what, names in (("written", done.written), ("unchanged", done.unchanged), ("kept", done.kept)):
         for name in names:
             click.echo(f"{what:9}  {harmless(name)}")
+    if gitlab:
+        click.echo(_NEXT_GITLAB)
+    else:
+        _tell_next(done, light=light)
+    return ExitCode.FINE
+
+
+def _tell_next(done: Scaffolded, *, light: bool) -> None:
+    """What is to be done at GitHub, and what of it is done."""
     for device in done.unmeasured:
         click.echo(
             f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
@@ -665,16 +908,17 @@ def init(
         click.echo(
             f'{FLEET_FILE} is kept: for pytest in pull requests write "pytest": {told} beside "cards".'
         )
+    if light and not done.light:
+        click.echo(f'{FLEET_FILE} is kept: for light comparisons write "light": true beside "cards".')
     click.echo(_NEXT)
     name = os.environ.get("GITHUB_REPOSITORY", "")
     if not (name and os.environ.get("GITHUB_TOKEN")):
         click.echo(
             "With GITHUB_REPOSITORY and GITHUB_TOKEN set, 'harness ci audit' says what of 2 to 5 is there."
         )
-        return ExitCode.FINE
+        return
     try:
         click.echo(f"\nWhat is there of {harmless(name)}, as 'harness ci audit' sees it:")
-        _tell_audit(_audited(check_repository(name), None))
+        _tell_audit(_audited(name, None))
     except HarnessError as error:  # what was written is written
         _warn("Not audited", error.message)
-    return ExitCode.FINE

@@ -81,19 +81,21 @@ def command(
     from harness.history.export import export
     from harness.history.reading import read_history, since_commit
     from harness.history.triage import acknowledge as write_decision
-    from harness.integrations.asv.conf import results_of
+    from harness.integrations.asv.conf import history_of
     from harness.output.histories import as_json as history_json
     from harness.output.histories import exit_code, print_history
     from harness.output.progress import Waiting
 
     config = load_config()
-    folder = results or results_of(config)
+    found, repository = history_of(config)
+    folder = results or found
     if folder != config.results_folder and results is None and config.results_folder.exists():
         tell(f"Read: {folder}, asv.conf.json's results_dir. For {config.results_folder} say --results.")
     with Waiting("reading results") as waiting:
         history = read_history(
             folder,
             config.root,
+            repository=repository,
             revision=branch,
             patterns=cases,
             cards=cards,
@@ -107,7 +109,7 @@ def command(
         click.echo(f"Added to {path}. Commit it, so that others can review it.")
         return ExitCode.FINE
     if since:
-        history = since_commit(history, _position(history, config.root, since))
+        history = since_commit(history, _position(history, repository, since))
     if exported:
         click.echo(f"{export(history, exported)} points written to {exported}.", err=True)
     if as_json:
@@ -117,13 +119,13 @@ def command(
     return exit_code(history)
 
 
-def _position(history: History, root: Path, since: str) -> int:
+def _position(history: History, repository: Path, since: str) -> int:
     """Of the newest commit that is not after a commit or a date; -1 where all are. Raises UsageError."""
     commits = history.commits
     try:
         day = dt.datetime.fromisoformat(since).replace(tzinfo=dt.timezone.utc).timestamp()
     except ValueError:
-        found = commits.positions.get(git.resolve(root, since))
+        found = commits.positions.get(git.resolve(repository, since))
         if found is None:
             raise UsageError(f"--since {since} is not on the line of commits of this history.") from None
         return found

@@ -90,7 +90,7 @@ def command(
 
 def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: bool) -> tuple[str, ...]:
     """Write the workflows, and tell which files these are."""
-    from harness.github.scaffold import COPIED, own_requirement, scaffold
+    from harness.forges.scaffold import COPIED, own_requirement, scaffold
 
     asked = requirement or own_requirement()
     if not asked:

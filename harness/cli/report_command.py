@@ -17,14 +17,17 @@ from harness.output.review.faces import faces, page, write_faces
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
 from harness.output.review.model import Place
-from harness.output.review.reports import code_quality, junit, sarif
+from harness.output.review.reports import code_quality, junit, openmetrics, sarif
 from harness.output.verdicts import exit_code
 from harness.run.compare import ComparisonResult
 from harness.spec.loader import load
 
-FORMATS = ("terminal", "markdown", "html", "github", "junit", "sarif", "code-quality", "json")
-_FOR_OTHERS = {"junit": junit, "sarif": sarif, "code-quality": code_quality}
-COMMANDS = {"ladder": "Show what others published of the same kernels, and ours beside it."}
+_FOR_OTHERS = {"junit": junit, "sarif": sarif, "code-quality": code_quality, "openmetrics": openmetrics}
+FORMATS = ("terminal", "markdown", "html", "github", *_FOR_OTHERS, "json")
+COMMANDS = {
+    "ladder": "Show what others published of the same kernels, and ours beside it.",
+    "bounds": "Hold the shortest times by arithmetic against what was measured.",
+}
 
 
 class _Report(LazyGroup):

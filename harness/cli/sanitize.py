@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import indent
@@ -11,30 +12,38 @@ import click
 from harness.cli import echo_json, options
 from harness.cli.execute import fitting
 from harness.config import load_config
-from harness.errors import ExitCode, UsageError
-from harness.output.progress import Waiting
+from harness.device.backends import compute_sanitizer
+from harness.errors import DeviceError, ExitCode, UsageError
+from harness.output.progress import SanitizeProgress
 from harness.output.sanitized import sanitized_table
 from harness.output.tables import print_out
-from harness.run.sanitize import SIZE, Sanitized, sanitize
+from harness.run.device_session import find_device
+from harness.run.sanitize import OCLGRIND, SIZE, Sanitized, sanitize
 from harness.spec import planning
 from harness.spec.planning import plan
 
 
-def sanitize_all(chosen: options.Selection) -> int:
-    """Run what is chosen in the simulator. Raises UsageError, and DeviceError where there is none."""
-    if chosen.device is not None:
-        raise UsageError(f"--sanitize runs in a simulator: leave out --device {chosen.device}.")
+def sanitize_all(chosen: options.Selection, named: Sequence[str]) -> int:
+    """Run what is chosen under the tools that are named, by default those that this machine has. Raises
+    UsageError, and DeviceError where a tool or its device is missing.
+    """
+    config = load_config()
+    # What is configured is for measuring, and may be no card.
+    configured = config.device if config.device and config.device.startswith("cuda") else "cuda:0"
+    device = chosen.device or configured
+    tools = tuple(dict.fromkeys(named)) or _tools(chosen.device, device)
+    _check(chosen.device, tools)
     if not chosen.size and not chosen.quick:
         chosen = replace(chosen, size=(str(SIZE),)) if not _say_sizes(chosen.cases) else chosen
-    config = load_config()
     suites = planning.load_suites(
         config, chosen.commit, chosen.cases, timeout_s=chosen.timeout, suite_from=chosen.suite_from
     )
     told: list[Sanitized] = []
+    timeout_s = chosen.timeout or config.timeout_s
     for loaded, sizes in fitting(suites, chosen):
         planned = plan(loaded.suite, chosen.cases, sizes, quick=chosen.quick)
-        with Waiting("Simulating") as waiting:
-            found = sanitize(loaded, planned, chosen.timeout or config.timeout_s, chosen.seed, waiting.tell)
+        with SanitizeProgress() as progress:
+            found = sanitize(loaded, planned, tools, device, timeout_s, chosen.seed, progress)
         if not chosen.as_json:
             print_out(sanitized_table(loaded.source, found))
             click.echo()
@@ -43,6 +52,29 @@ def sanitize_all(chosen: options.Selection) -> int:
         echo_json(told)
     _tell_left_out(told)
     return _status(told)
+
+
+def _tools(asked: str | None, device: str) -> tuple[str, ...]:
+    """With a card those that need one, else the simulator."""
+    if asked is not None:
+        return compute_sanitizer.TOOLS
+    if compute_sanitizer.path() is not None:
+        with contextlib.suppress(DeviceError):
+            find_device(device)
+            return compute_sanitizer.TOOLS
+    return (OCLGRIND,)
+
+
+def _check(device: str | None, tools: Sequence[str]) -> None:
+    if device is None:
+        return
+    if tools == (OCLGRIND,):
+        raise UsageError(f"Oclgrind is a simulator, which needs no device: leave out --device {device}.")
+    if device.partition(":")[0] != "cuda":
+        raise UsageError(
+            f"compute-sanitizer watches CUDA cards alone, and {device} is none: leave out --device, or give "
+            "one such as cuda:0."
+        )
 
 
 def _say_sizes(cases: Sequence[str]) -> bool:
@@ -56,7 +88,7 @@ def _tell_left_out(told: Sequence[Sanitized]) -> None:
         click.echo(f"Left out: {message}", err=True)
     for each in told:
         if each.status == "failed":
-            click.echo(f"{each.case} failed ({each.reason}): {each.message}", err=True)
+            click.echo(f"{each.case} failed under {each.tool} ({each.reason}): {each.message}", err=True)
             if each.log:
                 click.echo(indent(each.log, "    "), err=True)
 

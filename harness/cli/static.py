@@ -12,7 +12,10 @@ from harness.cli import echo_json, options
 from harness.cli.build import built, built_suite, status_of, tell_left_out, wanted_archs
 from harness.config import StaticConfig, load_config
 from harness.errors import ExitCode, UsageError
+from harness.github.events import append_summary, links_of_run
 from harness.output import static_differences
+from harness.output.review.markdown import SUMMARY_BYTES
+from harness.output.review.static import encode_static, static_comment
 from harness.output.sentences import commit_label
 from harness.output.static_tables import as_json, facts_tables
 from harness.output.tables import print_out
@@ -35,13 +38,18 @@ class Asked:
     cards: tuple[str, ...]
     base: str | None
     markdown: Path | None
+    report: Path | None
     fail_on: tuple[str, ...]
     results: Path | None
     no_save: bool
 
     def __post_init__(self) -> None:
         """Raises UsageError for options that would count for nothing."""
-        for name, given in (("--markdown", self.markdown), ("--fail-on", self.fail_on)):
+        for name, given in (
+            ("--markdown", self.markdown),
+            ("--report", self.report),
+            ("--fail-on", self.fail_on),
+        ):
             if given and self.base is None:
                 raise UsageError(f"{name} is for a comparison: say with what, by --base COMMIT.")
 
@@ -118,7 +126,8 @@ def against(chosen: options.Selection, asked: Asked) -> int:
         result, after = _built(pair.head, head, archs, timeout_s)
         told.append((pair, differences(before, after, most_registers=config.static.max_registers)))
         heads += filter(None, [result])
-    _tell(told, chosen, asked, [each.compiler for each in heads])
+    ends = [side.source.commit for side in wanted.chosen[0][0]] if wanted.chosen else [None, None]
+    _tell(told, chosen, asked, [each.compiler for each in heads], (ends[0], ends[1]))
     tell_left_out(heads)
     risks = {risk.kind for _, found in told for each in found for risk in each.risks}
     if risks & failing:
@@ -147,6 +156,7 @@ def _tell(
     chosen: options.Selection,
     asked: Asked,
     compilers: Sequence[str],
+    commits: tuple[str | None, str | None],
 ) -> None:
     if chosen.as_json:
         echo_json(
@@ -160,10 +170,15 @@ def _tell(
             else:
                 click.echo(f"{table.title}\n{table.caption}")
             click.echo()
+    report = static_differences.static_report(
+        ((pair.head.suite.name, found) for pair, found in told), compilers, base=commits[0], head=commits[1]
+    )
+    text = static_comment(report, links_of_run(), limit_bytes=SUMMARY_BYTES)
+    append_summary(text)
     if asked.markdown is not None:
-        texts = [static_differences.as_markdown(_title(pair), found, compilers) for pair, found in told]
-        nothing = "### Static facts\n\nNo file that a kernel's build can read differs.\n"
-        write_atomically(asked.markdown, ("\n".join(texts) or nothing).encode())
+        write_atomically(asked.markdown, text.encode())
+    if asked.report is not None:
+        write_atomically(asked.report, encode_static(report))
 
 
 def _title(pair: SuitePair) -> str:

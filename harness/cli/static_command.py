@@ -29,6 +29,7 @@ from harness.config import ARCHITECTURES, RISKS
 @options.path(
     "--markdown", "With --base: write the answer to this file too, for a pull request.", metavar="FILE"
 )
+@options.path("--report", "With --base: the same as data, for 'harness ci post-static'.", metavar="FILE")
 @click.option(
     "--fail-on",
     multiple=True,

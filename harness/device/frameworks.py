@@ -33,7 +33,7 @@ from harness.errors import (
 )
 from harness.records import CompiledKernel, Resources
 from harness.spec.kernel import Parameter
-from harness.spec.layout import numpy_dtype
+from harness.spec.layout import Order, numpy_dtype
 from harness.spec.python_functions import PythonCall
 from harness.system.cache import cache_dir
 from harness.system.file_access import opened_beside
@@ -77,6 +77,8 @@ class Framework:
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         """The array that lies where the argument says, without a copy."""
         assert parameter.shape is not None
+        if parameter.layout is not None:
+            return parameter.layout.unpack(argument)
         return argument.view(numpy_dtype(parameter.dtype)).reshape(parameter.shape)
 
     def current(self) -> contextlib.AbstractContextManager[object]:
@@ -84,11 +86,10 @@ class Framework:
         return contextlib.nullcontext()
 
     def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
-        """Address, shape and dtype of a result. Raises LaunchError for what is no array in row order."""
+        """Address, shape and dtype of a result. Raises LaunchError for no array in the output's order."""
         if type(result) is not np.ndarray:
             raise LaunchError(_no_array(result, parameter, "numpy.ndarray"))
-        if not result.flags.c_contiguous:
-            raise LaunchError(_not_contiguous(parameter, "numpy.ascontiguousarray(result)"))
+        _check_order(result.flags, parameter, "numpy.as{}array(result)")
         return result.ctypes.data, result.shape, result.dtype.name
 
     @contextlib.contextmanager
@@ -137,7 +138,10 @@ class Torch(Framework):
             flat = self.torch.from_numpy(argument)
         else:
             flat = self.torch.as_tensor(_Interface(argument, parameter), device=f"cuda:{self.place.index}")
-        return flat.view(self._dtype(parameter)).reshape(parameter.shape)
+        typed = flat.view(self._dtype(parameter))
+        if parameter.layout is None:
+            return typed.reshape(parameter.shape)
+        return typed.as_strided(parameter.shape, parameter.layout.strides)
 
     def _dtype(self, parameter: Parameter) -> Any:
         name = "float32" if parameter.dtype == "tf32" else numpy_dtype(parameter.dtype).name
@@ -161,8 +165,11 @@ class Torch(Framework):
         if result.device != wanted:
             raise LaunchError(f"The result for {parameter.name} lies on {result.device}; expected {wanted}.")
         # What is turned round or negated in name only would be computed where nobody takes the time.
-        if not result.is_contiguous() or result.is_neg() or result.is_conj():
-            raise LaunchError(_not_contiguous(parameter, "result.contiguous()"))
+        by_columns = _order(parameter) == "F"
+        ordered = result.permute(*reversed(range(result.ndim))) if by_columns else result
+        if not ordered.is_contiguous() or result.is_neg() or result.is_conj():
+            hint = "result.mT.contiguous().mT" if by_columns else "result.contiguous()"
+            raise LaunchError(_not_contiguous(parameter, hint))
         return result.data_ptr(), tuple(result.shape), str(result.dtype).removeprefix("torch.")
 
     @contextlib.contextmanager
@@ -305,7 +312,9 @@ class Cupy(Framework):
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         cuda, size_bytes = self.cupy.cuda, _size_bytes(parameter)
         memory = cuda.UnownedMemory(int(argument), size_bytes, self, self.place.index)
-        return self.cupy.ndarray(parameter.shape, _plain_dtype(parameter), cuda.MemoryPointer(memory, 0))
+        dtype = _plain_dtype(parameter)
+        place = cuda.MemoryPointer(memory, 0)
+        return self.cupy.ndarray(parameter.shape, dtype, place, strides=_strides(parameter, dtype))
 
     def current(self) -> contextlib.AbstractContextManager[object]:
         return self.stream  # type: ignore[no-any-return]
@@ -313,8 +322,7 @@ class Cupy(Framework):
     def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
         if type(result) is not self.cupy.ndarray:
             raise LaunchError(_no_array(result, parameter, "cupy.ndarray"))
-        if not result.flags.c_contiguous:
-            raise LaunchError(_not_contiguous(parameter, "cupy.ascontiguousarray(result)"))
+        _check_order(result.flags, parameter, "cupy.as{}array(result)")
         return int(result.data.ptr), tuple(result.shape), result.dtype.name
 
     def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
@@ -370,8 +378,9 @@ class Numba(Framework):
             return super().found(result, parameter)
         if not self.cuda.is_cuda_array(result):
             raise LaunchError(_no_array(result, parameter, "numba.cuda device array"))
-        if not result.is_c_contiguous():
-            raise LaunchError(_not_contiguous(parameter, "an array in C order"))
+        order = _order(parameter)
+        if not (result.is_f_contiguous() if order == "F" else result.is_c_contiguous()):
+            raise LaunchError(_not_contiguous(parameter, f"an array in {order} order"))
         return int(result.__cuda_array_interface__["data"][0]), tuple(result.shape), result.dtype.name
 
     def values(self) -> Mapping[str, Any]:
@@ -414,14 +423,23 @@ class _Interface:
             "shape": shape,
             "typestr": (dtype or np.dtype(np.uint8)).str,
             "data": (int(argument), False),
-            "strides": None,
+            "strides": _strides(parameter, dtype) if dtype else None,
             "version": 3,
         }
 
 
 def _size_bytes(parameter: Parameter) -> int:
     assert parameter.shape is not None
+    if parameter.layout is not None:
+        return parameter.layout.size_bytes
     return math.prod(parameter.shape) * numpy_dtype(parameter.dtype).itemsize
+
+
+def _strides(parameter: Parameter, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
+    """In bytes; None for rows that touch."""
+    if parameter.layout is None or parameter.layout.plain:
+        return None
+    return tuple(step * dtype.itemsize for step in parameter.layout.strides)
 
 
 def _plain_dtype(parameter: Parameter) -> np.dtype[Any]:
@@ -444,10 +462,31 @@ def _no_array(result: Any, parameter: Parameter, wanted: str) -> str:
     return f"The result for {parameter.name} is a {found}; expected a {wanted}."
 
 
+def _order(parameter: Parameter) -> Order:
+    """That of a result's memory. Raises LaunchError for an output with room between its lines."""
+    if parameter.layout is None:
+        return "C"
+    if parameter.layout.padded:
+        raise LaunchError(
+            f"{parameter.name} has room between its lines, which no result has: ask for "
+            f"{parameter.name} as a parameter, and write there."
+        )
+    return parameter.layout.order
+
+
+def _check_order(flags: Any, parameter: Parameter, hint: str) -> None:
+    if _order(parameter) == "F":
+        if not flags.f_contiguous:
+            raise LaunchError(_not_contiguous(parameter, hint.format("fortran")))
+    elif not flags.c_contiguous:
+        raise LaunchError(_not_contiguous(parameter, hint.format("contiguous")))
+
+
 def _not_contiguous(parameter: Parameter, hint: str) -> str:
+    lines = "column" if _order(parameter) == "F" else "row"
     return (
-        f"The result for {parameter.name} is not in row order in memory; expected {hint}, so that putting "
-        "it in order is in its time."
+        f"The result for {parameter.name} is not in {lines} order in memory; expected {hint}, so that "
+        "putting it in order is in its time."
     )
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from harness.records import DeviceInfo, L2Policy
     from harness.spec.problem import Case, Problem
 
-_SLACK = 1.05
+SLACK = 1.05
 """A rate may be above its peak by as much as ticks and a clock above the card's own limit account for."""
 
 _FP32_LANES = {
@@ -113,7 +113,7 @@ def check_rates(
         # A time that reads 0 is shorter than the timer's tick: faster than anything, or nothing was timed.
         rate = amount / time_ns if time_ns > 0 else math.inf
         peak = peaks.get(limit, math.inf)
-        if rate > _SLACK * peak:
+        if rate > SLACK * peak:
             raise BeyondPeakError(
                 f"{rate:,.0f} {unit}, where {device.name} can do {peak:,.0f} at most"
                 f"{'' if limit == 'memory' else f' in {limit}'}: not all of the work was in the time. "

@@ -7,27 +7,27 @@ Nothing is unpacked and nothing is written. Of a run's archives only those count
 from __future__ import annotations
 
 import io
-import json
 import re
 import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 
-from harness.errors import RefusedError, StoreError
-from harness.github.api import Api, ApiError, path_of
-from harness.github.events import quoted
-from harness.output.review.model import LIMITS, Review, decode_review
+from harness.errors import RefusedError
+from harness.forges.api import Api, ApiError, quoted
+from harness.forges.reports import MAX_TOTAL_BYTES, read_review, read_static
+from harness.github.api import path_of
+from harness.output.review.model import LIMITS, Review
+from harness.output.review.static import StaticReport
 
 MEMBER = "review.json"
 MAX_ARTIFACTS = LIMITS["cards"]
-MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
+STATIC_ARTIFACT = "perf-static"
 _PREFIX = "perf-review-"
-_NAME = re.compile(rf"{_PREFIX}[A-Za-z0-9][A-Za-z0-9._-]{{0,59}}")
+_NAME = re.compile(rf"{_PREFIX}[A-Za-z0-9][A-Za-z0-9._-]{{0,59}}|{STATIC_ARTIFACT}")
 _MAX_LISTED = 1000
 _MAX_ARCHIVE_BYTES = LIMITS["bytes"] + 2**16
 """A file that does not compress, and what is around it."""
@@ -61,7 +61,7 @@ def fetch_reviews(api: Api, repository: str, run: int) -> dict[str, Review]:
     """
     total = 0
     found: dict[str, Review] = {}
-    for artifact in _listed(api, repository, run):
+    for artifact in _listed(api, repository, run, _PREFIX):
         content = unpacked(_downloaded(api, repository, artifact), artifact.name)
         total += len(content)
         if total > MAX_TOTAL_BYTES:
@@ -70,7 +70,14 @@ def fetch_reviews(api: Api, repository: str, run: int) -> dict[str, Review]:
     return found
 
 
-def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
+def fetch_static(api: Api, repository: str, run: int) -> StaticReport | None:
+    """The static facts of a run; None where it has left none. Raises as `fetch_reviews` does."""
+    for artifact in _listed(api, repository, run, STATIC_ARTIFACT):
+        return read_static(unpacked(_downloaded(api, repository, artifact), artifact.name), artifact.name)
+    return None
+
+
+def _listed(api: Api, repository: str, run: int, prefix: str) -> list[_Artifact]:
     """The artifacts that hold reports: of each name the newest, as every attempt of a run leaves its own."""
     newest: dict[str, _Artifact] = {}
     path = path_of(repository, "actions", "runs", run, "artifacts")
@@ -78,7 +85,7 @@ def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
         if (count := page.total_count) > _MAX_LISTED:
             raise RefusedError(f"The run has {count} artifacts; at most {_MAX_LISTED} are looked at.")
         for artifact in page.artifacts:
-            if artifact.name.startswith(_PREFIX):
+            if artifact.name.startswith(prefix):
                 _check(artifact)
                 known = newest.get(artifact.name, artifact)
                 newest[artifact.name] = max(known, artifact, key=lambda each: each.id)
@@ -203,36 +210,3 @@ def _inflated(packed: bytes) -> bytes:
     if not stream.eof or stream.unused_data:
         _refuse("the file is truncated, or something follows it")
     return content
-
-
-def read_review(content: bytes, name: str) -> Review:
-    """The report in a file. Raises RefusedError."""
-    try:
-        review = decode_review(content)
-        json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)
-    except (StoreError, ValueError, RecursionError) as error:
-        raise RefusedError(f"Artifact {quoted(name)} cannot be read: {quoted(str(error))}") from None
-    return review
-
-
-def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:
-    """Refuse a name that an object has twice: readers do not agree on it, and no honest one writes it."""
-    names = {name for name, _ in pairs}
-    if len(names) < len(pairs):
-        raise ValueError("an object has a name twice.")
-
-
-def merged(reviews: Iterable[Review]) -> Review:
-    """Reports of one pair of commits from several cards, as one. Raises RefusedError where they are not."""
-    found = list(reviews)
-    if len({(review.base, review.head) for review in found}) != 1:
-        raise RefusedError("The run's reports are of different commits: nothing is made of them.")
-    cards, most = tuple(card for review in found for card in review.cards), LIMITS["cards"]
-    if len(cards) > most:
-        raise RefusedError(f"The run's reports tell of {len(cards)} cards; at most {most} are shown.")
-    return msgspec.structs.replace(
-        found[0],
-        harness_version=", ".join(sorted({review.harness_version for review in found}))[:200],
-        created_at=max(review.created_at for review in found),
-        cards=cards,
-    )

@@ -8,27 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from textwrap import wrap
-from typing import Any, Literal
+from typing import Any
 
-from harness.github.api import Api, ApiError, path_of
-from harness.github.events import DISPATCH_BRANCH, quoted
+from harness.forges.api import Api, ApiError, quoted
+from harness.forges.audits import Finding, careful, should
+from harness.github.api import path_of
+from harness.github.events import DISPATCH_BRANCH
 
-State = Literal["good", "missing", "unknown"]
-_UNSEEN = (401, 403, 404)
 _MIRRORS = "pull-request/*"
 _DATA_BRANCH = "perf-data"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    what: str
-    state: State
-    seen: str
-    """What GitHub says, in a few words."""
-    to_do: str = ""
-    relied: bool = False
-    """Whether a job with a card must not start without it."""
 
 
 def audit(api: Api, repository: str, *, relied_only: bool = False) -> list[Finding]:
@@ -65,28 +53,10 @@ class _Asking:
 Check = Callable[[_Asking], Iterator[Finding]]
 
 
-def _careful(what: str, *, relied: bool = False) -> Callable[[Check], Check]:
-    """Where the token may not see something, nothing is known of it."""
-
-    def wrap(check: Check) -> Check:
-        def run(asking: _Asking) -> Iterator[Finding]:
-            try:
-                yield from check(asking)
-            except ApiError as error:
-                if error.status not in _UNSEEN:
-                    raise
-                seen = f"not seen ({error.status}): ask with a token that may read settings"
-                yield Finding(what=what, state="unknown", seen=seen, relied=relied)
-
-        return run
-
-    return wrap
-
-
 def _environment(name: str, allowed: Callable[[_Asking], tuple[str, ...]], why: str) -> Check:
     what = f"environment {name}"
 
-    @_careful(what, relied=True)
+    @careful(what, relied=True)
     def check(asking: _Asking) -> Iterator[Finding]:
         found = asking.is_there("environments", name, needs="actions: read")
         wanted = allowed(asking)
@@ -97,13 +67,8 @@ def _environment(name: str, allowed: Callable[[_Asking], tuple[str, ...]], why: 
             return
         branches = _branches(asking, name, found)
         good = bool(branches) and set(branches) <= set(wanted)
-        yield Finding(
-            what=what,
-            state="good" if good else "missing",
-            seen=f"for {', '.join(map(quoted, branches)) or 'every branch'}",
-            to_do="" if good else f"{to_do}: {why}",
-            relied=True,
-        )
+        seen = f"for {', '.join(map(quoted, branches)) or 'every branch'}"
+        yield should(what, good, seen, f"{to_do}: {why}", relied=True)
 
     return check
 
@@ -119,12 +84,12 @@ def _branches(asking: _Asking, name: str, found: Any) -> list[str]:
     return [str(each.get("name")) for each in listed.get("branch_policies", ())]
 
 
-@_careful("reviewers of gpu")
+@careful("reviewers of gpu")
 def _reviewers(asking: _Asking) -> Iterator[Finding]:
     found = asking.is_there("environments", "gpu", needs="actions: read") or {}
     rules = [rule for rule in found.get("protection_rules", ()) if rule.get("type") == "required_reviewers"]
     count = sum(len(rule.get("reviewers", ())) for rule in rules)
-    yield _should(
+    yield should(
         "reviewers of gpu",
         count > 0,
         f"{count} people or teams" if count else "none: /perf alone decides",
@@ -133,50 +98,44 @@ def _reviewers(asking: _Asking) -> Iterator[Finding]:
     if found:
         bypass = bool(found.get("can_admins_bypass", True))
         to_do = "Settings, Environments, gpu: do not allow administrators to bypass"
-        yield _should("no bypass of gpu", not bypass, "administrators may" if bypass else "nobody may", to_do)
+        yield should("no bypass of gpu", not bypass, "administrators may" if bypass else "nobody may", to_do)
 
 
-@_careful("no secrets of gpu", relied=True)
+@careful("no secrets of gpu", relied=True)
 def _secrets(asking: _Asking) -> Iterator[Finding]:
     found = asking.get("environments", "gpu", "secrets", needs="environments: read")
     count = int(found.get("total_count", 0))
     to_do = "Settings, Environments, gpu: remove its secrets, a job there is a stranger's"
-    yield Finding(
-        what="no secrets of gpu",
-        state="missing" if count else "good",
-        seen=f"{count} secrets" if count else "none",
-        to_do=to_do if count else "",
-        relied=True,
-    )
+    yield should("no secrets of gpu", not count, f"{count} secrets" if count else "none", to_do, relied=True)
 
 
-@_careful("no secrets of the repository")
+@careful("no secrets of the repository")
 def _repository_secrets(asking: _Asking) -> Iterator[Finding]:
     count = int(asking.get("actions", "secrets", needs="secrets: read").get("total_count", 0))
     to_do = "move them into environments that the default branch alone may use"
-    yield _should("no secrets of the repository", not count, f"{count} secrets" if count else "none", to_do)
+    yield should("no secrets of the repository", not count, f"{count} secrets" if count else "none", to_do)
 
 
-@_careful("token by default")
+@careful("token by default")
 def _token(asking: _Asking) -> Iterator[Finding]:
     found = asking.get("actions", "permissions", "workflow", needs="administration: read")
     level = quoted(str(found.get("default_workflow_permissions")))
     page = "Settings, Actions, General, Workflow permissions"
-    yield _should("token by default", level == "read", level, f"{page}: read repository contents")
+    yield should("token by default", level == "read", level, f"{page}: read repository contents")
     approves = bool(found.get("can_approve_pull_request_reviews"))
     seen = "may approve" if approves else "may not approve"
-    yield _should("no approval by workflows", not approves, seen, f"{page}: no creating or approving")
+    yield should("no approval by workflows", not approves, seen, f"{page}: no creating or approving")
 
 
-@_careful("actions by hash")
+@careful("actions by hash")
 def _pinning(asking: _Asking) -> Iterator[Finding]:
     found = asking.get("actions", "permissions", needs="administration: read")
     pinned = bool(found.get("sha_pinning_required"))
     to_do = "Settings, Actions, General: require actions to be pinned to a full-length commit SHA"
-    yield _should("actions by hash", pinned, "required" if pinned else "not required", to_do)
+    yield should("actions by hash", pinned, "required" if pinned else "not required", to_do)
 
 
-@_careful("runs of forks")
+@careful("runs of forks")
 def _forks(asking: _Asking) -> Iterator[Finding]:
     if asking.private:
         parts = ("actions", "permissions", "fork-pr-workflows-private-repos")
@@ -188,13 +147,13 @@ def _forks(asking: _Asking) -> Iterator[Finding]:
         ]
         to_do = "Settings, Actions, General, Fork pull request workflows: neither write tokens nor secrets"
         seen = ", ".join(given).replace("_", " ") or "get neither write tokens nor secrets"
-        yield _should("runs of forks", not given, seen, to_do)
+        yield should("runs of forks", not given, seen, to_do)
         return
     parts = ("actions", "permissions", "fork-pr-contributor-approval")
     policy = quoted(str(asking.get(*parts, needs="administration: read").get("approval_policy")))
     to_do = "Settings, Actions, General: require approval for all external contributors"
     good = policy == "all_external_contributors"
-    yield _should("runs of forks", good, f"approval for {policy.replace('_', ' ')}", to_do)
+    yield should("runs of forks", good, f"approval for {policy.replace('_', ' ')}", to_do)
 
 
 def _rules(branch: Callable[[_Asking], str], wanted: tuple[str, ...], to_do: str) -> Check:
@@ -202,29 +161,29 @@ def _rules(branch: Callable[[_Asking], str], wanted: tuple[str, ...], to_do: str
         name = branch(asking)
         shown = _MIRRORS if name.startswith("pull-request/") else name
 
-        @_careful(f"rules of {shown}")
+        @careful(f"rules of {shown}")
         def rules(asking: _Asking) -> Iterator[Finding]:
             found = asking.get("rules", "branches", name, needs="metadata: read")
             types = {str(rule.get("type")) for rule in found}
             lacking = [each for each in wanted if each not in types]
             seen = f"no rule for {', '.join(lacking).replace('_', ' ')}" if lacking else ", ".join(wanted)
-            yield _should(f"rules of {shown}", not lacking, seen.replace("_", " "), to_do)
+            yield should(f"rules of {shown}", not lacking, seen.replace("_", " "), to_do)
 
         yield from rules(asking)
 
     return check
 
 
-@_careful("runners")
+@careful("runners")
 def _runners(asking: _Asking) -> Iterator[Finding]:
     found = asking.get("actions", "runners", needs="administration: read").get("runners", ())
     kept = [quoted(str(each.get("name"))) for each in found if each.get("ephemeral") is False]
     to_do = "register runners for one job each: docs/runners.md, Registration"
     seen = f"{', '.join(kept)} take more than one job" if kept else f"{len(found)}, for one job each"
-    yield _should("runners", not kept, seen, to_do)
+    yield should("runners", not kept, seen, to_do)
 
 
-@_careful("runner groups")
+@careful("runner groups")
 def _groups(asking: _Asking) -> Iterator[Finding]:
     owner = asking.repository.partition("/")[0]
     answer: Any = asking.api.get(f"/orgs/{owner}/actions/runner-groups", object, needs="runners: read")
@@ -239,10 +198,10 @@ def _groups(asking: _Asking) -> Iterator[Finding]:
         if wide
         else "for chosen repositories"
     )
-    yield _should("runner groups", not wide, seen, to_do)
+    yield should("runner groups", not wide, seen, to_do)
 
 
-@_careful("caches")
+@careful("caches")
 def _caches(asking: _Asking) -> Iterator[Finding]:
     listed = asking.get("actions", "caches", needs="actions: read").get("actions_caches", ())
     # No workflow of ours writes any there: who has done so was a stranger's suite.
@@ -250,12 +209,7 @@ def _caches(asking: _Asking) -> Iterator[Finding]:
     written += [each for each in listed if str(each.get("ref")).startswith("refs/heads/pull-request/")]
     to_do = "find out which pull request wrote them, and delete them (gh cache delete)"
     seen = f"{len(written)} of pull requests' runs" if written else "none of pull requests' runs"
-    yield _should("caches", not written, seen, to_do)
-
-
-def _should(what: str, good: object, seen: str, to_do: str) -> Finding:
-    state: State = "good" if good else "missing"
-    return Finding(what=what, state=state, seen=seen, to_do="" if good else to_do)
+    yield should("caches", not written, seen, to_do)
 
 
 _RELIED: tuple[Check, ...] = (
@@ -299,19 +253,3 @@ _OTHERS: tuple[Check, ...] = (
     _groups,
     _caches,
 )
-
-
-def missing(findings: list[Finding]) -> list[Finding]:
-    return [each for each in findings if each.state == "missing"]
-
-
-def lines(findings: list[Finding], width: int) -> Iterator[str]:
-    """A table, and below what is missing what to do about it, in lines of that width."""
-    column = max((len(each.what) for each in findings), default=0)
-    for each in findings:
-        yield from wrap(
-            f"{each.state:7}  {each.what:{column}}  {each.seen}", width, subsequent_indent=" " * (column + 11)
-        )
-        if each.to_do:
-            margin = " " * 9
-            yield from wrap(f"To do: {each.to_do}.", width, initial_indent=margin, subsequent_indent=margin)

@@ -9,23 +9,14 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from harness.errors import ConfigError, RefusedError, StoreError
+from harness.forges.api import quoted
 from harness.output.review.faces import workflow_command
 from harness.output.review.grouping import Links
-from harness.system.texts import harmless
-
-
-def quoted(text: str, most: int = 300) -> str:
-    """One line of it that moves no cursor and is no command: the runner takes ``##[name]`` for one wherever
-    in a line it stands, and ``::name::`` where a line begins.
-    """
-    line = " ".join(harmless(" ".join(text.split())).split())
-    line = line if len(line) <= most else f"{line[: most - 3]}..."
-    return line.replace("##[", "##\ufffd[").replace("::", ":\ufffd:")
 
 
 def error_line(title: str, message: str) -> str:
@@ -71,6 +62,8 @@ def append_file(variable: str, what: str, text: str) -> str:
 
 WORKFLOW = "perf-pr.yml"
 """The workflow whose job has the card."""
+STATIC_WORKFLOW = "perf-static.yml"
+"""The workflow that compiles any pull request on GitHub's own machines."""
 _MAX_BYTES = 25 * 2**20
 DISPATCH_BRANCH = "perf-dispatch"
 """Where measurements are dispatched. It is kept at the default branch's commit, so the workflow file is that
@@ -85,6 +78,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _REF = re.compile(r"[^\s\x00-\x1f\x7f]{1,255}")
 _WORD = re.compile(r"[a-z_]{1,30}")
+_PUSHES = ("opened", "synchronize", "reopened", "ready_for_review")
+_QUEUE_REF = re.compile(r"refs/heads/gh-readonly-queue/\S{1,255}/pr-([1-9][0-9]{0,8})-[0-9a-f]{40}")
 
 T = TypeVar("T")
 
@@ -114,15 +109,35 @@ class MeasuredRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledRun:
+    """A run of the workflow that compiles a pull request, which may be of any repository."""
+
+    id: int
+    attempt: int
+    head: str
+    label: str
+    """``OWNER:BRANCH`` that the pull request comes from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A comment that asks for a measurement, by the login of who wrote it."""
+    """Who asks for a measurement, by a comment or by pushing to a pull request of the repository's own."""
 
     pull_request: int
     words: tuple[str, ...]
     """What follows the command on its line: a commit, then cases. Nobody has looked at them yet."""
     login: str
-    comment: int
+    comment: int | None
+    """None where a push asks, which is answered nowhere."""
     default_branch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """A pull request that waits to be merged, as a commit on top of those before it in the queue."""
+
+    pull_request: int
+    commit: str
 
 
 class Named(msgspec.Struct):
@@ -166,6 +181,35 @@ class _Comment(msgspec.Struct):
 class _Issue(msgspec.Struct):
     number: int
     pull_request: dict[str, Any] | None = None
+
+
+class _Head(msgspec.Struct):
+    sha: str
+    repo: Named | None = None
+
+
+class _Pull(msgspec.Struct):
+    number: int
+    head: _Head
+    draft: bool = False
+
+
+class _PullEvent(msgspec.Struct):
+    action: str
+    pull_request: _Pull
+    sender: _User
+    repository: _Repository
+
+
+class _MergeGroup(msgspec.Struct):
+    head_sha: str
+    head_ref: str
+
+
+class _QueueEvent(msgspec.Struct):
+    action: str
+    merge_group: _MergeGroup
+    repository: _Repository
 
 
 class _CommentEvent(msgspec.Struct):
@@ -242,6 +286,88 @@ def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str, boo
     raise RefusedError(
         f"The run was started by {quoted(run.event)} on branch {quoted(branch)!r}; expected a push to "
         f"pull-request/N, or workflow_dispatch on {DISPATCH_BRANCH}."
+    )
+
+
+def kind_of(content: bytes) -> Literal["issue_comment", "pull_request", "merge_group"]:
+    """Which event this is, of those that may ask for a measurement; a comment where it is none of them."""
+    try:
+        found = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "issue_comment"
+    if "merge_group" in found:
+        return "merge_group"
+    return "pull_request" if "pull_request" in found and "comment" not in found else "issue_comment"
+
+
+def pushed(content: bytes, repository: str, *, drafts: bool) -> Asked | str:
+    """What a `pull_request` event of a branch of this repository asks for, or why it asks for nothing.
+
+    Raises RefusedError for an event that GitHub does not send.
+    """
+    event = _decoded(content, _PullEvent, "pull_request")
+    _check_repository(event.repository, repository)
+    pull = event.pull_request
+    theirs = pull.head.repo and pull.head.repo.full_name.lower()
+    if event.action not in _PUSHES:
+        return f"{quoted(event.action)} brings no new commit"
+    if theirs != repository.lower():
+        return "the branch is in another repository, so somebody who may write has to ask"
+    if pull.draft and not drafts:
+        return "it is a draft"
+    if not _LOGIN.fullmatch(event.sender.login):
+        return "no person pushed it"
+    return Asked(
+        pull_request=_positive(pull.number, "pull request"),
+        words=(pull.head.sha,),
+        login=event.sender.login,
+        comment=None,
+        default_branch=event.repository.default_branch,
+    )
+
+
+def queued(content: bytes, repository: str) -> Queued | None:
+    """The pull request of a `merge_group` event; None where no check is waited for.
+
+    Raises RefusedError for an event that GitHub does not send.
+    """
+    event = _decoded(content, _QueueEvent, "merge_group")
+    _check_repository(event.repository, repository)
+    if event.action != "checks_requested":
+        return None
+    group = event.merge_group
+    found = _QUEUE_REF.fullmatch(group.head_ref)
+    if not (found and _COMMIT.fullmatch(group.head_sha)):
+        raise RefusedError(
+            f"The queue's branch is {quoted(group.head_ref)!r} at {quoted(group.head_sha)!r}; expected "
+            "refs/heads/gh-readonly-queue/BRANCH/pr-N-SHA, as GitHub makes them."
+        )
+    return Queued(pull_request=int(found[1]), commit=group.head_sha)
+
+
+def compiled_run(content: bytes, repository: str) -> CompiledRun:
+    """The run of any pull request's own workflow that a `workflow_run` event tells of. Raises RefusedError.
+
+    Who wrote the pull request wrote the workflow too, and what it left: where that belongs is GitHub's word.
+    """
+    event = _decoded(content, _RunEvent, "workflow_run")
+    run = event.workflow_run
+    _check_repository(event.repository, repository)
+    path = f".github/workflows/{STATIC_WORKFLOW}"
+    if run.event != "pull_request" or run.path.partition("@")[0] != path or run.status != "completed":
+        raise RefusedError(
+            f"The run is of workflow {quoted(run.path)!r}, started by {quoted(run.event)}, and "
+            f"{quoted(run.status)}; expected {path}, pull_request and completed."
+        )
+    if not (
+        run.head_repository and _REF.fullmatch(run.head_branch or "") and _COMMIT.fullmatch(run.head_sha)
+    ):
+        raise RefusedError("The run tells no commit, branch and repository: nobody knows where it belongs.")
+    return CompiledRun(
+        id=_positive(run.id, "number"),
+        attempt=_positive(run.run_attempt, "attempt"),
+        head=run.head_sha,
+        label=f"{run.head_repository.full_name.partition('/')[0]}:{run.head_branch}",
     )
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from harness.errors import StoreError
-from harness.github.requirements import extras_with
+from harness.forges.requirements import extras_with
 from harness.numbers import counted
 from harness.output.review.markdown import code
 from harness.store.records_file import StoredRun, read_run

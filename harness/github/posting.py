@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from harness.errors import RemoteError
-from harness.github.api import Api, ApiError, path_of
-from harness.github.events import Named, quoted
-
-
-class StaleError(Exception):
-    """A commit is not what would be merged. Nothing is wrong: somebody pushed, merged or closed meanwhile."""
+from harness.forges.api import Api, ApiError, quoted
+from harness.forges.comments import Posted, StaleError, Stamp, Thread, keep_comment
+from harness.github.api import path_of
+from harness.github.events import Named, Queued
 
 
 class _Commit(msgspec.Struct):
@@ -46,6 +44,21 @@ def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
             f"The head of pull request {number} is {quoted(pull.head.sha)} by now, not {commit}."
         )
     return pull
+
+
+def pull_of_branch(api: Api, repository: str, label: str, commit: str) -> Pull:
+    """The one open pull request from a branch, ``OWNER:BRANCH``, whose head is a commit. Raises StaleError,
+    RemoteError.
+    """
+    query = {"state": "open", "head": label}
+    listed = api.pages(path_of(repository, "pulls"), list[Pull], needs="pull-requests: read", query=query)
+    found = [pull.number for page in listed for pull in page if pull.head.sha == commit]
+    if len(found) != 1:
+        raise StaleError(
+            f"{commit} is the head of {len(found) or 'no'} open pull requests from {quoted(label)}, "
+            "where one was expected."
+        )
+    return current_pull(api, repository, found[0], commit)
 
 
 def open_pull(api: Api, repository: str, number: int) -> Pull:
@@ -80,44 +93,8 @@ def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str)
     return frozenset(found)
 
 
-_MARKER = re.compile(
-    r"<!-- gpu-harness:review(-some)? run=([0-9]{1,19}) attempt=([0-9]{1,9}) head=([0-9a-f]{40}) -->"
-)
 _EXTERNAL_ID = re.compile(r"([0-9]{1,19})\.([0-9]{1,9})")
-_ROUNDS = 6
-_COMMENTS = "pull-requests: write"
 _CHECKS = "checks: write"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
-    run: int
-    attempt: int
-    head: str
-    partial: bool = False
-    """Of some cases only: what is posted of all of them stays beside it."""
-
-    @property
-    def marker(self) -> str:
-        which = "-some" if self.partial else ""
-        return f"<!-- gpu-harness:review{which} run={self.run} attempt={self.attempt} head={self.head} -->"
-
-    @property
-    def external_id(self) -> str:
-        return f"{self.run}.{self.attempt}"
-
-    def is_newer_than(self, other: Stamp) -> bool:
-        """Whether the other, of the same commit, has nothing to add. Runs are numbered as they start."""
-        return self.head == other.head and (self.run, self.attempt) > (other.run, other.attempt)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Posted:
-    action: Literal["created", "updated", "left"]
-    """left: there is that of a newer run."""
-    id: int | None
-    """None in a dry run that would create it."""
-    url: str = ""
 
 
 class _User(msgspec.Struct):
@@ -132,11 +109,12 @@ class _Comment(msgspec.Struct):
     body: str | None = None
 
     @property
-    def stamp(self) -> Stamp | None:
-        found = _MARKER.match(self.body or "")
-        if not found:
-            return None
-        return Stamp(run=int(found[2]), attempt=int(found[3]), head=found[4], partial=bool(found[1]))
+    def text(self) -> str:
+        return self.body or ""
+
+    @property
+    def url(self) -> str:
+        return self.html_url
 
     def is_by(self, author: str) -> bool:
         # The login of an app's bot ends in [bot], which nobody can choose. It alone is of type Bot.
@@ -146,12 +124,14 @@ class _Comment(msgspec.Struct):
 
 class _Output(msgspec.Struct):
     annotations_count: int = 0
+    title: str | None = None
 
 
 class _CheckRun(msgspec.Struct):
     id: int
     html_url: str | None = None
     status: str = ""
+    conclusion: str | None = None
     external_id: str | None = None
     output: _Output = msgspec.field(default_factory=_Output)
 
@@ -175,89 +155,15 @@ def post_comment(
     `still_current` raises where the commit is the pull request's no more: it is called before each write.
     Raises ApiError, RemoteError.
     """
-    posting = _Sticky(api, repository, pull_request, stamp, text, author, still_current)
-    for _ in range(_ROUNDS):
-        if done := posting.look():
-            return done
-    raise RemoteError(
-        f"The comment on pull request {pull_request} was changed by others {_ROUNDS} times while it was "
-        "written: run this again, and let one job at a time post."
+    thread = Thread(
+        about=f"pull request {pull_request}",
+        comments=path_of(repository, "issues", pull_request, "comments"),
+        one=path_of(repository, "issues", "comments"),
+        kind=_Comment,
+        ours=lambda comment: comment.is_by(author),
+        needs="pull-requests: write",
     )
-
-
-@dataclass
-class _Sticky:
-    api: Api
-    repository: str
-    pull_request: int
-    stamp: Stamp
-    text: str
-    author: str
-    still_current: Callable[[], None]
-    made: _Comment | None = None
-    """What was created, which a listing need not show at once."""
-    written: set[int] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self._comments = path_of(self.repository, "issues", self.pull_request, "comments")
-        self._begins = self.stamp.marker.partition("run=")[0]
-
-    def look(self) -> Posted | None:
-        """One look, and what follows from it; None where another look must."""
-        found = {comment.id: comment for comment in ([self.made] if self.made else []) + self._ours()}
-        ours = [found[number] for number in sorted(found)]
-        if not ours:
-            return self._create()
-        first, *others = ours
-        if any(each.stamp and each.stamp.is_newer_than(self.stamp) for each in ours):
-            if self.made and self.made.id != first.id:
-                self._delete(self.made)
-            return Posted(action="left", id=first.id, url=first.html_url)
-        if first.id not in self.written or first.stamp != self.stamp:
-            self._update(first)
-            if not self.api.dry_run:
-                return None
-        for other in others:
-            self._delete(other)
-        created = self.made is not None and self.made.id == first.id
-        return Posted(action="created" if created else "updated", id=first.id, url=first.html_url)
-
-    def _ours(self) -> list[_Comment]:
-        return [
-            comment
-            for page in self.api.pages(self._comments, list[_Comment], needs="pull-requests: read")
-            for comment in page
-            if comment.is_by(self.author) and (comment.body or "").startswith(self._begins)
-        ]
-
-    def _create(self) -> Posted | None:
-        def posted() -> _Comment | None:
-            same = [comment for comment in self._ours() if comment.stamp == self.stamp]
-            return min(same, key=lambda comment: comment.id, default=None)
-
-        self.still_current()
-        body = {"body": self.text}
-        self.made = self.api.create(self._comments, body, _Comment, needs=_COMMENTS, done=posted)
-        if self.made is None:
-            return Posted(action="created", id=None)
-        self.written.add(self.made.id)
-        return None
-
-    def _update(self, comment: _Comment) -> None:
-        self.still_current()
-        try:
-            self.api.update(self._path(comment), {"body": self.text}, _Comment, needs=_COMMENTS)
-        except ApiError as error:
-            if error.status not in (404, 410):  # removed since it was listed
-                raise
-            self.made = None
-        self.written.add(comment.id)
-
-    def _delete(self, comment: _Comment) -> None:
-        self.api.delete(self._path(comment), needs=_COMMENTS)
-
-    def _path(self, comment: _Comment) -> str:
-        return path_of(self.repository, "issues", "comments", comment.id)
+    return keep_comment(api, thread, stamp, text, still_current=still_current)
 
 
 def post_check(
@@ -268,19 +174,20 @@ def post_check(
     Raises ApiError, RemoteError, and what `still_current` does.
     """
     path = path_of(repository, "check-runs")
-    known = _check_runs(api, repository, stamp, check["name"])
+    known = _check_runs(api, repository, stamp.head, check["name"])
+    same = _of_stamp(known, stamp)
     if newer := next((each for each in known if _is_newer(each, stamp)), None):
+        _end(api, repository, same, "cancelled", "Not posted", "A newer run of this commit has been started.")
         return Posted(action="left", id=newer.id, url=newer.html_url or "")
     still_current()
     body = {**check, "external_id": stamp.external_id}
-    same = _of_stamp(known, stamp)
     if same is None:
         made = api.create(
             path,
             {**body, "head_sha": stamp.head},
             _CheckRun,
             needs=_CHECKS,
-            done=lambda: _of_stamp(_check_runs(api, repository, stamp, check["name"]), stamp),
+            done=lambda: _of_stamp(_check_runs(api, repository, stamp.head, check["name"]), stamp),
         )
         return Posted(action="created", id=made.id if made else None, url=(made and made.html_url) or "")
     if same.output.annotations_count:
@@ -303,21 +210,75 @@ def post_queued(
     api.create(path, {**body, "head_sha": stamp.head, "output": output}, _CheckRun, needs=_CHECKS)
 
 
-def end_queued(api: Api, repository: str, stamp: Stamp, name: str, why: str) -> None:
-    """End the check of a run of which nothing is posted, as the pull request has moved on.
+def end_queued(
+    api: Api, repository: str, stamp: Stamp, name: str, *, conclusion: str, title: str, why: str
+) -> None:
+    """End the check of a run of which nothing is posted, where one waits. Raises ApiError, RemoteError."""
+    _end(
+        api,
+        repository,
+        _of_stamp(_check_runs(api, repository, stamp.head, name), stamp),
+        conclusion,
+        title,
+        why,
+    )
 
-    Raises ApiError, RemoteError.
+
+def _end(api: Api, repository: str, check: _CheckRun | None, conclusion: str, title: str, why: str) -> None:
+    if check is not None and check.status != "completed":
+        output = {"title": title, "summary": why}
+        body = {"status": "completed", "conclusion": conclusion, "output": output}
+        api.update(path_of(repository, "check-runs", check.id), body, _CheckRun, needs=_CHECKS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedOver:
+    """What a queue's commit was told of the pull request's."""
+
+    measured: str
+    """The commit whose check it is."""
+    conclusion: str
+    title: str
+    url: str
+
+
+def carry_over(api: Api, repository: str, queued: Queued, name: str, *, strict: bool) -> CarriedOver:
+    """Give a commit of the merge queue the conclusion that the pull request's own commit has.
+
+    Where that has none, it is neutral, with `strict` a failure. Raises StaleError, ApiError, RemoteError.
     """
-    same = _of_stamp(_check_runs(api, repository, stamp, name), stamp)
-    if same is not None and same.status != "completed":
-        output = {"title": "Not posted", "summary": why}
-        body = {"name": name, "status": "completed", "conclusion": "cancelled", "output": output}
-        api.update(path_of(repository, "check-runs", same.id), body, _CheckRun, needs=_CHECKS)
+    head = open_pull(api, repository, queued.pull_request).head.sha
+    done = {
+        (int(found[1]), int(found[2])): each
+        for each in _check_runs(api, repository, head, name)
+        if each.status == "completed" and (found := _EXTERNAL_ID.fullmatch(each.external_id or ""))
+    }
+    last = done[max(done)] if done else None
+    carried = CarriedOver(
+        measured=head,
+        conclusion=(last and last.conclusion) or ("failure" if strict else "neutral"),
+        title=quoted((last and last.output.title) or "Not measured", 200),
+        url=(last and last.html_url) or "",
+    )
+    body = {
+        "name": name,
+        "head_sha": queued.commit,
+        "status": "completed",
+        "conclusion": carried.conclusion,
+        "output": {
+            "title": carried.title,
+            "summary": f"Of {head}, the newest commit of pull request {queued.pull_request}: in the queue "
+            "nothing is measured again, and the history measures what is merged.",
+        },
+        **({"details_url": carried.url} if carried.url else {}),
+    }
+    api.create(path_of(repository, "check-runs"), body, _CheckRun, needs=_CHECKS)
+    return carried
 
 
-def _check_runs(api: Api, repository: str, stamp: Stamp, name: str) -> list[_CheckRun]:
+def _check_runs(api: Api, repository: str, commit: str, name: str) -> list[_CheckRun]:
     pages = api.pages(
-        path_of(repository, "commits", stamp.head, "check-runs"),
+        path_of(repository, "commits", commit, "check-runs"),
         _CheckRuns,
         needs="checks: read",
         query={"check_name": name, "filter": "all"},

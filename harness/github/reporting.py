@@ -8,52 +8,28 @@ each write.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.errors import ConfigError, RefusedError, RemoteError
-from harness.github.api import Api
-from harness.github.artifacts import MAX_TOTAL_BYTES, fetch_reviews, merged, read_review, unpacked
-from harness.github.events import MeasuredRun, links_of_run, quoted
-from harness.github.posting import (
-    Posted,
-    Stamp,
-    current_pull,
-    end_queued,
-    merge_bases,
-    post_check,
-    post_comment,
+from harness.forges.api import Api, quoted
+from harness.forges.comments import Stamp
+from harness.forges.reports import (
+    MAX_TOTAL_BYTES,
+    Outcome,
+    Prepared,
+    prepared,
+    read_review,
+    without_report,
 )
-from harness.output.review.faces import check_name, check_run
+from harness.github.artifacts import fetch_reviews, unpacked
+from harness.github.events import MeasuredRun, links_of_run
+from harness.github.posting import current_pull, end_queued, merge_bases, post_check, post_comment
+from harness.output.review.faces import check_name
 from harness.output.review.grouping import Links
-from harness.output.review.markdown import comment
 from harness.output.review.model import Review
-from harness.output.review.plausible import problems
 
 AUTHOR = "github-actions[bot]"
 """Of what is posted with a workflow's own token."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    repository: str
-    run: MeasuredRun
-    links: Links
-    review: Review | None
-    """None where the run left no report."""
-    comment: str
-    """Empty for none."""
-    check: Mapping[str, Any]
-    stamp: Stamp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of what was to be posted; no comment where there was none."""
-
-    comment: Posted | None
-    check: Posted
 
 
 def prepare(
@@ -65,9 +41,11 @@ def prepare(
     history: str = "",
     given: Mapping[str, Review] | None = None,
     strict: bool = False,
+    light: bool = False,
 ) -> Prepared:
     """All that is posted of a run; `given` are its reports, where they are not to be fetched. With `strict`
-    a check that would be neutral fails: GitHub lets a neutral one pass where it is required.
+    a check that would be neutral fails: GitHub lets a neutral one pass where it is required. A `light`
+    comparison advises: unless somebody named its cases it is said to be one, and its check never fails.
 
     Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
     """
@@ -83,25 +61,20 @@ def prepare(
         repository=page,
     )
     stamp = _stamp(run)
-    review = merged(reviews.values()) if reviews else None
-    said, check = "", _without_report(run, links)
-    if review is not None:
-        bases = merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head)
-        if found := problems(review, bases=bases, head=run.head):
-            why = " ".join(map(quoted, found))
-            raise RefusedError(f"The report cannot be what was measured, so nothing is posted: {why}")
-        check = check_run(review, links)
-        unfinished = _unfinished(run, check["conclusion"])
-        opening = f"{stamp.marker}\n\n<p>{unfinished}</p>" if unfinished else stamp.marker
-        said = comment(review, links, marker=opening)
-        if unfinished and check["conclusion"] == "success":
-            output = {**check["output"], "title": unfinished, "text": unfinished}
-            check = {**check, "conclusion": "neutral", "output": output}
-    check = {**check, "name": check_name(partial=run.partial)}
-    if strict and check["conclusion"] == "neutral":
-        check = {**check, "conclusion": "failure"}
-    return Prepared(
-        repository=repository, run=run, links=links, review=review, comment=said, check=check, stamp=stamp
+    if not reviews:
+        summary = (
+            f"The [run]({links.run}) that was to measure {run.head} ended as {run.ending} and left no "
+            "report, so nothing is known of this commit. Its log says why. Reason: no-report."
+        )
+        return without_report(links, stamp, summary, strict=strict, light=light)
+    return prepared(
+        reviews.values(),
+        bases=merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head),
+        links=links,
+        stamp=stamp,
+        unfinished=lambda verdict: _unfinished(run, verdict),
+        strict=strict,
+        light=light,
     )
 
 
@@ -123,9 +96,19 @@ def _stamp(run: MeasuredRun) -> Stamp:
     return Stamp(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
 
 
-def end_stale(api: Api, repository: str, run: MeasuredRun, why: str) -> None:
-    """End the check that waited for a run of which nothing is posted. Raises ApiError, RemoteError."""
-    end_queued(api, repository, _stamp(run), check_name(partial=run.partial), quoted(why))
+def end_unposted(api: Api, repository: str, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
+    """End the check that waited for a run of which nothing is posted: its report was refused, or the pull
+    request has moved on. Raises ApiError, RemoteError.
+    """
+    end_queued(
+        api,
+        repository,
+        _stamp(run),
+        check_name(partial=run.partial),
+        conclusion="failure" if refused else "cancelled",
+        title="The report was refused" if refused else "Not posted",
+        why=quoted(why, 1000),
+    )
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
@@ -136,26 +119,11 @@ def _unfinished(run: MeasuredRun, verdict: str) -> str:
     return f"The run ended as {run.ending}: a card may be missing here."
 
 
-def _without_report(run: MeasuredRun, links: Links) -> dict[str, Any]:
-    return {
-        "name": check_name(partial=run.partial),
-        "status": "completed",
-        "conclusion": "neutral",
-        "details_url": links.run,
-        "output": {
-            "title": "No report",
-            "summary": f"The [run]({links.run}) that was to measure {run.head} ended as {run.ending} and "
-            f"left no report, so nothing is known of this commit. Its log says why. Reason: no-report.",
-        },
-    }
-
-
-def post(api: Api, prepared: Prepared, *, author: str = AUTHOR) -> Outcome:
+def post(api: Api, repository: str, run: MeasuredRun, prepared: Prepared, *, author: str = AUTHOR) -> Outcome:
     """Post a check run, and a comment where there is a report.
 
     One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
     """
-    run, repository = prepared.run, prepared.repository
 
     def still_current() -> None:
         current_pull(api, repository, run.pull_request, run.head)

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import msgspec
 
 from harness.errors import RefusedError, RemoteError
-from harness.github.api import Api, ApiError, path_of
-from harness.github.events import COMMAND, DISPATCH_BRANCH, WORKFLOW, Asked, quoted
-from harness.github.posting import StaleError, Stamp, current_pull, open_pull, post_queued
-from harness.github.scaffold import check_patterns
+from harness.forges.api import Api, ApiError, quoted
+from harness.forges.comments import StaleError, Stamp
+from harness.forges.scaffold import check_patterns
+from harness.github.api import path_of
+from harness.github.events import COMMAND, DISPATCH_BRANCH, WORKFLOW, Asked
+from harness.github.posting import current_pull, open_pull, post_queued
 from harness.output.review.faces import check_name
 from harness.output.review.markdown import code, pre
 
@@ -73,7 +75,7 @@ def start_measurement(api: Api, repository: str, asked: Asked) -> Started:
     no more; ApiError, RemoteError.
     """
     telling = _Telling(api, repository, asked)
-    if not _may_ask(api, repository, asked.login):
+    if not may_ask(api, repository, asked.login):
         # No words: anybody can comment, and must not make this repository write.
         telling.react("confused")
         raise RefusedError(
@@ -100,7 +102,8 @@ def start_measurement(api: Api, repository: str, asked: Asked) -> Started:
     )
 
 
-def _may_ask(api: Api, repository: str, login: str) -> bool:
+def may_ask(api: Api, repository: str, login: str) -> bool:
+    """Whether somebody may write to the repository. Raises ApiError, RemoteError."""
     path = path_of(repository, "collaborators", login, "permission")
     try:
         found = api.get(path, _Permission, needs="metadata: read")
@@ -172,10 +175,14 @@ class _Telling:
         self.api, self.repository, self.asked, self.trouble = api, repository, asked, []
 
     def react(self, content: str) -> None:
+        if self.asked.comment is None:
+            return
         path = path_of(self.repository, "issues", "comments", self.asked.comment, "reactions")
         self._try(lambda: self._create(path, {"content": content}))
 
     def reply(self, error: RefusedError) -> None:
+        if self.asked.comment is None:
+            return
         path = path_of(self.repository, "issues", self.asked.pull_request, "comments")
         line = error.line if isinstance(error, _NoCommitError) else ""
         said = f"Not measured. {_plain(error.message.removesuffix(line))}"

@@ -292,8 +292,7 @@ def _with_brief(found: Segmentation, series: Series, values: Floats) -> Segmenta
 
 
 def _steps_of(one: Brief, values: Floats) -> tuple[ChangePoint, ChangePoint]:
-    figures = values[one.start : one.stop]
-    inside = float(np.median(figures[np.isfinite(figures)]))
+    inside = _middle(values[one.start : one.stop])
     beside = inside / (1 + one.effect)
     back = one.stop + int(np.flatnonzero(np.isfinite(values[one.stop :]))[0])
     ends = 1 / (1 + one.high) - 1, 1 / (1 + one.low) - 1
@@ -304,8 +303,13 @@ def _steps_of(one: Brief, values: Floats) -> tuple[ChangePoint, ChangePoint]:
 
 
 def _unsure(newest: Newest, values: Floats) -> ChangePoint:
-    after = float(np.nanmedian(values[newest.at :]))
+    after = _middle(values[newest.at :])
     return _step(newest.at, after / (1 + newest.effect), after, math.nan, math.nan, math.nan)
+
+
+def _middle(values: Floats) -> float:
+    """The median of the figures that are searched: of zeros, as some tracks have, there is no ratio."""
+    return float(np.median(values[np.isfinite(values) & (values > 0)]))
 
 
 def _step(at: int, before: float, after: float, low: float, high: float, p_value: float) -> ChangePoint:

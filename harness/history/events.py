@@ -1,9 +1,9 @@
 """From changes to events: one commit that changed fifty cases on four cards is one thing that happened.
 
 Every change tells a range of commits, after `good` and up to `bad`, one of which did it. Ranges that can have
-the same commit in common are taken to have it: the fewest commits that explain all changes are looked for,
-those first that explain most. What the card did by itself happens on that card alone, and a drift is no
-commit's.
+the same commit in common are taken to have it: the fewest commits are looked for that explain what is open,
+and then the fewest more for the rest. What the card did by itself happens on that card alone, and a drift is
+no commit's.
 """
 
 from __future__ import annotations
@@ -119,16 +119,21 @@ def _order(event: Event) -> tuple[bool, int, int, float]:
 
 
 def _groups(key: tuple[str, ...], changes: Sequence[Stated]) -> Iterator[list[Stated]]:
-    """The fewest groups of changes whose ranges have a commit in common."""
+    """Groups of changes whose ranges have a commit in common: the fewest of what is open, as that is what
+    somebody has to look at, and the fewest more for the rest.
+    """
     if key[0] == "drift":
         yield list(changes)
         return
-    places = _places([each.change for each in changes])
+    opened = _places([each.change for each in changes if each.is_open])
+    left = [each.change for each in changes if not any(_holds(each.change, at) for at in opened)]
+    counts = {at: sum(_holds(each.change, at) for each in changes) for at in (*opened, *_places(left))}
     alike: dict[tuple[str, bool], list[Change]] = defaultdict(list)
     for each in changes:
         alike[_what(each.change)].append(each.change)
     groups: dict[int, list[Stated]] = defaultdict(list)
     for each in changes:
+        places = {at: counts[at] for at in opened} if each.is_open else counts
         groups[_nearest(each.change, places, alike[_what(each.change)])].append(each)
     by_end: dict[int, list[Stated]] = defaultdict(list)
     for group in groups.values():
@@ -136,19 +141,25 @@ def _groups(key: tuple[str, ...], changes: Sequence[Stated]) -> Iterator[list[St
     yield from by_end.values()
 
 
-def _places(changes: Sequence[Change]) -> dict[int, int]:
-    """Positions of commits that explain all changes, few of them, and how many changes each may explain."""
+def _places(changes: Sequence[Change]) -> list[int]:
+    """The fewest positions of commits that explain all changes."""
     good, bad = (np.array([getattr(each, name) for each in changes]) for name in ("good", "bad"))
     left, found = np.ones(len(changes), np.bool_), list[int]()
     while left.any():
-        # Ranges have something in common right at the end of one of them, if anywhere. Of those that explain
-        # as many the one with the narrowest ranges explains them best, and else the newest.
-        ends = np.unique(bad[left])
-        holds = (good[left, None] < ends) & (ends <= bad[left, None])
-        narrow = (holds / (bad - good)[left, None]).sum(axis=0)
-        found.append(int(ends[np.lexsort((narrow, holds.sum(axis=0)))[-1]]))
-        left &= ~((good < found[-1]) & (found[-1] <= bad))
-    return {at: int(((good < at) & (at <= bad)).sum()) for at in found}
+        # What explains the range that ends first lies in it, and at its end explains most of the others. Of
+        # places that explain as many, that with the narrowest ranges explains them best, and else the newest.
+        first = int(np.where(left, bad, bad.max() + 1).argmin())
+        ends = np.unique(bad[(good[first] < bad) & (bad <= bad[first])])
+        holds = (good[:, None] < ends) & (ends <= bad[:, None])
+        narrow = (holds / (bad - good)[:, None]).sum(axis=0)
+        best = int(np.lexsort((narrow, holds[left].sum(axis=0)))[-1])
+        found.append(int(ends[best]))
+        left &= ~holds[:, best]
+    return found
+
+
+def _holds(change: Change, at: int) -> bool:
+    return change.good < at <= change.bad
 
 
 def _what(change: Change) -> tuple[str, bool]:
@@ -161,10 +172,10 @@ def _nearest(change: Change, places: Mapping[int, int], alike: Sequence[Change])
     """
 
     def fit(at: int) -> tuple[float, int, int]:
-        others = [each for each in alike if each is not change and each.good < at <= each.bad]
+        others = [each for each in alike if each is not change and _holds(each, at)]
         return sum(1 / each.commits for each in others), places[at], at
 
-    return max((at for at in places if change.good < at <= change.bad), key=fit)
+    return max((at for at in places if _holds(change, at)), key=fit)
 
 
 def settled(

@@ -77,6 +77,11 @@ def cache_file(folder: Path, kind: str) -> Path:
     return cache_dir() / "history" / f"{name}.{kind}"
 
 
+def was_read(folder: Path) -> bool:
+    """Whether something of a results folder is kept."""
+    return any(cache_file(folder, kind).exists() for kind in ("records", "table"))
+
+
 def read_cached(file: Path, kind: type[T]) -> T | None:
     """None where there is nothing, or it cannot be used."""
     try:

@@ -153,6 +153,12 @@ def _occupancy_percent(row: Row) -> float | None:
     return None if occupancy is None else 100 * occupancy
 
 
+def _shared_bytes(row: Row) -> float | None:
+    if row.resources is None or row.launch is None or row.resources.static_shared_bytes is None:
+        return None
+    return row.resources.static_shared_bytes + row.launch.dynamic_shared_bytes
+
+
 def _loop_instructions(row: Row) -> float | None:
     found = row.resources.loop_instructions if row.resources else {}
     return sum(found.values()) or None
@@ -182,6 +188,7 @@ METRICS = {
         lambda row: row.resources.spill_store_bytes if row.resources else None,
         built=True,
     ),
+    "shared_bytes": Metric("bytes of shared memory a block", "lower", _shared_bytes, built=True),
     "occupancy_percent": Metric("% occupancy", "higher", _occupancy_percent, built=True),
     "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions, built=True),
 }

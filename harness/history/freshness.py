@@ -78,7 +78,9 @@ def _since(last: int, commits: Commits, stale: bool = False, renamed_to: str = "
 
 def _full_runs(every: Sequence[Series]) -> npt.NDArray[np.int64]:
     """Positions of the commits of which a card measured more than a few of its cases."""
-    positions, cases = np.unique(np.concatenate([one.positions for one in every]), return_counts=True)
+    counts = np.bincount(np.concatenate([one.positions for one in every]))
+    positions = np.flatnonzero(counts)
+    cases = counts[positions]
     return positions[cases >= _FULL * np.median(cases)]
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import functools
+import gc
 import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,7 +26,15 @@ from harness.history.cards import Card, card_folders, cards_of
 from harness.history.changes import BUILT, Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
 from harness.history.comparisons import comparisons_of, with_comparisons
 from harness.history.events import Event, by_cards_alone, events_of, settled
-from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
+from harness.history.facts import (
+    CardRecords,
+    Commits,
+    RunFacts,
+    card_records,
+    read_commits,
+    suites_of,
+    was_read,
+)
 from harness.history.figures import Case, Figures, Group, united
 from harness.history.freshness import Freshness, freshness_of
 from harness.history.series import Series, cases_of, series_of
@@ -50,6 +59,7 @@ from harness.records import Row
 from harness.spec.case_id import Selector, in_short, size_label
 from harness.store.records_file import read_run
 
+T = TypeVar("T")
 _MANY = 4000
 """Files, from which on cards are read side by side."""
 
@@ -108,18 +118,46 @@ class CardHistory:
     """When it was last measured, by its own clock, in UTC; empty where nothing tells."""
 
 
+Mapped = Callable[..., Iterable[Any]]
+"""A `map` that takes, before what it maps over, the folders that there is to read for each."""
+
+
+def one_by_one(function: Callable[..., T], _folders: Sequence[Path], *arguments: Any) -> Iterable[T]:
+    return map(function, *arguments)
+
+
 @contextmanager
-def side_by_side(folders: Sequence[Path]) -> Iterator[Callable[..., Any]]:
-    """`map` over cards' folders, in processes where there is much to do."""
-    cores = min(len(folders), os.cpu_count() or 1)
-    if cores <= 1 or sum(len(os.listdir(each)) for each in folders) < _MANY:  # noqa: PTH208 - counts alone
-        yield map
-        return
-    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
-        yield pool.map
+def side_by_side() -> Iterator[Mapped]:
+    """Maps in processes where there is much to do; the same ones again, as each has to import all of this.
+
+    Meanwhile no garbage is looked for: millions of objects come and none of them is part of a cycle, so that
+    looking would be a fifth of the work.
+    """
+    with ExitStack() as opened:
+        if gc.isenabled():
+            gc.disable()
+            opened.callback(gc.enable)
+
+        @functools.cache
+        def pool(size: int) -> ProcessPoolExecutor:
+            spawn = get_context("spawn")
+            return opened.enter_context(ProcessPoolExecutor(size, mp_context=spawn, initializer=gc.disable))
+
+        def mapped(function: Callable[..., T], folders: Sequence[Path], *arguments: Any) -> Iterable[T]:
+            size = min(len(folders), os.cpu_count() or 1)
+            if size <= 1 or sum(len(os.listdir(each)) for each in folders) < _MANY:  # noqa: PTH208 - counts alone
+                return map(function, *arguments)
+            return pool(size).map(function, *arguments)
+
+        yield mapped
 
 
-def open_results(results: Path, commits: Commits, directions: Mapping[str, str] | None = None) -> Results:
+def open_results(
+    results: Path,
+    commits: Commits,
+    directions: Mapping[str, str] | None = None,
+    mapped: Mapped = one_by_one,
+) -> Results:
     """What a results folder holds of the commits of a history: our records, and results of asv's, whoever's.
 
     `directions` is what the project says of benchmarks that are no suite's: which way is better. Raises
@@ -131,8 +169,10 @@ def open_results(results: Path, commits: Commits, directions: Mapping[str, str] 
         folders = ()
         if results.exists():
             raise
-    with side_by_side(folders) as mapped:
-        found = list(mapped(_contents, folders))
+    # What was read before takes less than another process does to start.
+    new = [folder for folder in folders if not was_read(folder)]
+    read = dict(zip(new, mapped(_contents, new, new), strict=True))
+    found = [read.get(folder) or _contents(folder) for folder in folders]
     records = [each for each, _ in found]
     benchmarks, problem = {}, ""
     try:
@@ -350,6 +390,7 @@ def read_history(
     results: Path,
     root: Path,
     *,
+    repository: Path | None = None,
     revision: str = "HEAD",
     patterns: Sequence[str] = (),
     cards: Sequence[str] = (),
@@ -361,26 +402,23 @@ def read_history(
 ) -> History:
     """Read the history of the project in `root` from a results folder, and search it for changes.
 
-    `patterns` are globs of case names, `cards` of cards' names. Raises StoreError where there is nothing to
+    `repository` holds the commits, where the project's own does not. `patterns` are globs of case names,
+    `cards` of cards' names. Raises StoreError where there is nothing to
     read, UsageError where nothing matches, GitError, ConfigError for the triage file.
     """
     if not results.exists():
         raise no_history(results)
-    decisions, commits = read_triage(root), read_commits(root, revision)
-    found = open_results(results, commits, directions)
-    chosen = [each for each in found.cards if not cards or any(map(each.is_called, cards))]
-    if not chosen and found.cards:
-        there = ", ".join(each.name for each in found.cards)
-        raise UsageError(f"No card in {results} matches {', '.join(cards)}. There are: {there}.")
-    if not chosen:
-        raise StoreError(f"There is no history in {results}: it has no card's results. Run 'asv run' first.")
-    # Another process can be given these.
-    wanted = functools.partial(_is_selected, tuple(patterns))
-    one = functools.partial(read_card, results=found, commits=commits, decisions=decisions, today=today)
-    one = functools.partial(one, wanted=wanted, metric=metric, smallest=smallest)
+    repository = repository or root
+    decisions, commits = read_triage(root), read_commits(repository, revision)
     read: list[CardHistory] = []
-    with side_by_side([each.folder for each in chosen]) as mapped:
-        for card in mapped(one, chosen):
+    with side_by_side() as mapped:
+        found = open_results(results, commits, directions, mapped)
+        chosen = _chosen(results, found, cards)
+        # Another process can be given these.
+        wanted = functools.partial(_is_selected, tuple(patterns))
+        one = functools.partial(read_card, results=found, commits=commits, decisions=decisions, today=today)
+        one = functools.partial(one, wanted=wanted, metric=metric, smallest=smallest)
+        for card in mapped(one, [each.folder for each in chosen], chosen):
             tell(f"{card.name}: {len(card.analysed)} cases")
             read.append(card)
     if not any(card.analysed for card in read):
@@ -393,8 +431,19 @@ def read_history(
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
     layout = layout_of((facts for card in read for facts in card.facts), kernels)
-    events = with_suspects(history.events, root, commits, history.cases, layout)
+    events = with_suspects(history.events, repository, commits, history.cases, layout)
     return replace(history, events=events)
+
+
+def _chosen(results: Path, found: Results, cards: Sequence[str]) -> list[Card]:
+    """The cards with these names, all without names. Raises UsageError, StoreError where there is none."""
+    chosen = [each for each in found.cards if not cards or any(map(each.is_called, cards))]
+    if chosen:
+        return chosen
+    if not found.cards:
+        raise StoreError(f"There is no history in {results}: it has no card's results. Run 'asv run' first.")
+    there = ", ".join(each.name for each in found.cards)
+    raise UsageError(f"No card in {results} matches {', '.join(cards)}. There are: {there}.")
 
 
 def concluded(

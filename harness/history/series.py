@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -154,6 +153,10 @@ def _of_group(
     epochs, epoch = _epochs([figures.contexts[row] for row in rows.tolist()])
     columns = {key: column for column, key in enumerate(figures.keys)}
     conditions = [figures.conditions[row] for row in rows.tolist()] if figures.conditions else []
+    known: dict[tuple[tuple[str, str], ...], int] = {}
+    kinds = np.array(
+        [known.setdefault(tuple(sorted(each.items())), at) for at, each in enumerate(conditions)]
+    )
     shown = {name: figures.values[name][rows] for name in (metric, *COMPANIONS) if name in figures.values}
     for key, case in cases.items():
         if (column := columns.get(key)) is None:
@@ -175,16 +178,17 @@ def _of_group(
             epochs=own_epochs,
             epoch=own_epoch,
             beside={name: own[name] for name in COMPANIONS if name in own and np.isfinite(own[name]).any()},
-            shifts=tuple(_shifts([conditions[at] for at in there.tolist()])) if conditions else (),
+            shifts=tuple(_shifts(conditions, kinds[there])) if conditions else (),
         )
 
 
-def _shifts(conditions: Sequence[Mapping[str, str]]) -> Iterator[Shift]:
-    for at, (before, after) in enumerate(pairwise(conditions), 1):
-        if before is not after:
-            for key in sorted(after):
-                if before.get(key, after[key]) != after[key]:
-                    yield Shift(at=at, key=key, before=before[key], after=after[key])
+def _shifts(conditions: Sequence[Mapping[str, str]], kinds: npt.NDArray[np.int64]) -> Iterator[Shift]:
+    """What changes from point to point, of each of which `kinds` says which conditions it has."""
+    for at in (np.flatnonzero(np.diff(kinds)) + 1).tolist():
+        before, after = conditions[kinds[at - 1]], conditions[kinds[at]]
+        for key in sorted(after):
+            if before.get(key, after[key]) != after[key]:
+                yield Shift(at=at, key=key, before=before[key], after=after[key])
 
 
 def _those_of(

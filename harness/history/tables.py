@@ -80,9 +80,14 @@ class _Results(msgspec.Struct):
     commit_hash: str
     version: int
     result_columns: list[str]
-    results: dict[str, Any]
+    results: dict[str, msgspec.Raw]
+    """Most of a file is columns that nothing here asks for: what is asked for is parsed then."""
     params: dict[str, Any] = {}
     env_name: str | None = None
+
+
+class _ParsedResults(_Results):
+    results: dict[str, Any]
 
 
 class _ResultFile(msgspec.Struct):
@@ -108,6 +113,7 @@ class _ResultFile(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(_Results)
+_ROW_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class _CachedContents(msgspec.Struct):
@@ -127,7 +133,7 @@ class _Table:
     files: list[_ResultFile] = field(default_factory=list)
     columns: dict[str, dict[tuple[str, ...], int]] = field(default_factory=dict)
     values: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
-    places: dict[tuple[str, str], npt.NDArray[np.intp]] = field(default_factory=dict)
+    places: dict[tuple[str, str | bytes], npt.NDArray[np.intp]] = field(default_factory=dict)
 
 
 def no_history(results: Path) -> StoreError:
@@ -356,9 +362,9 @@ def _read_file(table: _Table, path: Path, file: _ResultFile, rows: int) -> _Resu
             file.format = repr(found.version)
             return file
         placed = {
-            benchmark: _place(table, benchmark, dict(zip(found.result_columns, fields, strict=False)), rows)
+            benchmark: _place(table, benchmark, given, rows)
             for benchmark, row in found.results.items()
-            for fields in [row if isinstance(row, list) else [row]]
+            for given in [dict(zip(found.result_columns, _fields(row), strict=False))]
         }
     except OSError as error:
         file.problem = f"{path.name} cannot be read: {error.strerror or error}."
@@ -383,7 +389,18 @@ def _decoded(content: bytes) -> _Results:
         if b"NaN" not in content and b"Infinity" not in content:
             raise
         # asv writes what Python's json writes, which is more than JSON has.
-        return msgspec.convert(json.loads(content), _Results)
+        return msgspec.convert(json.loads(content), _ParsedResults)
+
+
+def _fields(row: Any) -> list[Any]:
+    """A benchmark's columns, as they are or not parsed yet."""
+    if isinstance(row, msgspec.Raw):
+        row = _ROW_DECODER.decode(row) if memoryview(row)[0] == ord("[") else _parsed(row)
+    return row if isinstance(row, list) else [row]
+
+
+def _parsed(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
 
 def _other_format(content: bytes) -> str:
@@ -407,34 +424,36 @@ class _Placed:
 
 def _place(table: _Table, benchmark: str, given: Mapping[str, Any], rows: int) -> _Placed:
     """Put the figures of one benchmark into its table."""
-    where = _columns(table, benchmark, given.get("params") or [])
+    where = _columns(table, benchmark, given.get("params"))
     values = table.values.get(benchmark, np.empty((0, 0), np.float32))
     if values.shape[0] < rows or values.shape[1] < len(table.columns[benchmark]):
         # Grown to more than is needed: files come one by one, and each may bring a column.
         values = _grown(values, rows, max(len(table.columns[benchmark]), len(where)))
         table.values[benchmark] = values
-    numbers, wordy = _numbers(given.get("result"), len(where))
+    numbers, wordy = _numbers(_parsed(given.get("result")), len(where))
     values[len(table.files), where] = numbers
-    started_at = given.get("started_at")
-    counts = [each for each in _list(given.get("stats_number")) if isinstance(each, int)]
+    started_at, counts = _parsed(given.get("started_at")), given.get("stats_number")
     return _Placed(
-        version=str(given.get("version") or ""),
+        version=str(_parsed(given.get("version")) or ""),
         started_at=started_at if isinstance(started_at, (int, float)) else 0.0,
-        number=max(counts, default=0),
+        number=_most(bytes(counts) if isinstance(counts, msgspec.Raw) else msgspec.json.encode(counts)),
         wordy=wordy,
     )
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+@functools.lru_cache(maxsize=1024)
+def _most(counts: bytes) -> int:
+    """The largest of a list of numbers in JSON: they hardly differ from file to file."""
+    told = msgspec.json.decode(counts)
+    return max((each for each in told if isinstance(each, int)), default=0) if isinstance(told, list) else 0
 
 
 def _columns(table: _Table, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
     """Where the figures of one file belong, by the parameters that this file names."""
-    key = (benchmark, repr(params))
+    key = (benchmark, bytes(params) if isinstance(params, msgspec.Raw) else repr(params))
     if (places := table.places.get(key)) is None:
         columns = table.columns.setdefault(benchmark, {})
-        lists = [list(map(str, values)) for values in params if isinstance(values, list)]
+        lists = [list(map(str, values)) for values in _parsed(params) or [] if isinstance(values, list)]
         places = np.array([columns.setdefault(each, len(columns)) for each in product(*lists)], np.intp)
         table.places[key] = places
     return places
@@ -449,12 +468,13 @@ def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
     numbers = np.full(width, _FAILED, np.float32)
     if not isinstance(result, list) or len(result) != width:
         return numbers, False
-    told = [_FAILED if value is None else value for value in result]
-    wordy = not all(isinstance(value, (int, float, np.float32)) for value in told)
-    if wordy:
-        told = [value if isinstance(value, (int, float, np.float32)) else np.nan for value in told]
+    kinds = set(map(type, result))
+    wordy = not kinds <= {float, int, bool, type(None)}
+    if wordy or type(None) in kinds:
+        told = [_FAILED if each is None else each for each in result]
+        result = [each if isinstance(each, (int, float, np.float32)) else np.nan for each in told]
     with np.errstate(over="ignore"):  # what is beyond single precision is no figure of a kernel
-        numbers[:] = told
+        numbers[:] = result
     return numbers, wordy
 
 

@@ -46,6 +46,8 @@ class Geometry:
         if grid is None:
             self.notes["grid"] = self._not_said(0)
             grid = self._guessed_grid(threads)
+        elif grid != ("1",) and not any("c." in part for part in grid):
+            self.notes["grid"] = "the launch's own number: correct it where it follows a size"
         if where:
             self.notes["launch"] = where
         self.block, self.grid = _callable(threads), _callable(grid)

@@ -168,9 +168,11 @@ def _launches(node: ast.FunctionDef, module: _Module) -> tuple[str, set[str]]:
         function = call.func
         name = _dotted(function.value if isinstance(function, ast.Subscript) else function)
         first = name.split(".")[0]
-        if isinstance(function, ast.Subscript) and name in module.jitted:
-            framework = module.jitted[name][0]
-            kernels.add(name)
+        # `compiled = kernel.warmup(...)`, then `compiled[grid](...)`: Triton's own tutorial of softmax
+        kernel = first if name == f"{first}.warmup" else name if isinstance(function, ast.Subscript) else ""
+        if kernel in module.jitted:
+            framework = module.jitted[kernel][0]
+            kernels.add(kernel)
         elif name.startswith("torch.ops.") or module.made.get(first) == "torch":
             framework = framework or "torch"
         elif first in module.made:
@@ -213,7 +215,10 @@ def _launcher(
         {"": f"importing the file runs line {line}: guard it with if __name__ == '__main__'"} if line else {}
     )
     if framework == "torch":
-        notes["source"] = "the extension must be built: pip install -e . --no-build-isolation, for example"
+        notes["source"] = (
+            "each commit needs an extension of its own: write a file here that builds it by "
+            "torch.utils.cpp_extension.load, and calls it"
+        )
     return SuiteGuess(
         name=re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower().strip("_"),
         arrays=tuple(arrays),

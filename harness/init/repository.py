@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from harness.errors import GitError
 from harness.init.cpp import Expression, Launch, Source, read
 from harness.system.files import read_regular
 from harness.system.git import ask, repository_of
@@ -89,13 +88,6 @@ class Repository:
             inside = os.path.relpath(place, self.folder)
             names += [name if inside == "." else posixpath.join(inside, name) for name in files]
         return sorted(names)
-
-    @cached_property
-    def has_commits(self) -> bool:
-        try:
-            return self.top is not None and bool(ask(self.folder, "rev-parse", "--verify", "--quiet", "HEAD"))
-        except GitError:
-            return False
 
     @cached_property
     def sources(self) -> dict[str, Source]:

@@ -79,6 +79,7 @@ def told(looked: Looked) -> str:
         return f"{looked.reason}: {looked.message}"
     how = f"same code as {looked.same_as[:10]}; " if looked.same_as else ""
     how = how or ("measured before; " if looked.remembered else "")
+    how = how or ("follows from both over GOOD; " if looked.derived else "")
     return f"{how}{looked.commit.subject}"
 
 

@@ -118,6 +118,11 @@ class ProgressObserver(DeviceProgress):
             self.waiting(f"{self.name}: {outcome(row)} ({took:.1f} s in all)")
 
 
+class SanitizeProgress(DeviceProgress):
+    def sanitizing(self, case: str) -> None:
+        self.progress.update(self.task, description=f"sanitizing {escape(case)}")
+
+
 class CompareProgress(DeviceProgress):
     label = ""
 
@@ -155,7 +160,7 @@ class BisectProgress(CompareProgress):
             against, told = looked.commit.hash[:10], f"skipped ({looked.reason})"
         elif looked.same_as:
             told = f"same code as {looked.same_as[:10]}, {looked.side}"
-        before = ", measured before" if looked.remembered else ""
+        before = ", measured before" if looked.remembered else ", by both over GOOD" if looked.derived else ""
         self.waiting(f"{against}: {told}{before}; {counted(suspects, 'suspect')}")
 
 

@@ -1,9 +1,12 @@
-"""What a simulator has seen kernels do, as a table."""
+"""What sanitizers have seen kernels do, as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
 
+from harness.device.findings import Finding
 from harness.output.sentences import commit_label, suite_label
 from harness.output.sheet import Cell, Column, Sheet
 from harness.records import Source
@@ -14,16 +17,17 @@ _MARKS = {"clean": "verified", "found": "failed", "skipped": "skipped", "failed"
 
 
 def sanitized_table(source: Source, told: Sequence[Sanitized]) -> Sheet:
-    """A line a finding; a case without any has one of its own."""
-    rows = [(each, finding) for each in told for finding in (each.findings or (None,))]
+    """A line a finding; tools that have found the same of a case, such as nothing, share one."""
+    rows = list(_rows(told))
     named = [
-        CaseId.parse(each.case).short.partition(".")[2] if not at or rows[at - 1][0] is not each else ""
+        CaseId.parse(each.case).short.partition(".")[2] if not at or rows[at - 1][0].case != each.case else ""
         for at, (each, _) in enumerate(rows)
     ]
     return Sheet(
-        title=f"{suite_label(source)} at {commit_label(source.commit, dirty=source.dirty)} in Oclgrind",
+        title=f"{suite_label(source)} at {commit_label(source.commit, dirty=source.dirty)}, sanitized",
         columns=[
             Column("case", named, text=True, heads=True, spans=True),
+            Column("tool", [each.tool for each, _ in rows], text=True),
             Column(
                 "result",
                 [
@@ -41,3 +45,16 @@ def sanitized_table(source: Source, told: Sequence[Sanitized]) -> Sheet:
             ),
         ],
     )
+
+
+def _rows(told: Sequence[Sanitized]) -> Iterator[tuple[Sanitized, Finding | None]]:
+    for _, group in groupby(told, key=lambda each: each.case):
+        alike: dict[tuple[str, str], Sanitized] = {}
+        for each in group:
+            for finding in each.findings:
+                yield each, finding
+            if not each.findings:
+                key = each.status, each.reason
+                known = alike.get(key)
+                alike[key] = replace(each, tool=f"{known.tool}, {each.tool}") if known else each
+        yield from ((each, None) for each in alike.values())

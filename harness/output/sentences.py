@@ -66,7 +66,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "foreign-stream": ("work on a stream that nobody times", "put all work on the stream that it is given"),
     "beyond-peak": ("faster than the card can be", "look at what is left out, at flop() and moved_bytes()"),
     "tampered": ("the suite replaced what judges it", ""),
-    "kernel-fault": ("fault on the device", "compute-sanitizer finds the line"),
+    "kernel-fault": ("fault on the device", "'harness check --sanitize' finds the line"),
     "launch-refused": ("launch refused", ""),
     "out-of-memory": ("out of memory", "compare smaller sizes"),
     "crashed": ("the process crashed", ""),
@@ -150,7 +150,7 @@ def suite_label(source: Source) -> str:
     return f"{source.suite} (suite.py of {of})"
 
 
-EXECUTABLES = "Times are the executable's own, base and head in turns, a process each. Nothing was verified."
+EXECUTABLES = "Times are the benchmarks' own, base and head in turns, a process each. Nothing was verified."
 
 
 IN_TURNS = (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import harness
 from harness.numbers import counted
-from harness.output.sheet import Cell, Column, Sheet, inline
+from harness.output.review.static import StaticReport, StaticRisk, StaticRow, StaticSuite
+from harness.output.sheet import Cell, Column, Sheet
 from harness.output.static_tables import fields_of
+from harness.records import DifferenceStatus
 from harness.spec.case_id import CaseId
 from harness.static.differences import Difference, Risk
 
@@ -20,7 +23,7 @@ def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
     told = [each for each in found if each.status not in ("identical", "not-built") or each.risks]
     archs: dict[tuple[str, Cell, str], list[str]] = {}
     for each in told:
-        key = _label(each, found), _result(each), _what(each)
+        key = label_of(each, found), _result(each), _what(each)
         archs.setdefault(key, []).append(each.shown.build.arch)
     if not archs:
         return Sheet(columns=[], title=title, caption=summary(found))
@@ -38,7 +41,7 @@ def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
     )
 
 
-def _label(each: Difference, found: Sequence[Difference]) -> str:
+def label_of(each: Difference, found: Sequence[Difference]) -> str:
     """The kernel, and where it is built in several ways one of the sizes that this way is for."""
     build = each.shown.build
     alike = [
@@ -65,34 +68,56 @@ def risk_text(risk: Risk) -> str:
     return f"{risk.message} ({risk.place})" if risk.place else risk.message
 
 
+def status_counts(found: Sequence[Difference]) -> dict[DifferenceStatus, int]:
+    return dict(Counter(each.status for each in found))
+
+
 def summary(found: Sequence[Difference]) -> str:
     """``4 kernels and architectures: 3 identical, 1 changed. 1 with a risk.``"""
-    statuses = Counter(each.status for each in found)
+    statuses = status_counts(found)
     risky = sum(bool(each.risks) for each in found)
     parts = ", ".join(f"{count} {status}" for status, count in statuses.items())
     return f"{counted(len(found), 'build')}: {parts or 'none'}. {counted(risky, 'risk')}."
 
 
-def as_markdown(title: str, found: Sequence[Difference], compilers: Sequence[str]) -> str:
-    """For a pull request: what is at risk on which architecture, then all that differs, folded."""
-    lines = [f"### {inline(title)}", "", inline(summary(found)), ""]
-    risks: dict[tuple[str, str], list[str]] = {}
-    for each in found:
-        for risk in each.risks:
-            risks.setdefault((_label(each, found), risk_text(risk)), []).append(each.shown.build.arch)
-    lines += [
-        f"- **{inline(label)}** on {inline(', '.join(archs))}: {inline(text)}"
-        for (label, text), archs in risks.items()
-    ]
-    table = differences_table("", found)
-    if table.columns:
-        lines += ["", "<details><summary>All that differs</summary>", "", table.markdown(), "", "</details>"]
-    built = ", ".join(dict.fromkeys(filter(None, compilers)))
-    closing = (
-        f"Compiled with {inline(built)}; no card was asked. A risk is no verdict: what is identical needs no "
-        "measuring, and the rest is for a card to judge."
+def static_report(
+    told: Iterable[tuple[str, Sequence[Difference]]],
+    compilers: Sequence[str],
+    *,
+    base: str | None,
+    head: str | None,
+) -> StaticReport:
+    """Of each suite by name; commits are None for a working tree."""
+    return StaticReport(
+        harness_version=harness.__version__,
+        compilers=tuple(dict.fromkeys(filter(None, compilers))),
+        base=base,
+        head=head,
+        suites=tuple(
+            StaticSuite(
+                suite=name,
+                counts=status_counts(found),
+                rows=tuple(
+                    _row(each, found)
+                    for each in found
+                    if each.status not in ("identical", "not-built") or each.risks
+                ),
+            )
+            for name, found in told
+        ),
     )
-    return "\n".join([*lines, "", closing]) + "\n"
+
+
+def _row(each: Difference, found: Sequence[Difference]) -> StaticRow:
+    build = each.shown.build
+    return StaticRow(
+        kernel=label_of(each, found),
+        arch=build.arch,
+        status=each.status,
+        message=build.message[:2000] if each.status == "failed" else "",
+        changes=each.changes,
+        risks=tuple(StaticRisk(risk.kind, risk_text(risk)[:2000]) for risk in each.risks),
+    )
 
 
 def as_json(suite: str, found: Sequence[Difference]) -> list[dict[str, Any]]:

@@ -51,21 +51,28 @@ def facts_tables(result: BuildResult, facts: Sequence[Facts]) -> Iterator[Sheet]
     )
     if any(code and code.instructions for code in codes):
         yield _mix(facts)
-    for card in dict.fromkeys(card for each in facts for card in each.waves):
+    for card in dict.fromkeys(card for each in facts for card in (*each.waves, *each.bounds)):
         yield _on_card(card, facts)
 
 
 def _on_card(card: str, facts: Sequence[Facts]) -> Sheet:
-    rows = [(each, case) for each in facts for case in each.waves.get(card, ())]
-    held = [each.waves[card][case] for each, case in rows]
+    rows = [
+        (each, case)
+        for each in facts
+        for case in each.cases
+        if case in each.waves.get(card, ()) or case in each.bounds.get(card, ())
+    ]
+    held = [each.waves.get(card, {}).get(case) for each, case in rows]
     bounds = [each.bounds.get(card, {}).get(case) for each, case in rows]
     return Sheet(
         title=f"On {card}, by arithmetic: no card was asked, and no kernel is this fast",
         columns=[
             Column("case", [CaseId.parse(case).short.partition(".")[2] for _, case in rows], text=True),
             Column("arch", [each.build.arch for each, _ in rows], text=True, spare=1),
-            Column("waves", [f"{each.waves:.3g}" for each in held]),
-            Column("last %", [f"{100 * each.last_wave:.0f}" if each.blocks else "" for each in held]),
+            Column("waves", [f"{each.waves:.3g}" if each else "" for each in held]),
+            Column(
+                "last %", [f"{100 * each.last_wave:.0f}" if each and each.blocks else "" for each in held]
+            ),
             Column("≥ ms", [number(each.time_ns / 1e6) if each else "" for each in bounds], over="bound"),
             Column("by", [each.by if each else "" for each in bounds], text=True, over="bound"),
         ],

@@ -1,8 +1,9 @@
 """Which commit between two made a case slower or faster: pairs of commits compared until one is left.
 
 Every commit is held against the good one, as the question is on which side of half the change it lies; the
-suspect that is left, against what is right before it. What to ask, and how sure it all is, is worked out in
-`harness.statistics.bisection`; who compares is in `harness.run.commit_pairs`.
+suspect that is left, against what is right before it, unless that follows from what both are over the good
+one. What to ask, and how sure it all is, is worked out in `harness.statistics.bisection`; who compares is in
+`harness.run.commit_pairs`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from harness.spec.case_id import CaseId
 from harness.spec.loader import WORKING_TREE, LoadedSuite
 from harness.spec.sources import files_outside, include_folders
 from harness.statistics.bisection import (
+    BELIEVED,
     SURE,
     UNLIKELY,
     Answer,
@@ -38,6 +40,7 @@ from harness.statistics.bisection import (
     Floats,
     Pair,
     beliefs,
+    believed,
     chance_of,
     likeliest,
     nearest_before,
@@ -103,6 +106,8 @@ class Looked:
     """The commit whose code it has, so that nothing was measured."""
     remembered: bool = False
     """Whether an earlier bisection measured it."""
+    derived: bool = False
+    """Whether nothing was measured, as it follows from what both are over GOOD."""
     gpu_s: float = 0.0
 
 
@@ -138,6 +143,10 @@ class BisectResult:
     notes: tuple[str, ...] = ()
     problem: str = ""
     interrupted: bool = False
+
+
+def _logarithms(effect: Effect) -> tuple[float, float, float]:
+    return math.log1p(effect.effect), math.log1p(effect.low), math.log1p(effect.high)
 
 
 # The commits
@@ -234,6 +243,7 @@ class Bisecting:
         self._whole = 0.0
         """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
         self._ruler: Ruler = "time"
+        self._reach = NormalDist().inv_cdf((1 + options.settings.confidence) / 2)
         self._comparisons, self._gpu_s, self._refuted = 0, 0.0, 0
         results, device = self.settings.results, crew.devices[0]
         folder = results / machine_name(device) / "bisects" if results and self.settings.save else None
@@ -273,7 +283,50 @@ class Bisecting:
             )
             if not pairs:
                 return
-            self._look(pairs)
+            if not self._derive(pairs[0]):
+                self._look(pairs)
+
+    def _derive(self, pair: Pair) -> bool:
+        """Whether it follows from what was measured against GOOD, as surely as a comparison may tell, that
+        the change lies between two commits. It is no answer: what it follows from has been counted.
+        """
+        over_good = self._over_good()
+        if self._asked[pair] or not pair[0] or not over_good.keys() >= set(pair):
+            return False
+        (before, half_before), (after, half_after) = (over_good[at] for at in pair)
+        value, half = after - before, math.hypot(half_before, half_after)
+        low, high = value - half, value + half
+        if chance_of(value, low, high, self._whole, self._reach) < BELIEVED:
+            return False
+        effect, low, high = map(math.expm1, (value, low, high))
+        self._asked[pair] += 1
+        self._looked[pair] = Looked(
+            position=pair[1],
+            commit=self.line[pair[1]],
+            against=self.line[pair[0]],
+            side="bad",
+            effect=Effect(effect=effect, low=low, high=high, processes=0, quads=0),
+            derived=True,
+        )
+        self.observer.looked(self._looked[pair], suspected(self._likely))
+        return True
+
+    def _over_good(self) -> dict[int, tuple[float, float]]:
+        """By position the logarithm of a commit over GOOD and half its interval, by the shortest chain of
+        comparisons.
+        """
+        found = {0: (0.0, 0.0)}
+        while True:
+            more: dict[int, tuple[float, float]] = {}
+            for (after, upto), looked in self._looked.items():
+                if looked.effect and (after in found) != (upto in found):
+                    value, low, high = _logarithms(looked.effect)
+                    known, new, sign = (after, upto, 1) if after in found else (upto, after, -1)
+                    level, half = found[known]
+                    more.setdefault(new, (level + sign * value, math.hypot(half, (high - low) / 2)))
+            if not more:
+                return found
+            found |= more
 
     @property
     def _is_spent(self) -> bool:
@@ -387,7 +440,7 @@ class Bisecting:
         if pair != self._ends:
             is_parent = 0 < pair[0] == nearest_before(pair[1], self._there)
             self._refuted += is_parent and chance <= 1 - _CLEAR
-            self._answers.append(Answer(*pair, chance))
+            self._answers.append(Answer(*pair, chance, self._believed(effect)))
             self._suspect(pair, chance)
         looked = Looked(
             position=pair[1],
@@ -417,9 +470,10 @@ class Bisecting:
             return 0.0
         if effect is None or verdict.status == "invalid" or not self._whole:
             return 0.5
-        value, low, high = (math.log1p(share) for share in (effect.effect, effect.low, effect.high))
-        reach = NormalDist().inv_cdf((1 + self.settings.confidence) / 2)
-        return chance_of(value, low, high, self._whole, reach)
+        return chance_of(*_logarithms(effect), self._whole, self._reach)
+
+    def _believed(self, effect: Effect | None) -> float:
+        return believed(*_logarithms(effect)[1:], self._whole) if effect else BELIEVED
 
     def _suspect(self, pair: Pair, chance: float) -> None:
         """Where the parent of a suspect was measured, and it is not the suspect that made the change, commits

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from harness.bench.protocol import BuildOnly, CaseOf, Open
+from harness.bench.protocol import BuildOnly, BuiltOnly, CaseOf, Open
 from harness.errors import BuildError, ExitCode, UsageError
+from harness.run import kept_builds
 from harness.run.device_session import WorkerProcess, opened
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
@@ -45,7 +46,25 @@ def build_only(
     where it cannot load the suite.
     """
     cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in plan)
-    turns = ceil_div(len(cases) * len(archs), os.cpu_count() or 1)
+    request = BuildOnly(cases=cases, archs=tuple(archs), instructions=instructions, timeout_s=timeout_s)
+    key = kept_builds.key_of(loaded.suite, request)
+    if (reply := kept_builds.kept(key)) is None:
+        reply = _asked(loaded, request, timeout_s, tell)
+        if kept_builds.key_of(loaded.suite, request) == key:  # no file was edited meanwhile
+            kept_builds.keep(key, reply)
+    explained = (
+        replace(each, message=loaded.explained(each.message, each.log)) if each.message else each
+        for each in reply.builds
+    )
+    disassembler = disassembly.version() if instructions else ""
+    return BuildResult(loaded, reply.compiler, disassembler and f"nvdisasm {disassembler}", tuple(explained))
+
+
+def _asked(
+    loaded: LoadedSuite, request: BuildOnly, timeout_s: float, tell: Callable[[str], object]
+) -> BuiltOnly:
+    """A worker's answer."""
+    turns = ceil_div(len(request.cases) * len(request.archs), os.cpu_count() or 1)
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
         work_tree = str(loaded.work_tree) if loaded.work_tree else None
         # The null device: a suite is loaded and no card touched.
@@ -53,14 +72,8 @@ def build_only(
             child,
             Open(device="null", suite=str(loaded.suite.root), scratch=str(scratch), work_tree=work_tree),
         )
-        request = BuildOnly(cases=cases, archs=tuple(archs), instructions=instructions, timeout_s=timeout_s)
         reply = child.ask(request, timeout_s * (1 + turns), lambda progress: tell(progress.stage))
     if isinstance(reply, Failed):
         kind = UsageError if reply.exit_code == ExitCode.USAGE else BuildError
         raise kind(loaded.explained(reply.message, reply.log), log=reply.log)
-    explained = (
-        replace(each, message=loaded.explained(each.message, each.log)) if each.message else each
-        for each in reply.builds
-    )
-    disassembler = disassembly.version() if instructions else ""
-    return BuildResult(loaded, reply.compiler, disassembler and f"nvdisasm {disassembler}", tuple(explained))
+    return reply

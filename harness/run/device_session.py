@@ -41,6 +41,8 @@ _DOING = {
     "measure": "measuring",
     "library": "measuring the vendor's library",
     "solo": "running each side alone",
+    "sanitize": "running the kernel under a sanitizer",
+    "end": "ending",
 }
 
 
@@ -51,14 +53,18 @@ class TimedOutError(WorkerError):
 class WorkerProcess(Process):
     """One worker process."""
 
-    def __init__(self, scratch: Path, python: str = "", env: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, scratch: Path, python: str = "", env: Mapping[str, str] = {}, before: Sequence[str] = ()
+    ) -> None:
         """With `python` in another interpreter's environment, which lends it the packages and this one the
-        harness.
+        harness; under what `before` starts.
         """
         # The worker is in a folder of its own, where it would look for relative paths.
         names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
-        super().__init__("harness.bench.worker", cwd=scratch, env={**paths, **env}, python=python)
+        super().__init__(
+            "harness.bench.worker", cwd=scratch, env={**paths, **env}, python=python, before=before
+        )
 
     def ask(
         self,
@@ -79,6 +85,13 @@ class WorkerProcess(Process):
         except LostError as lost:
             # Not a variable of this frame, which its traceback holds: that cycle would keep suites alive.
             raise self._error(lost, last, timeout_s) from None
+
+    def finish(self, timeout_s: float) -> None:
+        """Raises WorkerError where the process does not end in time."""
+        try:
+            super().finish(timeout_s)
+        except LostError as lost:
+            raise self._error(lost, Progress("end"), timeout_s) from None
 
     def _error(self, lost: LostError, last: Progress, timeout_s: float) -> WorkerError:
         doing = f"{_DOING.get(last.stage, last.stage)} {last.side}".strip()

@@ -20,7 +20,7 @@ from harness.history.changes import confirmed_by
 from harness.history.events import by_cards_alone, events_of, settled
 from harness.history.facts import Commits, cache_file, read_cached, read_commits, write_cached
 from harness.history.figures import Case
-from harness.history.reading import open_results, side_by_side
+from harness.history.reading import Mapped, open_results, side_by_side
 from harness.history.series import cases_of
 from harness.history.suspects import Layout, with_suspects
 from harness.history.triage import read_triage
@@ -60,6 +60,7 @@ def publish_pages(
     html: Path,
     *,
     project: str,
+    repository: Path | None = None,
     revision: str = "HEAD",
     commit_url: str = "",
     suites: Sequence[Suite] = (),
@@ -69,6 +70,7 @@ def publish_pages(
 ) -> Published:
     """Write the pages of a results folder into a site's folder, whatever else lies there.
 
+    `repository` holds the commits, where the project's own in `root` does not.
     `suites` say what others published of their kernels, and hold the texts whose accesses are followed;
     `directions` are what the project says of benchmarks that are no suite's: which way is better.
 
@@ -76,22 +78,24 @@ def publish_pages(
     GitError, ConfigError for the triage file.
     """
     now = dt.datetime.now(tz=dt.timezone.utc)
-    decisions, commits = read_triage(root), read_commits(root, revision)
-    found = open_results(results, commits, directions)
-    cases = cases_of(found.groups, built=found.built)
+    repository = repository or root
+    decisions, commits = read_triage(root), read_commits(repository, revision)
     site = Site(html / FOLDER)
-    for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
-        site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
-    work = [
-        CardPages(site, card, number, found, commits, cases, decisions, today or now.date())
-        for number, card in enumerate(found.cards)
-    ]
-    cards = _publish_changed(work, tell)
+    with side_by_side() as mapped:
+        found = open_results(results, commits, directions, mapped)
+        cases = cases_of(found.groups, built=found.built)
+        for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
+            site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
+        work = [
+            CardPages(site, card, number, found, commits, cases, decisions, today or now.date())
+            for number, card in enumerate(found.cards)
+        ]
+        cards = _publish_changed(work, mapped, tell)
     for first in range(0, len(commits), COMMITS_A_FILE):
         line = commits.line[first : first + COMMITS_A_FILE]
         rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
         site.write(f"commits/{first // COMMITS_A_FILE}", rows)
-    _write_touched(site, root, commits)
+    _write_touched(site, repository, commits)
     of_suites = _write_suites(site, suites, cards, cases, git.repository_of(root))
     day = today or now.date()
     overview = Overview(site, cards, [each.name for each in found.cards], cases, commits)
@@ -101,7 +105,7 @@ def publish_pages(
     folders = {suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()}
     kernels = {group.name: frozenset(group.kernels) for group in found.groups if group.is_suite}
     by_name = {case.name: case for case in cases}
-    events = with_suspects(events, root, commits, by_name, Layout(folders=folders, kernels=kernels))
+    events = with_suspects(events, repository, commits, by_name, Layout(folders=folders, kernels=kernels))
     overview.write(
         {
             "generated_at": now.isoformat(timespec="seconds"),
@@ -145,14 +149,15 @@ def _keep(work: CardPages, summary: CardSummary) -> CardSummary:
     return summary
 
 
-def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> list[CardSummary]:
+def _publish_changed(
+    work: Sequence[CardPages], mapped: Mapped, tell: Callable[[str], None]
+) -> list[CardSummary]:
     """Of every card what its pages came to, written where they would come out another way."""
     recalled = {one.number: _recall(one) for one in work}
     changed = [one for one in work if recalled[one.number] is None]
-    with side_by_side([one.source.folder for one in changed]) as mapped:
-        for one, card in zip(changed, mapped(_publish, changed), strict=True):
-            tell(f"{card.name}: {len(card.series)} cases")
-            recalled[one.number] = card
+    for one, card in zip(changed, mapped(_publish, _folders(changed), changed), strict=True):
+        tell(f"{card.name}: {len(card.series)} cases")
+        recalled[one.number] = card
     cards = {number: card for number, card in recalled.items() if card}
     ids = confirmed_by([each for card in cards.values() for each in card.evidence])
     again = []
@@ -164,10 +169,13 @@ def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> 
             only = frozenset(hint.case for each, hint in card.evidence if each in moved)
             again.append(replace(one, confirmed=counting, only=only))
     before = [cards[one.number] for one in again]
-    with side_by_side([one.source.folder for one in again]) as mapped:
-        for one, card in zip(again, mapped(_publish_again, again, before), strict=True):
-            cards[one.number] = card
+    for one, card in zip(again, mapped(_publish_again, _folders(again), again, before), strict=True):
+        cards[one.number] = card
     return list(cards.values())
+
+
+def _folders(work: Sequence[CardPages]) -> list[Path]:
+    return [one.source.folder for one in work]
 
 
 def _write_suites(
@@ -188,7 +196,7 @@ def _write_suites(
     return told
 
 
-def _write_touched(site: Site, root: Path, commits: Commits) -> None:
+def _write_touched(site: Site, repository: Path, commits: Commits) -> None:
     """The paths that each commit touched, in files as those of commits. A file that was written stays as it
     is, as long as its last commit is the last of its place.
     """
@@ -198,7 +206,7 @@ def _write_touched(site: Site, root: Path, commits: Commits) -> None:
         if site.holds(name, last):
             continue
         try:
-            paths = git.touched(root, [each.hash for each in line])
+            paths = git.touched(repository, [each.hash for each in line])
         except GitError:  # of a clone that does not have all; another may
             paths, last = {}, ""
         rows = [_few(paths.get(each.hash, ())) for each in line]

@@ -135,6 +135,7 @@ def builds(
     archs: Sequence[str],
     making: Making,
     *,
+    cache: BinaryCache | None = None,
     instructions: bool = False,
     timeout_s: float | None = None,
     tell: Callable[[int, int], object] = lambda _done, _all: None,
@@ -148,9 +149,9 @@ def builds(
         cases = [each for each in planned if each.kernel is kernel]
         for arch in archs:
             asked += _programs(kernel, cases, arch, making)
-    found, codes = [], []
+    found, codes, kept = [], [], cache or BinaryCache()
     with ThreadPoolExecutor(cpu_count()) as pool:
-        waiting = [pool.submit(_build, each, made, timeout_s) for each, made in asked]
+        waiting = [pool.submit(_build, each, made, kept, timeout_s) for each, made in asked]
         for done, each in enumerate(waiting, 1):
             build, code = each.result()
             tell(done, len(waiting))
@@ -273,15 +274,17 @@ def _failed(kernel: str, arch: str, error: HarnessError) -> Build:
     )
 
 
-def _build(asked: Build, made: Program | None, timeout_s: float | None) -> tuple[Build, Listed | None]:
+def _build(
+    asked: Build, made: Program | None, cache: BinaryCache, timeout_s: float | None
+) -> tuple[Build, Listed | None]:
     if made is None:
         return asked, None
     try:
         if made.kind == "library":
-            return replace(asked, built_for=_library(made, asked.arch), entry=made.function), None
+            return replace(asked, built_for=_library(made, asked.arch, cache), entry=made.function), None
         if made.kind == "image":
             return _image(asked, made), None
-        compiled = compiled_for(made, asked.arch, timeout_s)
+        compiled = compiled_for(made, asked.arch, timeout_s, cache)
         entry = nvcc.entry_among(made, compiled.parameters)
         check_parameters(made, compiled.parameters[entry])
         code = kernel_code(compiled.binary, entry)
@@ -318,14 +321,14 @@ def _image(asked: Build, made: Program) -> Build:
     )
 
 
-def _library(made: Program, arch: str) -> str:
+def _library(made: Program, arch: str, cache: BinaryCache) -> str:
     whole = made.arch or nvcc.specific(arch)
     options = (*nvcc.STANDARD, *made.all_options)
     if made.content:
         whole, binary = "", made.content
     else:
         binary, _ = nvcc.through_cache(
-            BinaryCache(), made, options, whole, lambda given: nvcc.library(made, given, whole)
+            cache, made, options, whole, lambda given: nvcc.library(made, given, whole)
         )
     if not nvcc.exports(binary, made.function):
         raise BuildError(
@@ -335,7 +338,9 @@ def _library(made: Program, arch: str) -> str:
     return whole
 
 
-def compiled_for(made: Program, arch: str, timeout_s: float | None = None) -> Compiled:
+def compiled_for(
+    made: Program, arch: str, timeout_s: float | None = None, cache: BinaryCache | None = None
+) -> Compiled:
     """What the compilers say of a program for an architecture, from the cache where they did. Raises
     BuildError.
     """
@@ -348,7 +353,7 @@ def compiled_for(made: Program, arch: str, timeout_s: float | None = None) -> Co
 
     # Lines change no instruction, and tell where one comes from.
     options = (*nvcc.STANDARD, *made.all_options, "-lineinfo", "-Xptxas=-v")
-    kept, _ = nvcc.through_cache(BinaryCache(), made, options, arch, compile_)
+    kept, _ = nvcc.through_cache(cache or BinaryCache(), made, options, arch, compile_)
     return _told(msgspec.msgpack.decode(kept, type=Kept), arch)
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
+from harness.records import DifferenceStatus, RiskKind
 from harness.static.facts import Facts
 from harness.static.sass import LOOP, Instructions, Loop, arithmetic, by_width
 
-RiskKind: TypeAlias = Literal["spill", "occupancy", "stack", "narrower", "unroll", "loop", "registers"]
 _MORE = 1.02
 """Instructions of the hottest loop for each arithmetic one, head over base: less is how ptxas schedules."""
 _LOST_UNROLL = 0.5
@@ -42,7 +41,7 @@ class Difference:
     base: Facts | None
     """None where base has no such kernel."""
     head: Facts | None
-    status: Literal["identical", "changed", "new", "missing", "failed", "not-built"]
+    status: DifferenceStatus
     changes: tuple[str, ...] = ()
     """``registers 40 → 64``."""
     risks: tuple[Risk, ...] = ()

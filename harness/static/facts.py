@@ -6,13 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.errors import HarnessError
-from harness.records import Launch
+from harness.records import L2Policy, Launch
 from harness.spec.kernel import on_device
 from harness.spec.planning import PlannedCase, launch_of
 from harness.spec.problem import Case, Problem
-from harness.static.bounds import Bound, Work, bound
+from harness.static.bounds import Bound, Spread, Work, bound
 from harness.static.builds import Build, Usage, capability_of
 from harness.static.occupancy import CAPABILITIES, Card, Residency, residency
+
+_WORK_ALONE = {"host-function", "needs-package", "needs-backend", "prebuilt"}
+"""Why a kernel that a card may run is not built here."""
+_ON_CARDS = {"cuda", "opencl", "opengl"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,31 +33,56 @@ class Facts:
     waves: Mapping[str, Mapping[str, Residency]] = field(default_factory=dict)
     """By card, by case."""
     bounds: Mapping[str, Mapping[str, Bound]] = field(default_factory=dict)
-    """Likewise, of cards whose clocks are known: the shortest time that a case could take there."""
+    """Likewise, of cards whose clocks are known: the shortest time that a case could take there. Of a kernel
+    whose code is not known, by its work alone.
+    """
     problem: str = ""
     """Why what a launch needs is not known."""
 
 
 def facts(
-    problem: Problem, planned: Sequence[PlannedCase], builds: Sequence[Build], cards: Mapping[str, Card]
+    problem: Problem,
+    planned: Sequence[PlannedCase],
+    builds: Sequence[Build],
+    cards: Mapping[str, Card],
+    l2: L2Policy = "cold",
 ) -> list[Facts]:
     """Of every build; `cards` are those whose waves and bounds are asked for, by the words of who asked."""
     by_id = {each.case.id: each for each in planned}
     found = [each for build in builds for each in _of_build(build, by_id, cards)]
-    return [replace(each, bounds=_bounds(problem, each, by_id, cards)) for each in found] if cards else found
+    if not cards:
+        return found
+    return [replace(each, bounds=_bounds(problem, each, by_id, cards, l2)) for each in found]
 
 
 def _bounds(
-    problem: Problem, told: Facts, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card]
+    problem: Problem,
+    told: Facts,
+    planned: Mapping[str, PlannedCase],
+    cards: Mapping[str, Card],
+    l2: L2Policy,
 ) -> dict[str, dict[str, Bound]]:
-    instructions = told.build.code.instructions if told.build.code else None
+    build = told.build
+    instructions = build.code.instructions if build.code else None
+    unknown = build.reason in _WORK_ALONE and planned[told.cases[0]].kernel.sources.keys() & _ON_CARDS
     found: dict[str, dict[str, Bound]] = {}
-    for words, cases in told.waves.items():
-        for case in cases:
-            given = bound(cards[words], _work(problem, planned[case].case), instructions)
+    for words, card in cards.items():
+        if capability_of(build.arch) != card.capability:
+            continue
+        for case in told.cases if unknown else told.waves.get(words, ()):
+            spread = _spread(card, build.usage, planned[case]) if build.usage is not None else None
+            if spread and not spread.resident_blocks:  # it has no launch there
+                continue
+            given = bound(card, _work(problem, planned[case].case), instructions, spread, l2)
             if given is not None:
                 found.setdefault(words, {})[case] = given
     return found
+
+
+def _spread(card: Card, used: Usage, planned: PlannedCase) -> Spread:
+    launch = _launch(planned, card, used)
+    held = residency(card, launch, used.registers, used.shared_bytes)
+    return Spread(launch=launch, resident_blocks=held.blocks)
 
 
 def _work(problem: Problem, case: Case) -> Work:

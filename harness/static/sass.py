@@ -41,6 +41,8 @@ _MEMORY = {
     **{name: name for name in ("LDS", "STS", "LDL", "STL", "LDSM", "STSM", "LDGSTS", "LDC", "RED")},
 }
 """What is told by width, and under which name. A generic access counts as one to global memory."""
+LOADS_AND_STORES = {*_MEMORY.values()} - {"LDC"}
+"""Of these, what goes through a multiprocessor's load/store units: constants have a path of their own."""
 _WIDTH = re.compile(r"\.U?S?(8|16|32|64|128|256)\b")
 _MATRICES = re.compile(r"\.([124])\b")
 _SHAPE = re.compile(r"\.(\d+x?\d*x?\d*)\b")

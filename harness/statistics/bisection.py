@@ -2,9 +2,11 @@
 
 Positions are commits in order, 0 the one that is good; the suspects are 1 to count. An answer is of a pair of
 positions: how likely the change lies between them. Each is held to be wrong once in a thousand at the least,
-however clear it is, so that what comes later can overrule it: probabilistic bisection (Horstein, IEEE
-Transactions on Information Theory 9 (1963) 136-143; Waeber, Frazier & Henderson, SIAM Journal on Control and
-Optimization 51 (2013) 2261-2279). With clear answers it asks what bisection by halves does.
+however clear it is, so that what comes later can overrule it; less often only where it is just what is
+expected, as what is wrong is so by any amount (Box & Tiao, Biometrika 55 (1968) 119-129). It is probabilistic
+bisection (Horstein, IEEE Transactions on Information Theory 9 (1963) 136-143; Waeber, Frazier & Henderson,
+SIAM Journal on Control and Optimization 51 (2013) 2261-2279). With clear answers it asks what bisection by
+halves does.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ from scipy.special import entr, expit, ndtr
 SURE = 0.99
 """What the suspects that are named must have in all."""
 BELIEVED = 0.999
-"""The most that an answer is believed, either way."""
+"""The most that an answer is believed, either way, unless it is just what is expected of one of the ends."""
+_WRONG_BY = 3.0
+"""The span, in changes, over which answers that are wrong lie anywhere."""
+_MOST_TIMES = 100.0
+"""How much rarer a wrong answer may be, at the most, for being just what is expected of an end."""
 UNLIKELY = 1e-4
 """How likely a commit is that touches nothing which is compiled, beside one that does."""
 MOST_ASKED = 3
@@ -48,6 +54,7 @@ class Answer:
     after: int
     upto: int
     chance: float
+    believed: float = BELIEVED
 
 
 def chance_of(effect: float, low: float, high: float, whole: float, reach: float) -> float:
@@ -65,11 +72,23 @@ def chance_of(effect: float, low: float, high: float, whole: float, reach: float
     return min(chances, key=lambda chance: abs(chance - 0.5))
 
 
+def believed(low: float, high: float, whole: float) -> float:
+    """The most that an effect with such an interval is believed. All are logarithms of ratios.
+
+    A wrong one lies anywhere, so seldom where the interval holds just what is expected of one of the ends.
+    """
+    if not whole or not (low <= 0 <= high or low <= whole <= high):
+        return BELIEVED
+    span = max(high - low, 1e-300)
+    times = min(max(_WRONG_BY * abs(whole) / span, 1.0), _MOST_TIMES)
+    return 1 - (1 - BELIEVED) / times
+
+
 def beliefs(prior: Floats, answers: Collection[Answer]) -> Floats:
     """How likely each suspect is: the first is position 1. They sum to 1."""
     logs = np.log(prior)
     for answer in answers:
-        chance = min(max(answer.chance, 1 - BELIEVED), BELIEVED)
+        chance = min(max(answer.chance, 1 - answer.believed), answer.believed)
         inside = np.zeros(prior.size, dtype=np.bool_)
         inside[answer.after : answer.upto] = True
         logs += np.where(inside, np.log(chance), np.log1p(-chance))

@@ -172,7 +172,7 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
     while True:
         search: ExactSearch | WindowSearch
         if is_short:
-            search = ExactSearch(logs[kept], floor, smallest, significance)
+            search = ExactSearch(logs, kept, floor, smallest, significance)
         else:
             search = WindowSearch(logs[kept], rough[kept], floor, smallest, significance)
         steps = search.steps()
@@ -267,8 +267,8 @@ def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int
     for k in range(len(cuts) + 1):
         part = logs[bounds[k] : bounds[k + 1]]
         level = median(part)
-        off = np.sort(np.abs(part - level))
-        sd = float(off[int(0.8 * (off.size - 1))]) / Q80
+        off, rank = np.abs(part - level), int(0.8 * (part.size - 1))
+        sd = float(np.partition(off, rank)[rank]) / Q80
         levels.append(Level(start=edges[k], stop=edges[k + 1], level=math.exp(level), sd=sd))
     return tuple(levels)
 

@@ -30,6 +30,8 @@ _EXPONENT_STEP = 0.05
 _EXPONENTS = np.arange(-10, 31) * _EXPONENT_STEP
 _ROUNDING = 1e-6
 """A relative spread of clocks that is none."""
+_MANY = 500
+"""Values, from which on numpy finds the middle ones sooner than it sorts."""
 _STRAY = 0.1
 """A slot this far above its arm's median, and six standard deviations, strays."""
 _STRAY_DEVIATIONS = 6.0
@@ -363,8 +365,8 @@ def _about_arm_medians(values: Floats, head: NDArray[np.bool_]) -> Floats:
 
 def median(values: Floats) -> float:
     """The median of at least one value in one axis; numpy's takes five times as long over so few."""
-    ordered = np.sort(values)
-    middle = ordered.size // 2
+    middle = values.size // 2
+    ordered = np.sort(values) if values.size < _MANY else np.partition(values, (middle - 1, middle))
     return float(ordered[middle] if ordered.size % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
 
 

@@ -70,6 +70,11 @@ Q80 = 1.2815515655446004
 """The quantile 0.8 of the absolute value of a standard normal variable."""
 CLIP, CLIPPED_SQUARE = 3.0, 0.995
 """The standard deviations at which squares are cut off, and a normal variable's mean square then."""
+_MIDDLE_OF_SEVEN = (
+    *((0, 5), (0, 3), (1, 6), (2, 4), (0, 1), (3, 5), (2, 6)),
+    *((2, 3), (3, 6), (4, 5), (1, 4), (1, 3), (3, 4)),
+)
+"""What to compare in turn to have the median of seven in the middle: a third of the time of sorting them."""
 _HUBER, _HUBER_INSIDE = 1.7, 0.911
 """Beyond how many standard deviations a figure counts as less far, and the share that is within."""
 
@@ -164,14 +169,16 @@ class WindowSearch:
         """Places where adjacent windows differ by what could be a step; of near ones the surest."""
         count, sums = self.logs.size, self.sums
         found: list[tuple[float, int, int]] = []
+        most = _WIDTHS[-1]
+        beyond = np.concatenate((np.full(most, sums[0]), sums, np.full(most, sums[-1])))
         for width in _WIDTHS:
             least = max(FEWEST_QUIET if width == _WIDTHS[0] else FEWEST, width // 8)
             if count < max(2 * least, width // 2):
                 break
-            at = np.arange(least, count - least + 1)
-            low, high = np.maximum(at - width, 0), np.minimum(at + width, count)
+            at, here = np.arange(least, count - least + 1), sums[least : count - least + 1]
+            left, right = (beyond[most + least + off :][: at.size] for off in (-width, width))
             # The mean of up to `width` figures from each place on, less that of those before it.
-            contrasts = (sums[high] - sums[at]) / (high - at) - (sums[at] - sums[low]) / (at - low)
+            contrasts = (right - here) / np.minimum(count - at, width) - (here - left) / np.minimum(at, width)
             over = np.abs(contrasts) / self._errors(at, width)
             tail = max(0, count - width + 1 - least)
             over[:tail] -= _limit(self.significance, width) - _SCREEN
@@ -370,7 +377,10 @@ def _with_neighbours(values: Floats) -> Floats:
 def _running_median(logs: Floats) -> Floats:
     """Of the seven figures about each; beyond the ends they are mirrored."""
     padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
-    return np.sort(np.lib.stride_tricks.sliding_window_view(padded, 7), axis=1)[:, 3]
+    seven = [padded[first : first + logs.size] for first in range(7)]
+    for one, two in _MIDDLE_OF_SEVEN:
+        seven[one], seven[two] = np.minimum(seven[one], seven[two]), np.maximum(seven[one], seven[two])
+    return seven[3]
 
 
 def edge_levels(

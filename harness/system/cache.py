@@ -130,6 +130,19 @@ class BinaryCache:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or cache_dir() / "binaries"
+        self._manifests: set[bytes] = set()
+        self._is_whole = True
+
+    def forgo(self) -> None:
+        """Note that something was compiled that cannot be kept."""
+        self._is_whole = False
+
+    @property
+    def relied_on(self) -> tuple[Manifest, ...] | None:
+        """The manifests of all that came from here or went here; None where something was not kept."""
+        if not self._is_whole:
+            return None
+        return tuple(msgspec.json.decode(each, type=Manifest) for each in sorted(self._manifests))
 
     @staticmethod
     def key(text: str, options: tuple[str, ...], compiler: str, arch: str) -> str:
@@ -147,10 +160,15 @@ class BinaryCache:
             current = msgspec.json.decode(manifest, type=Manifest).is_current()
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
-        return binary if current and binary else None
+        if not (current and binary):
+            return None
+        self._manifests.add(manifest)
+        return binary
 
     def put(self, key: str, binary: bytes, manifest: Manifest | None = None) -> None:
-        rest = msgspec.json.encode(manifest or Manifest.of((), ())) + b"\n" + binary
+        told = msgspec.json.encode(manifest or Manifest.of((), ()))
+        self._manifests.add(told)
+        rest = told + b"\n" + binary
         try:
             write_atomically(
                 self.folder / key[:2] / key, b"\n".join((_FORMAT, _entry_sha256(key, rest), rest))

@@ -40,7 +40,11 @@ def open_regular(path: Path) -> BinaryIO:
 def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """All of a file. Raises OSError as open_regular does, and for one of more than `most_bytes`."""
     with open_regular(path) as file:
-        content = file.read(most_bytes + 1)
+        # Room is made for as many bytes as are asked for, so not for all that there might be.
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(min(size, most_bytes) + 1)
+        if len(content) > size:  # it has grown, or its system does not tell
+            content += file.read(most_bytes + 1 - len(content))
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes", str(path))
     return content

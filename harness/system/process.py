@@ -221,16 +221,25 @@ class Process(_Child):
     """``python -m module`` that answers requests."""
 
     def __init__(
-        self, module: str, *, cwd: Path, env: Mapping[str, str] | None = None, python: str = ""
+        self,
+        module: str,
+        *,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        python: str = "",
+        before: Sequence[str] = (),
     ) -> None:
-        """By another `python` in that one's environment, which has this package from here and no other."""
+        """By another `python` in that one's environment, which has this package from here and no other.
+
+        `before` is a command that runs another, which is put behind it, with the same input and output.
+        """
         source, inherited = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
         search = f"{source}{os.pathsep}{inherited}" if inherited else source
         if python:
             search = str(_alone(cwd))
         address = os.environ.get(SUITE_SOCKET)
         self._relayed = bool(address)
-        command = [python or sys.executable, "-m", module]
+        command = [*before, python or sys.executable, "-m", module]
         relay = [sys.executable, "-m", "harness.system.relay", address] if address else []
         super().__init__(
             [*relay, *command],
@@ -329,6 +338,17 @@ class Process(_Child):
             return "closed its output, and was ended"
         code = self._process.returncode
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+
+    def finish(self, timeout_s: float) -> None:
+        """Let it end by itself, as there are no more requests. Raises LostError where it does not in time."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        deadline = time.monotonic() + timeout_s
+        while not self.has_ended():
+            if time.monotonic() > deadline:
+                self.kill()
+                raise LostError("timed-out")
+            time.sleep(_STEP_S)
 
     def rest(self) -> None:
         """Let nothing of it run, threads of its own included, until it is woken."""

@@ -22,8 +22,16 @@ import pytest
 pytest.importorskip("asv")
 
 import asv
+from asv.results import Results
 
 from harness.history.tables import read_benchmarks, read_table
+from harness.run.build_only import BuildResult
+from harness.run.static_records import write_static
+from harness.spec.loader import load
+from harness.spec.planning import plan
+from harness.static.builds import Build, Usage
+from harness.static.facts import Facts
+from harness.static.occupancy import Residency
 from harness.store.records_file import read_run
 from tests import toy
 from tests.support import ROOT, commit, git, run_command, write_files, write_null_script
@@ -415,7 +423,7 @@ def test_a_damaged_machine_is_made_again(home):
     path = home.results / "null" / "machine.json"
     before = path.read_bytes()
     path.write_text("")
-    assert rebuild(home).stdout == "1 file written, 3 as the records have it.\n"
+    assert rebuild(home).stdout == "2 files written, 3 as the records have it.\n"
     assert path.read_bytes() == before
 
 
@@ -506,3 +514,33 @@ def test_a_measurement_that_does_not_end_when_told_leaves_no_temporary_folder(ru
     assert [*run.temporary.iterdir()] == []
     [part] = records(run.home, "hangs")
     assert [row.kernel for row in read_run(part).rows] == ["plain"]
+
+
+def test_what_was_compiled_for_a_card_that_is_not_here_is_a_machine_of_asv(home):
+    loaded = load(home.root / "kernels" / "toy", home.commits["first"])
+    planned = plan(loaded.suite, ("toy.plain",), ("64",))
+    ids = tuple(each.case.id for each in planned)
+    usage = Usage(registers=40, shared_bytes=512, spill_store_bytes=48, spill_load_bytes=48, stack_bytes=48)
+    build = Build(kernel="plain", arch="sm_86", status="built", cases=ids, usage=usage)
+    held = Residency(blocks=3, occupancy=0.25, limit="registers", waves=1)
+    facts = Facts(build=build, cases=ids, block=(128, 1, 1), dynamic_shared_bytes=1024, residency=held)
+    write_static(BuildResult(loaded, "nvcc 13.0", "", (build,)), planned, [facts], home.results)
+    done = rebuild(home)
+    assert done.stdout == "2 files written, 3 as the records have it.\n", done.stderr
+    [path] = (home.results / "static-sm_86").glob("*-*.json")
+    results = Results.load(str(path), machine_name="static-sm_86")
+    told = {}
+    for name in results.get_all_result_keys():
+        values = results.get_result_value(name, results.get_result_params(name))
+        told[name.rpartition(".")[2]] = [value for value in values if not np.isnan(value)]
+    assert told["track_time_ms"] == []
+    assert told["track_registers"] == [40]
+    assert told["track_spill_bytes"] == [48]
+    assert told["track_shared_bytes"] == [1536]
+    assert told["track_occupancy_percent"] == [25]
+    listed = json.loads((home.results / "benchmarks.json").read_text())
+    ways = {
+        name.rpartition(".")[2]: each.get("direction") for name, each in listed.items() if name != "version"
+    }
+    assert (ways["track_spill_bytes"], ways["track_shared_bytes"]) == ("lower", "lower")
+    assert ways["track_occupancy_percent"] == "higher"

@@ -25,14 +25,16 @@ CACHE = "/var/lib/gpu-harness-suite"
 MOST_BYTES = 1 << 20
 APART = ("--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc")
 NOTHING = ("--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--pdeathsig=KILL")
-WAITING = ("sh", "-c", '"$@"; exit $?', "sh")
+WAITING = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
 """To a namespace's first process its own signals do nothing: so it waits for the one that is asked for."""
 
 
-def command(user: str, arguments: list[str]) -> list[str]:
+def command(user: str, arguments: list[str], folder: str, variables: dict[str, str]) -> list[str]:
     who = pwd.getpwnam(user)
-    become = ("setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", *NOTHING)
-    return ["unshare", *APART, "--", *become, "--", *WAITING, *arguments]
+    become = ("/usr/bin/setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", *NOTHING)
+    there = ("/usr/bin/env", "--ignore-environment", f"--chdir={folder}")
+    named = [f"{name}={value}" for name, value in variables.items()]
+    return ["/usr/bin/unshare", *APART, "--", *become, "--", *there, *named, *WAITING, *arguments]
 
 
 def children(pid: int) -> list[int]:
@@ -73,12 +75,12 @@ def serve(connection: socket.socket, user: str, cache: str) -> None:
     asked = json.loads(request)
     own = {"HOME": cache, "HARNESS_CACHE_DIR": cache, "USER": user, "LOGNAME": user}
     child = subprocess.Popen(
-        command(user, asked["arguments"]),
+        command(user, asked["arguments"], asked["cwd"], {**asked["env"], **own}),
         stdin=files[0],
         stdout=files[1],
         stderr=files[2],
-        cwd=asked["cwd"],
-        env={**asked["env"], **own},
+        cwd="/",
+        env={},  # a PATH or an LD_PRELOAD of the request's would be root's
         start_new_session=True,
     )
     for file in files:

@@ -84,7 +84,8 @@ def open_device(index: int) -> NullDevice:
             ) from None
         if not isinstance(script, dict):
             raise ConfigError(f"HARNESS_NULL_SCRIPT names {path}, which holds no JSON object.")
-    return NullDevice(dataclasses.replace(devices()[index], uuid=script.get("uuid")), script)
+    told = dataclasses.replace(devices()[index], name=script.get("name", "null"), uuid=script.get("uuid"))
+    return NullDevice(told, script)
 
 
 @dataclass

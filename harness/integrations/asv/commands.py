@@ -318,7 +318,8 @@ def _directing_regressions(run: Run, *args: Any, **options: Any) -> Any:
 
     def directed_publish(cls: Any, conf: Any, repo: Any, benchmarks: Any, *rest: Any) -> None:
         warn_of_unknown_directions(benchmarks)
-        explained = Explained(conf, benchmarks)
+        repository = site_conf(conf, Path.cwd(), Path("asv.conf.json")).repository
+        explained = Explained(conf, repository, benchmarks)
 
         def unexplained(cls: Any, found: list[Any], hashes: Mapping[int, str], *about: Any) -> None:
             own: list[Any] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from harness.device.machine import describe_host, machine_entry
 from harness.errors import ConfigError, MeasureError, StoreError
 from harness.system.cache import write_atomically
 from harness.system.files import read_regular
+from harness.system.git import repository_of
 
 if TYPE_CHECKING:
     from harness.records import DeviceInfo
@@ -28,6 +30,8 @@ class SiteConf:
     file: Path | None
     """None where the project has no asv.conf.json."""
     project: str
+    repository: Path
+    """Whose commits were measured: the project itself, or the clone that asv keeps of another repository."""
     results: Path
     html: Path
     branch: str
@@ -41,18 +45,28 @@ def read_conf(root: Path) -> SiteConf:
     if file.exists():
         return site_conf(loaded_conf(file), root, file)
     results, html = load_config(root).results_folder, root / ".asv/html"
-    return SiteConf(file=None, project=root.name, results=results, html=html, branch="HEAD", commit_url="")
+    return SiteConf(
+        file=None,
+        project=root.name,
+        repository=root,
+        results=results,
+        html=html,
+        branch="HEAD",
+        commit_url="",
+    )
 
 
-def results_of(config: Config) -> Path:
-    """Where a history lies: in asv.conf.json's `results_dir`, if an asv is there to read it and so is that
-    folder, unless the project has set another. Raises ConfigError for a file that asv cannot read.
+def history_of(config: Config) -> tuple[Path, Path]:
+    """Where a history's results lie, and the repository of its commits: as asv.conf.json says, if an asv is
+    there to read it, but for results that do not exist or whose folder the project has set.
+
+    Raises ConfigError for a file that asv cannot read, or a repository that is not on this machine.
     """
-    said = config.results != Config.results
-    if said or not (config.root / "asv.conf.json").exists() or find_spec("asv") is None:
-        return config.results_folder
-    folder = read_conf(config.root).results
-    return folder if folder.exists() else config.results_folder
+    if not (config.root / "asv.conf.json").exists() or find_spec("asv") is None:
+        return config.results_folder, config.root
+    conf = read_conf(config.root)
+    said = config.results != Config.results or not conf.results.exists()
+    return config.results_folder if said else conf.results, conf.repository
 
 
 def loaded_conf(file: Path) -> Any:
@@ -75,14 +89,31 @@ def loaded_conf(file: Path) -> Any:
 def site_conf(conf: Any, root: Path, file: Path) -> SiteConf:
     """What asv's Config says of the site, its paths relative to a folder."""
     url = str(conf.show_commit_url or "")
+    project = str(conf.project or root.name)
     return SiteConf(
         file=file,
-        project=str(conf.project or root.name),
+        project=project,
+        repository=_repository(str(conf.repo), root, project),
         results=root / str(conf.results_dir),
         html=root / str(conf.html_dir),
         branch=conf.branches[0] if conf.branches else "HEAD",
         # asv's default, "#", is no place.
         commit_url=f"{url}{{}}" if url.startswith(("https://", "http://")) else "",
+    )
+
+
+def _repository(repo: str, root: Path, project: str) -> Path:
+    """A folder of this machine; of a repository elsewhere the clone that asv has made, or the project's own
+    folder, which is often a clone of it too.
+    """
+    for folder in (root / repo, root / project):
+        if (folder / ".git").exists() or (folder / "objects").is_dir():
+            return folder
+    if (root / repo).is_dir() or repository_of(root):
+        return root
+    raise ConfigError(
+        f"There is no clone of {repo}, whose commits were measured. Make the one that asv would make: "
+        f"git clone --mirror {shlex.quote(repo)} {shlex.quote(str(root / project))}"
     )
 
 
@@ -103,6 +134,7 @@ def write_pages(
         results or conf.results,
         root,
         site,
+        repository=conf.repository,
         project=conf.project,
         revision=conf.branch,
         commit_url=conf.commit_url,

@@ -113,8 +113,8 @@ _NEAR = 2
 class Explained:
     """The environment changes of a history, read when first asked for."""
 
-    def __init__(self, conf: Any, benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
-        self.conf, self.benchmarks = conf, benchmarks
+    def __init__(self, conf: Any, repository: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
+        self.conf, self.repository, self.benchmarks = conf, repository, benchmarks
         self.left_out = 0
 
     def without(self, machine: str, name: str, jumps: Sequence[Any], hashes: Mapping[int, str]) -> list[Any]:
@@ -144,7 +144,11 @@ class Explained:
         try:
             directions = load_config().directions
             return read_history(
-                Path(self.conf.results_dir), Path.cwd(), revision=revision, directions=directions
+                Path(self.conf.results_dir),
+                Path.cwd(),
+                repository=self.repository,
+                revision=revision,
+                directions=directions,
             )
         except HarnessError as error:
             log.warning(f"asv's regressions are taken as they are: {error.message}")

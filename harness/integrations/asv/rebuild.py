@@ -32,7 +32,7 @@ from harness.history.facts import read_facts
 from harness.history.tables import Benchmark, read_benchmarks
 from harness.integrations.asv import plugin
 from harness.integrations.asv.tracks import TRACKS, Answer, Parameters, answers_of, label_of
-from harness.records import Row, Run
+from harness.records import METHOD_VERSION, Row, Run
 from harness.store.records_file import read_run
 from harness.system.cache import write_atomically
 
@@ -87,12 +87,12 @@ def rebuild(conf: Any, root: Path, results: Path) -> Rebuilt:
 
 
 def _recorded(folder: Path, problems: list[str]) -> Mapping[str, Sequence[Path]]:
-    """By commit the records that asv made; by time."""
+    """By commit the records that asv made, and those of builds without a card; by time."""
     found: dict[str, list[Path]] = defaultdict(list)
     for facts in read_facts(folder):
         if facts.problem:
             problems.append(f"{folder.name}: {facts.problem}")
-        if facts.command == "asv":
+        if facts.command in ("asv", "static"):
             found[facts.commit].append(folder / facts.file)
     return found
 
@@ -219,8 +219,10 @@ def _put(results: Any, benchmark: Benchmark, rows: Rows) -> None:
 
 
 def _method(run: Run) -> str:
-    """The version of the method by which a run was measured; there was one before records told it."""
-    return str(run.settings.get("method", "1"))
+    """The version of the method by which a run was measured; there was one before records told it. What was
+    only compiled is of any.
+    """
+    return str(run.settings.get("method", METHOD_VERSION if run.command == "static" else "1"))
 
 
 def _result(answers: Sequence[Answer]) -> Any:

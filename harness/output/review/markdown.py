@@ -364,7 +364,9 @@ def _every_case(view: View) -> list[Part]:
         return []
     found = [Found(card, case) for card in view.review.cards for case in card.cases]
     names = [Cell(each.label, "code") for each in found]
-    sheet = Sheet(columns=verdict_columns("case", names, [each.case for each in found], sizes=False))
+    # The verdict first: a comment is 800 pixels wide, a telephone's 350, and what is beyond is scrolled to.
+    *figures, verdicts = verdict_columns("case", names, [each.case for each in found], sizes=False)
+    sheet = Sheet(columns=[verdicts, *figures])
     return [
         Part(
             tier=2,
@@ -392,10 +394,11 @@ def _of_card(card: Card) -> str:
     built = f", {code(card.compiler)}" if card.compiler else ""
     twins = f" The comparison's test of itself: {listed([twin(each) for each in card.twins])}."
     dirty = " Head was a working tree with changes." if card.head_dirty else ""
-    spent = typeset(seconds(card.gpu_s))
+    driver = f", driver {code(card.driver)}" if card.driver else ""
+    spent = f" in {typeset(seconds(card.gpu_s))} of device time" if card.gpu_s else ""
     told = (
-        f"<b>{card.suite} on {code(card.device)}</b> ({code(card.spec)}, driver {code(card.driver)}{built}): "
-        f"{counted(len(card.cases), 'case')} in {spent} of device time.{dirty}<br>\n{rules(card)}<br>\n"
+        f"<b>{card.suite} on {code(card.device)}</b> ({code(card.spec)}{driver}{built}): "
+        f"{counted(len(card.cases), 'case')}{spent}.{dirty}<br>\n{rules(card)}<br>\n"
         f"{calibrated(card)}{twins if card.twins else ''}"
     )
     problem = f"\n{pre(card.problem)}" if card.problem else ""
@@ -539,7 +542,9 @@ def _what(case: CaseReview) -> str:
 
 
 def _to_do(found: Found) -> str:
-    hint = remedy(found.case, calibrated=found.card.calibrated is not None)
+    # Benchmarks of others are not calibrated: how they differ is measured by running them often enough.
+    card = found.card
+    hint = remedy(found.case, calibrated=card.executables or card.calibrated is not None)
     return f"To do: {hint}." if hint else ""
 
 

@@ -44,11 +44,11 @@ Size = Annotated[int, Meta(ge=0, le=2**53)]
 Megahertz = Annotated[float, Meta(ge=0, le=1e5)]
 
 
-class _Strict(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Strict(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     pass
 
 
-class Change(_Strict, frozen=True, kw_only=True):
+class Change(Strict, frozen=True, kw_only=True):
     """Head over base, minus 1: positive is slower, or more cycles."""
 
     effect: Fraction
@@ -61,7 +61,7 @@ class Change(_Strict, frozen=True, kw_only=True):
     """Effect of each process, in the order measured."""
 
 
-class Side(_Strict, frozen=True, kw_only=True):
+class Side(Strict, frozen=True, kw_only=True):
     time_ns: Annotated[float, Meta(ge=0, le=1e15)] | None = None
     sm_clock_mhz: Megahertz | None = None
     alone_mhz: Megahertz | None = None
@@ -75,7 +75,7 @@ class Side(_Strict, frozen=True, kw_only=True):
     block: tuple[Size, Size, Size] | None = None
 
 
-class Strays(_Strict, frozen=True, kw_only=True):
+class Strays(Strict, frozen=True, kw_only=True):
     """Slots that took far longer than their side's usual time."""
 
     base: Size
@@ -86,13 +86,13 @@ class Strays(_Strict, frozen=True, kw_only=True):
     """What head's cost on average more than base's, as a share of the usual time."""
 
 
-class Place(_Strict, frozen=True, kw_only=True):
+class Place(Strict, frozen=True, kw_only=True):
     path: RelativePath
     """From the repository's top."""
     line: Annotated[int, Meta(ge=1, le=10_000_000)]
 
 
-class CaseReview(_Strict, frozen=True, kw_only=True):
+class CaseReview(Strict, frozen=True, kw_only=True):
     case: CaseId
     kernel: Identifier
     sizes: Annotated[Mapping[Identifier, Size], Meta(max_length=16)]
@@ -119,13 +119,13 @@ class CaseReview(_Strict, frozen=True, kw_only=True):
     """Quads that something else had a part in, by gate."""
 
 
-class Calibrated(_Strict, frozen=True, kw_only=True):
+class Calibrated(Strict, frozen=True, kw_only=True):
     measured_at: Words
     verdicts: Size
     false_alarms: Size
 
 
-class Card(_Strict, frozen=True, kw_only=True):
+class Card(Strict, frozen=True, kw_only=True):
     """One suite compared on one card."""
 
     suite: Identifier
@@ -156,7 +156,7 @@ class Card(_Strict, frozen=True, kw_only=True):
     """By kernel, at head."""
 
 
-class Review(_Strict, frozen=True, kw_only=True, omit_defaults=False):
+class Review(Strict, frozen=True, kw_only=True, omit_defaults=False):
     """Everything that is said of one pair of commits."""
 
     schema_version: int = REVIEW_SCHEMA_VERSION

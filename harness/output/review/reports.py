@@ -1,4 +1,6 @@
-"""A review in the forms that other forges and CI systems read: JUnit XML, SARIF, GitLab's code quality."""
+"""A review in the forms that other forges and CI systems read: JUnit XML, SARIF, GitLab's code quality,
+OpenMetrics.
+"""
 
 from __future__ import annotations
 
@@ -100,6 +102,33 @@ def code_quality(review: Review) -> str:
         for place in [each.card.places[each.case.kernel]]
     ]
     return json.dumps(issues, indent=2) + "\n"
+
+
+def openmetrics(review: Review) -> str:
+    """Head's time of each case, in seconds, and its change. GitLab shows them beside the target branch's own,
+    which another run has measured: the change is of one run.
+    """
+    cases = [Found(card, case) for card in review.cards for case in card.cases]
+    heads = [(each, each.case.head) for each in cases if each.case.time and each.case.head]
+    families = {
+        "kernel_time_seconds": [
+            (each, head.time_ns * 1e-9) for each, head in heads if head.time_ns is not None
+        ],
+        "kernel_time_change_ratio": [(each, each.case.time.effect) for each in cases if each.case.time],
+    }
+    lines: list[str] = []
+    for name, values in families.items():
+        lines.append(f"# TYPE {name} gauge")
+        lines += [f"{name}{{{_labels(each)}}} {value!r}" for each, value in values]
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _labels(found: Found) -> str:
+    card = found.card
+    named = {"suite": card.suite, "case": found.label, "device": card.device, "spec": card.spec}
+    # A model's name is any printable ASCII; these two are what the format escapes of it.
+    escaped = {name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in named.items()}
+    return ",".join(f'{name}="{value}"' for name, value in escaped.items())
 
 
 def _told(groups: Groups) -> Iterator[Found]:

@@ -4,6 +4,7 @@
   const { el, format, state } = harness;
   const AXIS_WIDTH = 62;
   const AXIS_HEIGHT = 34;
+  const MARGIN = 12; // CSS pixels to the right of what is drawn
   const NARROW = 560;
 
   function padded(min, max) {
@@ -72,7 +73,7 @@
         {
           width: Math.max(200, this.node.clientWidth),
           height: panel.height + (last ? AXIS_HEIGHT : 4),
-          padding: [8, 12, 0, 0],
+          padding: [8, MARGIN, 0, 0],
           legend: { show: false },
           scales: {
             x: { time: false, range: () => this.range },
@@ -181,7 +182,8 @@
         x: (value) => box.left + ((value - min) / (max - min)) * box.width,
         y: (value) => box.top + (1 - (value - low) / (high - low)) * box.height,
       };
-      surface.clip(box.left, box.top, box.width, box.height, () => draw(surface, geometry));
+      // The newest figure's mark is not cut in two.
+      surface.clip(box.left, box.top, box.width + MARGIN, box.height, () => draw(surface, geometry));
     }
 
     selected(u) {

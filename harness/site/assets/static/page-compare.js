@@ -141,7 +141,7 @@
 
   function total(rows) {
     // A time that halves and a rate that doubles are the same news, so times count upside down.
-    const known = rows.filter((row) => row.effect !== null && row.kase.direction !== "none");
+    const known = rows.filter((row) => row.effect !== null && format.judged(row.kase));
     if (!known.length) return "No case has a figure on both sides.";
     const logs = known.map((row) => Math.log1p(row.effect) * (row.kase.direction === "lower" ? -1 : 1));
     const mean = Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) - 1;

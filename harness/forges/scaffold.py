@@ -19,11 +19,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 from harness.errors import ConfigError, RefusedError, StoreError, UsageError
-from harness.github.events import quoted
-from harness.github.requirements import DEVICES, composed, extras_of
+from harness.forges.api import quoted
+from harness.forges.requirements import DEVICES, compiling, composed, extras_of
 from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
+LIGHT = ("--quick", "--budget", "60")
+"""What a light comparison is given in place of a card's sizes: seconds of device time for each suite."""
 
 _END = r"(?![\s\S])"
 """Where $ may leave a line's end behind."""
@@ -71,6 +73,9 @@ class Fleet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     cards: Annotated[tuple[FleetCard, ...], Meta(max_length=64)]
     pytest: Annotated[tuple[TestPath, ...], Meta(max_length=16)] = ()
     """Where the repository's pytest benchmarks are: pull requests are measured by these then."""
+    light: bool = False
+    """Whether pull requests are measured at the quick sizes and for a minute only. What comes of it advises,
+    and fails no check."""
 
 
 def read_fleet(path: Path) -> Fleet:
@@ -98,6 +103,8 @@ def decode_fleet(content: bytes, where: str) -> Fleet:
     for card in fleet.cards:
         if twice := sorted({spec for spec in card.devices if card.devices.count(spec) > 1}):
             raise ConfigError(f"{where} gives {card.name} the device {', '.join(twice)} more than once.")
+        if fleet.light and fleet.pytest:
+            raise ConfigError(f"{where} says light and that pytest's benchmarks are measured: drop one.")
         if card.cases and fleet.pytest:
             raise ConfigError(
                 f"{where} gives {card.name} cases, and says that pytest's benchmarks are measured: drop one."
@@ -140,11 +147,23 @@ def matrix_of(fleet: Fleet) -> str:
             "name": card.name,
             "labels": card.labels,
             "device": ",".join(card.devices),
-            "arguments": " ".join((*card.arguments, *tests)),
+            "arguments": " ".join((*card.arguments, *tests, *(LIGHT if fleet.light else ()))),
         }
-        for card in fleet.cards
+        for card in (_light(card) if fleet.light else card for card in fleet.cards)
     ]
     return msgspec.json.encode({"card": cards}).decode()
+
+
+def _light(card: FleetCard) -> FleetCard:
+    return msgspec.structs.replace(card, sizes=(), quick=False)
+
+
+def is_light(path: Path) -> bool:
+    """Whether a file of cards says that pull requests are measured lightly; not where there is none.
+
+    Raises ConfigError for one that is broken.
+    """
+    return path.exists() and read_fleet(path).light
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -156,6 +175,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+GITLAB_FILE = Path(".gitlab-ci.yml")
 COPIED = (
     "workflows/perf-pr.yml",
     "workflows/perf-report.yml",
@@ -165,7 +185,10 @@ COPIED = (
     "requirements/report.txt",
 )
 """Below .github, here as there. What measuring installs is composed beside them."""
+STATIC = ("workflows/perf-static.yml", "workflows/perf-static-report.yml")
+"""Only where they are asked for: what compiles every pull request, and what posts what changed."""
 MEASURE_FILE = "requirements/measure.txt"
+STATIC_FILE = "requirements/static.txt"
 HARNESS_FILE = "requirements/harness.txt"
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -181,6 +204,8 @@ _ABOUT = """\
 # The harness that the workflows install, without what it depends on: that is in the other files, by hash.
 # One commit or one file of it, as a job that may write runs it. In its own repository, the default branch's.
 """
+_GITLAB_SHIPPED = {"perf.yml": "gitlab/perf.yml", "requirements/report.txt": "github/requirements/report.txt"}
+_INCLUDING = b"include:\n  - local: .gitlab/perf.yml\n"
 _LABELS = ("self-hosted", "linux", "x64", "gpu-my-card")
 
 
@@ -197,6 +222,8 @@ class Scaffolded:
     """Folders of tests that the file of cards, which is kept, does not name."""
     unmeasured: tuple[str, ...]
     """Devices that these extras are for and that no card of the file of cards has."""
+    light: bool
+    """Whether that file says that pull requests are measured lightly."""
 
 
 def scaffold(
@@ -205,33 +232,48 @@ def scaffold(
     *,
     extras: Sequence[str] | None = None,
     tests: Sequence[str] = (),
+    light: bool = False,
+    static: bool = False,
     force: bool = False,
+    gitlab: bool = False,
     package: Path = _PACKAGE,
 ) -> Scaffolded:
-    """Write the workflows and what they need below a repository's top folder.
+    """Write the workflows and what they need below a repository's top folder, or GitLab's pipeline.
 
     `requirement` is what they install as the harness, `package` the folder that has them. `extras` are those
-    of this project that jobs which measure install too, None for those that the files there say; `tests` are
-    folders of pytest benchmarks, for a new file of cards, which need the extra pytest. Files
-    that are there and differ are overwritten with `force` only; the file of cards never is. Raises UsageError
-    for a folder or requirement that is none, or for files in the way; ConfigError where the file of cards
-    there is broken; StoreError where files cannot be written, and then none is.
+    of this project that jobs which measure install too, None for those that the files there say. `tests` are
+    folders of pytest benchmarks, which need the extra pytest; they and `light` are for a new file of cards.
+    With `static` each pull request is compiled on GitHub's own machines. Files that are there and differ are
+    overwritten with `force` only; the file of cards never is, nor is .gitlab-ci.yml, which includes what is
+    written beside it. Raises UsageError for a folder or requirement that is none, or for files in the way;
+    ConfigError where the file of cards there is broken; StoreError where files cannot be written, and then
+    none is.
     """
     check_requirement(requirement)
     _check_folder(folder)
-    files = {f".github/{name}": content for name, content in _shipped(package).items()}
+    top = ".gitlab" if gitlab else ".github"
     if extras is None:
-        extras = extras_there(folder)
+        extras = extras_there(folder, top)
     if tests:
         extras = tuple(sorted({*extras, "pytest"}))
-    files[f".github/{MEASURE_FILE}"] = composed(extras)
-    files[f".github/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
-    fleet = FLEET_FILE.as_posix()
     devices = tuple(DEVICES[extra] for extra in extras if extra in DEVICES)
-    kept = (fleet,) if (folder / fleet).exists() else ()
-    cards = read_fleet(folder / fleet) if kept else _example(devices, tests)
-    if not kept:
-        files[fleet] = encode_fleet(cards)
+    names = (*COPIED, *STATIC) if static else COPIED
+    shipped = _shipped(package, _GITLAB_SHIPPED if gitlab else {name: f"github/{name}" for name in names})
+    files = {f"{top}/{name}": content for name, content in shipped.items()}
+    files[f"{top}/{MEASURE_FILE}"] = composed(extras)
+    if static:
+        files[f"{top}/{STATIC_FILE}"] = composed(compiling(extras))
+    files[f"{top}/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
+    own = (GITLAB_FILE if gitlab else FLEET_FILE).as_posix()
+    kept = (own,) if (folder / own).exists() else ()
+    cards = Fleet(cards=())
+    if gitlab:
+        files[own] = _INCLUDING
+    else:
+        cards = read_fleet(folder / own) if kept else _example(devices, tests, light=light)
+        files[own] = encode_fleet(cards)
+    if kept:
+        del files[own]
     try:
         unchanged = tuple(
             name
@@ -244,7 +286,7 @@ def scaffold(
                 f"In {folder} there are already {', '.join(in_the_way)}. Nothing was written; --force "
                 "overwrites them."
             )
-        _write_all(folder, changed)
+        _write_all(folder, top, changed)
     except OSError as error:
         raise StoreError(
             f"Cannot write the workflows into {folder}: {error.strerror or error} ({error.filename}). "
@@ -258,6 +300,7 @@ def scaffold(
         extras=tuple(extras),
         untested=tuple(path for path in tests if path not in cards.pytest),
         unmeasured=tuple(spec for spec in devices if spec.partition(":")[0] not in measured),
+        light=cards.light,
     )
 
 
@@ -309,28 +352,34 @@ def _of_clone(folder: Path) -> str:
     return f"{_NAME} @ git+{url}@{commit}"
 
 
-def extras_there(folder: Path) -> tuple[str, ...]:
+def extras_there(folder: Path, top: str = ".github") -> tuple[str, ...]:
     """Those that the jobs of a repository install already, as its requirements say."""
     try:
-        return extras_of((folder / ".github" / MEASURE_FILE).read_bytes())
+        return extras_of((folder / top / MEASURE_FILE).read_bytes())
     except OSError:
         return ()
 
 
-def _example(more: Sequence[str], tests: Sequence[str]) -> Fleet:
+def _example(more: Sequence[str], tests: Sequence[str], *, light: bool) -> Fleet:
     card = FleetCard(name="my-card", labels=_LABELS, also=tuple(more))
     try:
-        return msgspec.convert({"cards": [msgspec.to_builtins(card)], "pytest": list(tests)}, Fleet)
+        made = {"cards": [msgspec.to_builtins(card)], "pytest": list(tests), "light": light}
+        return msgspec.convert(made, Fleet)
     except msgspec.ValidationError as error:
         raise UsageError(f"--pytest takes folders of the repository, such as benchmarks: {error}.") from None
 
 
-def _shipped(package: Path) -> Mapping[str, bytes]:
-    # An installed package has copies, made when it was built; a checkout has the originals.
-    packed = package / "assets" / "github"
-    source = packed if packed.is_dir() else package.parent / ".github"
+def _shipped(package: Path, places: Mapping[str, str]) -> Mapping[str, bytes]:
+    """The files of this project that are at these places below its assets, by their new names."""
+    assets = package / "assets"
+
+    def place(name: str) -> Path:
+        # An installed package has copies of GitHub's, made when it was built; a checkout has the originals.
+        in_checkout = name.startswith("github/") and not (assets / "github").is_dir()
+        return package.parent / f".{name}" if in_checkout else assets / name
+
     try:
-        return {name: (source / name).read_bytes() for name in COPIED}
+        return {name: place(asset).read_bytes() for name, asset in places.items()}
     except OSError as error:
         raise StoreError(
             f"The workflows are not where this harness should have them: {error.strerror or error} "
@@ -344,17 +393,17 @@ def _check_folder(folder: Path) -> None:
     top = repository_of(folder)
     if top is None or top.resolve() != folder.resolve():
         where = f"the top of this one is {top}" if top else "it is in no git repository"
-        raise UsageError(f"GitHub reads workflows at the top of a repository, not in {folder}: {where}.")
+        raise UsageError(f"Workflows are read at the top of a repository, not in {folder}: {where}.")
 
 
-def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+def _write_all(folder: Path, top: str, files: Mapping[str, bytes]) -> None:
     """All or nothing: everything is written aside first, then moved, and moved back if one move fails."""
     if not files:
         return
     with ExitStack() as undo:
         for name in files:
             _make_folder((folder / name).parent, undo)
-        aside = Path(tempfile.mkdtemp(prefix=".harness-init-", dir=folder / ".github"))
+        aside = Path(tempfile.mkdtemp(prefix=".harness-init-", dir=folder / top))
         undo.callback(shutil.rmtree, aside, ignore_errors=True)
         for number, content in enumerate(files.values()):
             (aside / f"new-{number}").write_bytes(content)

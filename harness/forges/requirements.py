@@ -47,6 +47,11 @@ def chosen_extras(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def compiling(extras: Sequence[str]) -> tuple[str, ...]:
+    """What a job that only compiles needs of these extras, beside the compiler."""
+    return tuple(sorted({"static", *extras} & {"static", "libraries", "tvm"}))
+
+
 def composed(extras: Sequence[str]) -> bytes:
     """One file of requirements, each exact and with its hashes: the base, and these extras beside it.
 

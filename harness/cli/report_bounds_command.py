@@ -1,0 +1,75 @@
+"""harness report bounds: how far what was measured is from the shortest time by arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from harness.cli import echo_json, options
+from harness.config import load_config
+from harness.device.peaks import SLACK
+from harness.errors import ExitCode, HarnessError, UsageError
+from harness.output.bounds_table import bounds_tables
+from harness.output.progress import Waiting
+from harness.output.tables import print_out
+from harness.run.bounds_held import Held, held, read_record
+
+
+@click.command("bounds")
+@click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORD...")
+@click.option(
+    "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
+)
+@options.seconds("--timeout", "For one compilation; default 120.")
+@options.json
+def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json: bool) -> int:
+    """Hold what 'harness static --card' calls a bound against what was measured.
+
+    RECORD is a run's file or a comparison's, of which base counts, or a folder of them; of a case the newest
+    figure counts. Kernels are compiled as they were measured.
+
+    Exit status 1 where anything was faster than its bound, 3 if nothing has one.
+    """
+    config = load_config()
+    found: dict[tuple[str, str], Held] = {}
+    for path in _files(records):
+        try:
+            record = read_record(path)
+            with Waiting(f"Compiling {record.source.suite} for {record.device.name}") as waiting:
+                told, none = held(record, config.root, timeout or config.timeout_s, waiting.tell)
+        except HarnessError as error:
+            click.echo(f"Left out: {path.name}: {error.message}", err=True)
+            continue
+        found |= {(each.card, each.case): each for each in told}
+        for line in none:
+            click.echo(f"Left out: {line}", err=True)
+    every = list(found.values())
+    if as_json:
+        echo_json([asdict(each) | {"reached": each.reached} for each in every])
+    for sheet in bounds_tables(every) if not as_json else ():
+        if form == "markdown":
+            click.echo(f"### {sheet.title}\n\n{sheet.markdown()}")
+        else:
+            print_out(sheet)
+        click.echo()
+    return _status(every)
+
+
+def _files(places: Sequence[Path]) -> Iterator[Path]:
+    """Oldest first, by the names that records have."""
+    files: list[Path] = []
+    for place in places:
+        below = [each for each in place.rglob("*.jsonl*") if each.is_file()] if place.is_dir() else [place]
+        if not below:
+            raise UsageError(f"There is no record in {place} or below: expected files that end in .jsonl.")
+        files += below
+    yield from sorted(files, key=lambda each: each.name)
+
+
+def _status(every: Sequence[Held]) -> ExitCode:
+    if not every:
+        return ExitCode.NOT_MEASURED
+    return ExitCode.REGRESSION if any(each.reached > SLACK for each in every) else ExitCode.FINE

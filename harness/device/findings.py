@@ -1,0 +1,32 @@
+"""What a sanitizer has against a line of a kernel, whichever sanitizer it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Kind = Literal["race", "bounds", "uninitialised", "barrier", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a tool has against one line of a kernel."""
+
+    kind: Kind
+    message: str
+    """In the tool's words: ``Invalid read of size 4 at global memory address 0x1000000000fa4``."""
+    place: str
+    """``file.cu:12``; empty where it does not say."""
+    thread: str
+    """The first one, in the tool's words; empty where it does not say."""
+    count: int = 1
+
+
+def together(found: Iterable[tuple[object, Finding]]) -> list[Finding]:
+    """One finding a key, in order: the first, with the counts of all."""
+    first: dict[object, Finding] = {}
+    for key, each in found:
+        known = first.get(key)
+        first[key] = replace(known, count=known.count + each.count) if known else each
+    return list(first.values())

@@ -1,0 +1,430 @@
+"""A forge's REST API, as much of it as is needed here: GitHub's and GitLab's have the same ways.
+
+The process that calls it holds a token that may write to the repository, and each package that it loads could
+read that token. So the client is Python's own library, and the commands that call it load click, msgspec and
+platformdirs beside it and nothing else: a test holds them to that.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import http.client
+import ipaddress
+import json
+import random
+import re
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+import harness
+from harness.errors import ConfigError, RefusedError, RemoteError
+from harness.system.texts import harmless
+
+T = TypeVar("T")
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Body = Mapping[str, Any] | None
+
+MAX_ANSWER_BYTES = 64 * 2**20
+"""A hundred comments of the largest size, each character of them escaped."""
+_TIMEOUT_S = 30.0
+_TRIES = 5
+_LONGEST_PAUSE_S = 30.0
+_PATIENCE_S = 600.0
+"""With rate limits, over all calls of a process."""
+_FARTHEST_S = 366 * 86400.0
+_RATE_LIMIT_PAUSE_S = 60.0
+"""Where the forge does not say how long: as GitHub's documentation asks for."""
+_LOST = 0
+"""In place of a status: there was no whole answer."""
+_PASSING = (_LOST, 500, 502, 503, 504)
+_AGENT = {"User-Agent": f"gpu-harness/{harness.__version__}"}
+_MOST_PAGES = 100
+_MOST_HOPS = 3
+_REDIRECTS = (301, 302, 303, 307, 308)
+_NUMBER = re.compile(r"[0-9]{1,12}")
+_URL = re.compile(r"[!-~]{1,8192}")
+_TOKEN = re.compile(r"[!-~]{1,4096}")
+
+
+def quoted(text: str, most: int = 300) -> str:
+    """One line of it that moves no cursor and is no command: GitHub's runner takes ``##[name]`` for one
+    wherever in a line it stands, and ``::name::`` where a line begins.
+    """
+    line = " ".join(harmless(" ".join(text.split())).split())
+    line = line if len(line) <= most else f"{line[: most - 3]}..."
+    return line.replace("##[", "##\ufffd[").replace("::", ":\ufffd:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forge:
+    """How one forge's API differs from another's."""
+
+    name: str
+    credential: str
+    """The variable with the token."""
+    credential_is: str
+    """What to set it to."""
+    root: str
+    """The variable with the API's address."""
+    default_root: str
+    headers: Mapping[str, str]
+    updates_by: Method
+    """What changes something that is there."""
+    permission: str
+    """What to do where a permission is missing."""
+    renamed: str
+    """What to do where the answer is a redirect."""
+    status_page: str
+
+
+class ApiError(RemoteError):
+    """The forge answered, and the answer is no: `status` is its HTTP status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class UnclearError(RemoteError):
+    """No answer: what was asked for may have been done, or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent, but for the token."""
+
+    method: Method
+    url: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`headers` by name in lower case; `problem` says why there is none."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = b""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Time and chance: tests have their own. `now` in seconds since 1970 (UTC), `jitter` from 0 to 1."""
+
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.time
+    jitter: Callable[[], float] = random.random
+
+
+class Api:
+    """One API, by one token. With `dry_run` nothing is written: what would be is in `held`."""
+
+    def __init__(
+        self,
+        forge: Forge,
+        root: str,
+        token: str | None,
+        *,
+        waits: Waits | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Raises ConfigError for an address that is not https, and for a token that is none."""
+        # Plain http is for a server of this machine alone: that is how tests run.
+        self.forge = forge
+        self.root = root.rstrip("/")
+        self.dry_run = dry_run
+        self.held: list[Request] = []
+        self._waits = waits or Waits()
+        self._waited_s = 0.0
+        check_address(self.root, f"{forge.root}, or give --api")
+        if token is not None and not _TOKEN.fullmatch(token):
+            raise ConfigError(
+                f"The token in {forge.credential} is empty, too long or has characters that no token has: "
+                f"set it to {forge.credential_is}."
+            )
+        self._token = token
+        self._loopback = _is_loopback(urlsplit(self.root).hostname or "")
+        # HTTP and HTTPS, and nothing that urllib adds to them: redirects, files, FTP, errors for a status.
+        self._opener = urllib.request.OpenerDirector()
+        self._opener.add_handler(urllib.request.HTTPHandler())
+        self._opener.add_handler(urllib.request.HTTPSHandler())
+        if not self._loopback:
+            self._opener.add_handler(urllib.request.ProxyHandler())
+
+    def get(self, path: str, kind: type[T], *, needs: str, query: Body = None) -> T:
+        """What is there. `needs` is the permission it takes. Raises ApiError, RemoteError."""
+        request = self._request("GET", path, query=query)
+        return self._decoded(self._call(request, needs), kind, request)
+
+    def pages(self, path: str, kind: type[T], *, needs: str, query: Body = None) -> Iterator[T]:
+        """What is there, page by page. Raises ApiError, RemoteError."""
+        for page in range(1, _MOST_PAGES + 1):
+            request = self._request("GET", path, query={**(query or {}), "per_page": 100, "page": page})
+            answer = self._call(request, needs)
+            yield self._decoded(answer, kind, request)
+            # Not its address: what is answered has no say in where the token goes.
+            if 'rel="next"' not in answer.headers.get("link", ""):
+                return
+        raise RemoteError(f"{_shown(request)} has more than {_MOST_PAGES} pages: nobody can need them all.")
+
+    def create(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        kind: type[T],
+        *,
+        needs: str,
+        done: Callable[[], T | None] | None = None,
+    ) -> T | None:
+        """Make something, once: where an answer is lost, `done` looks whether it was made. None in a dry run.
+
+        Raises UnclearError where that cannot be told, ApiError, RemoteError.
+        """
+        request = self._request("POST", path, body=body)
+        if self.dry_run:
+            return None
+        for tries in range(1, _TRIES + 1):
+            try:
+                return self._decoded(self._call(request, needs, nth=tries), kind, request)
+            except UnclearError:
+                if done is None or tries == _TRIES:
+                    raise
+            self._back_off(tries)
+            if (found := done()) is not None:
+                return found
+        raise AssertionError  # the last try returns or raises
+
+    def update(self, path: str, body: Mapping[str, Any], kind: type[T], *, needs: str) -> T | None:
+        """Change something. None in a dry run. Raises ApiError, RemoteError."""
+        request = self._request(self.forge.updates_by, path, body=body)
+        return None if self.dry_run else self._decoded(self._call(request, needs), kind, request)
+
+    def delete(self, path: str, *, needs: str) -> None:
+        """Remove something; that it is gone already is no error. Raises ApiError, RemoteError."""
+        request = self._request("DELETE", path)
+        try:
+            if not self.dry_run:
+                self._call(request, needs)
+        except ApiError as error:
+            if error.status not in (404, 410):
+                raise
+
+    def download(self, path: str, *, needs: str, limit_bytes: int) -> bytes:
+        """A file that the API redirects to. The token does not go where that leads.
+
+        Raises RefusedError for one that is larger than the limit, ApiError, RemoteError.
+        """
+        request = self._request("GET", path)
+        for tries in range(1, _TRIES + 1):
+            answer = self._call(request, needs, limit_bytes=limit_bytes, redirects=True)
+            for _ in range(_MOST_HOPS):
+                if answer.status not in _REDIRECTS:
+                    break
+                answer = self._fetch(_without_token(answer, loopback=self._loopback), limit_bytes)
+            if answer.status not in (*_PASSING, 403, 429):
+                break
+            # The address is good for a minute, and storage may be too busy: another one is asked for.
+            if tries < _TRIES:
+                self._back_off(tries)
+        if answer.status != 200:
+            gave = f"could not be fetched: its storage gave {_outcome(answer)}. Run this again."
+            raise ApiError(f"The file behind {_shown(request)} {gave}", answer.status)
+        return answer.content
+
+    def _request(self, method: Method, path: str, *, query: Body = None, body: Body = None) -> Request:
+        """A request; in a dry run one that would write is held, and the caller does not send it."""
+        headers = {
+            **self.forge.headers,
+            **_AGENT,
+            **({} if body is None else {"Content-Type": "application/json; charset=utf-8"}),
+        }
+        request = Request(
+            method, f"{self.root}{path}{f'?{urlencode(query, doseq=True)}' if query else ''}", headers, body
+        )
+        if self.dry_run and method != "GET":
+            self.held.append(request)
+        return request
+
+    def _call(
+        self,
+        request: Request,
+        needs: str,
+        *,
+        nth: int = 0,
+        redirects: bool = False,
+        limit_bytes: int = MAX_ANSWER_BYTES,
+    ) -> Answer:
+        """The answer to a request, after as many tries as that takes.
+
+        A rate limit says that nothing was done, so any request is repeated after it. Where the server fails
+        or the connection breaks nobody can tell, and a request that must not be done twice, which comes with
+        the number of its try, is not repeated. Raises UnclearError.
+        """
+        tries = limited = 0
+        while True:
+            answer = self._fetch(request, limit_bytes, token=self._token)
+            if pause_s := self._limit_s(answer, limited):
+                limited += 1
+                self._wait(pause_s, request)
+                continue
+            if answer.status in range(200, 300) or (redirects and answer.status in _REDIRECTS):
+                return answer
+            if answer.status not in _PASSING:
+                raise self._refused(answer, request, needs)
+            tries += 1
+            if nth or tries == _TRIES:
+                often = "1 try" if nth == 1 else f"{nth or tries} tries"
+                raise UnclearError(f"{_shown(request)} gave {_outcome(answer)} in {often}. {self._later}")
+            self._back_off(tries)
+
+    def _fetch(self, request: Request, limit_bytes: int, *, token: str | None = None) -> Answer:
+        # The scheme was checked, of the root and of what a redirect leads to.
+        content = None if request.body is None else json.dumps(request.body, ensure_ascii=False).encode()
+        sent = urllib.request.Request(  # noqa: S310
+            request.url, content, dict(request.headers), method=request.method
+        )
+        if token is not None:
+            sent.add_unredirected_header("Authorization", f"Bearer {token}")
+        try:
+            with self._opener.open(sent, timeout=_TIMEOUT_S) as response:
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                return Answer(response.status, headers, _read(response, limit_bytes, request))
+        except (OSError, http.client.HTTPException) as error:
+            return Answer(_LOST, problem=quoted(str(error) or type(error).__name__))
+
+    def _limit_s(self, answer: Answer, nth: int) -> float | None:
+        """For how long a rate limit holds, in seconds; None where it is none."""
+        if answer.status not in (403, 429):
+            return None
+        after, reset = answer.headers.get("retry-after"), answer.headers.get("x-ratelimit-reset", "")
+        if after is not None:
+            return max(1.0, float(after)) if _NUMBER.fullmatch(after) else _RATE_LIMIT_PAUSE_S
+        if answer.headers.get("x-ratelimit-remaining") == "0":
+            until = float(reset) - self._waits.now() + 1 if _NUMBER.fullmatch(reset) else _RATE_LIMIT_PAUSE_S
+            return max(1.0, until)
+        if answer.status == 429 or b"secondary rate limit" in answer.content.lower():
+            return _RATE_LIMIT_PAUSE_S * 2.0**nth
+        return None
+
+    def _wait(self, pause_s: float, request: Request) -> None:
+        if self._waited_s + pause_s > _PATIENCE_S:
+            until = dt.datetime.fromtimestamp(self._waits.now(), dt.timezone.utc)
+            until += dt.timedelta(seconds=min(pause_s, _FARTHEST_S))
+            raise RemoteError(
+                f"{_shown(request)}: {self.forge.name}'s rate limit for this token is reached until "
+                f"{until:%Y-%m-%dT%H:%M:%SZ}, and that is too long to wait. Run this again then."
+            )
+        self._waited_s += pause_s
+        self._waits.sleep(pause_s)
+
+    def _back_off(self, tries: int) -> None:
+        self._waits.sleep(min(_LONGEST_PAUSE_S, 2.0**tries) * (0.5 + self._waits.jitter() / 2))
+
+    def _refused(self, answer: Answer, request: Request, needs: str) -> ApiError:
+        said, status, forge = _message(answer), answer.status, self.forge
+        advice = {
+            401: f"The token is wrong or has expired: set {forge.credential} to {forge.credential_is}.",
+            403: f"It needs {needs}: {forge.permission}",
+            404: f"There is no such thing, or the token cannot see it: that needs {needs}.",
+            410: "It is gone: such things expire. Run the measurement again.",
+            422: f"{forge.name} does not take what was sent: please report this.",
+            **dict.fromkeys(_REDIRECTS, forge.renamed),
+        }.get(status, self._later)
+        why = f" ({said})" if said else ""
+        return ApiError(f"{_shown(request)} was refused with {status}{why}. {advice}", status)
+
+    def _decoded(self, answer: Answer, kind: type[T], request: Request) -> T:
+        """JSON of a type; bytes as they are."""
+        if kind is bytes:
+            return answer.content  # type: ignore[return-value]
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RemoteError(
+                f"{_shown(request)} was answered with something else than expected: {quoted(str(error))}. "
+                f"Check that {self.forge.root} is that of {self.forge.name}'s REST API."
+            ) from None
+
+    @property
+    def _later(self) -> str:
+        return f"Run this again, and see {self.forge.status_page} if that does not help."
+
+
+def check_address(url: str, setting: str) -> str:
+    """The address, which is https, or http to this machine. Raises ConfigError, which names the setting."""
+    if not _is_safe(url, loopback=True) or "?" in url or "#" in url:
+        raise ConfigError(f"{quoted(url)!r} is no address such as https://forge.example: set {setting}.")
+    return url
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_safe(url: str, *, loopback: bool) -> bool:
+    """Whether it is https, or http to this machine where that is allowed."""
+    try:
+        parts = urlsplit(url)
+        host, named = parts.hostname or "", parts.username is None and parts.port != 0
+        host.encode("idna")  # what looks it up does so too, and raises for a name that is none
+    except ValueError:
+        return False
+    plain = loopback and parts.scheme == "http" and _is_loopback(host)
+    return (parts.scheme == "https" or plain) and bool(host) and named and _URL.fullmatch(url) is not None
+
+
+def _without_token(answer: Answer, *, loopback: bool) -> Request:
+    """The request that an answer redirects to. Its address is signed: a secret that no message may show."""
+    location = answer.headers.get("location", "")
+    if _is_safe(location, loopback=loopback):
+        return Request("GET", location, _AGENT)
+    problem = "The API redirects a download to an address that is not https: nothing was fetched."
+    raise RemoteError(f"{problem} Check the API's address.")
+
+
+def _read(response: Any, limit_bytes: int, request: Request) -> bytes:
+    content: bytes = response.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise RefusedError(
+            f"What {request.method} {quoted(urlsplit(request.url).path)} answers has more than {limit_bytes} "
+            "bytes: it was not read."
+        )
+    if response.length:  # http.client tells of a short body only where all of it is asked for
+        raise http.client.IncompleteRead(content, response.length)
+    return content
+
+
+def _outcome(answer: Answer) -> str:
+    return f"no answer ({answer.problem})" if answer.status == _LOST else f"status {answer.status}"
+
+
+class _Error(msgspec.Struct):
+    message: Any = ""
+    errors: Any = None
+    error: str = ""
+    """GitLab's word, in place of a message."""
+
+
+def _message(answer: Answer) -> str:
+    """What the forge says of an error, made harmless."""
+    try:
+        error = msgspec.json.decode(answer.content, type=_Error)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    told = (error.message, error.error, error.errors)
+    return quoted(" ".join(part if isinstance(part, str) else json.dumps(part) for part in told if part))
+
+
+def _shown(request: Request) -> str:
+    return f"{request.method} {quoted(request.url)}"

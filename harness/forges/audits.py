@@ -1,0 +1,72 @@
+"""What an audit of a forge's settings finds: settings that no file can hold.
+
+A protection that jobs with a card rely on must be there; others should. What the token may not see is
+unknown, and not taken for missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Literal, TypeVar
+
+from harness.forges.api import ApiError
+
+State = Literal["good", "missing", "unknown"]
+_UNSEEN = (401, 403, 404)
+
+Asking = TypeVar("Asking")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    what: str
+    state: State
+    seen: str
+    """What the forge says, in a few words."""
+    to_do: str = ""
+    relied: bool = False
+    """Whether a job with a card must not start without it."""
+
+
+def should(what: str, good: object, seen: str, to_do: str, *, relied: bool = False) -> Finding:
+    """A finding that is good, or else missing with what to do."""
+    state: State = "good" if good else "missing"
+    return Finding(what=what, state=state, seen=seen, to_do="" if good else to_do, relied=relied)
+
+
+def careful(
+    what: str, *, relied: bool = False
+) -> Callable[[Callable[[Asking], Iterator[Finding]]], Callable[[Asking], Iterator[Finding]]]:
+    """Where the token may not see something, nothing is known of it."""
+
+    def wrap(check: Callable[[Asking], Iterator[Finding]]) -> Callable[[Asking], Iterator[Finding]]:
+        def run(asking: Asking) -> Iterator[Finding]:
+            try:
+                yield from check(asking)
+            except ApiError as error:
+                if error.status not in _UNSEEN:
+                    raise
+                seen = f"not seen ({error.status}): ask with a token that may read settings"
+                yield Finding(what=what, state="unknown", seen=seen, relied=relied)
+
+        return run
+
+    return wrap
+
+
+def missing(findings: Iterable[Finding]) -> list[Finding]:
+    return [each for each in findings if each.state == "missing"]
+
+
+def lines(findings: list[Finding], width: int) -> Iterator[str]:
+    """A table, and below what is missing what to do about it, in lines of that width."""
+    column = max((len(each.what) for each in findings), default=0)
+    for each in findings:
+        yield from wrap(
+            f"{each.state:7}  {each.what:{column}}  {each.seen}", width, subsequent_indent=" " * (column + 11)
+        )
+        if each.to_do:
+            margin = " " * 9
+            yield from wrap(f"To do: {each.to_do}.", width, initial_indent=margin, subsequent_indent=margin)

@@ -1,0 +1,190 @@
+"""The one comment on a pull request that is kept up to date, whoever else writes there meanwhile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from harness.errors import RemoteError
+from harness.forges.api import Api, ApiError
+
+_MARKER = re.compile(
+    r"<!-- gpu-harness:(review|review-some|static) run=([0-9]{1,19}) attempt=([0-9]{1,9}) "
+    r"head=([0-9a-f]{40}) -->"
+)
+_ROUNDS = 6
+
+
+class StaleError(Exception):
+    """A commit is not what would be merged. Nothing is wrong: somebody pushed, merged or closed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    run: int
+    attempt: int
+    head: str
+    partial: bool = False
+    """Of some cases only: what is posted of all of them stays beside it."""
+    static: bool = False
+    """Of what was compiled, with no card: likewise."""
+
+    @property
+    def marker(self) -> str:
+        which = "static" if self.static else "review-some" if self.partial else "review"
+        return f"<!-- gpu-harness:{which} run={self.run} attempt={self.attempt} head={self.head} -->"
+
+    @property
+    def external_id(self) -> str:
+        return f"{self.run}.{self.attempt}"
+
+    def is_newer_than(self, other: Stamp) -> bool:
+        """Whether the other, of the same commit, has nothing to add. Runs are numbered as they start."""
+        return self.head == other.head and (self.run, self.attempt) > (other.run, other.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    action: Literal["created", "updated", "left"]
+    """left: there is that of a newer run."""
+    id: int | None
+    """None in a dry run that would create it."""
+    url: str = ""
+
+
+class Comment(Protocol):
+    """As a forge tells of it."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+
+
+def stamp_of(comment: Comment) -> Stamp | None:
+    found = _MARKER.match(comment.text)
+    if not found:
+        return None
+    which, run, attempt, head = found.groups()
+    return Stamp(
+        run=int(run),
+        attempt=int(attempt),
+        head=head,
+        partial=which == "review-some",
+        static=which == "static",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """Where a forge keeps the comments on one pull request, by the API's paths."""
+
+    about: str
+    """What it is called in messages: pull request 12."""
+    comments: str
+    """Of all of them."""
+    one: str
+    """Of one, but for its number."""
+    kind: type[Any]
+    """What one is decoded as: a Comment."""
+    ours: Callable[[Any], bool]
+    """Whether who holds the token wrote it."""
+    needs: str
+    """The permission it takes to write there."""
+
+    def path(self, comment: Comment) -> str:
+        return f"{self.one}/{comment.id}"
+
+
+def keep_comment(
+    api: Api, thread: Thread, stamp: Stamp, text: str, *, still_current: Callable[[], None]
+) -> Posted:
+    """Bring the one comment of ours to this text, which begins with the stamp's marker.
+
+    `still_current` raises where the commit is the pull request's no more: it is called before each write.
+    Raises ApiError, RemoteError.
+    """
+    posting = _Sticky(api, thread, stamp, text, still_current)
+    for _ in range(_ROUNDS):
+        if done := posting.look():
+            return done
+    raise RemoteError(
+        f"The comment on {thread.about} was changed by others {_ROUNDS} times while it was "
+        "written: run this again, and let one job at a time post."
+    )
+
+
+@dataclass
+class _Sticky:
+    api: Api
+    thread: Thread
+    stamp: Stamp
+    text: str
+    still_current: Callable[[], None]
+    made: Comment | None = None
+    """What was created, which a listing need not show at once."""
+    written: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._begins = self.stamp.marker.partition("run=")[0]
+
+    def look(self) -> Posted | None:
+        """One look, and what follows from it; None where another look must."""
+        found = {comment.id: comment for comment in ([self.made] if self.made else []) + self._ours()}
+        ours = [found[number] for number in sorted(found)]
+        if not ours:
+            return self._create()
+        first, *others = ours
+        if any((stamp := stamp_of(each)) and stamp.is_newer_than(self.stamp) for each in ours):
+            if self.made and self.made.id != first.id:
+                self._delete(self.made)
+            return Posted(action="left", id=first.id, url=first.url)
+        if first.id not in self.written or stamp_of(first) != self.stamp:
+            self._update(first)
+            if not self.api.dry_run:
+                return None
+        for other in others:
+            self._delete(other)
+        created = self.made is not None and self.made.id == first.id
+        return Posted(action="created" if created else "updated", id=first.id, url=first.url)
+
+    def _ours(self) -> list[Comment]:
+        thread = self.thread
+        return [
+            comment
+            for page in self.api.pages(thread.comments, list[thread.kind], needs=thread.needs)  # type: ignore[name-defined]
+            for comment in page
+            if thread.ours(comment) and comment.text.startswith(self._begins)
+        ]
+
+    def _create(self) -> Posted | None:
+        def posted() -> Comment | None:
+            same = [comment for comment in self._ours() if stamp_of(comment) == self.stamp]
+            return min(same, key=lambda comment: comment.id, default=None)
+
+        self.still_current()
+        body = {"body": self.text}
+        thread = self.thread
+        self.made = self.api.create(thread.comments, body, thread.kind, needs=thread.needs, done=posted)
+        if self.made is None:
+            return Posted(action="created", id=None)
+        self.written.add(self.made.id)
+        return None
+
+    def _update(self, comment: Comment) -> None:
+        self.still_current()
+        try:
+            path, body = self.thread.path(comment), {"body": self.text}
+            self.api.update(path, body, self.thread.kind, needs=self.thread.needs)
+        except ApiError as error:
+            if error.status not in (404, 410):  # removed since it was listed
+                raise
+            self.made = None
+        self.written.add(comment.id)
+
+    def _delete(self, comment: Comment) -> None:
+        self.api.delete(self.thread.path(comment), needs=self.thread.needs)

@@ -1,0 +1,156 @@
+"""From the reports that jobs with a card have left to what a forge shows of them.
+
+Whoever wrote the kernels may have written a report: it is read strictly, and must be of the commits that the
+forge names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.errors import RefusedError, StoreError
+from harness.forges.api import quoted
+from harness.forges.comments import Posted, Stamp
+from harness.output.review.faces import check_name, check_run
+from harness.output.review.grouping import Links
+from harness.output.review.markdown import comment
+from harness.output.review.model import LIMITS, Review, decode_review
+from harness.output.review.plausible import problems
+from harness.output.review.static import StaticReport, decode_static
+
+T = TypeVar("T")
+
+_LIGHT = (
+    "A light comparison, to advise: the quick sizes only, and for a minute. The history measures all of what "
+    "is merged."
+)
+MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
+"""Of all reports of a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What is about to be posted."""
+
+    links: Links
+    review: Review | None
+    """None where the run left no report."""
+    comment: str
+    """Empty for none."""
+    check: Mapping[str, Any]
+    """A check run as GitHub has it: name, conclusion, output."""
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of what was to be posted; no comment where there was none."""
+
+    comment: Posted | None
+    check: Posted
+
+
+def prepared(
+    reviews: Collection[Review],
+    *,
+    bases: Collection[str],
+    links: Links,
+    stamp: Stamp,
+    unfinished: Callable[[str], str],
+    strict: bool = False,
+    light: bool = False,
+) -> Prepared:
+    """What is posted of a run's reports, of which there is at least one.
+
+    `bases` are where the commit left its branches. `unfinished` says of a conclusion what is missing beside
+    it, such as a card; a check that would succeed is neutral then. With `strict` one that would be neutral
+    fails. A `light` comparison, unless somebody named its cases, is said to be one, and fails no check.
+    Raises RefusedError for reports that are not what they should be.
+    """
+    review = merged(reviews)
+    if found := problems(review, bases=frozenset(bases), head=stamp.head):
+        why = " ".join(map(quoted, found))
+        raise RefusedError(f"The report cannot be what was measured, so nothing is posted: {why}")
+    check = check_run(review, links)
+    missing = unfinished(check["conclusion"])
+    advises = light and not stamp.partial
+    paragraphs = (f"<p>{each}</p>" for each in (missing, _LIGHT if advises else "") if each)
+    opening = "\n\n".join((stamp.marker, *paragraphs))
+    said = comment(review, links, marker=opening)
+    if missing and check["conclusion"] == "success":
+        output = {**check["output"], "title": missing, "text": missing}
+        check = {**check, "conclusion": "neutral", "output": output}
+    named = _named(check, stamp, strict=strict, light=light)
+    return Prepared(links=links, review=review, comment=said, check=named, stamp=stamp)
+
+
+def without_report(
+    links: Links, stamp: Stamp, summary: str, *, strict: bool = False, light: bool = False
+) -> Prepared:
+    """What is posted of a run that left none: a check without a verdict, and no comment."""
+    check = {
+        "status": "completed",
+        "conclusion": "neutral",
+        "details_url": links.run,
+        "output": {"title": "No report", "summary": summary},
+    }
+    named = _named(check, stamp, strict=strict, light=light)
+    return Prepared(links=links, review=None, comment="", check=named, stamp=stamp)
+
+
+def _named(check: Mapping[str, Any], stamp: Stamp, *, strict: bool, light: bool) -> dict[str, Any]:
+    conclusion, output = check["conclusion"], check["output"]
+    if light and not stamp.partial:
+        conclusion = "neutral" if conclusion == "failure" else conclusion
+        output = {**output, "title": f"Light: {output['title']}"[:255]}
+    elif strict and conclusion == "neutral":
+        conclusion = "failure"
+    name = check_name(partial=stamp.partial)
+    return {**check, "name": name, "conclusion": conclusion, "output": output}
+
+
+def read_review(content: bytes, name: str) -> Review:
+    """The report in a file. Raises RefusedError."""
+    return _read(content, name, decode_review)
+
+
+def read_static(content: bytes, name: str) -> StaticReport:
+    """The static facts in a file. Raises RefusedError."""
+    return _read(content, name, decode_static)
+
+
+def _read(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
+    try:
+        found = decode(content)
+        json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)
+    except (StoreError, ValueError, RecursionError) as error:
+        raise RefusedError(f"Artifact {quoted(name)} cannot be read: {quoted(str(error))}") from None
+    return found
+
+
+def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:
+    """Refuse a name that an object has twice: readers do not agree on it, and no honest one writes it."""
+    names = {name for name, _ in pairs}
+    if len(names) < len(pairs):
+        raise ValueError("an object has a name twice.")
+
+
+def merged(reviews: Iterable[Review]) -> Review:
+    """Reports of one pair of commits from several cards, as one. Raises RefusedError where they are not."""
+    found = list(reviews)
+    if len({(review.base, review.head) for review in found}) != 1:
+        raise RefusedError("The run's reports are of different commits: nothing is made of them.")
+    cards, most = tuple(card for review in found for card in review.cards), LIMITS["cards"]
+    if len(cards) > most:
+        raise RefusedError(f"The run's reports tell of {len(cards)} cards; at most {most} are shown.")
+    return msgspec.structs.replace(
+        found[0],
+        harness_version=", ".join(sorted({review.harness_version for review in found}))[:200],
+        created_at=max(review.created_at for review in found),
+        cards=cards,
+    )

@@ -1,0 +1,162 @@
+"""What a pull request changes in static facts: the document that the job which compiles hands to the job that
+may write, and the comment that is made of it.
+
+Anybody's pull request writes the document, so its types are its schema, as of `model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from harness.errors import StoreError
+from harness.numbers import counted
+from harness.output.review.grouping import Links
+from harness.output.review.markdown import COMMENT_BYTES, Item, Part, code, fit, fixed, link
+from harness.output.review.model import LIMITS, Commit, Identifier, Size, Strict, Text, Words
+from harness.records import DifferenceStatus, RiskKind
+
+STATIC_SCHEMA_VERSION = 1
+_MOST_ROWS = 16 * 1024
+
+Arch = Annotated[str, Meta(pattern=r"^sm_[0-9]{2,4}[a-z]?(?![\s\S])")]
+
+
+class StaticRisk(Strict, frozen=True):
+    kind: RiskKind
+    text: Text
+
+
+class StaticRow(Strict, frozen=True, kw_only=True):
+    """A kernel for one architecture that is not what it was."""
+
+    kernel: Words
+    arch: Arch
+    status: DifferenceStatus
+    message: Text = ""
+    changes: Annotated[tuple[Text, ...], Meta(max_length=32)] = ()
+    risks: Annotated[tuple[StaticRisk, ...], Meta(max_length=32)] = ()
+
+
+class StaticSuite(Strict, frozen=True, kw_only=True):
+    suite: Identifier
+    counts: Mapping[DifferenceStatus, Size]
+    """Builds by status: those that are alike have no row."""
+    rows: Annotated[tuple[StaticRow, ...], Meta(max_length=_MOST_ROWS)]
+
+
+class StaticReport(Strict, frozen=True, kw_only=True, omit_defaults=False):
+    schema_version: int = STATIC_SCHEMA_VERSION
+    harness_version: Words
+    compilers: Annotated[tuple[Words, ...], Meta(max_length=8)]
+    base: Commit | None
+    head: Commit | None
+    suites: Annotated[tuple[StaticSuite, ...], Meta(max_length=64)]
+    """Those of which a file differs that a build can read."""
+
+
+def encode_static(report: StaticReport) -> bytes:
+    return msgspec.json.encode(report)
+
+
+def decode_static(content: bytes) -> StaticReport:
+    """A document, as strictly as its types say. Raises StoreError with the reason where it is none."""
+    if len(content) > LIMITS["bytes"]:
+        raise StoreError(f"The report has {len(content)} bytes; at most {LIMITS['bytes']} are read.")
+    try:
+        report = msgspec.json.decode(content, type=StaticReport)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"The report is not one: {error}.") from None
+    if (version := report.schema_version) != STATIC_SCHEMA_VERSION:
+        raise StoreError(
+            f"The report has schema version {version}; this harness reads {STATIC_SCHEMA_VERSION}. Let "
+            " the same version of gpu-harness compile and report."
+        )
+    return report
+
+
+def static_comment(
+    report: StaticReport, links: Links, *, marker: str = "", about: str = "", limit_bytes: int = COMMENT_BYTES
+) -> str:
+    """The comment's body: what is at risk on which architecture, then all that differs, folded.
+
+    `about` says of which commits, where the report's own word does not count.
+    """
+    about = about or " → ".join(commit[:10] for commit in (report.base, report.head) if commit)
+    opening = f"### Static facts\n\n<p><b>{headline(report)}</b>{f' {code(about)}' if about else ''}</p>"
+    risks = list(_risk_lines(report))
+    rows = list(_row_lines(report))
+    parts = [fixed(f"{marker}\n\n{opening}" if marker else opening)]
+    if risks:
+        # HTML, where no text can be more than one line of one list.
+        parts.append(
+            Part(
+                opening="<ul>", items=map(Item, risks), closing="</ul>", cases=len(risks), more=_more("risk")
+            )
+        )
+    if rows:
+        head = "<tr><th>kernel</th><th>architectures</th><th>result</th><th>what</th></tr>"
+        parts.append(
+            Part(
+                tier=1,
+                opening=f"<details><summary>All that differs</summary>\n<table>\n{head}",
+                items=map(Item, rows),
+                closing="</table>\n</details>",
+                cases=len(rows),
+                more=_more("line"),
+            )
+        )
+    return fit([*parts, fixed(_closing(report, links))], limit_bytes)
+
+
+def headline(report: StaticReport) -> str:
+    """``3 risks in 203 builds: 200 identical, 3 changed.``"""
+    counts: dict[str, int] = {}
+    for suite in report.suites:
+        for status, count in suite.counts.items():
+            counts[status] = counts.get(status, 0) + count
+    if not counts:
+        return "No file that a kernel's build can read differs."
+    risks = sum(bool(row.risks) for suite in report.suites for row in suite.rows)
+    listed = ", ".join(f"{count} {status}" for status, count in counts.items())
+    return f"{counted(risks, 'build')} with a risk of {sum(counts.values())}: {listed}."
+
+
+def _more(what: str) -> Callable[[int], str]:
+    return lambda left: f"<p>{counted(left, what)} more did not fit: the run's summary has all.</p>"
+
+
+def _risk_lines(report: StaticReport) -> Iterator[str]:
+    """A line for each risk, with all architectures that have it in the same words."""
+    archs: dict[tuple[str, str], list[str]] = {}
+    for suite in report.suites:
+        for row in suite.rows:
+            for risk in row.risks:
+                archs.setdefault((f"{suite.suite}.{row.kernel}", risk.text), []).append(row.arch)
+    for (kernel, text), found in archs.items():
+        yield f"<li>{code(kernel)} on {', '.join(found)}: {code(text)}</li>"
+
+
+def _row_lines(report: StaticReport) -> Iterator[str]:
+    """A line for what moved in the same way; risks are told above."""
+    archs: dict[tuple[str, str, str], list[str]] = {}
+    for suite in report.suites:
+        for row in suite.rows:
+            what = row.message or "; ".join(row.changes)
+            key = f"{suite.suite}.{row.kernel}", "risk" if row.risks else row.status, what
+            archs.setdefault(key, []).append(row.arch)
+    for (kernel, result, what), found in archs.items():
+        cells = code(kernel), ", ".join(found), result, code(what) if what else ""
+        yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _closing(report: StaticReport, links: Links) -> str:
+    by = f"Compiled with {', '.join(map(code, report.compilers))}; no" if report.compilers else "No"
+    where = f" {link(links.run, 'The run')}." if links.run else ""
+    return (
+        f"<p>{by} card was asked. A risk is no verdict: what is identical needs no measuring, and the "
+        f"rest is for a card to judge.{where}</p>"
+    )

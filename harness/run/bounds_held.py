@@ -1,0 +1,160 @@
+"""What was measured on a card, beside the shortest time that arithmetic allows there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from harness.errors import StoreError, UsageError
+from harness.records import Comparison, DeviceInfo, L2Policy, Run, Source
+from harness.run.build_only import build_only
+from harness.spec.loader import LoadedSuite, load
+from harness.spec.planning import plan
+from harness.static.bounds import By
+from harness.static.facts import facts
+from harness.static.occupancy import CARDS, Card
+from harness.store.records_file import read_comparison, read_run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One case, measured where its bound is known."""
+
+    case: str
+    card: str
+    time_ns: float
+    """The median of its slots."""
+    bound_ns: float
+    by: By
+
+    @property
+    def reached(self) -> float:
+        """The bound's share of the time: 1 is as fast as could be, and above it the bound is wrong."""
+        return self.bound_ns / self.time_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What was measured on one device at one commit; of a comparison its base."""
+
+    source: Source
+    device: DeviceInfo
+    memory_gbytes_per_s: float | None
+    l2: L2Policy
+    times_ns: Mapping[str, float]
+    """By case."""
+
+
+def read_record(path: Path) -> Record:
+    """A run's or a comparison's. Raises StoreError, also for one of what ran on no CUDA card."""
+    try:
+        stored = read_run(path)
+    except StoreError:
+        return _of_comparison(path)
+    rows = {row.case: row.measurement for row in stored.rows if row.measurement and row.status == "measured"}
+    times_ns = {case: median(each.times_ns) for case, each in rows.items()}
+    l2: L2Policy = next((each.l2 for each in rows.values()), "cold")
+    return _record(path, stored.run, stored.run.source, l2, times_ns, stored.run.peaks.get("memory"))
+
+
+def _of_comparison(path: Path) -> Record:
+    stored = read_comparison(path)
+    slots: dict[str, list[float]] = {}
+    for each in stored.blocks:
+        for quad in each.block.quads:
+            sides = zip(quad.order, quad.times_ns, strict=True)
+            slots.setdefault(each.case, []).extend(time_ns for side, time_ns in sides if side == "A")
+    times_ns = {case: median(each) for case, each in slots.items()}
+    l2: L2Policy = next((each.block.l2 for each in stored.blocks), "cold")
+    return _record(path, stored.comparison, stored.comparison.base, l2, times_ns, None)
+
+
+def _record(
+    path: Path,
+    told: Run | Comparison,
+    source: Source,
+    l2: L2Policy,
+    times_ns: Mapping[str, float],
+    memory_gbytes_per_s: float | None,
+) -> Record:
+    device = told.device
+    if device.backend != "cuda" or device.compute_capability is None:
+        raise StoreError(f"{path} was measured on {device.name}, which is no CUDA card: it has no bounds.")
+    return Record(
+        source=source,
+        device=device,
+        memory_gbytes_per_s=memory_gbytes_per_s,
+        l2=l2,
+        times_ns=times_ns,
+    )
+
+
+def card_of(record: Record) -> Card:
+    """What the card file says of the record's card, so that the file is held to account; of one that is not
+    in it what the card's own driver says.
+    """
+    device, name = record.device, record.device.name.replace(" ", "").lower()
+    known = [
+        card
+        for words, card in CARDS.items()
+        if words in name
+        and (card.capability, card.multiprocessors) == (device.compute_capability, device.compute_units)
+    ]
+    if known:
+        return known[0]
+    assert device.compute_capability is not None, "read_record has asked for it"
+    return Card(
+        device.name,
+        device.compute_capability,
+        device.compute_units or 1,
+        device.max_clock_mhz,
+        record.memory_gbytes_per_s,
+        device.l2_bytes or 0,
+    )
+
+
+def suite_of(record: Record, root: Path) -> LoadedSuite:
+    """The suite whose files were measured: the working tree's where it has them still, else the commit's.
+    Raises UsageError where it is neither, SuiteError, GitError.
+    """
+    source = record.source
+    folder = root / source.path
+    if (folder / "suite.py").is_file():
+        here = load(folder)
+        if here.source.tree_sha256 == source.tree_sha256:
+            return here
+    if source.commit is None or source.dirty:
+        raise UsageError(
+            f"What was measured are files of {source.path} that are neither the working tree's now nor those "
+            "of a commit: measure again, or check the tree out that was measured."
+        )
+    return load(folder, source.commit)
+
+
+def held(
+    record: Record, root: Path, timeout_s: float, tell: Callable[[str], object] = lambda _stage: None
+) -> tuple[list[Held], list[str]]:
+    """Every case of a record that has a bound, and why the others have none, a sentence each."""
+    loaded, card = suite_of(record, root), card_of(record)
+    planned = plan(loaded.suite, [*record.times_ns])
+    result = build_only(loaded, planned, [record.device.arch], timeout_s, instructions=True, tell=tell)
+    told = facts(loaded.suite.problem, planned, result.builds, {card.name: card}, record.l2)
+    found: dict[str, Held] = {}
+    for each in told:
+        for case, bound in each.bounds.get(card.name, {}).items():
+            found[case] = Held(
+                case=case,
+                card=card.name,
+                time_ns=record.times_ns[case],
+                bound_ns=bound.time_ns,
+                by=bound.by,
+            )
+    why = {case: each.build.message or each.problem for each in told for case in each.cases}
+    none = [
+        f"{case} has no bound: {why.get(case) or 'the suite has it no more, or its clocks are not known'}"
+        for case in record.times_ns
+        if case not in found
+    ]
+    return list(found.values()), none
