@@ -68,6 +68,8 @@ _IN_FULL = 0.2
 """Autocorrelation up to which figures count in full where they are only counted."""
 _FEWEST_COUNTED = 8
 """Figures of a series from which on counting them says anything."""
+_STAYS = 2
+"""Stays elsewhere, from which on they tell how long one is: a single one may be a card that throttled."""
 _IN_A_ROW = 0.1
 """The chance, up to which figures beyond the middle that follow one another there are no chance."""
 _DF_PER_FIGURE = 1.0
@@ -227,7 +229,11 @@ class ExactSearch:
         figures = int(np.count_nonzero(there))
         stays = int(np.count_nonzero(there[1:] & ~there[:-1])) + int(there[0])
         rate = figures / max(there.size - (stop - start), 1)
-        if figures > BURST * stays or _binomial_tail(figures - stays, figures, rate) > _IN_A_ROW:
+        if (
+            stays < _STAYS
+            or figures > BURST * stays
+            or _binomial_tail(figures - stays, figures, rate) > _IN_A_ROW
+        ):
             return 0.0  # levels of their own; by chance
         times = 1 if stop == there.size else stays + 1
         return float(times * ((figures - stays + 0.5) / (figures + 1)) ** (stop - start - 1))
