@@ -168,3 +168,13 @@ def test_what_is_open_is_explained_by_the_fewest_commits():
     found = events(*fixed, *opened)
     assert [[each.change for each in event.changes] for event in found if event.is_open] == [opened]
     assert [(event.good, event.bad) for event in found] == [(11, 12), (9, 11)]
+
+
+def test_a_range_that_misses_the_commit_by_little_makes_no_event_of_its_own():
+    """One in twenty does; what was compared in pairs does not."""
+    sharp = [change(10, 11, case=f"x{n}", card="b") for n in range(3)]
+    missed = change(11, 19)
+    [event] = events(*sharp, missed)
+    assert (event.good, event.bad, len(event.changes)) == (10, 11, 4)
+    for apart in (change(12, 16), replace(missed, compared=True)):
+        assert len(events(*sharp, apart)) == 2, apart
