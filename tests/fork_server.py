@@ -100,7 +100,7 @@ class ForkServer:
         first = [*self.before, str(ROOT)]
         return (
             name in known
-            and (path[0] == str(ROOT) or path[: len(first)] == first)
+            and (path[:1] == [str(ROOT)] or path[: len(first)] == first)
             and _read_at_start(env) == _read_at_start(self._variables)
             and env.get(_SEED, "0") == "0"
         )
