@@ -43,9 +43,9 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# Two at a time, a file each: most of the time a test waits for a process or a disk. More would disturb what is timed.
+# Three at a time, a file each: one more than the cores of the smallest machine, as a test waits a quarter of its time.
 unit: $(READY)
-	$(BIN)/python -m pytest -m "not gpu" -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not gpu" -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 nearest: $(READY)
 	$(BIN)/python scripts/nearest_tests.py --seconds 40

@@ -1019,7 +1019,15 @@ _STORED: dict[str, tuple[str, float, tuple[float, ...] | None]] = {
     "track_registers": ("registers", 1, None),
 }
 """Track to the field of `Numbers`, what its value is divided by, and the factors of what has samples."""
-_CONSTANT = {"track_verified": 1, "track_error_ratio": _ERROR_RATIO, "track_local_bytes": 0}
+_CONSTANT = {
+    "track_verified": 1,
+    "track_error_ratio": _ERROR_RATIO,
+    "track_local_bytes": 0,
+    "track_spill_bytes": 0,
+    "track_shared_bytes": 8192,
+    "track_occupancy_percent": 50,
+    "track_loop_instructions": 64,
+}
 
 
 def _marked(value: npt.NDArray[Any], status: npt.NDArray[np.int8], track: str) -> list[Any] | None:

@@ -53,8 +53,11 @@ _EXECUTE = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[at
 class ForkServer:
     """Starts processes. Begins when it is first asked for one, and has imported `modules` by then."""
 
-    def __init__(self, modules: tuple[str, ...], begun: socket.socket | None = None) -> None:
-        self.modules = modules
+    def __init__(
+        self, modules: tuple[str, ...], *, before: tuple[str, ...] = (), begun: socket.socket | None = None
+    ) -> None:
+        """Folders `before` this checkout are where it imports from first."""
+        self.modules, self.before = modules, before
         self._lock = threading.Lock()
         self._libc = ctypes.CDLL(None)
         self._server: subprocess.Popen[bytes] | None = None
@@ -62,7 +65,7 @@ class ForkServer:
         if begun is not None:
             self._socket = begun
         else:
-            found = (str(ROOT), os.environ.get("PYTHONPATH", ""))
+            found = (*before, str(ROOT), os.environ.get("PYTHONPATH", ""))
             self._variables["PYTHONPATH"] = os.pathsep.join(filter(None, found))
         self._begun = begun is not None
         server = self
@@ -73,28 +76,31 @@ class ForkServer:
             def _execute_child(self, *given: Any) -> None:
                 asked = _EXECUTE.bind(self, *given).arguments
                 env = os.environ if asked["env"] is None else asked["env"]
-                if not server.can_fork(asked["args"], env):
+                cwd = str(asked["cwd"] or Path.cwd())
+                if not server.can_fork(asked["args"], env, cwd):
                     super()._execute_child(*given)  # type: ignore[misc]
                     return
                 ends = (asked["p2cread"], asked["c2pwrite"], asked["errwrite"])
                 files = [number if end == -1 else end for number, end in enumerate(ends)]
-                self.pid = server.fork(asked["args"], asked["cwd"] or os.getcwd(), env, files)  # noqa: PTH109
+                self.pid = server.fork(asked["args"], cwd, env, files)
                 self._child_created = True
                 pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
                 self._close_pipe_fds(*(asked[name] for name in pipes))  # type: ignore[attr-defined]
 
         self.popen = Popen
 
-    def can_fork(self, command: Any, env: Mapping[str, str]) -> bool:
+    def can_fork(self, command: Any, env: Mapping[str, str], cwd: str) -> bool:
         """Whether it is a program or a worker of ours, as this environment would have it started."""
         if isinstance(command, str) or command[0] != sys.executable:
             return False
-        name = command[2] if command[1] == "-m" else command[1]
-        known = WORKERS if self.modules == WORKERS else (*WORKERS, "asv", "-c", _asv_script())
-        path = env.get("PYTHONPATH") or env.get("ASV_PYTHONPATH") or ""
+        name = command[2] if command[1] == "-m" else command[1].removeprefix("-m")
+        known = WORKERS if self.modules == WORKERS else (*WORKERS, "asv", "pytest", "-c", _asv_script())
+        path = (env.get("PYTHONPATH") or env.get("ASV_PYTHONPATH") or "").split(os.pathsep)
+        path = path[path[0] == cwd :]
+        first = [*self.before, str(ROOT)]
         return (
             name in known
-            and path.split(os.pathsep)[0] == str(ROOT)
+            and (path[:1] == [str(ROOT)] or path[: len(first)] == first)
             and _read_at_start(env) == _read_at_start(self._variables)
             and env.get(_SEED, "0") == "0"
         )
@@ -209,7 +215,7 @@ def _serve_in_turn(modules: tuple[str, ...], installed: list[str]) -> None:
     ours, theirs = _ends()
     if pid := os.fork():
         theirs.close()
-        subprocess.Popen = ForkServer(modules, ours).popen  # type: ignore[misc]
+        subprocess.Popen = ForkServer(modules, begun=ours).popen  # type: ignore[misc]
 
         def end() -> None:
             ours.close()
@@ -255,8 +261,8 @@ def _end(status: int) -> NoReturn:
 def _run(command: list[str], installed: list[str]) -> None:
     """What `python` does with these arguments."""
     first, *arguments = command
-    if first == "-m":
-        first, *arguments = arguments
+    if named := first.startswith("-m"):  # -m NAME, or -mNAME
+        first, *arguments = filter(None, [first[2:], *arguments])
         begun_from = str(Path.cwd())
     else:
         begun_from = "" if first == "-c" else str(Path(first).parent)
@@ -270,7 +276,7 @@ def _run(command: list[str], installed: list[str]) -> None:
         main = sys.modules["__main__"] = types.ModuleType("__main__")
         sys.argv = ["-c", *arguments[1:]]
         exec(compile(arguments[0], "<string>", "exec"), vars(main))
-    elif command[0] == "-m":
+    elif named:
         runpy.run_module(first, run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(first, run_name="__main__")

@@ -549,3 +549,16 @@ class TestBench:
         names = ["ours, 1 %", "ours, 1 %, sure", "ours, 0.5 %", "history"]
         assert [method.name for method in methods][:4] == names
         assert any("--otava" in line for line in left_out)
+
+
+def test_a_stretch_elsewhere_at_the_old_level_does_not_hide_a_step():
+    """As where a card throttled by as much as a commit had made it faster."""
+    logs = np.repeat([0.0, 0.085, 0.0, 0.085], [9, 110, 6, 125])
+    logs += 0.004 * np.random.default_rng(2).standard_normal(logs.size)
+    assert 9 in [change.at for change in find_changes(np.exp(logs), significance=0.001).changes]
+
+
+def test_what_carries_over_in_small_noise_is_no_doubt_about_a_large_step():
+    logs = np.array([0.2, 0.1, -0.4, -0.1, 27.3, 26.4, 25.7, 25.7, 26.0, 26.3, 26.3, 25.9]) / 100
+    [change] = find_changes(np.exp(logs), significance=0.002).changes
+    assert change.at == 4

@@ -443,7 +443,7 @@ def test_machine_refuses_a_file_that_it_cannot_read(harness, home, content):
 
 @pytest.fixture
 def fake_cuda(project):
-    """`harness` with tests/fakes/pycuda in front, on a PATH that has git and no nvcc."""
+    """`harness` with tests/fakes/pycuda before what is installed, on a PATH that has git and no nvcc."""
     path = project.root.parent / "bin"
     path.mkdir()
     git = shutil.which("git")
@@ -451,7 +451,7 @@ def fake_cuda(project):
     (path / "git").symlink_to(git)
 
     def call(*arguments: str, **env: str) -> Done:
-        python_path = f"{FAKES}{os.pathsep}{ROOT}"
+        python_path = f"{ROOT}{os.pathsep}{FAKES}"
         environment = {"PATH": str(path), "PYTHONPATH": python_path, **env}
         done = run_command(*arguments, cwd=project.root, env=environment)
         return Done(done.returncode, done.stdout, done.stderr)

@@ -478,7 +478,7 @@ def test_a_card_without_compiler_and_nvml_is_told_apart_from_a_sound_one(project
     env = {
         "FAKE_CUDA": "1",
         "PATH": str(tools),
-        "PYTHONPATH": f"{FAKES}{os.pathsep}{IMPORT_PATH}",
+        "PYTHONPATH": f"{IMPORT_PATH}{os.pathsep}{FAKES}",
     }
     status, answer = doctor(project.root, env=env)
     assert status == ExitCode.NOT_MEASURED

@@ -159,3 +159,22 @@ def test_the_command_that_settles_it_is_one_to_type(state, card, metric, command
     assert (
         settling(event, case, COMMITS).replace("00 ", " ").replace("00..", "..").removesuffix("00") == command
     )
+
+
+def test_what_is_open_is_explained_by_the_fewest_commits():
+    """However narrow the range of what is fixed, nobody has to look there."""
+    fixed = [change(9, 11, case=f"x{n}", card="b", effect=0.2) for n in range(3)]
+    opened = [change(4, 12), change(11, 14, card="c")]
+    found = events(*fixed, *opened)
+    assert [[each.change for each in event.changes] for event in found if event.is_open] == [opened]
+    assert [(event.good, event.bad) for event in found] == [(11, 12), (9, 11)]
+
+
+def test_a_range_that_misses_the_commit_by_little_makes_no_event_of_its_own():
+    """One in twenty does; what was compared in pairs does not."""
+    sharp = [change(10, 11, case=f"x{n}", card="b") for n in range(3)]
+    missed = change(11, 19)
+    [event] = events(*sharp, missed)
+    assert (event.good, event.bad, len(event.changes)) == (10, 11, 4)
+    for apart in (change(12, 16), replace(missed, compared=True)):
+        assert len(events(*sharp, apart)) == 2, apart

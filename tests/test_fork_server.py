@@ -64,11 +64,13 @@ def test_a_forked_program_is_as_one_that_is_started(project):
 def test_what_python_reads_at_its_start_is_not_forked():
     seen = {**os.environ, "PYTHONPATH": IMPORT_PATH}
     command = [sys.executable, "-m", "asv"]
-    assert programs.can_fork(command, seen)
-    assert not programs.can_fork(command, {**seen, "PYTHONOPTIMIZE": "1"})
-    assert not programs.can_fork(command, {**seen, "PYTHONPATH": os.pathsep.join(["other", IMPORT_PATH])})
-    assert not programs.can_fork(["python", "-m", "asv"], seen)
-    assert not programs.can_fork([sys.executable, "-m", "pytest"], seen)
+    assert programs.can_fork(command, seen, "/")
+    assert not programs.can_fork(command, {**seen, "PYTHONOPTIMIZE": "1"}, "/")
+    others = {**seen, "PYTHONPATH": os.pathsep.join(["other", IMPORT_PATH])}
+    assert not programs.can_fork(command, others, "/")
+    assert programs.can_fork(command, others, "other")  # as `-m` has it
+    assert not programs.can_fork(["python", "-m", "asv"], seen, "/")
+    assert not programs.can_fork([sys.executable, "-m", "pip"], seen, "/")
 
 
 def test_a_forked_process_is_as_one_that_is_started(tmp_path, capfd, request):

@@ -455,6 +455,15 @@ def test_a_case_that_had_figures_and_fails_now_is_status_1(harness, made, events
     assert harness("history", TILED).status == ExitCode.FINE
 
 
+def test_cases_that_fail_since_one_commit_are_one_line(harness, made):
+    made(small(events=(Failed(case="naive", start=30, stop=40), Failed(case="tiled", start=30, stop=40))))
+    told = [line for line in harness("history").out.splitlines() if line.startswith("failing")]
+    assert len(told) == 1
+    assert told[0].startswith(f"failing {NAIVE} and 1 other case since ")
+    every = harness("history", "--all").out
+    assert (f"failing {NAIVE} since" in every, f"failing {TILED} since" in every) == (True, True)
+
+
 @pytest.mark.parametrize(
     "events",
     [

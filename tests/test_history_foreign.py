@@ -304,6 +304,16 @@ def test_what_differs_in_how_a_case_was_measured_is_told_at_its_first_point(proj
     assert {len(one.series.epochs) for one in card.analysed} == {1}
 
 
+def test_a_number_that_asv_chooses_in_each_run_tells_nothing(project):
+    project.lists(X, number=0)
+    project.lists(Y, number=5)
+    project.put(0, {X: 1, Y: 1}, number=53)
+    project.put(1, {X: 1, Y: 1}, number=55)
+    [card] = project.read().values()
+    told = {one.series.case.name: [each.key for each in one.series.shifts] for one in card.analysed}
+    assert told == {X: [], Y: ["number"]}
+
+
 def test_a_version_that_asv_made_of_a_source_is_told_in_short(project):
     for at, version in enumerate(("a" * 64, "b" * 64)):
         project.put(at, {X: 1})

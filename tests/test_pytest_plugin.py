@@ -4,6 +4,7 @@ and, as a process of its own, with the oldest.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -23,7 +24,8 @@ from harness.integrations.pytest.report import other_card
 from harness.store.records_file import read_comparison
 from tests import toy
 from tests.commits import KERNELS, MS, SUITE, files, make_project, only, takes
-from tests.support import IMPORT_PATH, commit, device_is_missing, make_repository, write_files
+from tests.fork_server import WORKERS, ForkServer
+from tests.support import IMPORT_PATH, commit, device_is_missing, make_repository, programs, write_files
 from tests.support import KERNELS as OWN_KERNELS
 
 pytest_plugins = ["pytester"]
@@ -36,6 +38,7 @@ KERNEL = "benchmarks/test_kernels.py::test_kernel"
 OLDEST = (f"pytest=={'8.4.0' if sys.version_info >= (3, 14) else '8.0.0'}", "pytest-benchmark==5.0.0")
 """pytest-benchmark 4 calls what Python 3.12 deprecates. pytest 8.0 is older than Python 3.14."""
 
+MODULES = (*WORKERS, "pytest", "harness.run.compare", "harness.run.run", "harness.output.verdicts")
 NO_CPUINFO = {"cpuinfo.py": "def get_cpu_info():\n    return {}\n"}
 """What pytest-benchmark asks about the processor, and saves. The real one takes two seconds of it."""
 
@@ -58,8 +61,10 @@ def installed(folder: Path, *requirements: str) -> str:
 
 @pytest.fixture(scope="session")
 def oldest(tmp_path_factory):
-    folder = write_files(tmp_path_factory.mktemp("oldest"), NO_CPUINFO)
-    return installed(folder, *OLDEST)
+    """What the oldest pytest and pytest-benchmark are forked from."""
+    folder = installed(write_files(tmp_path_factory.mktemp("oldest"), NO_CPUINFO), *OLDEST)
+    with contextlib.closing(ForkServer(MODULES, before=(folder,))) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +80,7 @@ class Bed:
         self.pytester, self.monkeypatch = pytester, monkeypatch
         self.apart = False
         """Whether pytest runs as a process of its own: with other packages, or signals."""
+        self.server = programs
         self.root = pytester.path
         for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
             monkeypatch.delenv(name, raising=False)
@@ -109,6 +115,8 @@ class Bed:
     def run(self, *arguments: str, device: str | None = "null", at: str = "benchmarks") -> pytest.RunResult:
         """Whatever happens, no traceback comes out."""
         chosen = ("--perf-device", device) if device else ()
+        if self.apart:
+            self.monkeypatch.setattr(subprocess, "Popen", self.server.popen)
         run = self.pytester.runpytest_subprocess if self.apart else self.pytester.runpytest_inprocess
         done = run(at, "-ra", *chosen, *arguments)
         assert "INTERNALERROR" not in told(done)
@@ -132,7 +140,8 @@ def bed(pytester, monkeypatch):
 def beds(request, bed):
     """The same with the newest, and with the oldest pytest and pytest-benchmark."""
     if request.param == "oldest":
-        bed.path(request.getfixturevalue("oldest"))
+        bed.server = request.getfixturevalue("oldest")
+        bed.path(*bed.server.before)
     return bed
 
 
@@ -291,7 +300,7 @@ def test_a_device_that_is_not_there_fails_each_test_with_a_sentence(bed):
     assert failures(done) == dict.fromkeys(["toy.plain@64", "toy.tiled@64"], sentence)
 
 
-def test_what_users_know_of_pytest_benchmark_works(beds, oldest):
+def test_what_users_know_of_pytest_benchmark_works(beds):
     beds.toy()
     done = beds.run("-Werror", "--benchmark-save=one", "--benchmark-save-data")
     done.assert_outcomes(passed=2)

@@ -31,6 +31,7 @@ from tests.support import (
     commit,
     device_is_missing,
     make_repository,
+    programs,
     records_below,
     statuses,
     write_files,
@@ -382,7 +383,7 @@ class Running:
         script = write_null_script(folder / "script.json", {"tiny.hangs": {"fault": "hang"}})
         self.results, self.temporary = folder / "results", folder / "temporary"
         self.temporary.mkdir()
-        self.process = subprocess.Popen(
+        self.process = programs.popen(
             [sys.executable, "-c", "from harness.cli import main; main()", "run", "--device", "null"],
             cwd=folder,
             env={

@@ -53,6 +53,7 @@ FOREIGN = Case(
         ("pyproject.toml", FOREIGN, "dependency"),
         ("uv.lock", FOREIGN, "dependency"),
         ("src/sort.py", FOREIGN, "code"),
+        ("src/sorting/bench_fast.py", FOREIGN, "code"),
         ("benchmarks/sorting/bench_fast.py", FOREIGN, "measurement"),
         ("benchmarks/sorting/bench_slow.py", FOREIGN, ""),
         ("asv.conf.json", FOREIGN, "measurement"),

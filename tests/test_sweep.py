@@ -692,21 +692,22 @@ def measuring(fault="none", key="a", **given):
 
 
 def test_a_process_is_used_again_until_a_job_fails_in_it_or_must_be_fresh(tmp_path, started_workers):
+    def workers() -> set[str]:
+        return {
+            pid
+            for file in Path("/proc/self/task").glob("*/children")
+            for pid in file.read_text().split()
+            if "harness.bench.worker" in Path(f"/proc/{pid}/cmdline").read_text()
+        }
+
     root = project(tmp_path, "parameters={'A': (1,)}")
-    kinds, processes = [], []
+    kinds, processes, others = [], [], workers()
     with LocalExecutor(root / "kernels" / "toy", "null") as executor:
         for job in (measuring(), measuring(), measuring("crash"), measuring(), measuring(fresh=True)):
             result = executor.run_one(job)
             assert result.device == "null:0"
             kinds.append(type(result.reply))
-            processes.append(
-                {
-                    pid
-                    for file in Path("/proc/self/task").glob("*/children")
-                    for pid in file.read_text().split()
-                    if "harness.bench.worker" in Path(f"/proc/{pid}/cmdline").read_text()
-                }
-            )
+            processes.append(workers() - others)
     done = protocol.Measured
     assert kinds == [done, done, Failed, done, done]
     first, again, failed, next_, fresh = processes

@@ -227,6 +227,7 @@ def way(request, tmp_path, bundled, monkeypatch) -> Iterator[Way]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # some thirty programs, one after the other
 @pytest.mark.parametrize("way", [1, 3], indirect=True, ids=["one card", "three cards"])
 def test_from_the_comment_to_the_report_and_from_the_merge_to_the_pages(way):
     cards = len(json.loads((way.author / ".github" / "fleet.json").read_text())["cards"])

@@ -50,7 +50,7 @@ class Job:
             for command, module in {"harness": "harness.cli", "asv": "asv.main"}.items():
                 shim = folder / command
                 shim.write_text(
-                    f"#!{sys.executable}\nimport sys\nsys.argv[0] = {command!r}\n"
+                    f"#!{sys.executable}\nimport sys\nimport tests.forking\nsys.argv[0] = {command!r}\n"
                     f"from {module} import main\nsys.exit(main())\n",
                     encoding="utf-8",
                 )

@@ -39,7 +39,7 @@ COMMANDS = {
     "history": "Tell what changed over the commits, and whether code or clocks did it.",
     "rebuild": "Make asv's result files anew from the records.",
     "import": "Keep what an nvbench or Google Benchmark executable measured.",
-    "publish": "Write the pages of that history, and asv's.",
+    "publish": "Write the pages of a history, and asv's.",
     "report": "Write stored comparisons as a comment, a summary, a page.",
     "ci": "What the workflows of a pull request call.",
     "doctor": "Tell whether this machine is fit to judge, and what to do.",

@@ -1,9 +1,9 @@
 """From changes to events: one commit that changed fifty cases on four cards is one thing that happened.
 
 Every change tells a range of commits, after `good` and up to `bad`, one of which did it. Ranges that can have
-the same commit in common are taken to have it: the fewest commits that explain all changes are looked for,
-those first that explain most. What the card did by itself happens on that card alone, and a drift is no
-commit's.
+the same commit in common, or miss it by little, are taken to have it: the fewest commits are looked for that
+explain what is open, and then the fewest more for the rest. What the card did by itself happens on that card
+alone, and a drift is no commit's.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ _KINDS: tuple[Kind, ...] = ("drift", "regression", "improvement", "change", "env
 """The kind of an event is the first of these that one of its changes has."""
 _CODE = ("code",)
 _DIGITS = 10
+_MARGIN = 0.25
+"""Share of a range, on either side of it, in which the commit may lie all the same: one in twenty misses
+its own, and of a history with hundreds each that does would make an event of its own.
+"""
 _SEVERAL = 5
 """Cases that have to move on one card alone to be that card's doing."""
 
@@ -53,7 +57,7 @@ class Event:
     cause: Cause
     good: int
     bad: int
-    """The commit is in good+1..bad: what all ranges of its changes have in common."""
+    """The commit is in good+1..bad: what the ranges of its changes have in common."""
     suspects: tuple[int, ...]
     """Positions of these commits, those first that touch what was changed, and then the oldest first."""
     likely: int
@@ -119,36 +123,72 @@ def _order(event: Event) -> tuple[bool, int, int, float]:
 
 
 def _groups(key: tuple[str, ...], changes: Sequence[Stated]) -> Iterator[list[Stated]]:
-    """The fewest groups of changes whose ranges have a commit in common."""
+    """Groups of changes whose ranges have a commit in common: the fewest of what is open, as that is what
+    somebody has to look at, and the fewest more for the rest.
+    """
     if key[0] == "drift":
         yield list(changes)
         return
-    places = _places([each.change for each in changes])
+    opened = _places([each.change for each in changes if each.is_open])
+    left = [each.change for each in changes if not any(_reaches(each.change, at) for at in opened)]
+    counts = {at: sum(_holds(each.change, at) for each in changes) for at in (*opened, *_places(left))}
     alike: dict[tuple[str, bool], list[Change]] = defaultdict(list)
     for each in changes:
         alike[_what(each.change)].append(each.change)
     groups: dict[int, list[Stated]] = defaultdict(list)
     for each in changes:
+        places = {at: counts[at] for at in opened} if each.is_open else counts
         groups[_nearest(each.change, places, alike[_what(each.change)])].append(each)
     by_end: dict[int, list[Stated]] = defaultdict(list)
     for group in groups.values():
-        by_end[min(each.change.bad for each in group)] += group
+        by_end[_common([each.change for each in group])[1]] += group
     yield from by_end.values()
 
 
-def _places(changes: Sequence[Change]) -> dict[int, int]:
-    """Positions of commits that explain all changes, few of them, and how many changes each may explain."""
+def _places(changes: Sequence[Change]) -> list[int]:
+    """The fewest positions of commits that explain all changes."""
     good, bad = (np.array([getattr(each, name) for each in changes]) for name in ("good", "bad"))
+    low, high = np.array([_reach(each) for each in changes]).reshape(-1, 2).T
     left, found = np.ones(len(changes), np.bool_), list[int]()
     while left.any():
-        # Ranges have something in common right at the end of one of them, if anywhere. Of those that explain
-        # as many the one with the narrowest ranges explains them best, and else the newest.
-        ends = np.unique(bad[left])
-        holds = (good[left, None] < ends) & (ends <= bad[left, None])
-        narrow = (holds / (bad - good)[left, None]).sum(axis=0)
-        found.append(int(ends[np.lexsort((narrow, holds.sum(axis=0)))[-1]]))
-        left &= ~((good < found[-1]) & (found[-1] <= bad))
-    return {at: int(((good < at) & (at <= bad)).sum()) for at in found}
+        # What explains the range that ends first lies in it, and at its end explains most of the others. Of
+        # places that explain as many, that with the narrowest ranges explains them best, and else the newest.
+        first = int(np.where(left, high, high.max() + 1).argmin())
+        ends = np.unique([*bad[(low[first] < bad) & (bad <= high[first])], high[first]])
+        reached = (low[:, None] < ends) & (ends <= high[:, None])
+        holds = (good[:, None] < ends) & (ends <= bad[:, None])
+        narrow = (holds / (bad - good)[:, None]).sum(axis=0)
+        best = int(np.lexsort((narrow, reached[left].sum(axis=0)))[-1])
+        found.append(int(ends[best]))
+        left &= ~reached[:, best]
+    return found
+
+
+def _reach(change: Change) -> tuple[int, int]:
+    """Its range with the margins; what was compared has none."""
+    margin = 0 if change.compared else int((change.bad - change.good) * _MARGIN)
+    return change.good - margin, change.bad + margin
+
+
+def _reaches(change: Change, at: int) -> bool:
+    low, high = _reach(change)
+    return low < at <= high
+
+
+def _holds(change: Change, at: int) -> bool:
+    return change.good < at <= change.bad
+
+
+def _common(changes: Sequence[Change]) -> tuple[int, int]:
+    """The range that changes have in common: that of most of them, by the narrowest, where some miss it."""
+
+    def held(at: int) -> list[Change]:
+        return [each for each in changes if _holds(each, at)]
+
+    best = max(
+        {each.bad for each in changes}, key=lambda at: (sum(1 / each.commits for each in held(at)), at)
+    )
+    return max(each.good for each in held(best)), min(each.bad for each in held(best))
 
 
 def _what(change: Change) -> tuple[str, bool]:
@@ -161,10 +201,11 @@ def _nearest(change: Change, places: Mapping[int, int], alike: Sequence[Change])
     """
 
     def fit(at: int) -> tuple[float, int, int]:
-        others = [each for each in alike if each is not change and each.good < at <= each.bad]
+        others = [each for each in alike if each is not change and _holds(each, at)]
         return sum(1 / each.commits for each in others), places[at], at
 
-    return max((at for at in places if change.good < at <= change.bad), key=fit)
+    held = [at for at in places if _holds(change, at)]
+    return max(held or [at for at in places if _reaches(change, at)], key=fit)
 
 
 def settled(
@@ -211,7 +252,7 @@ def _state(changes: Iterable[Stated]) -> State:
 
 
 def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) -> Event:
-    good, bad = max(each.change.good for each in changes), min(each.change.bad for each in changes)
+    good, bad = _common([each.change for each in changes])
     if key[0] == "drift":
         good, bad = min(each.change.good for each in changes), max(each.change.bad for each in changes)
     in_order = sorted(changes, key=_badness)

@@ -41,6 +41,8 @@ _DEPENDENCY = re.compile(
 _ASIDE = re.compile(
     r"(docs?|changelog|tests?|\.[^/]+|examples?|asv|benchmarks?|asv_bench)/.*|.*\.(md|rst)|LICENSE[^/]*|[^/]*ignore"
 )
+_BENCHMARKS = re.compile(r"(bench[^/]*|asv|perf[^/]*)/")
+"""A folder of benchmarks: elsewhere a file that is called as one of theirs is what they measure."""
 _SETTINGS = ("asv.conf.json", "suite.py")
 
 
@@ -59,7 +61,7 @@ class Layout:
             return "dependency"
         if case.suite in self.folders:
             return self._in_suite(file, case)
-        if file.name in _SETTINGS or path.endswith(_modules(case)):
+        if file.name in _SETTINGS or (_BENCHMARKS.search(path) and f"/{path}".endswith(_modules(case))):
             return "measurement"
         return "" if _ASIDE.fullmatch(path) else "code"
 
@@ -84,7 +86,7 @@ def layout_of(facts: Iterable[RunFacts], kernels: Mapping[str, Iterable[str]]) -
 def _modules(case: Case) -> tuple[str, ...]:
     """How the path of a benchmark's file may end."""
     parts = case.name.partition("(")[0].split(".")[:-1]
-    return tuple("/".join(parts[:count]) + ".py" for count in range(1, len(parts) + 1))
+    return tuple(f"/{'/'.join(parts[:count])}.py" for count in range(1, len(parts) + 1))
 
 
 def with_suspects(

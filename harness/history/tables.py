@@ -51,6 +51,9 @@ class Benchmark:
     """As asv writes them, which is Python's repr."""
     listed: bool = True
     """Whether benchmarks.json still has it."""
+    has_number: bool = True
+    """Whether its author says how often a sample calls it; else each run of asv chooses by how long a call
+    takes, and the number tells nothing of how it was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +203,7 @@ def _benchmark(name: str, described: Mapping[str, Any]) -> Benchmark:
         version=str(described.get("version", "")),
         param_names=tuple(map(str, described.get("param_names") or [])),
         params=tuple(tuple(map(str, values)) for values in params if isinstance(values, (list, tuple))),
+        has_number=described.get("number") != 0,
     )
 
 
@@ -523,7 +527,9 @@ def _finished(
             for params, file in zip(machines, newest, strict=True)
         )
         if name.rpartition(".")[2].removeprefix("track_") not in METRICS:
-            conditions[name] = tuple(condition.of(file, name) for file in newest)
+            conditions[name] = tuple(
+                condition.of(file, file.number.get(name) if benchmark.has_number else None) for file in newest
+            )
     machine, problem = _machine(folder)
     if environment is not None and rows:
         # A folder has one machine.json, whatever systems the machine was started with.
@@ -567,12 +573,11 @@ class _Conditions:
         self._params: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._known: dict[tuple[int, int | None], Mapping[str, str]] = {}
 
-    def of(self, file: _ResultFile, benchmark: str) -> Mapping[str, str]:
+    def of(self, file: _ResultFile, number: int | None) -> Mapping[str, str]:
         if (params := self._of_files.get(file.name)) is None:
             told = {key: value for key, value in file.params.items() if key not in ("machine", *CONTEXT)}
             params = self._params.setdefault(tuple(sorted(told.items())), told)
             self._of_files[file.name] = params
-        number = file.number.get(benchmark)
         if (known := self._known.get((id(params), number))) is None:
             known = {**params, **({"number": str(number)} if number else {})}
             self._known[id(params), number] = known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from harness.history.changes import Change
 from harness.history.events import Event, settling
 from harness.history.facts import Commits
 from harness.history.figures import Case
-from harness.history.reading import CardHistory, Failing, History, sentence
+from harness.history.reading import CardHistory, History, sentence
 from harness.history.triage import WORSE, Stated
 from harness.numbers import counted, half_width, is_unsure, percent, percent_figure
 from harness.output.sheet import Cell, Column, Sheet
@@ -29,6 +30,8 @@ _OTHERS = 5
 """Events that are not open, and are shown all the same."""
 _LATE_NAMED = 2
 """Cards that are behind and are named, each in a line."""
+_BROKEN = 8
+"""Commits that made cases fail, of which each has a line."""
 _MOST, _MOST_EARLY = 30, 8
 """Events that a log shows: what is open, newest first, and what is too early to judge, worst first."""
 _FEWEST, _LINES, _REST = 2, 3, 20
@@ -94,11 +97,26 @@ def _print_cards(history: History) -> None:
         out.print(_title(card, commits), style="bold", soft_wrap=True)
     for words in (*late, *_ended(history)):
         out.print(words, style="dim", soft_wrap=not out.is_terminal)
+    failing = _failing(history)
+    for line in failing[:_BROKEN]:
+        out.print(line)
+    if (more := len(failing) - _BROKEN) > 0:
+        out.print(f"failing since {counted(more, 'other commit')}: --all has them", style="dim")
     for card in history.cards:
-        for one in card.failing:
-            out.print(_failed(one, commits))
         for problem in card.problems:
             print_error(f"{card.name}: {problem}")
+
+
+def _failing(history: History) -> list[Text]:
+    """What a commit made fail is a line, the newest commit first."""
+    found: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for card in history.cards:
+        for one in card.failing:
+            found[one.bad, one.good].add(one.case)
+    return [
+        _failed(sorted(cases), _span(good, bad, history.commits))
+        for (bad, good), cases in sorted(found.items(), reverse=True)
+    ]
 
 
 def _ended(history: History) -> Iterator[str]:
@@ -259,7 +277,7 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
     out = console()
     out.print(_title(card, commits), style="bold", soft_wrap=True)
     for one in card.failing:
-        out.print(_failed(one, commits))
+        out.print(_failed([one.case], _span(one.good, one.bad, commits)))
     if card.changes:
         print_out(_changes(card.changes, commits))
     cases = {one.series.case.name: one.series.case for one in card.analysed}
@@ -272,9 +290,9 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
     out.print()
 
 
-def _failed(one: Failing, commits: Commits) -> Text:
-    since = f" {clean(one.case)} since {_span(one.good, one.bad, commits)}"
-    return Text.assemble(styled("failing", "failed"), since)
+def _failed(cases: Sequence[str], span: str) -> Text:
+    others = f" and {counted(len(cases) - 1, 'other case')}" if len(cases) > 1 else ""
+    return Text.assemble(styled("failing", "failed"), f" {clean(cases[0])}{others} since {span}")
 
 
 def _title(card: CardHistory, commits: Commits) -> str:

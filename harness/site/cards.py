@@ -24,6 +24,7 @@ from harness.history.series import Series
 from harness.history.triage import Decision, Stated
 from harness.numbers import counted
 from harness.records import Row
+from harness.run.static_records import machine_of
 from harness.site.documents import (
     EVERY,
     Numbers,
@@ -362,7 +363,9 @@ class CardPages:
         if (more := len(failing) - _NAMED) > 0:
             fail = "case fails" if more == 1 else "cases fail"
             found.append(("problem", f"{more} more {fail} that had figures."))
-        if known is None:
+        if self.card.name.startswith(machine_of("")):
+            found.append(("good", "Compiled and not run: nothing to calibrate."))
+        elif known is None:
             found.append(("warning", "Not calibrated: run 'harness calibrate' on it once."))
         elif known.driver != self._driver():
             found.append(("warning", f"Calibrated with driver {known.driver}: calibrate again."))

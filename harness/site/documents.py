@@ -35,13 +35,15 @@ from harness.statistics.rates import false_alarm_bound
 from harness.store.records_file import StoredRun
 from harness.system.cache import write_atomically
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Of every document; raised when a page or program that knows the older one would read it wrongly."""
 COMMITS_A_FILE = 128
 EVERY = 64
 """Commits in a file of figures by commit."""
 
 Array = npt.NDArray[Any]
+_FEW, _OFTEN = 255, 4
+"""Values of a column that a byte can tell apart, and how often each is there for that to be shorter."""
 _DTYPES = {"u32": "<u4", "u16": "<u2", "u8": "<u1"}
 
 
@@ -81,17 +83,30 @@ class Numbers:
 
 
 class Rows:
-    """Many objects with the same keys: for the pages the keys once, for programs as they are."""
+    """Many objects with the same keys: for the pages a list for each key, for programs as they are."""
 
     def __init__(self, objects: Sequence[Mapping[str, Any]]) -> None:
         self.objects = objects
 
     def packed(self) -> dict[str, Any]:
         keys = list(self.objects[0]) if self.objects else []
-        return {"keys": keys, "rows": [[each[key] for key in keys] for each in self.objects]}
+        columns = [_column([each[key] for each in self.objects]) for key in keys]
+        return {"count": len(self.objects), "keys": keys, "columns": columns}
 
     def plain(self) -> list[Any]:
         return list(self.objects)
+
+
+def _column(values: list[Any]) -> list[Any] | dict[str, Any]:
+    """The values; where they are few different ones, these and, a byte each, which of them stands where."""
+    known: dict[tuple[type, Any], int] = {}
+    try:
+        which = [known.setdefault((type(value), value), len(known)) for value in values]
+    except TypeError:  # of lists and the like
+        return values
+    if len(known) > _FEW or len(values) < _OFTEN * len(known):
+        return values
+    return {"of": [value for _, value in known], "at": _base64(np.array(which, np.uint8))}
 
 
 def _base64(values: Array) -> str:

@@ -172,7 +172,7 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
     while True:
         search: ExactSearch | WindowSearch
         if is_short:
-            search = ExactSearch(logs[kept], floor, smallest, significance)
+            search = ExactSearch(logs, kept, floor, smallest, significance)
         else:
             search = WindowSearch(logs[kept], rough[kept], floor, smallest, significance)
         steps = search.steps()

@@ -8,7 +8,8 @@
 4. The noise is that of the residuals about those levels. So no step, however large, is taken for noise.
 5. The least sure step is struck out until all that are left are sure. A step has to pass Student's test of
    robust levels, and one that does not rest on the noise being normal: how seldom figures of the longer side
-   lie where those of the shorter side do. Two levels in turns, and heavy tails, fail it.
+   lie where those of the shorter side do, those set aside among them. Two levels in turns, and heavy tails,
+   fail it; and so does a stay that is no longer than those elsewhere in the series make likely.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 
 from harness.statistics.paired import Floats, median
 from harness.statistics.windows import (
+    BURST,
     CANDIDATE,
     CLIP,
     CLIPPED_SQUARE,
@@ -66,6 +68,10 @@ _IN_FULL = 0.2
 """Autocorrelation up to which figures count in full where they are only counted."""
 _FEWEST_COUNTED = 8
 """Figures of a series from which on counting them says anything."""
+_STAYS = 2
+"""Stays elsewhere, from which on they tell how long one is: a single one may be a card that throttled."""
+_IN_A_ROW = 0.1
+"""The chance, up to which figures beyond the middle that follow one another there are no chance."""
 _DF_PER_FIGURE = 1.0
 
 
@@ -86,8 +92,9 @@ class _Fit:
 class ExactSearch:
     """Figures as logarithms, strays left out, their noise, and the steps in them."""
 
-    def __init__(self, logs: Floats, floor: float, smallest: float, significance: float) -> None:
-        self.logs = logs
+    def __init__(self, logs: Floats, kept: Bools, floor: float, smallest: float, significance: float) -> None:
+        self._all, self._index = logs, np.append(np.flatnonzero(kept), logs.size)
+        self.logs = logs = logs[kept]
         self.floor = floor
         self.smallest = smallest
         self.significance = significance
@@ -190,8 +197,9 @@ class ExactSearch:
             one -= 1
         while two < len(levels) and (levels[two] > middle) == is_up:
             two += 1
-        before = self.logs[max(edges[one], at - REACH) : at]
-        after = self.logs[at : min(edges[two], at + REACH)]
+        low, high = max(edges[one], at - REACH), min(edges[two], at + REACH)
+        start, middle_at, stop = (int(self._index[k]) if k else 0 for k in (low, at, high))
+        before, after = self._all[start:middle_at], self._all[middle_at:stop]
         short, long = (after, before) if after.size <= before.size else (before, after)
         is_over = is_up == (after.size <= before.size)
         own = int(np.count_nonzero((short > middle) == is_over))
@@ -200,12 +208,35 @@ class ExactSearch:
             return 1.0
         rate = (int(np.count_nonzero((long > middle) == is_over)) + 0.5) / (long.size + 1)
         spread = (1 + beside.rho) / (1 - beside.rho)
-        fewer = min(1.0, (1 + _IN_FULL) / (1 - _IN_FULL) / spread)
+        sides = _of_sides(beside.rho, abs(beside.after - beside.before) / 2 / beside.sd)
+        fewer = min(1.0, (1 + _IN_FULL) / (1 - _IN_FULL) / ((1 + sides) / (1 - sides)))
         last = edges[two] == self.logs.size and after.size <= before.size
         many = places(short.size, last=last, count=self.logs.size)
         counted = _binomial_tail(own, short.size, rate) ** fewer * (many if last else self._places_in_all)
         ranked = math.erfc(_rank_z(short, long) / math.sqrt(2 * spread)) * many
-        return float(min(1.0, counted, ranked))
+        stays = self._stays((middle_at, stop) if short is after else (start, middle_at), middle, is_over)
+        return float(min(1.0, max(min(counted, ranked), stays)))
+
+    def _stays(self, stretch: tuple[int, int], middle: float, is_over: bool) -> float:
+        """The chance of so long a stay on one side of the middle, if figures come and go as in the rest
+        of the series; 0 where they are not in a row there more often than by chance. Stays of a chain of two
+        states are geometric: Gabriel & Neumann, Quarterly Journal of the Royal Meteorological Society 88
+        (1962) 90-95.
+        """
+        start, stop = stretch
+        there = (self._all > middle) == is_over
+        there[start:stop] = False
+        figures = int(np.count_nonzero(there))
+        stays = int(np.count_nonzero(there[1:] & ~there[:-1])) + int(there[0])
+        rate = figures / max(there.size - (stop - start), 1)
+        if (
+            stays < _STAYS
+            or figures > BURST * stays
+            or _binomial_tail(figures - stays, figures, rate) > _IN_A_ROW
+        ):
+            return 0.0  # levels of their own; by chance
+        times = 1 if stop == there.size else stays + 1
+        return float(times * ((figures - stays + 0.5) / (figures + 1)) ** (stop - start - 1))
 
 
 def strays_of_few(logs: Floats, kept: Bools) -> Bools:
@@ -310,6 +341,16 @@ def _mixed(residuals: Floats, free: int, variance: float, weight: float) -> floa
 def _binomial_tail(hits: int, trials: int, rate: float) -> float:
     """The chance of so many hits or more."""
     return sum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(hits, trials + 1))
+
+
+def _of_sides(rho: float, away: float) -> float:
+    """The autocorrelation of which side of a line figures lie on, so many standard deviations away from their
+    level, by that of the figures: what goes that far hardly carries over. The first term of Pearson's
+    tetrachoric series, Philosophical Transactions of the Royal Society A 195 (1900) 1-47.
+    """
+    beyond = math.erfc(away / math.sqrt(2)) / 2
+    density = math.exp(-away * away / 2) / math.sqrt(2 * math.pi)
+    return rho * density**2 / (beyond * (1 - beyond)) if beyond > 1e-9 else 0.0
 
 
 def _rank_z(short: Floats, long: Floats) -> float:

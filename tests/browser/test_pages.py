@@ -909,11 +909,16 @@ def test_a_commit_that_is_not_there_is_said(pages):
 
 @pytest.fixture(scope="module")
 def unjudged(tmp_path_factory):
-    """Three commits, of which the last one halves one case: figures too few to know any noise."""
+    """Three commits, of which the last one makes one case half and another one three times as fast: figures
+    too few to know any noise.
+    """
     root = tmp_path_factory.mktemp("unjudged")
     suite = synthetic.Suite(kernels=("naive", "tiled"), sizes=(1024, 2048))
-    step = synthetic.Step(case="naive 1024", at=2, effect=-0.5)
-    history = synthetic.History(commits=3, cards=synthetic.CARDS[:1], suites=(suite,), events=(step,))
+    steps = (
+        synthetic.Step(case="naive 1024", at=2, effect=-0.5),
+        synthetic.Step(case="tiled 2048", at=2, effect=2.0),
+    )
+    history = synthetic.History(commits=3, cards=synthetic.CARDS[:1], suites=(suite,), events=steps)
     written = synthetic.write(history, root)
     publish_pages(written.results, root, root / "html", project="p")
     return root / "html" / "harness"
@@ -930,8 +935,8 @@ def test_what_cannot_be_judged_is_grey_with_the_command_that_settles_it(browser,
         assert "matmul.naive@1024" in cell
         assert re.search(r"harness compare [0-9a-f]{10}\.\.[0-9a-f]{10} matmul\.naive@1024", cell)
         grid = pages.column("All cases: newest figure, and the change of its level over 90 days", 1)
-        assert "unjudged" in grid[0]
-        assert all("too few points" in each for each in grid[1:])
+        assert all("unjudged" in each for each in grid[:2])
+        assert all("too few points" in each for each in grid[2:])
         assert "steady" not in " ".join(grid)
         assert (
             pages.script(
@@ -1082,10 +1087,10 @@ def test_missing_damaged_and_newer_data_are_said(browser, copy):
         assert "harness publish" in pages.text(".problem")
         site = copy / "data" / "site.js"
         site.write_text(
-            site.read_text(encoding="utf-8").replace('"schema":1', '"schema":2'), encoding="utf-8"
+            site.read_text(encoding="utf-8").replace('"schema":2', '"schema":3'), encoding="utf-8"
         )
         pages.visit("index")
-        assert_problem(pages, "newer than the 1 these pages know")
+        assert_problem(pages, "newer than the 2 these pages know")
         site.unlink()
         for page in SHELLS:
             pages.visit(page)
@@ -1211,12 +1216,14 @@ def test_numbers_and_words_mean_what_they_say(pages):
 
     rate, span = "{direction: 'higher', unit: 'GFLOP/s'}", "{direction: 'lower', unit: 'ms'}"
     other, none = "{direction: 'lower', unit: 'bytes'}", "{direction: 'none', unit: 'MHz'}"
+    unknown = "{direction: 'unknown', unit: 'x'}"
     assert call(f"meaning({rate}, -0.1)") == {"word": "slower", "tone": "bad"}
     assert call(f"meaning({rate}, 0.1)") == {"word": "faster", "tone": "good"}
     assert call(f"meaning({span}, 0.1)") == {"word": "slower", "tone": "bad"}
     assert call(f"meaning({span}, -0.1)") == {"word": "faster", "tone": "good"}
     assert call(f"meaning({other}, 0.1)") == {"word": "worse", "tone": "bad"}
     assert call(f"meaning({none}, 0.1)") == {"word": "higher", "tone": "none"}
+    assert call(f"meaning({unknown}, 0.1)") == {"word": "higher", "tone": "none"}
     assert call("change(0.1234)") == "+12.3\u00a0%"
     assert call("change(-0.00123)") == f"{MINUS}0.12\u00a0%"
     assert call("change(null)") == "\N{EN DASH}"

@@ -423,7 +423,7 @@ def test_a_damaged_machine_is_made_again(home):
     path = home.results / "null" / "machine.json"
     before = path.read_bytes()
     path.write_text("")
-    assert rebuild(home).stdout == "2 files written, 3 as the records have it.\n"
+    assert rebuild(home).stdout == "1 file written, 3 as the records have it.\n"
     assert path.read_bytes() == before
 
 

@@ -23,7 +23,7 @@ from harness.store.records_file import newest_rows, read_run
 from harness.sweep.journal import read_sweep
 from harness.system.cache import BinaryCache
 from harness.system.files import read_regular, scratch_folder
-from tests.support import COMMAND, IMPORT_PATH, Done, caller, records_below
+from tests.support import COMMAND, IMPORT_PATH, Done, caller, programs, records_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +191,7 @@ def test_a_cache_that_cannot_be_written_is_only_slower(
 def killed_run(project: Project, null_script: Callable[..., Path]) -> Path:
     """The part file of a run that was killed after its first row."""
     null_script({"toy.tiled": {"fault": "hang"}})
-    with subprocess.Popen(
+    with programs.popen(
         [sys.executable, "-c", COMMAND, "-1", "run", "--device", "null"],
         cwd=project.root,
         env={**os.environ, "PYTHONPATH": IMPORT_PATH},
@@ -226,7 +226,7 @@ def test_the_record_of_a_live_run_is_left_alone(
     harness: Callable[..., Done], project: Project, null_script: Callable[..., Path]
 ) -> None:
     null_script({"toy.tiled": {"fault": "hang"}})
-    with subprocess.Popen(
+    with programs.popen(
         [sys.executable, "-c", COMMAND, "-1", "run", "--device", "null", "--timeout", "30"],
         cwd=project.root,
         env={**os.environ, "PYTHONPATH": IMPORT_PATH},

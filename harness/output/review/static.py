@@ -141,10 +141,11 @@ def _risk_lines(report: StaticReport) -> Iterator[str]:
 
 
 def _row_lines(report: StaticReport) -> Iterator[str]:
+    """A line for what moved in the same way; risks are told above."""
     archs: dict[tuple[str, str, str], list[str]] = {}
     for suite in report.suites:
         for row in suite.rows:
-            what = row.message or "; ".join((*(risk.text for risk in row.risks), *row.changes))
+            what = row.message or "; ".join(row.changes)
             key = f"{suite.suite}.{row.kernel}", "risk" if row.risks else row.status, what
             archs.setdefault(key, []).append(row.arch)
     for (kernel, result, what), found in archs.items():

@@ -90,9 +90,12 @@
     return values;
   };
 
-  /** Objects of rows whose keys stand once before them. */
-  harness.objects = function (packed) {
-    return packed.rows.map((row) => Object.fromEntries(packed.keys.map((key, k) => [key, row[k]])));
+  /** Objects of columns: of each key its values, or a few of them and which of these stands where. */
+  harness.objects = function ({ count, keys, columns }) {
+    const told = columns.map((column) =>
+      Array.isArray(column) ? column : Array.from(bytesOf(column.at), (which) => column.of[which]),
+    );
+    return Array.from({ length: count }, (_, row) => Object.fromEntries(keys.map((key, k) => [key, told[k][row]])));
   };
 
   /** As decode, but an array with null where there is no figure; null for null. */

@@ -158,10 +158,13 @@
     return { ...format.moved(kase, one.effect_90, one.floor), kind: "judged", effect: one.effect_90 };
   };
 
+  /** Whether it is known which way is better. */
+  format.judged = (kase) => kase.direction === "higher" || kase.direction === "lower";
+
   /** What an effect on a case means: a word, and whether it is good news. */
   format.meaning = function (kase, effect) {
     if (!known(effect) || effect === 0) return { word: "the same", tone: "none" };
-    if (kase.direction === "none") return { word: effect > 0 ? "higher" : "lower", tone: "none" };
+    if (!format.judged(kase)) return { word: effect > 0 ? "higher" : "lower", tone: "none" };
     const good = effect > 0 === (kase.direction === "higher");
     const speed = TIME.test(kase.unit) || RATE.test(kase.unit);
     const words = speed ? ["faster", "slower"] : ["better", "worse"];

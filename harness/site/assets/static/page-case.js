@@ -95,7 +95,7 @@
         : item("noise of a point", "not known", "too few points"),
       item("smallest change that counts", format.share(data.floor)),
       item("points", format.whole(data.n), data.failed.length ? `${data.failed.length} failed` : ""),
-      item("better is", kase.direction === "none" ? "neither" : kase.direction),
+      item("better is", { none: "neither", unknown: "not known" }[kase.direction] ?? kase.direction),
     );
   }
 
@@ -456,6 +456,52 @@
     );
   }
 
+  const COMPILED = [
+    ["spill_bytes", "Spilled"],
+    ["occupancy_percent", "Occupancy"],
+    ["registers", "Registers"],
+  ];
+
+  /** What the same kernel was compiled to for cards that need not be there, over the commits: a row a card. */
+  function compiled(site, kase) {
+    const rows = new Map();
+    for (const one of site.series) {
+      const card = site.cards[one.card];
+      const its = site.cases[one.case];
+      if (!card.name.startsWith("static-") || its.suite !== kase.suite || its.kernel !== kase.kernel) continue;
+      if (!rows.has(card)) rows.set(card, new Map());
+      const found = rows.get(card);
+      // What several sizes share is told of the first of them.
+      if (!found.has(its.metric) || its.size === kase.size) found.set(its.metric, one);
+    }
+    if (!rows.size) return null;
+    const spark = harness.sparks(site);
+    const figure = (metric) => (row) => {
+      const one = row.found.get(metric);
+      if (!one) return el("span", { class: "none" }, format.NONE);
+      const its = site.cases[one.case];
+      const stands = format.standing(its, one);
+      return el(
+        "div",
+        { class: `figure with-spark ${stands.kind}` },
+        spark(one),
+        el("div", null, harness.caseLink(row.card, its, format.value(one.last, its.unit))),
+      );
+    };
+    const columns = [
+      { key: "card", label: "Compiled for", cell: (row) => text(row.card.name.slice("static-".length), null, 40) },
+      ...COMPILED.map(([metric, label]) => ({ key: metric, label, numeric: true, cell: figure(metric) })),
+    ];
+    const listed = [...rows].map(([card, found]) => ({ card, found }));
+    const order = { numeric: true };
+    listed.sort((a, b) => a.card.name.localeCompare(b.card.name, "en", order));
+    const caption = "What the kernel was compiled to, by architecture: newest figure and how it came there";
+    return harness.section(
+      "Without a card",
+      harness.table(columns, { id: "order-compiled", caption, rows: listed }).node,
+    );
+  }
+
   harness.start("case", async (site, view) => {
     const cardNumber = harness.wantedCard(site);
     const card = site.cards[cardNumber];
@@ -506,6 +552,7 @@
         : harness.empty(
             "This case has no point yet. Measure it with “asv run”, then run “harness publish” again.",
           ),
+      compiled(site, own),
       harness.section(
         "Changes",
         changeTable(site, whole, own, (change, row) => {

@@ -141,7 +141,7 @@
 
   function total(rows) {
     // A time that halves and a rate that doubles are the same news, so times count upside down.
-    const known = rows.filter((row) => row.effect !== null && row.kase.direction !== "none");
+    const known = rows.filter((row) => row.effect !== null && format.judged(row.kase));
     if (!known.length) return "No case has a figure on both sides.";
     const logs = known.map((row) => Math.log1p(row.effect) * (row.kase.direction === "lower" ? -1 : 1));
     const mean = Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) - 1;
@@ -149,7 +149,7 @@
     const words =
       Math.abs(mean) < 0.0005
         ? "as good as the left"
-        : `${format.share(Math.abs(mean))} ${mean > 0 ? "better" : "worse"} than the left`;
+        : `${format.change(mean)} ${mean > 0 ? "better" : "worse"} than the left`;
     const counts = STATUSES.filter((status) => count(status)).map((status) => `${count(status)} ${status}`);
     return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${counts.join(", ")}. Two figures differ by the noise of both: intervals hold 99.9 %, so chance marks ${format.number(known.length * BY_CHANCE, 1)} of so many cases. “harness compare” of the two commits says more.`;
   }

@@ -86,7 +86,10 @@
     const open = site.counts.new + site.counts.expired;
     const sum = (key) => site.cards.reduce((total, card) => total + card[key], 0);
     const [unjudged, unknown, series] = [sum("unjudged"), sum("unknown"), sum("series")];
-    const worst = site.series.reduce((most, { unjudged: effect }) => (Math.abs(effect ?? 0) > Math.abs(most) ? effect : most), 0);
+    // What became better waits as well, and is none of those that are counted.
+    const worse = ({ case: number, unjudged: effect }) =>
+      effect !== null && format.meaning(site.cases[number], effect).tone === "bad" ? effect : 0;
+    const worst = site.series.map(worse).reduce((most, effect) => (Math.abs(effect) > Math.abs(most) ? effect : most), 0);
     const waits = `${format.count(unjudged, "case is", "cases are")} unjudged, up to ${format.change(worst)}.`;
     const few = unknown
       ? `${format.whole(unknown)} of ${format.whole(series)} series have too few points for their noise to be known.`
@@ -218,6 +221,7 @@
 
   function calibration(card) {
     const address = state.address("calibration", { card: card.file });
+    if (card.name.startsWith("static-")) return el("span", { class: "none" }, format.NONE);
     if (!card.calibration) return el("a", { href: address }, "Not calibrated");
     const { verdicts, false_alarms: alarms, bound } = card.calibration;
     return el(

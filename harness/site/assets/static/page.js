@@ -2,7 +2,7 @@
 "use strict";
 (function (harness) {
   const { el, text, format, state } = harness;
-  const SCHEMA = 1;
+  const SCHEMA = 2;
   const PAGES = [
     ["index", "Overview"],
     ["card", "Cards"],
