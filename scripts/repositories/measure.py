@@ -1,0 +1,124 @@
+"""What prepare.sh made ready, on a card: list, check, compare, run, asv, pytest; and builds of nvbench's.
+
+    python scripts/repositories/measure.py FOLDER OUT
+
+OUT gets steps.tsv (step, seconds from the start, wall seconds, exit status, command) and each step's output.
+What builds runs side by side, what is timed one after the other, and nothing new is begun after --deadline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TIMED = ("sgemm_cu", "triton_tutorial", "cupy_gemm", "fast_cu", "sgemm_cuda", "llm_c", "cuda_examples")
+EXTENSION = "torch_extension"
+"""Its builds take longest, and go on while the others are compared."""
+BENCH = "./bench --devices 0 --min-time 0.02 --timeout 1 --no-batch --throttle-threshold 0 --axis Blocks=8448"
+BUILDS = {"base": "HEAD~2", "head": "HEAD~1", "same": "HEAD"}
+SESSION = "-p no:cacheprovider benchmarks/test_kernels.py"
+GRACE_S = 12
+
+
+@dataclass(frozen=True)
+class Steps:
+    folder: Path
+    out: Path
+    deadline_s: float
+    started: float = field(default_factory=time.monotonic)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, repository: str, name: str, most_s: float, command: str) -> None:
+        at_s = time.monotonic() - self.started
+        if at_s > self.deadline_s:
+            return self._tell(repository, name, at_s, "", "skipped", command)
+        status: int | str
+        most_s = min(most_s, self.deadline_s + GRACE_S - at_s)
+        with (self.out / f"{repository}.{name}.txt").open("w") as file:
+            try:
+                done = subprocess.run(
+                    shlex.split(command),
+                    cwd=self.folder / repository,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    timeout=most_s,
+                    check=False,
+                )
+                status = done.returncode
+            except (subprocess.TimeoutExpired, OSError) as error:
+                status = type(error).__name__
+        wall = f"{time.monotonic() - self.started - at_s:.1f}"
+        return self._tell(repository, name, at_s, wall, status, command)
+
+    def _tell(
+        self, repository: str, name: str, at_s: float, wall: str, status: int | str, command: str
+    ) -> None:
+        row = f"{repository}.{name}\t{at_s:.1f}\t{wall}\t{status}\t{command}"
+        with self.lock, (self.out / "steps.tsv").open("a") as file:
+            file.write(f"{row}\n")
+            print(row[:150], flush=True)
+
+
+def builds(steps: Steps, repository: str, most_s: float) -> None:
+    steps.run(repository, "list", 30, "harness list")
+    for name, commit in (("check", ""), ("check-base", " --commit HEAD~1")):
+        steps.run(repository, name, most_s, f"harness check --quick --timeout {most_s:.0f}{commit}")
+
+
+def nvbench(steps: Steps) -> None:
+    """Two builds, and one against its like: by us, and by nvbench's own scripts."""
+    with_command = f"--with-command '{BENCH}' --suite polynomial --format nvbench"
+    for name, head in (("compare", "HEAD~1"), ("compare-same", "HEAD")):
+        steps.run("nvbench", name, 45, f"harness compare HEAD~2 {head} {with_command}")
+    folder = steps.folder / "nvbench"
+    for name, commit in BUILDS.items():
+        shown = subprocess.run(
+            ["git", "-C", str(folder), "show", f"{commit}:bench"], capture_output=True, check=True
+        )
+        (folder / f"{name}.bench").write_bytes(shown.stdout)
+        (folder / f"{name}.bench").chmod(0o755)
+        own = f"./{name}.bench --devices 0 --axis Blocks=8448 --jsonbin {name}.json"
+        steps.run("nvbench", f"own-{name}", 15, own)
+    for script in ("nvbench_compare", "nvbench_compare_robust"):
+        for other in ("head", "same"):
+            command = f"{sys.executable} scripts/{script}.py --no-color base.json {other}.json"
+            steps.run("nvbench", f"{script}-{other}", 15, command)
+    steps.run("nvbench", "import", 15, "harness import nvbench base.json --suite polynomial")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--deadline", type=float, default=222, metavar="SECONDS", help="(default: 222)")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    os.environ |= {"COLUMNS": "150", "NO_COLOR": "1", "MAX_JOBS": "4"}
+    steps = Steps(asked.folder.resolve(), asked.out.resolve(), asked.deadline)
+    with ThreadPoolExecutor() as pool:
+        longest = pool.submit(builds, steps, EXTENSION, 130)
+        wait([pool.submit(builds, steps, each, 80) for each in TIMED])
+        for each in TIMED:
+            steps.run(each, "compare", 40, "harness compare HEAD~1 HEAD --no-twins")
+        wait([longest])
+    steps.run(EXTENSION, "compare", 40, "harness compare HEAD~1 HEAD --no-twins")
+    for each in (*TIMED, EXTENSION):
+        steps.run(each, "run", 25, "harness run --max-time 0.3")
+    if (steps.folder / "nvbench").is_dir():
+        nvbench(steps)
+    for each in (*TIMED, EXTENSION):
+        steps.run(each, "asv", 40, "asv run --show-stderr HEAD^!")
+        steps.run(each, "pytest", 40, f"{sys.executable} -m pytest -q {SESSION} --perf-base HEAD~1")
+
+
+if __name__ == "__main__":
+    main()
