@@ -45,7 +45,7 @@ types: $(READY)
 
 # Three at a time, a file each: one more than the cores of the smallest machine, as a test waits a quarter of its time.
 unit: $(READY)
-	$(BIN)/python -m pytest -m "not gpu" -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not gpu" -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 nearest: $(READY)
 	$(BIN)/python scripts/nearest_tests.py --seconds 40
