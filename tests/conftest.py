@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from harness.device.backends import nvcc
+from harness.device.backends import nvcc, open_device
+from harness.errors import DeviceError
 from harness.system import process
 from tests import support, toy
 from tests.fork_server import WORKERS, ForkServer
@@ -86,6 +87,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache for all tests: what points PyOpenCL's loader at a runtime lies in it, and stays in force."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def opencl_first(shared_cache: Path) -> None:
+    """For who opens OpenGL in this process: after Mesa's LLVM the one of OpenCL's runtime aborts."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(DeviceError):
+        patch.setenv("HARNESS_CACHE_DIR", str(shared_cache))
+        open_device("opencl:0").close()
 
 
 @pytest.fixture(scope="session")

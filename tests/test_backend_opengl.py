@@ -36,6 +36,8 @@ SIZES = [
     pytest.param((2100, 2100, 1), marks=pytest.mark.slow),
 ]
 
+pytestmark = pytest.mark.usefixtures("opencl_first")
+
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory):
