@@ -11,8 +11,8 @@ from statistics import median
 
 import pytest
 
-from harness.bench.abba import CANARY_EVERY, Pair, PairSettings, measure_pair, run_alone
-from harness.bench.measure import Subject, launches_per_slot
+from harness.bench.abba import CANARY_EVERY, Pair, PairSettings, SlotRunner, measure_pair, run_alone
+from harness.bench.measure import UNWATCHED, Subject, launches_per_slot
 from harness.device.backends.base import Stamp
 from harness.device.backends.null import NullBuilt, NullDevice, devices
 from harness.records import Launch
@@ -163,6 +163,16 @@ def test_the_effect_of_exact_times_is_exact(clock):
     block = measured(Recording(clock), pair((MS,), (1.01 * MS,)))
     ratios = log_ratios([quad.order for quad in block.quads], [quad.times_ns for quad in block.quads])
     assert process_effect(ratios).value == pytest.approx(math.log(1.01))
+
+
+def test_what_a_function_returned_is_put_in_place_outside_of_times_and_cycles(clock):
+    class Delivering(Recording):
+        def deliver(self, built, arguments):
+            self._pass(MS)
+
+    block = measured(Delivering(clock), pair((MS,), (1.5 * MS,)))
+    for quad in block.quads:
+        assert quad.cycles == pytest.approx([2.0 * time_ns for time_ns in quad.times_ns])
 
 
 def test_a_canary_goes_before_every_second_quad(clock):
@@ -426,6 +436,18 @@ def test_a_kernel_alone_on_a_device_without_stamps_has_no_clock(clock):
     alone = run_alone(Recording(clock, cycles=False), subject("A", MS), 0.1)
     assert alone.sm_clock_mhz is None
     assert alone.launches >= 100
+
+
+def test_a_turn_is_one_slot_behind_launches_that_count_nothing(clock):
+    device, alone = Recording(clock), subject("A", MS)
+    runner = SlotRunner(device, Pair(alone, alone), "hot", 3, random.Random(1), UNWATCHED, MS)
+    device.log.clear()
+    turn = runner.turn(0.006, canary=True)
+    assert [what for what in device.log if what != "|"] == ["C", "A3", "A3", "C", "A3", "S"]
+    assert (turn.time_ns, turn.canary_ns) == (MS, 50 * US)
+    assert turn.sm_clock_mhz == pytest.approx(2000)
+    assert turn.ended_ns - turn.started_ns == 9 * MS + 2 * 50 * US
+    assert runner.turn(0.0, canary=False).canary_ns is None
 
 
 class Slow(Recording):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from harness.judgement import attribution
-from harness.judgement.attribution import Solo, SoloBlocks, solo_of
+from harness.judgement.attribution import Solo, solo_of
 from harness.judgement.gates import GATES
 from harness.records import Arm, Attribution, Effect, Snapshot, Verdict, VerdictStatus
 
@@ -25,7 +25,7 @@ class Evidence:
     clock_exponent: float | None = None
     base_sm_clock_mhz: float | None = None
     head_sm_clock_mhz: float | None = None
-    solo: SoloBlocks | None = None
+    solo: Mapping[str, Solo] = field(default_factory=dict)
     power_capped: bool | None = None
     touched: Mapping[str, int] = field(default_factory=dict)
 
@@ -45,10 +45,10 @@ def attribute(evidence: Evidence) -> Attribution | None:
         energy=evidence.energy,
         clock_exponent=evidence.clock_exponent,
         base=Arm(
-            sm_clock_mhz=evidence.base_sm_clock_mhz, alone_mhz=alone.base.sm_clock_mhz if alone else None
+            sm_clock_mhz=evidence.base_sm_clock_mhz, alone_mhz=alone["base"].sm_clock_mhz if alone else None
         ),
         head=Arm(
-            sm_clock_mhz=evidence.head_sm_clock_mhz, alone_mhz=alone.head.sm_clock_mhz if alone else None
+            sm_clock_mhz=evidence.head_sm_clock_mhz, alone_mhz=alone["head"].sm_clock_mhz if alone else None
         ),
         power_capped=evidence.power_capped,
         touched=evidence.touched,
@@ -64,11 +64,11 @@ def effect(percent: float, half: float = 0.1, quads: int = 100) -> Effect:
 
 def solo(
     base_mhz: float, head_mhz: float, base_w: float | None = 600, head_w: float | None = 690
-) -> SoloBlocks:
-    return SoloBlocks(
-        base=Solo(time_ns=1e6, sm_clock_mhz=base_mhz, power_w=base_w),
-        head=Solo(time_ns=1e6, sm_clock_mhz=head_mhz, power_w=head_w),
-    )
+) -> Mapping[str, Solo]:
+    return {
+        "base": Solo(time_ns=1e6, sm_clock_mhz=base_mhz, power_w=base_w),
+        "head": Solo(time_ns=1e6, sm_clock_mhz=head_mhz, power_w=head_w),
+    }
 
 
 SLOWER = Evidence(
@@ -232,7 +232,7 @@ def test_the_code_stays_the_cause_with_a_word_on_power():
 @pytest.mark.parametrize("watts", [(None, None), (600.0, None), (None, 690.0)])
 def test_power_without_a_sensor_is_told_by_clocks(watts):
     assert attribute(replace(BY_CLOCKS, solo=solo(1905.0, 1890.0, *watts))) == "power"
-    unknown = SoloBlocks(base=Solo(time_ns=1.0), head=Solo(time_ns=1.0, sm_clock_mhz=1.0))
+    unknown = {"base": Solo(time_ns=1.0), "head": Solo(time_ns=1.0, sm_clock_mhz=1.0)}
     assert attribute(replace(BY_CLOCKS, solo=unknown)) == "clocks"
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,8 +31,9 @@ def told(monkeypatch):
     device: Any = object.__new__(CudaDevice)
     device.info = SimpleNamespace(l2_bytes=1, compute_units=1)
     device.stream = SimpleNamespace(handle=0, synchronize=lambda: told.append("wait"))
-    device._idle, device._held, device._flush = True, 0, ("flush", 0, 0, 1)
-    device.__dict__ |= {"_gate": ("hold", [0], 0), "_helpers_occupy": "occupy"}
+    device._idle, device._held, device._flush = True, 0, (0, 0, 1)
+    device._functions = {name: name for name in ("flush", "hold", "occupy")}
+    device.__dict__ |= {"_gate": ([0], 0)}
     device._enqueue = lambda function, launch, arguments: told.append(function)
     return device, told
 
@@ -46,6 +49,14 @@ def test_what_waits_for_the_card_comes_before_what_keeps_it(monkeypatch, told, h
         device.flush_l2()
         device.synchronize()
     assert said == ["forget", how, "flush", "flush", "wait"] * 2
+
+
+def test_every_helper_that_is_enqueued_is_in_their_file():
+    source = Path(str(cuda.__file__)).read_text(encoding="utf-8")
+    names = set(re.findall(r'helper\("(\w+)"', source))
+    assert len(names) == 6
+    helpers = cuda._HELPERS.read_text(encoding="utf-8")
+    assert {f"harness_{name}" for name in names} == set(re.findall(r"__global__ void (\w+)\(", helpers))
 
 
 class Card:

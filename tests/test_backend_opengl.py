@@ -29,14 +29,11 @@ SIZES = [
     (1, 513, 1),
     (33, 32, 64),
     (127, 65, 33),
-    pytest.param((500, 300, 700), marks=pytest.mark.slow),
     # One more than the 64 work groups of 32 that one dispatch has in a direction, and in both.
     (2049, 40, 5),
     (40, 2100, 5),
     pytest.param((2100, 2100, 1), marks=pytest.mark.slow),
 ]
-
-pytestmark = pytest.mark.usefixtures("opencl_first")
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +153,7 @@ def test_with_a_timer_that_is_believed_the_time_is_the_timers(worker, monkeypatc
     if device.clock != "host":
         pytest.skip("the timer is believed anyway")
     monkeypatch.setattr(device, "clock", "gl-timer")
-    built = device.build(Program("t", "t", opengl._SPIN.replace("rounds", "n")))
+    built = device.build(Program("t", "t", opengl._SPIN.read_text().replace("rounds", "n")))
     launch = Launch(grid=(1, 1, 1), block=(64, 1, 1))
     timing = device.timed(built, launch, [], 3)
     device.occupy(1000)
@@ -313,8 +310,9 @@ def test_a_driver_that_answers_nonsense_does_not_hide_the_others(device, monkeyp
         opengl._found.cache_clear()
 
 
-def test_a_device_that_does_not_open_is_no_device(device, monkeypatch):
-    monkeypatch.setattr(opengl, "_SPIN", "#version 430\nnonsense\n")
+def test_a_device_that_does_not_open_is_no_device(device, tmp_path, monkeypatch):
+    monkeypatch.setattr(opengl, "_SPIN", tmp_path / "spin.glsl")
+    (tmp_path / "spin.glsl").write_text("#version 430\nnonsense\n")
     with pytest.raises(DeviceError, match="Opening opengl:0: OpenGL failed"):
         opengl.open_device(0)
 

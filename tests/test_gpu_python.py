@@ -299,6 +299,26 @@ def test_what_a_helper_does_shows_in_a_comparison(tmp_path):
     assert warps == [8, 4]
 
 
+def test_cycles_are_of_the_function_and_not_of_putting_its_result_in_place(tmp_path):
+    """A result that the function returns is copied to the output, which takes as long as the function."""
+    needs("torch")
+    repository = make_repository(tmp_path / "project")
+    files = {
+        "pyproject.toml": "[tool.harness]\n",
+        "kernels/scaled/suite.py": SUITE.replace("KERNELS", 'Kernel("twice", TorchFunction("t.py"))'),
+        "kernels/scaled/t.py": "def twice(x):\n    return x * 2\n",
+    }
+    base = commit(repository, files, 1)
+    commit(repository, {"kernels/scaled/t.py": "def twice(x):\n    return x * 4 / 2\n"}, 2)
+    arguments = ("compare", base, "--device", GPU, "--no-twins", "--json", "--size", str(2**24), "scaled")
+    done = run_command(*arguments, cwd=repository, timeout_s=300)
+    assert done.stdout, done.stderr
+    ((verdict,),) = (result["verdicts"] for result in json.loads(done.stdout))
+    assert verdict["status"] == "regression", verdict
+    assert verdict["time"]["effect"] > 0.4
+    assert verdict["cycles"]["effect"] == pytest.approx(verdict["time"]["effect"], rel=0.1)
+
+
 JAX = """\
 import os
 

@@ -28,6 +28,8 @@ class Clock:
     def monotonic_ns(self):
         return int(self.now_ns)
 
+    perf_counter_ns = monotonic_ns
+
     def monotonic(self):
         return self.now_ns / 1e9
 
@@ -350,6 +352,27 @@ def test_time_for_flushes_is_part_of_the_time_and_of_no_slot(measured):
     found = measured([1 * MS], flush_ns=9 * MS, l2="cold").found
     assert set(found.times_ns) == {1 * MS}
     assert elapsed_s(found) == pytest.approx(len(found.times_ns) * 0.010)
+
+
+class SlowToEnqueue(RecordingDevice):
+    """Its host takes 50 us for each timing, H in the log for a hold and h where it is released."""
+
+    def timed(self, built, launch, arguments, launches):
+        self.host.now_ns += 50_000
+        return super().timed(built, launch, arguments, launches)
+
+    def hold(self):
+        self.log.append("H")
+        return lambda: self.log.append("h")
+
+
+@pytest.mark.parametrize(("by_host", "slots"), [(True, ["H", "T2", "h"]), (False, ["T2"])])
+def test_code_of_the_hosts_that_is_slow_to_enqueue_has_the_device_wait_for_each_slot(clock, by_host, slots):
+    device = SlowToEnqueue(clock)
+    built = NullBuilt(Program("toy.one", "one", ""), "", itertools.repeat(0.05 * MS), by_host=by_host)
+    settings = MeasureSettings(l2="hot", max_slots=20, min_time_s=9)
+    measure(device, Subject(built, LAUNCH, ["x", "y"]), settings)
+    assert device.log[-1 - 20 * len(slots) : -1] == slots * 20
 
 
 def test_what_else_is_kept(measured, clock):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.device.telemetry import NoProbe, Probe, Sampler, ScriptedProbe, probe_for, telemetry_of
+from harness.device.telemetry import NoProbe, Probe, Sampler, SteadyProbe, probe_for, telemetry_of
 from harness.device.telemetry.base import foreign_processes, nearest_or_within
-from harness.device.telemetry.scripted import STEADY
+from harness.device.telemetry.fixed import STEADY
 from harness.errors import DeviceError
 from harness.records import DeviceInfo, Snapshot
+from tests.probes import ScriptedProbe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,25 +64,9 @@ def test_a_window_over_nothing_is_empty():
 
 
 def test_a_light_snapshot_leaves_out_what_is_dear():
-    busy = replace(STEADY, processes=(7,), memory_used_bytes=5)
-    light = ScriptedProbe([busy]).snapshot(full=False)
+    light = SteadyProbe().snapshot(full=False)
     assert (light.throttle_ns, light.memory_used_bytes, light.processes) == (None, None, None)
     assert light.sm_clock_mhz == STEADY.sm_clock_mhz
-
-
-def test_a_script_plays_in_order_and_then_stays_on_its_last_entry():
-    probe = ScriptedProbe([replace(STEADY, temperature_c=c) for c in (40.0, 41.0)])
-    assert [probe.snapshot().temperature_c for _ in range(4)] == [40.0, 41.0, 41.0, 41.0]
-
-
-def test_a_script_can_be_a_function_of_time():
-    probe = ScriptedProbe(lambda at_ns: replace(STEADY, sm_clock_mhz=at_ns / 1000), clock_ns=Clock())
-    assert [probe.snapshot().sm_clock_mhz for _ in range(3)] == [1.0, 2.0, 3.0]
-
-
-def test_an_empty_script_is_refused():
-    with pytest.raises(ValueError, match="at least one entry"):
-        ScriptedProbe([])
 
 
 def test_a_measurement_lies_between_marks():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.device import toolchains
-from harness.device.backends import nvcc
+from harness.device.backends import cubin, nvcc
 from harness.errors import BuildError, UsageError
 from harness.spec.sources import Program
 from harness.statistics.paired import log_ratios
@@ -112,7 +112,7 @@ def test_a_toolchain_is_found_by_its_file_folder_environment_or_version(tmp_path
         found = toolchains.find(given)
         assert (Path(found.python).parent, found.missing) == (Path(sys.executable).parent, ())
         assert f"Python {sys.version.split()[0]}" in found.record.compiler
-        assert found.nvcc == (nvcc._packaged() or "")
+        assert found.nvcc == (nvcc.packaged(nvcc.PACKAGE, "nvcc") or "")
 
 
 def test_what_is_no_toolchain_is_refused(tmp_path, monkeypatch):
@@ -164,17 +164,17 @@ def needs_nvcc() -> None:
 def test_what_a_compiler_notes_of_itself_is_no_difference_of_code():
     needs_nvcc()
     binary, _ = nvcc.cubin(KERNEL, nvcc.STANDARD, "sm_86")
-    same = nvcc.code_of_any_compiler(binary)
+    same = cubin.code_of_any_compiler(binary)
     version = binary.index(b"\x04\x37\x04\x00") + 4
     newer = binary[:version] + b"\x99" + binary[version + 1 :]
-    assert nvcc.code_sha256(newer) != nvcc.code_sha256(binary)
-    assert nvcc.code_of_any_compiler(newer) == same != ""
+    assert cubin.code_sha256(newer) != cubin.code_sha256(binary)
+    assert cubin.code_of_any_compiler(newer) == same != ""
     registers = binary.index(b"\x04\x2f\x08\x00") + 8
-    assert nvcc.code_of_any_compiler(binary[:registers] + b"\x77" + binary[registers + 1 :]) != same
+    assert cubin.code_of_any_compiler(binary[:registers] + b"\x77" + binary[registers + 1 :]) != same
     other, _ = nvcc.cubin(replace(KERNEL, text=KERNEL.text.replace("2 *", "3 *")), nvcc.STANDARD, "sm_86")
-    assert nvcc.code_of_any_compiler(other) != same
+    assert cubin.code_of_any_compiler(other) != same
     assert (
-        nvcc.code_of_any_compiler(b"\x7fELF\x02\x01" + b"\xff" * 90) == nvcc.code_of_any_compiler(b"") == ""
+        cubin.code_of_any_compiler(b"\x7fELF\x02\x01" + b"\xff" * 90) == cubin.code_of_any_compiler(b"") == ""
     )
 
 
@@ -187,8 +187,8 @@ def test_two_real_compilers_agree_on_a_copy():
         binaries = [
             nvcc.cubin(replace(KERNEL, compiler=path), nvcc.STANDARD, arch)[0] for path in versions.values()
         ]
-        assert len({*map(nvcc.code_of_any_compiler, binaries)}) == 1
-        assert len({*map(nvcc.code_sha256, binaries)}) > 1
+        assert len({*map(cubin.code_of_any_compiler, binaries)}) == 1
+        assert len({*map(cubin.code_sha256, binaries)}) > 1
 
 
 def test_a_slower_compiler_is_a_regression_and_the_same_code_is_identical(

@@ -9,14 +9,16 @@ import subprocess
 import pytest
 
 from harness.bench import protocol
+from harness.bench.worker import Worker
 from harness.errors import DeviceError, WorkerError
 from harness.run.device_session import WorkerProcess
 from harness.run.run import Session, SessionSettings
 from harness.spec.loader import load
+from harness.spec.sources import Program
 from harness.system.file_access import commands_told, watch
 from harness.system.process import Failed, Process, Progress, failure
 from tests import toy
-from tests.support import Recorder, write_files
+from tests.support import KERNELS, Recorder, write_files
 
 TICKS = '{"type":"Ticks","tick_ns":500.0}'
 FAKE = """\
@@ -49,6 +51,17 @@ def child(tmp_path, monkeypatch):
     yield begin
     for each in begun:
         each.close()
+
+
+def test_cases_are_compiled_side_by_side_before_one_is_measured(tmp_path):
+    opened = protocol.Open(device="null", suite=str(KERNELS / "copy"), scratch=str(tmp_path))
+    worker = Worker(opened, lambda _: None)
+    names = ("copy", "copy_unrolled")
+    compiled: list[Program] = []
+    worker.device.compile = compiled.append  # type: ignore[assignment,method-assign]
+    cases = tuple(protocol.CaseOf(kernel=name, sizes={"rows": 8, "cols": 8}) for name in names)
+    assert worker.pairs.build_all(protocol.BuildAll(cases=cases)) == protocol.Done()
+    assert {program.name for program in compiled} == {f"copy.{name}" for name in names}
 
 
 def test_the_answer_has_the_type_that_the_request_says(child):

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from harness.bench.measure import (
     ENQUEUE_NS,
     MOST_LAUNCHES_QUEUED,
@@ -103,7 +105,7 @@ def measure_pair(
         data.begin(subject, time_ns)
     tick_ns = device.tick_ns()
     launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
-    runner = _QuadRunner(device, pair, l2, launches, rng, data, time_ns)
+    runner = SlotRunner(device, pair, l2, launches, rng, data, time_ns)
     quads: list[Quad] = []
     least = least_quads(settings, launches * time_ns)
     while (count := wanted_quads(quads, settings, least) - len(quads)) > 0:
@@ -112,7 +114,7 @@ def measure_pair(
             if affordable < 1:
                 break
             count = min(count, affordable)
-        quads += runner.batch(count, time_ns, settings)
+        quads += runner.batch(count, settings.lead_in_s)
     data.finish([pair.base if runner.last is pair.head else pair.head, runner.last], launches)
     return PairedBlock(
         quads=tuple(quads),
@@ -186,27 +188,43 @@ def run_alone(device: Device, subject: Subject, duration_s: float, data: Data = 
     return Alone(started_ns, ended_ns, launches, total_ns / launches, _clock_mhz(first, last))
 
 
-class _QuadRunner:
-    """Enqueues quads and reads them back, a batch at a time."""
+class Turn(msgspec.Struct, frozen=True, tag=True):
+    """One slot, of a process that has the device to itself meanwhile."""
 
-    def __init__(
-        self,
-        device: Device,
-        pair: Pair,
-        l2: L2Policy,
-        launches: int,
-        rng: random.Random,
-        data: Data,
-        time_ns: float,
-    ) -> None:
-        self.device, self.pair, self.l2, self.launches, self.rng = device, pair, l2, launches, rng
-        self.data, self.last = data, pair.head
+    time_ns: float
+    """Of one launch, the mean."""
+    cycles: float | None
+    sm_clock_mhz: float | None
+    started_ns: int
+    ended_ns: int
+    """Both by the host's monotonic clock, the launches before the slot included."""
+    canary_ns: float | None = None
+    canary_cycles: float | None = None
+
+
+@dataclass
+class SlotRunner:
+    """Enqueues slots and reads them back: quads, a batch at a time, or one slot of base."""
+
+    device: Device
+    pair: Pair
+    l2: L2Policy
+    launches: int
+    """Of a slot."""
+    rng: random.Random
+    data: Data
+    time_ns: float
+    """What one launch takes, about."""
+
+    def __post_init__(self) -> None:
+        self.last = self.pair.head
+        self.busy_s = 0.0
         self._empty_cycles = self._cycles_of_nothing()
+        self._brief = self.time_ns < 10 * ENQUEUE_NS
         self._held = False
         """Whether the card is held before each slot until that is enqueued."""
-        if time_ns < 10 * ENQUEUE_NS:
-            self._held = self._host_bound(pair.base) or self._host_bound(pair.head)
-        self.busy_s = 0.0
+        if self._brief:
+            self._held = self._host_bound(self.pair.base) or self._host_bound(self.pair.head)
 
     def _host_bound(self, subject: Subject) -> bool:
         """Whether a slot takes the host longer to enqueue than the device to run: a short kernel, or one that
@@ -226,17 +244,14 @@ class _QuadRunner:
             return False
         return host_ns > _HOST_BOUND * (last.time_ns - first.time_ns)
 
-    def batch(self, count: int, time_ns: float, settings: PairSettings) -> list[Quad]:
+    def batch(self, count: int, lead_in_s: float) -> list[Quad]:
         """`count` quads behind a lead-in, with no wait of the host's between them; none where the card found
         its queue empty, which will not happen again.
         """
         # The queue must be ahead of the card from the first quad on, and so long the card is kept busy.
         began_ns = time.monotonic_ns()
         self.data.change()
-        if time_ns < 10 * ENQUEUE_NS:
-            self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
-        self.device.canary()  # the first in a process is slower than any other
-        self._lead_in(time_ns, settings.lead_in_s)
+        self._lead_in(lead_in_s, canary=True)
         enqueued = [self._quad(number) for number in range(count)]
         at_end = self.device.stamp()
         self.device.synchronize()
@@ -248,32 +263,31 @@ class _QuadRunner:
             return []
         return quads
 
-    def turn(self, time_ns: float, lead_in_s: float, *, canary: bool) -> Turn:
-        """One slot of base, and nothing left on the device."""
+    def turn(self, lead_in_s: float, *, canary: bool) -> Turn:
+        """A slot of base, and nothing left on the device, behind launches that take `lead_in_s` and whose
+        times are thrown away: the device has been idle while the turn was handed over, and its caches are
+        full of the other process's data.
+        """
         began_ns = time.monotonic_ns()
-        if time_ns < 10 * ENQUEUE_NS:
-            self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
-        if canary:
-            self.device.canary()  # the first behind another process's work is slower than any other
-        self._lead_in(time_ns, lead_in_s)
+        self._lead_in(lead_in_s, canary=canary)
         strayed = self._canary() if canary else None
         slot = self._slot(self.pair.base)
         self.device.synchronize()
         ended_ns = time.monotonic_ns()
         read = _read(slot, self._empty_cycles)
-        of_canary = _read(strayed, self._empty_cycles) if strayed else None
-        return Turn(
-            read.time_ns,
-            read.cycles,
-            read.clock_mhz,
-            began_ns,
-            ended_ns,
-            of_canary and of_canary.time_ns,
-            of_canary and of_canary.cycles,
-        )
+        found = Turn(read.time_ns, read.cycles, read.clock_mhz, began_ns, ended_ns)
+        if strayed is None:
+            return found
+        of_canary = _read(strayed, self._empty_cycles)
+        return msgspec.structs.replace(found, canary_ns=of_canary.time_ns, canary_cycles=of_canary.cycles)
 
-    def _lead_in(self, time_ns: float, duration_s: float) -> None:
-        pairs = max(1, min(20, round(duration_s * 1e9 / (2 * self.launches * time_ns))))
+    def _lead_in(self, duration_s: float, *, canary: bool) -> None:
+        """Launches whose times are thrown away."""
+        if self._brief:
+            self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
+        if canary:
+            self.device.canary()  # the first, in a process or behind another's work, is slower than any other
+        pairs = max(1, min(20, round(duration_s * 1e9 / (2 * self.launches * self.time_ns))))
         began_ns = time.monotonic_ns()
         for _ in range(pairs):
             self._slot(self.pair.base)
@@ -300,11 +314,8 @@ class _QuadRunner:
         return Slot((timing,), ((before, self.device.stamp()),), 1) if timing else None
 
     def _slot(self, subject: Subject) -> Slot:
-        release = self.device.hold() if self._held else None
-        slot = enqueue_slot(self.device, subject, self.data, self.launches, self.l2, self.device.stamp)
-        if release:
-            release()
-        return slot
+        stamp = self.device.stamp
+        return enqueue_slot(self.device, subject, self.data, self.launches, self.l2, stamp, held=self._held)
 
     def _cycles_of_nothing(self) -> float:
         """The cycles between two stamps with nothing between them, on a card that has both of them waiting.
@@ -319,44 +330,6 @@ class _QuadRunner:
         read = [(start(), end()) for start, end in pairs]
         counts = sorted(end.cycles - start.cycles for start, end in read if start and end)
         return counts[len(counts) // 4] if counts else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One slot, of a process that has the device to itself meanwhile."""
-
-    time_ns: float
-    """Of one launch, the mean."""
-    cycles: float | None
-    sm_clock_mhz: float | None
-    started_ns: int
-    ended_ns: int
-    """Both by the host's monotonic clock, the launches before the slot included."""
-    canary_ns: float | None = None
-    canary_cycles: float | None = None
-
-
-class TurnRunner:
-    """Slots of one kernel, while another process has the other's."""
-
-    def __init__(
-        self,
-        device: Device,
-        subject: Subject,
-        l2: L2Policy,
-        launches: int,
-        rng: random.Random,
-        data: Data,
-        time_ns: float,
-    ) -> None:
-        self._device, self._time_ns, self._launches = device, time_ns, launches
-        self._runner = _QuadRunner(device, Pair(subject, subject), l2, launches, rng, data, time_ns)
-
-    def turn(self, lead_in_s: float, *, canary: bool) -> Turn:
-        """A slot behind launches that take `lead_in_s` and whose times are thrown away: the device has been
-        idle while the turn was handed over, and its caches are full of the other process's data.
-        """
-        return self._runner.turn(self._time_ns, lead_in_s, canary=canary)
 
 
 def _starved(quads: Sequence[Quad]) -> bool:

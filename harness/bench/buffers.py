@@ -140,16 +140,16 @@ class Arena:
         self.views: dict[str, Memory] = {}
         self.first: dict[str, Memory] = {}
         """What some outputs hold before a launch, by name."""
-        self._kept: list[Memory] = []
+        self._allocated: list[Memory] = []
         self._rooms: list[_Room] = []
         self._given: list[object] = []
         try:
             for name in _copied(problem, self.layouts):
-                self.first[name] = device.allocate(self.sizes[name])
+                self.first[name] = self._allocate(self.sizes[name])
                 if name not in problem.inputs:
                     device.write(self.first[name], 0, self._filled(name))
             for name, size_bytes in self.sizes.items():
-                self.whole[name] = device.allocate(size_bytes + 2 * self.guard_bytes)
+                self.whole[name] = self._allocate(size_bytes + 2 * self.guard_bytes)
                 self.views[name] = device.view(self.whole[name], guard_bytes, size_bytes)
                 for begin in (0, guard_bytes + size_bytes) if guard_bytes else ():
                     device.fill(self.whole[name], begin, guard_bytes, self._guard(name))
@@ -164,16 +164,14 @@ class Arena:
         self.close()
 
     def close(self) -> None:
-        self.views.clear()
-        while self._kept:
-            self.device.release(self._kept.pop())
-        self._given.clear()
-        while self._rooms:
-            self.device.release(self._rooms.pop().whole)
-        while self.first:
-            self.device.release(self.first.popitem()[1])
-        while self.whole:
-            self.device.release(self.whole.popitem()[1])
+        for held in (self.views, self._given, self._rooms, self.first, self.whole):
+            held.clear()
+        while self._allocated:
+            self.device.release(self._allocated.pop())
+
+    def _allocate(self, size_bytes: int) -> Memory:
+        self._allocated.append(self.device.allocate(size_bytes))
+        return self._allocated[-1]
 
     def _guard(self, name: str) -> int:
         return OUTPUT_GUARD if name in self.problem.outputs else POISON
@@ -232,14 +230,10 @@ class Arena:
         # Not more than half of what is free, or an eighth of all where nobody tells: it is worth no failure.
         if needed > ((self.device.info.memory_bytes or 0) // 8 if free is None else free // 2):
             return None
-        kept = {}
         try:
-            for name, size_bytes in sizes.items():
-                kept[name] = self.device.allocate(size_bytes)
-                self._kept.append(kept[name])
+            return {name: self._allocate(size_bytes) for name, size_bytes in sizes.items()}
         except OutOfMemoryError:
             return None
-        return kept
 
     def save(self, kept: Kept) -> None:
         """Enqueue a copy of these arrays."""
@@ -352,7 +346,7 @@ class Arena:
         for room in self._rooms:
             if (room.name, room.size_bytes) == (name, size_bytes):
                 return room
-        whole = self.device.allocate(size_bytes + 2 * self.guard_bytes)
+        whole = self._allocate(size_bytes + 2 * self.guard_bytes)
         self._rooms.append(_Room(name, size_bytes, whole))
         self.device.fill(whole, 0, size_bytes + 2 * self.guard_bytes, OUTPUT_GUARD)
         self.device.fill(whole, self.guard_bytes, size_bytes, POISON)

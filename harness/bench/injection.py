@@ -8,9 +8,9 @@ serves as the slowed kernel and as the one that it is compared with.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from harness.errors import MeasureError, SuiteError
 from harness.spec.sources import Program
@@ -87,10 +87,11 @@ def planted(program: Program, backend: str) -> Program:
         edits |= _parameter(function, dialect, macros)
         if function.body is not None:
             edits[function.body] = (function.body, _CALL)
-    text = program.text
+    text, emulate = program.text, program.emulate
     for start, (end, new) in sorted(edits.items(), reverse=True):
         text = text[:start] + new + text[end:]
-    return replace(program, text=f"{dialect.chain}#line 1\n{text}", emulate=_without_last(program.emulate))
+    without_last = emulate and (lambda *arguments: emulate(*arguments[:-1]))
+    return replace(program, text=f"{dialect.chain}#line 1\n{text}", emulate=without_last)
 
 
 def steps_for(target: float, steps: int, effect: float) -> int:
@@ -104,12 +105,6 @@ def steps_for(target: float, steps: int, effect: float) -> int:
         message = f"{steps} planted steps changed the time by {effect:.2%}: no slowdown to scale from."
         raise MeasureError(message)
     return max(1, round(steps * target / effect))
-
-
-def _without_last(emulate: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    if emulate is None:
-        return None
-    return lambda *arguments: emulate(*arguments[:-1])
 
 
 _COMMENT = r"//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)"

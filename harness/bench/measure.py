@@ -120,12 +120,7 @@ def measure(
         data.change()
         if brief:
             device.occupy(batch * launches * ENQUEUE_NS)
-        slots = []
-        for _ in range(batch):
-            release = device.hold() if held else None
-            slots.append(enqueue_slot(device, subject, data, launches, l2))
-            if release:
-                release()
+        slots = [enqueue_slot(device, subject, data, launches, l2, held=held) for _ in range(batch)]
         device.synchronize()
         times += [slot.time_ns() for slot in slots]
         stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, most_s, settings)
@@ -193,31 +188,47 @@ def enqueue_slot(
     launches: int,
     l2: L2Policy,
     stamp: Callable[[], Stamping] = _no_stamp,
+    *,
+    held: bool = False,
 ) -> Slot:
     """A slot of so many launches: one interval of them all where the L2 is hot and nothing is put back, else
-    one each.
+    one each. None begins before all are enqueued where the device is `held`.
     """
+    release = device.hold() if held else None
     intervals, each = (launches, 1) if l2 == "cold" or data.restores else (1, launches)
     timings, stamps = [], []
     for _ in range(intervals):
         data.poison()  # before the flush, which leaves nothing of it in the L2
         if l2 == "cold":
             device.flush_l2()
-        before = stamp()
-        timings.append(device.timed(subject.built, subject.launch, subject.arguments, each))
-        stamps.append((before, stamp()))
+        timing, ends = _interval(device, subject, each, stamp)
+        timings.append(timing)
+        stamps.append(ends)
     data.sample(subject)
+    if release:
+        release()
     return Slot(tuple(timings), tuple(stamps), launches)
+
+
+def _interval(
+    device: Device, subject: Subject, launches: int, stamp: Callable[[], Stamping] = _no_stamp
+) -> tuple[Timing, tuple[Stamping, Stamping]]:
+    """Launches back to back between two stamps, behind which what they return goes to where it belongs."""
+    before = stamp()
+    timing = device.timed(subject.built, subject.launch, subject.arguments, launches)
+    after = stamp()
+    device.deliver(subject.built, subject.arguments)
+    return timing, (before, after)
 
 
 def timed(device: Device, subject: Subject, data: Data, launches: int) -> Timing:
     """Enqueue launches, back to back but for what `data` puts back; their time together."""
     if not data.restores:
-        return device.timed(subject.built, subject.launch, subject.arguments, launches)
+        return _interval(device, subject, launches)[0]
     timings = []
     for _ in range(launches):
         data.poison()
-        timings.append(device.timed(subject.built, subject.launch, subject.arguments, 1))
+        timings.append(_interval(device, subject, 1)[0])
     return lambda: math.fsum(timing() for timing in timings)
 
 

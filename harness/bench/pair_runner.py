@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -59,8 +59,6 @@ library is no doubtful case, so that spread does not grow with how far apart the
 class Held:
     """A kernel that was verified and measured, with its arrays still on the device, random data in them."""
 
-    case: Case
-    arena: Arena
     subject: Subject
     rotation: Rotation
     measurement: Measurement
@@ -117,22 +115,23 @@ def _check_library(checker: Checker, held: Held, case: Case, library: Subject) -
     What it wrote then is known by its digest in the run's scratch folder: in later processes the same bits
     are enough. Raises MeasureError for a wrong result.
     """
-    seed = held.rotation.first()
+    rotation, arena = held.rotation, held.rotation.arena
+    seed = rotation.first()
     identity = repr((case.id, case.dtype, sorted(case.macros.items()), seed))
     known = checker.scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
-    held.arena.poison()
+    arena.poison()
     checker.report("verify")
     checker.device.launch(library.built, library.launch, library.arguments)
     checker.device.synchronize()
     with suppress(OSError):
-        if known.read_text(encoding="ascii") == held.arena.digest():
-            held.rotation.admit(library, case)
+        if known.read_text(encoding="ascii") == arena.digest():
+            rotation.admit(library, case)
             return
-    if wrong := first_wrong(checker.check(case, held.arena, library, seed)):
+    if wrong := first_wrong(checker.check(case, arena, library, seed)):
         raise MeasureError(f"{case.kernel} gave a wrong result: {wrong}")
     with suppress(OSError):  # a full disk costs time, not the answer
-        known.write_text(held.arena.digest(), encoding="ascii")
-    held.rotation.admit(library, case)
+        known.write_text(arena.digest(), encoding="ascii")
+    rotation.admit(library, case)
 
 
 SideName = Literal["base", "head"]
@@ -220,7 +219,6 @@ def arguments_of(arena: Arena, prepared: Prepared, case: Case | None = None) -> 
 
 
 def first_launch(
-    device: Device,
     prepared: Prepared,
     arena: Arena,
     subject: Subject,
@@ -233,8 +231,9 @@ def first_launch(
     report("build")
     arena.write(inputs())
     arena.poison()
-    with imports_of(prepared.suite, prepared.kernel, device.info.backend), _compilers_told(prepared, report):
-        device.first_launch(subject.built, subject.launch, subject.arguments)
+    backend = arena.device.info.backend
+    with imports_of(prepared.suite, prepared.kernel, backend), _compilers_told(prepared, report):
+        arena.device.first_launch(subject.built, subject.launch, subject.arguments)
 
 
 def _compilers_told(prepared: Prepared, report: Callable[[str], object]) -> AbstractContextManager[None]:
@@ -276,17 +275,6 @@ class PairBench:
         of_base.mkdir(exist_ok=True)
         self.base_checker = Checker(device, suites["base"], of_base, report)
 
-    def answer(self, request: protocol.PairRequest | protocol.Prepare) -> msgspec.Struct:
-        answers: dict[type, Callable[[Any], msgspec.Struct]] = {
-            protocol.Prepare: self.prepare,
-            protocol.Inspect: self.inspect,
-            protocol.Differences: self.differences,
-            protocol.Compare: self.compare,
-            protocol.FindSteps: self.find_steps,
-            protocol.Solo: self.solo,
-        }
-        return answers[type(request)](request)
-
     def inspect(self, request: protocol.Inspect) -> protocol.InspectedAll:
         """Build both sides of every pair and tell which are the same in compiled code."""
         sides = [(side, pair.sizes) for pair in request.pairs for side in (pair.base, pair.head)]
@@ -308,22 +296,21 @@ class PairBench:
         base, head, wanted = self.suites["base"], self.suites["head"], request.case
         if wanted is None:
             return protocol.Differing(changes=suite_changes(base, head))
-        of_base, of_head = (
-            suite.case(suite.by_name[wanted.kernel], wanted.sizes, wanted.macros, facts_of(self.device.info))
-            for suite in (base, head)
-        )
+        of_base, of_head = (self._case(_side(name, wanted), wanted.sizes) for name in ("base", "head"))
         self.report("reference")
         changes = case_changes(
             self.base_checker, self.checker, of_base, of_head, request.seed, reference=request.reference
         )
         return protocol.Differing(changes=changes)
 
+    def build_all(self, request: protocol.BuildAll) -> protocol.Done:
+        """Compile what the cases need, several at a time; whoever needs a broken one gets the error then."""
+        self._compile_sides([(_side("head", case), case.sizes) for case in request.cases])
+        return protocol.Done()
+
     def prepare(self, request: protocol.Prepare) -> protocol.Prepared:
         """Build every case, and tell what came of it."""
-        sides = [
-            (protocol.PairSide(suite="head", kernel=case.kernel, macros=case.macros), case.sizes)
-            for case in request.cases
-        ]
+        sides = [(_side("head", case), case.sizes) for case in request.cases]
         self._compile_sides(sides)
         return protocol.Prepared(sides=tuple(self._facts(side, sizes) for side, sizes in sides))
 
@@ -406,8 +393,9 @@ class PairBench:
         for side, sizes in sides:
             with suppress(HarnessError):  # reported by whoever asks for its facts
                 # Nothing is launched here, and what is compiled knows nothing of a grid that is whole.
-                kernel, case = self._case(side, sizes)
-                programs.append(self._prepare(side, sizes, launch_of(kernel, case, at_least_one)).source)
+                kernel = self.suites[side.suite].by_name[side.kernel]
+                launch = launch_of(kernel, self._case(side, sizes), at_least_one)
+                programs.append(self._prepare(side, sizes, launch).source)
         compile_all(self.device, programs)
 
     def _facts(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> protocol.SideFacts:
@@ -424,17 +412,16 @@ class PairBench:
         beside = prepared.source.kind == "host" and reaches_beside(self.suites[side.suite].root)
         return msgspec.structs.replace(_facts_of(prepared, built), reaches_beside=beside)
 
-    def _case(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> tuple[Kernel, Case]:
+    def _case(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> Case:
         suite = self.suites[side.suite]
-        kernel = suite.by_name[side.kernel]
-        return kernel, suite.case(kernel, sizes, side.macros, facts_of(self.device.info))
+        return suite.case(suite.by_name[side.kernel], sizes, side.macros, facts_of(self.device.info))
 
     def _prepare(
         self, side: protocol.PairSide, sizes: Mapping[str, int], launch: Launch | None = None
     ) -> Prepared:
-        _, case = self._case(side, sizes)
         suite, compiler = self.suites[side.suite], self.compilers.get(side.suite, "")
-        prepared = prepare(self.device, suite, case, self.checker.scratch, launch, compiler)
+        case, scratch = self._case(side, sizes), self.checker.scratch
+        prepared = prepare(self.device, suite, case, scratch, launch, compiler)
         if side.planted:
             source = planted(prepared.source, self.device.info.backend)
             prepared = dataclasses.replace(prepared, source=source)
@@ -443,14 +430,14 @@ class PairBench:
     @contextmanager
     def placed(
         self,
-        request: protocol.Compare | protocol.FindSteps | protocol.Solo | protocol.Join,
+        request: protocol.Compare | protocol.FindSteps | protocol.Solo,
         rng: random.Random,
         only: SideName | None = None,
     ) -> Iterator[tuple[Arena, dict[SideName, PlacedSide]]]:
         """Base and head, or one of them alone, built in random order, and their arrays at a random place."""
         pair = request.pair
         both: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
-        cases = {name: (self.suites[side.suite], self._case(side, pair.sizes)[1]) for name, side in both}
+        cases = {name: (self.suites[side.suite], self._case(side, pair.sizes)) for name, side in both}
         asked = [(name, side) for name, side in both if only in (None, name)]
         rng.shuffle(asked)
         self.report("build")
@@ -475,20 +462,19 @@ class PairBench:
                         scalars = {**prepared.case.scalars, **suite.own(prepared.case).scalars}
                         passed = dataclasses.replace(prepared.case, scalars=scalars)
                         arguments = arguments_of(arena, prepared, passed)
-                    if side.planted:
-                        arguments.append(np.int32(side.steps))
-                    subject = Subject(built, prepared.launch, arguments)
-                    sides[name] = PlacedSide(name, prepared, subject)
-                    with owned_by(name):
+                        if side.planted:
+                            arguments.append(np.int32(side.steps))
+                        subject = Subject(built, prepared.launch, arguments)
+                        sides[name] = PlacedSide(name, prepared, subject)
                         data = partial(self.checker.inputs, self.case_for_checking(prepared), request.seed)
                         report = partial(self.report, side=name)
-                        first_launch(self.device, prepared, arena, subject, data, report)
+                        first_launch(prepared, arena, subject, data, report)
                 yield arena, sides
         finally:
             self.device.release(padding)
 
     def verified(
-        self, side: PlacedSide, arena: Arena, request: protocol.Compare | protocol.Join, data: Rotation
+        self, side: PlacedSide, arena: Arena, request: protocol.Compare, data: Rotation
     ) -> protocol.SideFacts:
         """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
         to be what they were then.
@@ -507,9 +493,7 @@ class PairBench:
                 self._check(side, case, arena, request)
             return _facts_of(side.prepared, subject.built, data.admit(subject, case))
 
-    def _check(
-        self, side: PlacedSide, case: Case, arena: Arena, request: protocol.Compare | protocol.Join
-    ) -> None:
+    def _check(self, side: PlacedSide, case: Case, arena: Arena, request: protocol.Compare) -> None:
         """Hold a side's results to head's problem and, with head's own, to base's as well.
 
         Raises WrongResultError and WrongByBaseError.
@@ -566,6 +550,10 @@ class PairBench:
                 f"{min(late)} was imported during a launch, where nobody can tell base's from head's: import "
                 "it at the top of suite.py, or in the function that makes the kernel."
             )
+
+
+def _side(suite: SideName, case: protocol.CaseOf) -> protocol.PairSide:
+    return protocol.PairSide(suite=suite, kernel=case.kernel, macros=case.macros)
 
 
 def _facts_of(prepared: Prepared, built: Built, digest: str = "") -> protocol.SideFacts:

@@ -125,11 +125,11 @@ class HoldAgainst(Request[LibraryMeasured], frozen=True, kw_only=True):
     library: str
 
 
-class BuiltAll(msgspec.Struct, frozen=True, tag=True):
-    pass
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The answer to what was asked for what it does."""
 
 
-class BuildAll(Request[BuiltAll], frozen=True, kw_only=True):
+class BuildAll(Request[Done], frozen=True, kw_only=True):
     """Compile kernels side by side into the cache. The case that needs a broken one reports its error."""
 
     cases: tuple[CaseOf, ...]
@@ -153,11 +153,7 @@ class BuildOnly(Request[BuiltOnly], frozen=True, kw_only=True):
     """Of one compilation."""
 
 
-class RanOnce(msgspec.Struct, frozen=True, tag=True):
-    pass
-
-
-class Sanitize(Request[RanOnce], frozen=True, kw_only=True):
+class Sanitize(Request[Done], frozen=True, kw_only=True):
     """Run a kernel once, on arrays without guard zones, for a sanitizer to see what it does. Nobody looks at
     what comes out.
     """
@@ -289,21 +285,11 @@ class Joined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 class Join(Request[Joined], frozen=True, kw_only=True):
     """Verify one side of a pair and warm it up, to take turns with a process that has the other."""
 
-    pair: PairOf
+    compare: Compare
     side: Literal["base", "head"]
-    seed: int
-    order_seed: int
-    settings: PairSettings
-    verified: Mapping[str, str] = {}
-    """As in Compare."""
-    by_base: bool = False
 
 
-class Took(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    turn: Turn
-
-
-class Take(Request[Took], frozen=True, kw_only=True):
+class Take(Request[Turn], frozen=True, kw_only=True):
     """Time one slot. Nothing of the process is on the device when it answers."""
 
     launches: int
@@ -314,11 +300,7 @@ class Take(Request[Took], frozen=True, kw_only=True):
     canary: bool = False
 
 
-class Finished(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    pass
-
-
-class Finish(Request[Finished], frozen=True, kw_only=True):
+class Finish(Request[Done], frozen=True, kw_only=True):
     """Look at what the slots computed, and give the arrays back."""
 
     time_ns: float
@@ -326,6 +308,4 @@ class Finish(Request[Finished], frozen=True, kw_only=True):
 
 
 RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
-PairRequest = Inspect | Differences | Compare | FindSteps | Solo
-TurnRequest = Join | Take | Finish
-WorkerRequest = RunRequest | PairRequest | TurnRequest
+WorkerRequest = RunRequest | Inspect | Differences | Compare | FindSteps | Solo | Join | Take | Finish

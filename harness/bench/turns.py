@@ -11,10 +11,8 @@ import random
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-import msgspec
-
 from harness.bench import protocol
-from harness.bench.abba import TurnRunner
+from harness.bench.abba import Pair, SlotRunner, Turn
 from harness.bench.measure import l2_policy, warm_up
 from harness.bench.pair_runner import PairBench, PlacedSide, owned_by
 from harness.bench.verifier import Rotation
@@ -28,12 +26,10 @@ class _Joined:
 
     side: PlacedSide
     data: Rotation
-    rng: random.Random
     l2: L2Policy
     time_ns: float
     stack: ExitStack
-    runner: TurnRunner | None = None
-    launches: int = 1
+    runner: SlotRunner | None = None
 
 
 class Turns:
@@ -43,21 +39,12 @@ class Turns:
         self.bench, self.device = bench, bench.device
         self._joined: _Joined | None = None
 
-    def answer(self, request: protocol.TurnRequest) -> msgspec.Struct:
-        match request:
-            case protocol.Join():
-                return self.join(request)
-            case protocol.Take():
-                return self.take(request)
-            case protocol.Finish():
-                return self.finish(request)
-
-    def join(self, request: protocol.Join) -> protocol.Joined:
-        bench, rng = self.bench, random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
-        settings = request.settings
+    def join(self, asked: protocol.Join) -> protocol.Joined:
+        bench, request, settings = self.bench, asked.compare, asked.compare.settings
+        rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with ExitStack() as stack:
-            arena, sides = stack.enter_context(bench.placed(request, rng, only=request.side))
-            side = sides[request.side]
+            arena, sides = stack.enter_context(bench.placed(request, rng, only=asked.side))
+            side = sides[asked.side]
             case = bench.case_for_checking(side.prepared)
             known = request.verified.get(side.name)
             data = Rotation(bench.checker, arena, case, request.seed, rng, sets=2 if known else 3)
@@ -67,7 +54,7 @@ class Turns:
             with owned_by(side.name):
                 warm = warm_up(self.device, [side.subject], settings, data)
                 data.begin(side.subject, warm.time_ns)
-            self._joined = _Joined(side, data, rng, l2, warm.time_ns, stack.pop_all())
+            self._joined = _Joined(side, data, l2, warm.time_ns, stack.pop_all())
         return protocol.Joined(
             facts=facts,
             time_ns=warm.time_ns,
@@ -80,40 +67,28 @@ class Turns:
             restored=data.restores,
         )
 
-    def take(self, request: protocol.Take) -> protocol.Took:
+    def take(self, request: protocol.Take) -> Turn:
         joined = self._joined
         assert joined is not None, "Join comes first"
+        subject, data, rng = joined.side.subject, joined.data, joined.data.rng
         with owned_by(joined.side.name):
             if joined.runner is None:
-                joined.launches = request.launches
-                joined.runner = TurnRunner(
-                    self.device,
-                    joined.side.subject,
-                    joined.l2,
-                    request.launches,
-                    joined.rng,
-                    joined.data,
-                    joined.time_ns,
+                pair = Pair(subject, subject)
+                joined.runner = SlotRunner(
+                    self.device, pair, joined.l2, request.launches, rng, data, joined.time_ns
                 )
-            joined.rng.seed(request.data_seed)
-            joined.data.change()
-            return protocol.Took(turn=joined.runner.turn(request.lead_in_s, canary=request.canary))
+            rng.seed(request.data_seed)
+            data.change()
+            return joined.runner.turn(request.lead_in_s, canary=request.canary)
 
-    def finish(self, request: protocol.Finish) -> protocol.Finished:
+    def finish(self, request: protocol.Finish) -> protocol.Done:
         joined = self._joined
         assert joined is not None, "Join comes first"
         self._joined = None
         side = joined.side
         with joined.stack, owned_by(side.name):
-            joined.data.finish([side.subject], joined.launches)
-            suite = side.prepared.suite
-            check_rates(
-                self.device.info,
-                self.bench.peaks,
-                suite.problem,
-                side.prepared.case,
-                joined.l2,
-                request.time_ns,
-            )
+            joined.data.finish([side.subject], joined.runner.launches if joined.runner else 1)
+            problem, case = side.prepared.suite.problem, side.prepared.case
+            check_rates(self.device.info, self.bench.peaks, problem, case, joined.l2, request.time_ns)
             self.bench.check_imports(side.prepared)
-        return protocol.Finished()
+        return protocol.Done()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from harness.bench import verify
 from harness.bench.buffers import OUTPUT_GUARD, Arena, Kept, digest, same_bits
-from harness.bench.measure import ENQUEUE_NS, Data, Subject
+from harness.bench.measure import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
 from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
 from harness.records import Check, Verification
@@ -559,7 +559,7 @@ class Rotation(Data):
         return self._timed(subject)
 
     def _timed(self, subject: Subject) -> Timing:
-        return self.device.timed(subject.built, subject.launch, subject.arguments, 1)
+        return timed(self.device, subject, UNWATCHED, 1)
 
     def _compare(self, subject: Subject, case: Case, *, in_full: bool, kept: Kept | None = None) -> None:
         """Hold the outputs in place, or the copies of them, to the reference for the data in force."""

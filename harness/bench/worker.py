@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -37,14 +37,14 @@ from harness.bench.turns import Turns
 from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import nvcc, open_device
-from harness.device.backends.base import Device, compile_all
+from harness.device.backends.base import Device
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, Side
-from harness.records import Launch, LibraryShare, Row, RowStatus
+from harness.records import Launch, Row, RowStatus
 from harness.spec.device_facts import facts_of
 from harness.spec.kernel import on_device
 from harness.spec.loader import imports_of, load_folder
-from harness.spec.planning import PlannedCase, at_least_one, launch_of
+from harness.spec.planning import PlannedCase, launch_of
 from harness.spec.problem import Case, Value
 from harness.spec.sources import Program, program
 from harness.spec.suite import Suite
@@ -88,24 +88,26 @@ class Worker:
         finally:
             self._tamper_check.check()
 
-    def _answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:  # noqa: PLR0911 - one a request
-        match request:
-            case protocol.Timers():
-                return self.ticks()
-            case protocol.BuildAll():
-                return self.build_all(request)
-            case protocol.BuildOnly() | protocol.Sanitize():
-                return self._without_checking(request)
-            case protocol.Measure():
-                return protocol.Measured(row=self.run(request))
-            case protocol.HoldAgainst():
-                return protocol.LibraryMeasured(library=self.hold_against(request))
-            case protocol.Open():
-                raise AssertionError("a device is opened once")
-            case protocol.Join() | protocol.Take() | protocol.Finish():
-                return self.turns.answer(request)
-            case _:
-                return self.pairs.answer(request)
+    def _answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:
+        if isinstance(request, protocol.Timers):
+            return self.ticks()
+        answers: dict[type, Callable[[Any], msgspec.Struct]] = {
+            protocol.BuildAll: self.pairs.build_all,
+            protocol.BuildOnly: self.build_only,
+            protocol.Sanitize: self.sanitize,
+            protocol.Measure: lambda asked: protocol.Measured(row=self.run(asked)),
+            protocol.HoldAgainst: self.hold_against,
+            protocol.Prepare: self.pairs.prepare,
+            protocol.Inspect: self.pairs.inspect,
+            protocol.Differences: self.pairs.differences,
+            protocol.Compare: self.pairs.compare,
+            protocol.FindSteps: self.pairs.find_steps,
+            protocol.Solo: self.pairs.solo,
+            protocol.Join: self.turns.join,
+            protocol.Take: self.turns.take,
+            protocol.Finish: self.turns.finish,
+        }
+        return answers[type(request)](request)
 
     def ticks(self) -> protocol.Ticks:
         tick_ns = self.device.tick_ns()
@@ -113,18 +115,6 @@ class Worker:
             return protocol.Ticks(tick_ns=tick_ns, globaltimer_tick_ns=self.device.globaltimer_tick_ns())
         except HarnessError as error:
             return protocol.Ticks(tick_ns=tick_ns, problem=error.message, log=error.log)
-
-    def build_all(self, request: protocol.BuildAll) -> protocol.BuiltAll:
-        """Compile what the cases need, several at a time; whoever needs a broken one gets the error then."""
-        programs: list[Program] = []
-        for each in request.cases:
-            with contextlib.suppress(HarnessError):
-                case = self._case(each.kernel, each.sizes)
-                # Nothing is launched here, and what is compiled knows nothing of a grid that is whole.
-                launch = launch_of(self.suite.by_name[each.kernel], case, at_least_one)
-                programs.append(self._prepare(case, launch).source)
-        compile_all(self.device, programs)
-        return protocol.BuiltAll()
 
     def build_only(self, request: protocol.BuildOnly) -> protocol.BuiltOnly:
         def make(planned: PlannedCase, arch: str) -> Program:
@@ -149,12 +139,7 @@ class Worker:
         relied_on = None if reaches_beside(self.suite.root) else cache.relied_on
         return protocol.BuiltOnly(builds=tuple(found), compiler=nvcc.version(), relied_on=relied_on)
 
-    def _without_checking(self, request: protocol.BuildOnly | protocol.Sanitize) -> msgspec.Struct:
-        if isinstance(request, protocol.BuildOnly):
-            return self.build_only(request)
-        return self.sanitize(request)
-
-    def sanitize(self, request: protocol.Sanitize) -> protocol.RanOnce:
+    def sanitize(self, request: protocol.Sanitize) -> protocol.Done:
         case = self._case(request.kernel, request.sizes)
         prepared = self._prepare(case)
         source = replace(prepared.source, options=(*prepared.source.options, *request.options))
@@ -166,7 +151,7 @@ class Worker:
             self.report("sanitize")
             self.device.launch(built, prepared.launch, arguments_of(arena, prepared))
             self.device.synchronize()
-        return protocol.RanOnce()
+        return protocol.Done()
 
     def _case(self, kernel: str, sizes: Mapping[str, int], macros: Mapping[str, Value] = {}) -> Case:
         return self.suite.case(self.suite.by_name[kernel], sizes, macros, facts_of(self.device.info))
@@ -199,7 +184,7 @@ class Worker:
             arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
             subject = Subject(built, launch, arguments_of(arena, prepared))
             inputs = partial(self.checker.inputs, case, request.seed)
-            first_launch(self.device, prepared, arena, subject, inputs, self.report)
+            first_launch(prepared, arena, subject, inputs, self.report)
             # Before the suite's own data, which are what is timed.
             asked = request.by_base
             by_base = (
@@ -219,7 +204,7 @@ class Worker:
                 time_ns = median(measurement.times_ns)
                 check_rates(self.device.info, self.peaks, self.suite.problem, case, measurement.l2, time_ns)
                 if request.hold:
-                    self._held = Held(case, arena, subject, rotation, measurement, stack.pop_all())
+                    self._held = Held(subject, rotation, measurement, stack.pop_all())
         wrong = first_wrong(verification)
         failure = wrong or by_base
         return Row(
@@ -247,21 +232,21 @@ class Worker:
         # There the reference stands in for the kernel: it proves the suite, and nothing of the source.
         return "not-built" if self.device.info.backend == "null" else "verified"
 
-    def hold_against(self, request: protocol.HoldAgainst) -> LibraryShare:
+    def hold_against(self, request: protocol.HoldAgainst) -> protocol.LibraryMeasured:
         assert self._held is not None, "a Measure with hold comes first"
-        case = self._case(request.library, self._held.case.sizes)
+        case = self._case(request.library, self._held.rotation.case.sizes)
         self.report("library")
         prepared = self._prepare(case)
         built = build(self.device, prepared)
-        arena, seed = self._held.arena, self._held.rotation.first()
+        arena, seed = self._held.rotation.arena, self._held.rotation.first()
         subject = Subject(built, prepared.launch, arguments_of(arena, prepared, case))
         inputs = partial(self.checker.inputs, case, seed)
-        first_launch(self.device, prepared, arena, subject, inputs, self.report)
+        first_launch(prepared, arena, subject, inputs, self.report)
         share = library_share(self.checker, self._held, case, subject)
         l2 = self._held.measurement.l2
         check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)
         self._release()
-        return share
+        return protocol.LibraryMeasured(library=share)
 
     def _release(self) -> None:
         held, self._held = self._held, None

@@ -7,7 +7,6 @@ A framework is imported when a device has a function of it to run, and known now
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import importlib
 import math
@@ -93,29 +92,25 @@ class Framework:
         return result.ctypes.data, result.shape, result.dtype.name
 
     @contextlib.contextmanager
-    def loading(self, call: PythonCall) -> Iterator[None]:
+    def loading(self, call: PythonCall) -> Iterator[None]:  # noqa: ARG002
         """What imports a function, or calls it for the first time, belongs in here."""
-        del call
         yield
 
-    def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
+    def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:  # noqa: ARG002
         """What launches a kernel that is no function of the host's; None for a function."""
-        del kernel, call
         return None
 
     def values(self) -> Mapping[str, Any]:
         """What a function can ask for by name besides the problem's own."""
         return {}
 
-    def kernels(self, function: Any) -> list[CompiledKernel]:
+    def kernels(self, function: Any) -> list[CompiledKernel]:  # noqa: ARG002
         """What a function that has been called had compiled, as far as the framework tells."""
-        del function
         return []
 
     @contextlib.contextmanager
-    def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
+    def watching(self, found: list[CompiledKernel]) -> Iterator[None]:  # noqa: ARG002
         """Collect what is launched in here, as far as the framework tells that."""
-        del found
         yield
 
 
@@ -627,11 +622,6 @@ def _address(argument: Argument) -> int:
 
 def _overlap(one: int, one_bytes: int, other: int, other_bytes: int) -> bool:
     return one < other + other_bytes and other < one + one_bytes
-
-
-def copy_on_host(returned: Sequence[Returned]) -> None:
-    for each in returned:
-        ctypes.memmove(each.destination, each.address, each.size_bytes)
 
 
 def source_of(address: int, returned: Sequence[Returned]) -> int:

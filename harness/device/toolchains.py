@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -53,20 +52,10 @@ print(json.dumps({
 """
 
 
-class _Environment(msgspec.Struct, frozen=True):
-    """What a Python says of itself."""
+class FoundToolchain(msgspec.Struct, frozen=True, kw_only=True):
+    """What compiles one side of a comparison of toolchains; of an environment, what its Python says of it."""
 
-    version: str
-    packages: dict[str, str]
-    nvcc: str
-    missing: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundToolchain:
-    """What compiles one side of a comparison of toolchains."""
-
-    given: str
+    given: str = ""
     """As it was named."""
     nvcc: str = ""
     """Path of what compiles sources; empty where the usual one does."""
@@ -157,17 +146,10 @@ def _environment(given: str, python: Path) -> FoundToolchain:
             check=True,
             timeout=_TIMEOUT_S,
         )
-        found = msgspec.json.decode(done.stdout, type=_Environment)
+        found = msgspec.json.decode(done.stdout, type=FoundToolchain)
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
         raise UsageError(f"--toolchain {given}: {python} does not run as Python 3 does ({error}).") from None
-    return FoundToolchain(
-        given=given,
-        nvcc=found.nvcc,
-        python=str(python),
-        version=found.version,
-        packages=found.packages,
-        missing=tuple(found.missing),
-    )
+    return msgspec.structs.replace(found, given=given, python=str(python))
 
 
 def pair_of(named: Sequence[str]) -> dict[Literal["base", "head"], FoundToolchain]:

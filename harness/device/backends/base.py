@@ -164,7 +164,14 @@ class Device(Protocol):
         return False
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
-        """Enqueue `launches` launches back to back; their time together."""
+        """Enqueue `launches` launches back to back; their time together. deliver() goes behind it."""
+
+    def deliver(self, built: Built, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
+        """Enqueue what puts results that a function returned where its outputs are, if they are not there.
+
+        No part of any time or count of cycles: the function's result may lie wherever it likes.
+        """
+        return
 
     def flush_l2(self) -> None:
         """Enqueue work that leaves nothing of earlier arrays in the last-level cache, if that is known."""

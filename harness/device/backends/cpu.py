@@ -6,12 +6,14 @@ compiler's code for this machine. There is nothing to launch, so a grid and a bl
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from harness.device.backends.base import Argument, Built, HostMemory, Memory, Ti
 from harness.device.machine import cpu_name
 from harness.errors import BuildError, KernelError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
+from harness.spec.kernel import Parameter
 from harness.spec.sources import Program
 
 _MOST = 2**31 - 1
@@ -113,32 +116,28 @@ class CpuDevice(HostMemory):
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
         assert isinstance(built, CpuBuilt)
-        if built.python is not None:
-            return self._timed(built.python, arguments, launches)
-        typed = [
-            part.layout.unpack(argument)
-            if part.layout is not None
-            else argument.item()
-            if isinstance(argument, np.generic)
-            else argument
-            for part, argument in zip(built.program.parameters, arguments, strict=True)
-        ]
+        python = built.python
+        parts = zip(built.program.parameters, arguments, strict=True)
+        given = [arguments] if python else [_as_host(*part) for part in parts]
         try:
             start_ns = time.perf_counter_ns()
             for _ in range(launches):
-                built.call(*typed)
+                built.call(*given)
             total_ns = float(time.perf_counter_ns() - start_ns)
         except Exception as error:
+            if python:  # its errors are the harness's own already
+                raise
             raise KernelError(f"{built.program.name} raised {type(error).__name__}: {error}") from error
-        return lambda: total_ns
-
-    def _timed(self, python: frameworks.Call, arguments: Sequence[Argument], launches: int) -> Timing:
-        start_ns = time.perf_counter_ns()
-        for _ in range(launches):
-            python(arguments)
-        total_ns = float(time.perf_counter_ns() - start_ns)
-        frameworks.copy_on_host(python.results(arguments))
+        for each in python.results(arguments) if python else ():
+            ctypes.memmove(each.destination, each.address, each.size_bytes)
         return lambda: total_ns
 
     def tick_ns(self) -> float:
         return max(1.0, time.get_clock_info("perf_counter").resolution * 1e9)
+
+
+def _as_host(parameter: Parameter, argument: Argument) -> Any:
+    """An array as its layout says, a number as Python's; what a setup gave as it is."""
+    if parameter.layout is not None:
+        return parameter.layout.unpack(argument)
+    return argument.item() if isinstance(argument, np.generic) else argument

@@ -1,23 +1,238 @@
-"""What a cubin holds of one kernel: its instructions, and a hash of all that the card gets of it."""
+"""What a cubin holds, NVIDIA's ELF file of kernels: instructions, parameters, and hashes of what runs.
+
+Nothing here needs a card.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from harness.device.backends.nvcc import MAGIC, Section, attributes, sections
+_MAGIC = b"\x7fELF\x02\x01"
+"""The first bytes of a 64-bit ELF file, least significant byte first."""
+_NO_BITS = 8
+_FUNCTION, _LAUNCHED = 2, 0x10
+"""Of a symbol: that it is a function; and, CUDA's own, that a host can launch it."""
+_SIZED, _PARAMETER_INFO = 4, 0x17
+"""Of an entry in .nv.info: that its content is as long as it says; and that it is about one parameter."""
+_TARGET = re.compile(rb"-arch (sm_\w+)")
 
 _INSTRUCTION_BYTES = 16
 _OPERATION, _NOP = 0xFFF, 0x918
 """The bits of an instruction that tell the operation, and that of none, from Volta on."""
+_CODE = (".text.", ".nv.constant", ".nv.shared.", ".nv.global", ".nv.info", ".rel.text.", ".rela.text.")
+"""Instructions; constants, initial values and the kernels' arguments; shared memory by its size; registers
+and stacks; and what of another section an instruction points at."""
 _SHARED = (".nv.global", ".nv.constant3", ".nv.constant4")
 """Variables and constants of all kernels of a file, by the begin of a section's name."""
 _OWN = (".nv.constant", ".nv.shared.", ".nv.local.")
 """What of a kernel's own is allocated beside its instructions."""
 _OF_SYMBOLS = {0x0A, 0x0F}
 """Attributes of a kernel that name symbols by number: the bank of its parameters, external functions."""
+_INFO = ".nv.info"
+_NEWS = ((0x37, None), (0x66, 3), (0x6B, 1), (0x6D, 0))
+"""The version of CUDA, whatever it is; and what nvcc 13.5 notes of each kernel, always with this value, and
+13.0 of none. With any other value it counts."""
+_BEGIN_WITH_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})
+"""Notes that begin with a symbol's number: where the arguments lie, frame, stacks and registers."""
+
+
+class Section(NamedTuple):
+    name: str
+    flags: int
+    size: int
+    content: bytes
+    """None of it where the file holds none."""
+    info: int
+    """What its kind says it is, such as a kernel's registers."""
+
+
+DAMAGE = (struct.error, ValueError, OverflowError, IndexError)
+"""What reading a file raises that is no 64-bit ELF file, or is damaged."""
+
+
+def sections(binary: bytes) -> list[Section]:
+    """Raises one of DAMAGE."""
+    if not binary.startswith(_MAGIC):
+        raise ValueError("It is no ELF file.")
+    (offset,) = struct.unpack_from("<Q", binary, 0x28)
+    entry_size, count, names = struct.unpack_from("<HHH", binary, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", binary, offset + entry_size * i) for i in range(count)]
+    if names >= count:
+        raise ValueError("There is no section of names.")
+    start, size = headers[names][4:6]
+    table, found = binary[start : start + size], []
+    for name, kind, flags, _, start, size, _, info, *_ in headers:
+        content = b"" if kind == _NO_BITS else binary[start : start + size]
+        if kind != _NO_BITS and len(content) < size:
+            raise ValueError("A section goes beyond the end of the file.")
+        found.append(Section(_text(table, name), flags, size, content, info))
+    return found
+
+
+def _text(table: bytes, begin: int) -> str:
+    return table[begin : table.index(b"\0", begin)].decode(errors="replace")
+
+
+def content_of(held: Sequence[Section], name: str) -> bytes:
+    return next((each.content for each in held if each.name == name), b"")
+
+
+class Symbol(NamedTuple):
+    name: str
+    kind: int
+    other: int
+    section: int
+    """Where it is defined, by number."""
+
+
+def symbols(held: Sequence[Section]) -> list[Symbol]:
+    names = content_of(held, ".strtab")
+    table = struct.iter_unpack("<IBBHQQ", content_of(held, ".symtab"))
+    return [Symbol(_text(names, name), *told) for name, *told, _, _ in table]
+
+
+def relocations(held: Sequence[Section], section: str) -> Iterator[tuple[int, int, int, int]]:
+    """Offset, kind, number of the symbol and addend of each place in a section that the loader fills in."""
+    for offset, info in struct.iter_unpack("<QQ", content_of(held, f".rel{section}")):
+        yield offset, info & 0xFFFFFFFF, info >> 32, 0
+    for offset, info, addend in struct.iter_unpack("<QQq", content_of(held, f".rela{section}")):
+        yield offset, info & 0xFFFFFFFF, info >> 32, addend
+
+
+class _Note(NamedTuple):
+    """What a compiler notes of one kernel or of all, in .nv.info."""
+
+    kind: int
+    attribute: int
+    value: int
+    """Of a note with content, how long that is."""
+    content: bytes
+
+    @property
+    def told(self) -> bytes:
+        return self.content if self.kind == _SIZED else self.value.to_bytes(2, "little")
+
+
+def _notes(info: bytes) -> Iterator[_Note]:
+    at = 0
+    while at < len(info):
+        kind, attribute, value = struct.unpack_from("<BBH", info, at)
+        content = info[at + 4 : at + 4 + value] if kind == _SIZED else b""
+        yield _Note(kind, attribute, value, content)
+        at += 4 + len(content)
+
+
+def code_sha256(binary: bytes) -> str | None:
+    """Hash of what runs: instructions, constants, memory and registers, without text, lines and notes.
+
+    None where the binary is no cubin, or is damaged.
+    """
+    with suppress(*DAMAGE):
+        digest, instructions = hashlib.sha256(), 0
+        for name, flags, size, content, _ in sections(binary):
+            # Without what follows: a compiler may put a hash of the file's name into a symbol's.
+            if kind := next(filter(name.startswith, _CODE), None):
+                digest.update(f"{kind}:{flags}:{size}:".encode() + content)
+                instructions += len(content) if kind == ".text." else 0
+        return digest.hexdigest() if instructions else None
+    return None
+
+
+def code_of_any_compiler(binary: bytes) -> str:
+    """The same for what two compilers made, where they made the same: without where each puts what into the
+    file, its version, and what only a newer one notes of every kernel. Empty where it cannot be told.
+    """
+    with suppress(*DAMAGE):
+        held = sections(binary)
+        names = [each.name for each in symbols(held)]
+        code = [each for each in held if each.name.startswith(_CODE)]
+        parts: list[bytes] = []
+        for each in code:
+            if each.name.startswith(_INFO):
+                parts += (f"{each.name}:{note}".encode() for note in _lasting(each.content, names))
+            else:
+                parts.append(f"{each.name}:{each.flags}:{each.size}:".encode() + each.content)
+        has_code = any(each.name.startswith(".text.") and each.content for each in code)
+        return hashlib.sha256(b"\0".join(sorted(parts))).hexdigest() if has_code else ""
+    return ""
+
+
+def _lasting(info: bytes, names: Sequence[str]) -> Iterator[str]:
+    """What is noted of one kernel or of all, in words that do not depend on the compiler."""
+    for note in _notes(info):
+        number = int.from_bytes(note.told, "little")
+        if (note.attribute, None) in _NEWS or (note.attribute, number) in _NEWS:
+            continue
+        of, content = "", note.content
+        if note.attribute in _BEGIN_WITH_SYMBOL:
+            of, content = names[int.from_bytes(content[:4], "little")], content[4:]
+        yield f"{note.kind}:{note.attribute}:{note.value}:{of}:{content.hex()}"
+
+
+def has_no_memory(binary: bytes) -> bool:
+    """Whether a kernel can keep nothing between launches: its module has no variable that it could write, not
+    even a pointer to what it allocates. False where the binary is no cubin, or is damaged.
+    """
+    with suppress(*DAMAGE):
+        return not any(each.name.startswith(".nv.global") and each.size for each in sections(binary))
+    return False
+
+
+def parameters(binary: bytes, function: str) -> tuple[tuple[int, int], ...] | None:
+    """Offset and size in bytes of each parameter of a kernel, in order; None where the binary is no cubin, or
+    does not tell.
+    """
+    with suppress(*DAMAGE):
+        held = sections(binary)
+        if any(each.name == f"{_INFO}.{function}" for each in held):
+            return _parameters(held, function)
+    return None
+
+
+def _parameters(held: Sequence[Section], function: str) -> tuple[tuple[int, int], ...]:
+    found: dict[int, tuple[int, int]] = {}
+    for note in _notes(content_of(held, f"{_INFO}.{function}")):
+        if note.attribute == _PARAMETER_INFO:
+            _, ordinal, offset, packed = struct.unpack("<IHHI", note.told)
+            found[ordinal] = offset, packed >> 18
+    return tuple(found[ordinal] for ordinal in sorted(found))
+
+
+def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
+    """The kernels of a cubin: of each, by its symbol, the size in bytes of every parameter, in order.
+
+    Empty where the binary is no cubin, or is damaged.
+    """
+    with suppress(*DAMAGE):
+        held = sections(binary)
+        return {
+            each.name: tuple(size for _, size in _parameters(held, each.name))
+            for each in symbols(held)
+            if each.kind & 0xF == _FUNCTION and each.other & _LAUNCHED
+        }
+    return {}
+
+
+def built_for(binary: bytes) -> str | None:
+    """The architecture of a cubin, as ptxas was told it; None where the file does not say."""
+    with suppress(*DAMAGE):
+        notes = (each.content for each in sections(binary) if each.name.startswith(".note.nv"))
+        if match := _TARGET.search(b"".join(notes)):
+            return match[1].decode()
+    return None
+
+
+def exports(binary: bytes, function: str) -> bool:
+    """Whether a shared library has a function of this name. True where the file cannot be read."""
+    with suppress(*DAMAGE):
+        return f"\0{function}\0".encode() in content_of(sections(binary), ".dynstr")
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,35 +254,26 @@ def kernel_code(binary: bytes, symbol: str) -> KernelCode | None:
     symbols move when another kernel is added. Branches of a cubin are relative already. Names of the kernel
     and of files, lines and notes are left out.
     """
-    if not binary.startswith(MAGIC):
-        return None
-    try:
-        held = {each.name: each for each in sections(binary)}
-        text = held.get(f".text.{symbol}")
+    with suppress(*DAMAGE):
+        held = sections(binary)
+        text = next((each for each in held if each.name == f".text.{symbol}"), None)
         if text is None or not (instructions := _without_padding(text.content)):
             return None
         digest = hashlib.sha256(repr((text.info >> 24, text.flags)).encode() + instructions)
-        for each in held.values():
-            if each.name.startswith(_SHARED) or (each.name.startswith(_OWN) and _is_of(each.name, symbol)):
+        constant_bytes = 0
+        for each in held:
+            own = each.name.startswith(_OWN) and each.name.endswith(f".{symbol}")
+            if own or each.name.startswith(_SHARED):
                 digest.update(repr((each.name.removesuffix(symbol), each.size)).encode() + each.content)
-        for told in (*_relocations(held, symbol), *_attributes(held, symbol)):
+            if each.name == f".nv.constant0.{symbol}":
+                constant_bytes = each.size
+        names = [each.name for each in symbols(held)]
+        for offset, kind, number, addend in relocations(held, f".text.{symbol}"):
+            digest.update(repr((offset, kind, names[number].replace(symbol, ""), addend)).encode())
+        for told in _attributes(held, symbol, names):
             digest.update(repr(told).encode())
-        constants = held.get(f".nv.constant0.{symbol}")
-        return KernelCode(
-            instructions=instructions,
-            constant_bytes=constants.size if constants else 0,
-            sha256=digest.hexdigest(),
-        )
-    except (struct.error, ValueError, OverflowError, IndexError):
-        return None
-
-
-def _is_of(section: str, symbol: str) -> bool:
-    return section.endswith(f".{symbol}")
-
-
-def _content(held: Mapping[str, Section], name: str) -> bytes:
-    return held[name].content if name in held else b""
+        return KernelCode(instructions=instructions, constant_bytes=constant_bytes, sha256=digest.hexdigest())
+    return None
 
 
 def _without_padding(text: bytes) -> bytes:
@@ -77,31 +283,14 @@ def _without_padding(text: bytes) -> bytes:
     return text[:end]
 
 
-def _attributes(held: Mapping[str, Section], symbol: str) -> Iterator[tuple[int, bytes]]:
+def _attributes(held: Sequence[Section], symbol: str, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
     """What the file says of the kernel: parameters, limits; and in a list of all kernels, each by the number
     of its symbol, registers and stack.
     """
-    for attribute, value in attributes(_content(held, f".nv.info.{symbol}")):
-        if attribute not in _OF_SYMBOLS:
-            yield attribute, value
-    names = list(_symbols(held))
-    for attribute, value in attributes(_content(held, ".nv.info")):
-        number = int.from_bytes(value[:4], "little")
+    for note in _notes(content_of(held, f"{_INFO}.{symbol}")):
+        if note.attribute not in _OF_SYMBOLS:
+            yield note.attribute, note.told
+    for note in _notes(content_of(held, _INFO)):
+        number = int.from_bytes(note.told[:4], "little")
         if number < len(names) and names[number] == symbol:
-            yield attribute, value[4:]
-
-
-def _symbols(held: Mapping[str, Section]) -> Iterator[str]:
-    """Their names, in order."""
-    names = _content(held, ".strtab")
-    for name, *_ in struct.iter_unpack("<IBBHQQ", _content(held, ".symtab")):
-        yield names[name : names.index(b"\0", name)].decode(errors="replace")
-
-
-def _relocations(held: Mapping[str, Section], symbol: str) -> Iterator[tuple[int, int, str, int]]:
-    """Offset, kind, target's name and addend of each place of the instructions that the loader fills in."""
-    names = [name.replace(symbol, "") for name in _symbols(held)]
-    for offset, info in struct.iter_unpack("<QQ", _content(held, f".rel.text.{symbol}")):
-        yield offset, info & 0xFFFFFFFF, names[info >> 32], 0
-    for offset, info, addend in struct.iter_unpack("<QQq", _content(held, f".rela.text.{symbol}")):
-        yield offset, info & 0xFFFFFFFF, names[info >> 32], addend
+            yield note.attribute, note.told[4:]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
-from harness.device.backends.nvcc import MAGIC, sections
+from harness.device.backends.cubin import DAMAGE, content_of, relocations, sections, symbols
 
 _VERSIONS = (2, 3)
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE, _CONST_ADD_PC, _FIXED_ADVANCE_PC = 1, 2, 3, 4, 8, 9
@@ -27,34 +28,19 @@ class Line:
 
 def lines_of(binary: bytes, symbol: str) -> tuple[Line, ...]:
     """Of a kernel, in the order of its instructions; empty where the file does not tell, or is damaged."""
-    if not binary.startswith(MAGIC):
-        return ()
-    try:
-        held = list(sections(binary))
+    with suppress(*DAMAGE):
+        held = sections(binary)
         code = next((at for at, each in enumerate(held) if each.name == f".text.{symbol}"), None)
-        program = next((each.content for each in held if each.name == ".debug_line"), b"")
-        names = {each.name: each.content for each in held}
+        program, known = content_of(held, ".debug_line"), symbols(held)
+        # Where the program holds an address in the kernel's section.
         own = {
             offset
-            for offset, symbol_number in _relocated(names)
-            if _section_of(names.get(".symtab", b""), symbol_number) == code
+            for offset, _, number, _ in relocations(held, ".debug_line")
+            if known[number].section == code
         }
         found = [line for begin in _units(program) for line in _unit(program, begin, own)]
-    except (struct.error, ValueError, OverflowError, IndexError):
-        return ()
-    return tuple(sorted(found, key=lambda each: each.at))
-
-
-def _relocated(names: dict[str, bytes]) -> Iterator[tuple[int, int]]:
-    """Where the program holds an address, and the number of the symbol that it is one of."""
-    for offset, info in struct.iter_unpack("<QQ", names.get(".rel.debug_line", b"")):
-        yield offset, info >> 32
-    for offset, info, _ in struct.iter_unpack("<QQq", names.get(".rela.debug_line", b"")):
-        yield offset, info >> 32
-
-
-def _section_of(symbols: bytes, number: int) -> int:
-    return int(struct.unpack_from("<H", symbols, 24 * number + 6)[0])
+        return tuple(sorted(found, key=lambda each: each.at))
+    return ()
 
 
 def _units(program: bytes) -> Iterator[int]:

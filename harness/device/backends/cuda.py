@@ -18,12 +18,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.device import frameworks
-from harness.device.backends import nvcc
+from harness.device.backends import cubin, nvcc
 from harness.device.backends.base import (
     FILLED,
     Argument,
@@ -54,61 +55,7 @@ from harness.spec.sources import Program
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder
 
-_HELPERS = r"""
-// Reads more than the L2 holds: a memset would leave it full of lines that still have to be written back.
-extern "C" __global__ void harness_flush(const uint4 *data, unsigned *sink, unsigned long long count) {
-    unsigned sum = 0;
-    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
-    unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
-    for (; i < count; i += step) {
-        const uint4 v = data[i];
-        sum ^= v.x ^ v.y ^ v.z ^ v.w;
-    }
-    if (sum == 1u) *sink = sum;
-}
-// Ends by itself, so it cannot hang a card whose host has died.
-extern "C" __global__ void harness_occupy(unsigned long long duration_ns) {
-    unsigned long long start, now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-    do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - start < duration_ns);
-}
-extern "C" __global__ void harness_hold(
-    volatile unsigned *released, unsigned ticket, unsigned long long most_ns)
-{
-    unsigned long long start, now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-    do {
-#if __CUDA_ARCH__ >= 700
-        __nanosleep(1000);  // the host enqueues by the bus that is asked here
-#endif
-        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    } while (*released < ticket && now - start < most_ns);
-}
-// One block per SM; SM 0 alone writes, since the cycle counters of two SMs cannot be compared.
-extern "C" __global__ void harness_stamp(unsigned long long *out) {
-    unsigned sm;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-    if (sm != 0) return;
-    unsigned long long now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    out[0] = (unsigned long long)clock64();
-    out[1] = now;
-}
-extern "C" __global__ void harness_globaltimer(unsigned long long *out, int count) {
-    unsigned long long last = 0, now;
-    for (int i = 0; i < count;) {
-        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-        if (now != last) out[i++] = last = now;
-    }
-}
-// Some 20 us of arithmetic on every SM. No memory: what a kernel leaves in the caches must not show in it.
-extern "C" __global__ void harness_canary(float *sink, int steps) {
-    float x = threadIdx.x;
-    for (int i = 0; i < steps; ++i) x = fmaf(x, 0.999f, 1.0f);
-    if (x == -1.0f) *sink = x;
-}
-"""
-
+_HELPERS = Path(__file__).resolve().parents[2] / "assets" / "kernels" / "helpers.cu"
 _ORIGIN = "harness_origin"
 """The name of a variable in kernels/portable/cuda.h: the first block of a part of a grid."""
 _STAMPS = 2**16
@@ -257,7 +204,9 @@ class CudaDevice(Device):
         self.toolchain = Toolchain(compiler=nvcc.version() or "no nvcc", options=options)
         self._prepared: dict[tuple[Any, ...], Any] = {}
         self._origins: dict[tuple[Any, ...], Memory] = {}
-        self._flush: tuple[Any, Any, Any, int] | None = None
+        self._functions: dict[str, Any] = {}
+        """Of _HELPERS, by name."""
+        self._flush: tuple[Memory, Memory, int] | None = None
         self._canary: tuple[CudaBuilt, Memory] | None = None
         self._idle = True
         """Whether nothing was enqueued since the last wait to flush, hold or occupy the card."""
@@ -282,8 +231,9 @@ class CudaDevice(Device):
             nvcc.check_image(program, self.info.arch)
         with _translated(f"Loading {program.name}"):
             module = self._module(program, binary)
+            symbol = nvcc.entry(program, binary)
             try:
-                function = module.get_function(nvcc.entry(program, binary))
+                function = module.get_function(symbol)
             except _driver().LogicError:
                 raise BuildError(
                     f"{program.name} has no kernel function named {program.function!r}: check its entry."
@@ -291,14 +241,14 @@ class CudaDevice(Device):
             origin = int(module.get_global(_ORIGIN)[0]) if program.in_parts else None
         return CudaBuilt(
             function=function,
-            image=(binary, nvcc.entry(program, binary)),
+            image=(binary, symbol),
             resources=_resources(function, binary),
             cached=cached,
-            code=nvcc.code_of_any_compiler(binary) if program.compiler else "",
+            code=cubin.code_of_any_compiler(binary) if program.compiler else "",
             # What a setup gave may point at memory that nobody else looks at.
-            stateless=nvcc.has_no_memory(binary) and not program.setup,
+            stateless=cubin.has_no_memory(binary) and not program.setup,
             origin=origin,
-            parameters=nvcc.parameters(binary, nvcc.entry(program, binary)),
+            parameters=cubin.parameters(binary, symbol),
             name=program.name,
             steps=tuple(
                 (self.build(dataclasses.replace(program, function=name, instance="", steps=())), count)
@@ -328,7 +278,7 @@ class CudaDevice(Device):
         code = program.python.code_sha256 if program.python else program.sha256
         identity = _digest(f"{self.info.arch}\n{code}".encode())
         if program.python is not None:
-            place = frameworks.Place(int(self.stream.handle), self.index, nvcc.code_sha256)
+            place = frameworks.Place(int(self.stream.handle), self.index, cubin.code_sha256)
             python = frameworks.Call(program.python, place)
             return CudaBuilt(call=python, python=python, resources=identity, by_host=True)
         assert program.host is not None
@@ -385,7 +335,8 @@ class CudaDevice(Device):
         if program.suffix == ".ptx" and not program.compiler and nvcc.path() is None:
             nvcc.ptx_target(program, self.info.arch)
             return program.text.encode(), False  # the driver has a ptxas of its own
-        arch = self._library_arch if program.kind == "library" else self.info.arch
+        # With what only it has, such as sm_90a: a library's own code asks for it.
+        arch = nvcc.specific(self.info.arch) if program.kind == "library" else self.info.arch
 
         def compile_(options: tuple[str, ...]) -> bytes:
             if program.kind == "library":
@@ -393,11 +344,6 @@ class CudaDevice(Device):
             return nvcc.cubin(program, options, arch)[0]
 
         return nvcc.through_cache(self.cache, program, (*nvcc.STANDARD, *program.all_options), arch, compile_)
-
-    @property
-    def _library_arch(self) -> str:
-        """The architecture with what only it has, such as sm_90a: a library's own code asks for it."""
-        return nvcc.specific(self.info.arch)
 
     def free_bytes(self) -> int:
         with _translated("Asking for free memory"):
@@ -560,13 +506,25 @@ class CudaDevice(Device):
                 for each in steps:
                     self._run(*each)
             end.record(self.stream)
-            self._deliver(self._returned(built, arguments))
         return lambda: float(end.time_since(start)) * 1e6  # PyCUDA counts in ms
+
+    def deliver(self, built: Built, arguments: Sequence[Argument]) -> None:
+        with _translated("Copying what was returned"):
+            self._deliver(self._returned(built, arguments))
 
     @functools.cached_property
     def _helpers(self) -> Any:
-        binary, _ = self._binary(Program("harness.helpers", "", _HELPERS))
+        binary, _ = self._binary(Program("harness.helpers", "", _HELPERS.read_text(encoding="utf-8")))
         return _source_module()(binary)
+
+    def _helper(self, name: str) -> Any:
+        if name not in self._functions:
+            self._functions[name] = self._helpers.get_function(f"harness_{name}")
+        return self._functions[name]
+
+    def _enqueue_helper(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
+        launch = Launch(grid=(blocks, 1, 1), block=(threads, 1, 1))
+        self._enqueue(self._helper(name), launch, arguments)
 
     @property
     def _sm_count(self) -> int:
@@ -577,14 +535,14 @@ class CudaDevice(Device):
             return
         with _translated("Flushing the L2 cache"):
             self._forget_persisting()
+            self._helper("flush")  # loaded before memory is taken
             if self._flush is None:
                 size_bytes = 3 * self.info.l2_bytes // 16 * 16
-                function = self._helpers.get_function("harness_flush")
-                self._flush = (function, self.allocate(size_bytes), self.allocate(4), size_bytes // 16)
-                self.fill(self._flush[1], 0, size_bytes, 0)
-            function, data, sink, count = self._flush
+                self._flush = (self.allocate(size_bytes), self.allocate(4), size_bytes // 16)
+                self.fill(self._flush[0], 0, size_bytes, 0)
+            data, sink, count = self._flush
             arguments = (np.uintp(int(data)), np.uintp(int(sink)), np.uint64(count))
-            self._enqueue(function, Launch(grid=(4 * self._sm_count, 1, 1), block=(512, 1, 1)), arguments)
+            self._enqueue_helper("flush", 4 * self._sm_count, 512, *arguments)
 
     def _forget_persisting(self) -> None:
         """Before the first flush since a wait, and before what keeps the card busy until then: the host waits
@@ -597,17 +555,16 @@ class CudaDevice(Device):
     def occupy(self, duration_ns: int) -> None:
         with _translated("Occupying the card"):
             self._forget_persisting()
-            function = self._helpers_occupy
-            self._enqueue(function, Launch(grid=(1, 1, 1), block=(1, 1, 1)), (np.uint64(duration_ns),))
+            self._enqueue_helper("occupy", 1, 1, np.uint64(duration_ns))
 
     def hold(self) -> Callable[[], None]:
         with _translated("Holding the card"):
             self._forget_persisting()
-            function, released, address = self._gate
+            released, address = self._gate
             self._held += 1
             ticket = self._held
             arguments = (np.uintp(address), np.uint32(ticket), np.uint64(_MOST_HELD_NS))
-            self._enqueue(function, Launch(grid=(1, 1, 1), block=(1, 1, 1)), arguments)
+            self._enqueue_helper("hold", 1, 1, *arguments)
 
         def release() -> None:
             released[0] = ticket
@@ -615,46 +572,38 @@ class CudaDevice(Device):
         return release
 
     @functools.cached_property
-    def _gate(self) -> tuple[Any, np.ndarray[Any, Any], int]:
+    def _gate(self) -> tuple[np.ndarray[Any, Any], int]:
         """What the card waits for: a number in memory of the host's that the card reads as well."""
         driver = _driver()
         released = driver.pagelocked_zeros(1, np.uint32, mem_flags=driver.host_alloc_flags.DEVICEMAP)
-        address = int(released.base.get_device_pointer())
-        return self._helpers.get_function("harness_hold"), released, address
-
-    @functools.cached_property
-    def _helpers_occupy(self) -> Any:
-        return self._helpers.get_function("harness_occupy")
+        return released, int(released.base.get_device_pointer())
 
     def stamp(self) -> Stamping:
         with _translated("Reading the card's counters"):
-            function, memory = self._stamping
+            begin = int(self._stamps)
             index, self._stamps_read = self._stamps_taken % _STAMPS, None
             self._stamps_taken += 1
-            launch = Launch(grid=(self._sm_count, 1, 1), block=(1, 1, 1))
-            self._enqueue(function, launch, (np.uintp(int(memory) + 16 * index),))
+            self._enqueue_helper("stamp", self._sm_count, 1, np.uintp(begin + 16 * index))
         return lambda: self._stamp_at(index)
 
     @functools.cached_property
-    def _stamping(self) -> tuple[Any, Memory]:
+    def _stamps(self) -> Memory:
         memory = self.allocate(16 * _STAMPS)
         self.fill(memory, 0, 16 * _STAMPS, 0)
-        return self._helpers.get_function("harness_stamp"), memory
+        return memory
 
     def _stamp_at(self, index: int) -> Stamp | None:
         if self._stamps_read is None:
             self._stamps_read = np.empty((_STAMPS, 2), np.uint64)
-            memory = self._stamping[1]
-            self.read(memory, 0, self._stamps_read)
-            self.fill(memory, 0, 16 * _STAMPS, 0)  # a stamp that SM 0 misses must not show an older one
+            self.read(self._stamps, 0, self._stamps_read)
+            self.fill(self._stamps, 0, 16 * _STAMPS, 0)  # a stamp that SM 0 misses must not show an older one
         cycles, time_ns = self._stamps_read[index]
         return Stamp(float(cycles), float(time_ns)) if cycles else None
 
     def canary(self) -> Timing:
         if self._canary is None:
-            function = self._helpers.get_function("harness_canary")
             # The memory itself, not its address alone: PyCUDA frees what nobody holds.
-            self._canary = (CudaBuilt(function=function), self.allocate(4))
+            self._canary = (CudaBuilt(function=self._helper("canary")), self.allocate(4))
         built, sink = self._canary
         launch = Launch(grid=(2 * self._sm_count, 1, 1), block=(256, 1, 1))
         return self.timed(built, launch, (np.uintp(int(sink)), np.int32(_CANARY_STEPS)), launches=1)
@@ -673,9 +622,7 @@ class CudaDevice(Device):
         count = 64
         with _translated("Reading the card's timer"):
             memory, readings = self.allocate(8 * count), np.empty(count, np.uint64)
-            function = self._helpers.get_function("harness_globaltimer")
-            one = Launch(grid=(1, 1, 1), block=(1, 1, 1))
-            self._enqueue(function, one, (np.uintp(int(memory)), np.int32(count)))
+            self._enqueue_helper("globaltimer", 1, 1, np.uintp(int(memory)), np.int32(count))
             self.read(memory, 0, readings)
             self.release(memory)
         return float(np.diff(readings).min())
@@ -756,9 +703,9 @@ def _resources(function: Any, binary: bytes) -> Resources:
         static_shared_bytes=int(function.get_attribute(attribute.SHARED_SIZE_BYTES)),
         local_bytes=int(function.get_attribute(attribute.LOCAL_SIZE_BYTES)),
         max_threads_per_block=int(function.get_attribute(attribute.MAX_THREADS_PER_BLOCK)),
-        arch=nvcc.built_for(binary),
+        arch=cubin.built_for(binary),
         binary_sha256=hashlib.sha256(binary).hexdigest(),
-        code_sha256=nvcc.code_sha256(binary),
+        code_sha256=cubin.code_sha256(binary),
     )
 
 

@@ -1,5 +1,4 @@
-"""nvcc by way of the binary cache: what it reads, and where it looks, is kept beside what it makes. And what
-a cubin says of the kernels in it.
+"""nvcc by way of the binary cache: what it reads, and where it looks, is kept beside what it makes.
 
 Nothing here needs a card.
 """
@@ -8,20 +7,19 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import re
 import shlex
 import shutil
-import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from harness.device.backends.cubin import built_for, entries
 from harness.errors import BuildError
 from harness.spec.kernel import is_for
 from harness.spec.sources import INSTANCE, INSTANCE_FILE, Program, is_self_contained, unusual_options
@@ -57,14 +55,10 @@ def path() -> str | None:
 
 def paths() -> Iterator[str]:
     """Both of these, as far as they are there."""
-    yield from filter(None, (shutil.which("nvcc"), _packaged()))
+    yield from filter(None, (shutil.which("nvcc"), packaged(PACKAGE, "nvcc")))
 
 
 @functools.cache
-def _packaged() -> str | None:
-    return packaged(PACKAGE, "nvcc")
-
-
 def packaged(package: str, tool: str) -> str | None:
     """A program of a package from PyPI; None where the package, or the program in it, is not installed."""
     try:
@@ -106,8 +100,12 @@ def _build_of(nvcc: str) -> str:
         return ""
     folder = Path(nvcc).resolve().parent
     files = (Path(nvcc), folder / "ptxas", folder.parent / "nvvm" / "bin" / "cicc")
-    told = [(str(file.resolve()), file.stat()) for file in files if file.is_file()]
-    return " ".join(f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in told)
+    return " ".join(_place_size_and_time(file) for file in files if file.is_file())
+
+
+def _place_size_and_time(file: Path) -> str:
+    status = (real := file.resolve()).stat()
+    return f"{real} {status.st_size} {status.st_mtime_ns}"
 
 
 def environment() -> tuple[str, ...]:
@@ -129,10 +127,7 @@ def _host_compiler() -> str:
     another compiler, with other headers. Empty where there is none.
     """
     found = shutil.which(os.environ.get("NVCC_CCBIN") or "gcc")
-    if found is None:
-        return ""
-    status = (real := Path(found).resolve()).stat()
-    return f"{real} {status.st_size} {status.st_mtime_ns}"
+    return _place_size_and_time(Path(found)) if found else ""
 
 
 def specific(arch: str) -> str:
@@ -210,7 +205,8 @@ def _compiled(
             if program.instance and re.search(rf"^{INSTANCE_FILE}\(\d+\): error", said, re.MULTILINE):
                 message = f"{program.name}: {program.instance} names no kernel, or more than one."
                 said = _first_error(said)
-            raise BuildError(message + _where_headers_are(said, command[0]), log=_without_ptxas_info(said))
+            log = "\n".join(line for line in said.splitlines() if not line.startswith("ptxas info"))
+            raise BuildError(message + _where_headers_are(said, command[0]), log=log)
         return made.read_bytes(), said
 
 
@@ -249,10 +245,6 @@ def _first_error(said: str) -> str:
     """What a compiler said up to the second error: the others follow from the first."""
     errors = list(re.finditer(r"^.*: error", said, re.MULTILINE))
     return said[: errors[1].start()].rstrip() if len(errors) > 1 else said
-
-
-def _without_ptxas_info(said: str) -> str:
-    return "\n".join(line for line in said.splitlines() if not line.startswith("ptxas info"))
 
 
 def through_cache(
@@ -348,196 +340,6 @@ def _folders(options: Sequence[str]) -> list[str] | None:
 
 _LACKS = re.compile(r"not supported on \.target 'sm_")
 """ptxas's words for an instruction or a feature that an architecture does not have."""
-MAGIC = b"\x7fELF\x02\x01"
-"""The first bytes of a 64-bit ELF file, least significant byte first."""
-_NO_BITS = 8
-_CODE = (".text.", ".nv.constant", ".nv.shared.", ".nv.global", ".nv.info", ".rel.text.", ".rela.text.")
-"""Instructions; constants, initial values and the kernels' arguments; shared memory by its size; registers
-and stacks; and what of another section an instruction points at."""
-
-
-def code_sha256(binary: bytes) -> str | None:
-    """Hash of what runs: instructions, constants, memory and registers, without text, lines and notes.
-
-    None where the binary is no cubin, or is damaged.
-    """
-    if not binary.startswith(MAGIC):
-        return None
-    digest = hashlib.sha256()
-    instructions = 0
-    try:
-        for name, flags, size, content, _ in sections(binary):
-            # Without what follows: a compiler may put a hash of the file's name into a symbol's.
-            if kind := next(filter(name.startswith, _CODE), None):
-                digest.update(f"{kind}:{flags}:{size}:".encode() + content)
-                instructions += len(content) if kind == ".text." else 0
-    except (struct.error, ValueError, OverflowError):
-        return None
-    return digest.hexdigest() if instructions else None
-
-
-def code_of_any_compiler(binary: bytes) -> str:
-    """The same for what two compilers made, where they made the same: without where each puts what into the
-    file, its version, and what only a newer one notes of every kernel. Empty where it cannot be told.
-    """
-    if not binary.startswith(MAGIC):
-        return ""
-    try:
-        every = list(sections(binary))
-        names = _symbols({each.name: each.content for each in every})
-        code = [each for each in every if each.name.startswith(_CODE)]
-        parts = [
-            f"{each.name}:{each.flags}:{each.size}:".encode() + each.content
-            for each in code
-            if not each.name.startswith(_INFO)
-        ]
-        for each in code:
-            if each.name.startswith(_INFO):
-                parts += (f"{each.name}:{note}".encode() for note in _notes(each.content, names))
-    except (struct.error, ValueError, OverflowError, IndexError):
-        return ""
-    has_code = any(each.name.startswith(".text.") and each.content for each in code)
-    return hashlib.sha256(b"\0".join(sorted(parts))).hexdigest() if has_code else ""
-
-
-_INFO = ".nv.info"
-_NEWS = ((0x37, None), (0x66, 3), (0x6B, 1), (0x6D, 0))
-"""The version of CUDA, whatever it is; and what nvcc 13.5 notes of each kernel, always with this value, and
-13.0 of none. With any other value it counts."""
-_OF_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})
-"""Notes that begin with a symbol's number: where the arguments lie, frame, stacks and registers."""
-
-
-def _symbols(held: Mapping[str, bytes]) -> list[str]:
-    """The names of a file's symbols, by number."""
-    table, names = held.get(".symtab", b""), held.get(".strtab", b"")
-    return [
-        names[name : names.index(b"\0", name)].decode(errors="replace")
-        for name, *_ in struct.iter_unpack("<IBBHQQ", table)
-    ]
-
-
-def _notes(info: bytes, symbols: Sequence[str]) -> Iterator[str]:
-    """What a compiler notes of one kernel or of all, in words that do not depend on the compiler."""
-    at = 0
-    while at < len(info):
-        kind, attribute, value = struct.unpack_from("<BBH", info, at)
-        at += 4
-        content = info[at : at + value] if kind == _FORMAT_SIZED else b""
-        at += len(content)
-        number = int.from_bytes(content, "little") if content else value
-        if (attribute, None) in _NEWS or (attribute, number) in _NEWS:
-            continue
-        of = ""
-        if attribute in _OF_SYMBOL:
-            of, content = symbols[int.from_bytes(content[:4], "little")], content[4:]
-        yield f"{kind}:{attribute}:{value}:{of}:{content.hex()}"
-
-
-def has_no_memory(binary: bytes) -> bool:
-    """Whether a kernel can keep nothing between launches: its module has no variable that it could write, not
-    even a pointer to what it allocates. False where the binary is no cubin, or is damaged.
-    """
-    if not binary.startswith(MAGIC):
-        return False
-    try:
-        return not any(name.startswith(".nv.global") and size for name, _, size, _, _ in sections(binary))
-    except (struct.error, ValueError, OverflowError):
-        return False
-
-
-_FORMAT_SIZED, _PARAMETER_INFO = 4, 0x17
-"""Of an entry in .nv.info: that its content is as long as it says; and that it is about one parameter."""
-
-
-def parameters(binary: bytes, function: str) -> tuple[tuple[int, int], ...] | None:
-    """Offset and size in bytes of each parameter of a kernel, in order; None where the binary is no cubin, or
-    does not tell.
-    """
-    if not binary.startswith(MAGIC):
-        return None
-    try:
-        content = next(
-            (content for name, _, _, content, _ in sections(binary) if name == f".nv.info.{function}"), None
-        )
-        return None if content is None else parameters_in(content)
-    except (struct.error, ValueError, OverflowError):
-        return None
-
-
-def parameters_in(info: bytes) -> tuple[tuple[int, int], ...]:
-    """The same of the content of a kernel's .nv.info."""
-    found: dict[int, tuple[int, int]] = {}
-    for attribute, value in attributes(info):
-        if attribute == _PARAMETER_INFO:
-            _, ordinal, offset, packed = struct.unpack("<IHHI", value)
-            found[ordinal] = offset, packed >> 18
-    return tuple(found[ordinal] for ordinal in sorted(found))
-
-
-def attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each attribute in the content of an .nv.info, and its value."""
-    at = 0
-    while at < len(info):
-        kind, attribute, value = struct.unpack_from("<BBH", info, at)
-        at += 4
-        if kind == _FORMAT_SIZED:
-            yield attribute, info[at : at + value]
-            at += value
-        else:
-            yield attribute, value.to_bytes(2, "little")
-
-
-class Section(NamedTuple):
-    name: str
-    flags: int
-    size: int
-    content: bytes
-    """None of it where the file holds none."""
-    info: int
-    """What its kind says it is, such as a kernel's registers."""
-
-
-def sections(binary: bytes) -> Iterator[Section]:
-    """Of a 64-bit ELF file. Raises struct.error, ValueError or OverflowError where it is damaged."""
-    (offset,) = struct.unpack_from("<Q", binary, 0x28)
-    entry_size, count, names = struct.unpack_from("<HHH", binary, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", binary, offset + entry_size * i) for i in range(count)]
-    if names >= count:
-        raise ValueError("There is no section of names.")
-    start, size = headers[names][4:6]
-    table = binary[start : start + size]
-    for name, kind, flags, _, start, size, _, info, *_ in headers:
-        content = b"" if kind == _NO_BITS else binary[start : start + size]
-        if kind != _NO_BITS and len(content) < size:
-            raise ValueError("A section goes beyond the end of the file.")
-        text = table[name : table.index(b"\0", name)].decode(errors="replace")
-        yield Section(text, flags, size, content, info)
-
-
-def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
-    """The kernels of a cubin: of each, by its symbol, the size in bytes of every parameter, in order.
-
-    Empty where the binary is no cubin, or is damaged.
-    """
-    if not binary.startswith(MAGIC):
-        return {}
-    try:
-        held = {name: content for name, _, _, content, _ in sections(binary)}
-        table, names = held.get(".symtab", b""), held.get(".strtab", b"")
-        symbols = [
-            names[name : names.index(b"\0", name)].decode(errors="replace")
-            for name, kind, other, *_ in struct.iter_unpack("<IBBHQQ", table)
-            if kind & 0xF == _FUNCTION and other & _LAUNCHED
-        ]
-        laid_out = {symbol: parameters_in(held.get(f".nv.info.{symbol}", b"")) for symbol in symbols}
-        return {symbol: tuple(size for _, size in each) for symbol, each in laid_out.items()}
-    except (struct.error, ValueError, OverflowError):
-        return {}
-
-
-_FUNCTION, _LAUNCHED = 2, 0x10
-"""Of a symbol: that it is a function; and, CUDA's own, that a host can launch it."""
 
 
 def ptx_target(program: Program, arch: str) -> str:
@@ -616,23 +418,6 @@ def _names(mark: str, symbol: str) -> bool:
     return mark.endswith((f", &({whole})>()", f", &{alone}>()"))
 
 
-_TARGET = re.compile(rb"-arch (sm_\w+)")
-
-
-def built_for(binary: bytes) -> str | None:
-    """The architecture of a cubin, as ptxas was told it; None where the file does not say."""
-    if not binary.startswith(MAGIC):
-        return None
-    try:
-        notes = b"".join(
-            content for name, _, _, content, _ in sections(binary) if name.startswith(".note.nv")
-        )
-    except (struct.error, ValueError, OverflowError):
-        return None
-    match = _TARGET.search(notes)
-    return match[1].decode() if match else None
-
-
 def demangled(symbol: str) -> str:
     """A symbol as C++ writes it; as it is where it is no C++ name, or the C++ library is missing."""
     demangle = _demangle()
@@ -650,12 +435,3 @@ def _demangle() -> Any:
     function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     function.restype = ctypes.c_char_p
     return function
-
-
-def exports(binary: bytes, function: str) -> bool:
-    """Whether a shared library has a function of this name. True where the file cannot be read."""
-    try:
-        names = [content for name, _, _, content, _ in sections(binary) if name == ".dynstr"]
-    except (struct.error, ValueError, OverflowError):
-        return True
-    return any(f"\0{function}\0".encode() in content for content in names)

@@ -191,7 +191,7 @@ class OpenCLDevice(Device):
     clock = "opencl-profiling"
 
     def __init__(self, index: int, handle: Any) -> None:
-        cl = _pyopencl()
+        self.cl = cl = _pyopencl()
         self.info = _describe(index, handle)
         self.handle = handle
         self.toolchain = Toolchain(
@@ -211,14 +211,13 @@ class OpenCLDevice(Device):
             self._program(program)
 
     def build(self, program: Program) -> OpenCLBuilt:
-        cl = _pyopencl()
         built, cached = self._program(program)
         try:
-            kernel = cl.Kernel(built, program.function)
-        except cl.Error as error:
+            kernel = self.cl.Kernel(built, program.function)
+        except self.cl.Error as error:
             message = f"{program.name} has no kernel function named {program.function!r} ({error})."
             raise BuildError(message) from None
-        info = cl.kernel_work_group_info
+        info = self.cl.kernel_work_group_info
         resources = Resources(
             static_shared_bytes=int(kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self.handle)),
             max_threads_per_block=int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.handle)),
@@ -251,23 +250,22 @@ class OpenCLDevice(Device):
         return compiled, False
 
     def _load(self, program: Program, binary: bytes) -> Any | None:
-        cl = _pyopencl()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return cl.Program(self.context, [self.handle], [binary]).build(list(program.all_options))
-        except cl.Error:
+            return self._built(program, [self.handle], [binary])
+        except self.cl.Error:
             return None  # a driver may refuse its own binary, after an update say: compile again
 
     def _compile(self, program: Program) -> Any:
-        cl = _pyopencl()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # compiler remarks arrive as warnings; errors carry their log
-                return cl.Program(self.context, program.text).build(list(program.all_options))
-        except cl.RuntimeError as error:
+            return self._built(program, program.text)
+        except self.cl.RuntimeError as error:
             message = f"{program.name} does not compile with {self.toolchain.compiler}."
             raise BuildError(message, log=str(error)) from None
+
+    def _built(self, program: Program, *given: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # compiler remarks arrive as warnings; errors carry their log
+            return self.cl.Program(self.context, *given).build(list(program.all_options))
 
     def resident_blocks(self, built: Built, launch: Launch) -> int | None:  # noqa: ARG002
         """A compute unit of a CPU is a thread of it, which runs one block after the other."""
@@ -281,7 +279,6 @@ class OpenCLDevice(Device):
         return int(psutil.virtual_memory().available)
 
     def allocate(self, size_bytes: int) -> Memory:
-        cl = _pyopencl()
         most = int(self.handle.max_mem_alloc_size)
         if size_bytes > most:
             raise OutOfMemoryError(
@@ -289,7 +286,7 @@ class OpenCLDevice(Device):
                 "can allocate at once."
             )
         with _translated(f"Allocating {size_bytes} bytes"):
-            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size_bytes)
+            return self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size_bytes)
 
     def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
         with _translated("Making a view"):
@@ -300,19 +297,19 @@ class OpenCLDevice(Device):
 
     def write(self, memory: Memory, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
         with _translated("Copying to the device"):
-            _pyopencl().enqueue_copy(self.queue, memory, data, dst_offset=offset_bytes, is_blocking=True)
+            self.cl.enqueue_copy(self.queue, memory, data, dst_offset=offset_bytes, is_blocking=True)
 
     def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
         with _translated("Copying from the device"):
-            _pyopencl().enqueue_copy(self.queue, out, memory, src_offset=offset_bytes, is_blocking=True)
+            self.cl.enqueue_copy(self.queue, out, memory, src_offset=offset_bytes, is_blocking=True)
 
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
         with _translated("Filling device memory"):
-            _pyopencl().enqueue_fill_buffer(self.queue, memory, np.uint8(byte), offset_bytes, size_bytes)
+            self.cl.enqueue_fill_buffer(self.queue, memory, np.uint8(byte), offset_bytes, size_bytes)
 
     def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
         with _translated("Copying on the device"):
-            _pyopencl().enqueue_copy(
+            self.cl.enqueue_copy(
                 self.queue, destination, source, byte_count=size_bytes, dst_offset=offset_bytes
             )
 
@@ -325,15 +322,14 @@ class OpenCLDevice(Device):
         return ends[0][0], ends[-1][1]
 
     def _enqueue_one(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> tuple[Any, Any]:
-        cl = _pyopencl()
         assert isinstance(built, OpenCLBuilt)
         check_parts(launch, in_parts=built.in_parts)
-        local = (cl.LocalMemory(launch.dynamic_shared_bytes),) if launch.dynamic_shared_bytes else ()
+        local = (self.cl.LocalMemory(launch.dynamic_shared_bytes),) if launch.dynamic_shared_bytes else ()
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
             built.kernel.set_args(*map(as_bits, arguments), *local)
             # OpenCL counts threads where CUDA counts blocks.
             events = [
-                cl.enqueue_nd_range_kernel(
+                self.cl.enqueue_nd_range_kernel(
                     self.queue,
                     built.kernel,
                     tuple(map(operator.mul, extent, launch.block)),
@@ -350,17 +346,16 @@ class OpenCLDevice(Device):
         return lambda: float(events[-1][1].profile.end - events[0][0].profile.start)
 
     def flush_l2(self) -> None:
-        cl = _pyopencl()
         if self.info.l2_bytes is None:
             return
         if self._flush is None:
             size_bytes = 3 * self.info.l2_bytes
-            program = cl.Program(self.context, _FLUSH).build()
+            program = self.cl.Program(self.context, _FLUSH).build()
             data, sink = self.allocate(size_bytes), self.allocate(4)
-            self._flush = cl.Kernel(program, "flush"), data, sink, size_bytes // 16
+            self._flush = self.cl.Kernel(program, "flush"), data, sink, size_bytes // 16
         kernel, data, sink, count = self._flush
         kernel.set_args(data, sink, np.uint64(count))
-        cl.enqueue_nd_range_kernel(self.queue, kernel, ((self.info.compute_units or 1) * 1024,), None)
+        self.cl.enqueue_nd_range_kernel(self.queue, kernel, ((self.info.compute_units or 1) * 1024,), None)
 
     def tick_ns(self) -> float:
         return float(self.handle.profiling_timer_resolution)

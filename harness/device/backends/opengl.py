@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes.util import find_library
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -279,22 +280,7 @@ def _extents(found: Iterable[int]) -> Extent3:
 _FILE = re.compile(r"^#line \d+ (\d+) // (.+)$", re.MULTILINE)
 _PLACE = re.compile(r"^(\d+)([:(]\d+)", re.MULTILINE)
 
-_SPIN = """\
-#version 430
-layout(local_size_x = 64) in;
-layout(std430, binding = 0) buffer Sink { float sink[]; };
-uniform int rounds;
-
-void main()
-{
-    float value = float(gl_LocalInvocationID.x);
-    for (int i = 0; i < rounds; ++i)
-        for (int j = 0; j < 256; ++j)
-            value = value * 0.999 + 1.0;
-    if (value == -1.0)
-        sink[0] = value;
-}
-"""
+_SPIN = Path(__file__).resolve().parents[2] / "assets" / "kernels" / "spin.glsl"
 _SPIN_NS = 3e6
 """How long the timer is watched for before it is believed."""
 _MOST_ROUNDS = 2**16 - 1
@@ -367,7 +353,7 @@ class OpenGLDevice(Device):
         self._gl = Context(egl_index, self.info.name)
         self._most_bytes = self._gl.integer(_MAX_STORAGE_BYTES)
         with self._gl.translated(f"Opening {self.info.spec}"):
-            self._spin = self._gl.mgl.compute_shader(_SPIN)
+            self._spin = self._gl.mgl.compute_shader(_SPIN.read_text(encoding="utf-8"))
             self._sink = self._gl.mgl.buffer(reserve=4)
             self._staging: Any = None
         self._round_ns, self.clock = self._check_timer()

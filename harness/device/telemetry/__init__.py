@@ -6,10 +6,10 @@ samples one measurement's telemetry.
 
 from __future__ import annotations
 
-__all__ = ["Limits", "NoProbe", "Probe", "Sampler", "ScriptedProbe", "probe_for", "telemetry_of"]
+__all__ = ["Limits", "NoProbe", "Probe", "Sampler", "SteadyProbe", "probe_for", "telemetry_of"]
 
 from harness.device.telemetry.base import Limits, Probe, Sampler, telemetry_of
-from harness.device.telemetry.scripted import NoProbe, ScriptedProbe
+from harness.device.telemetry.fixed import NoProbe, SteadyProbe
 from harness.errors import DeviceError
 from harness.records import DeviceInfo
 
@@ -17,7 +17,7 @@ from harness.records import DeviceInfo
 def probe_for(device: DeviceInfo) -> Probe:
     """Return the probe that can tell most of the device, for the caller to close; else a NoProbe."""
     if device.backend == "null":
-        return ScriptedProbe()
+        return SteadyProbe()
     if device.kind == "cpu":
         from harness.device.telemetry.host import HostProbe
 

@@ -222,9 +222,8 @@ def foreign_processes(
 
     - one of `own_pids` is listed, or there are none: every other process is foreign;
     - none is, but there are newcomers since the first list: the first of them is taken to be ours, or as many
-      as are ours. Newcomers
-      between the same two lists cannot be told apart, so the number named may be ours; that there is a
-      foreign process is still right;
+      as are ours. Newcomers between the same two lists cannot be told apart, so the number named may be ours;
+      that there is a foreign process is still right;
     - none is and nobody is new: whoever is listed is foreign. An empty list is no proof of being alone, since
       our own process has a context and is missing from it: the answer is None.
     """

@@ -247,6 +247,11 @@ def _named(names: tuple[str, ...], value: int) -> str:
     return names[value] if value < len(names) else str(value)
 
 
+def _by_call(name: str, converted: Callable[[Any], Any]) -> dict[str, Read]:
+    """The way to ask that is one call of NVML's of the card alone."""
+    return {name: lambda n, c: converted(getattr(n, name)(c))}
+
+
 _LIGHT: dict[str, dict[str, Read]] = {
     "sm_clock_mhz": {
         "nvmlDeviceGetClockInfo(SM)": lambda n, c: float(n.nvmlDeviceGetClockInfo(c, n.NVML_CLOCK_SM)),
@@ -267,36 +272,24 @@ _LIGHT: dict[str, dict[str, Read]] = {
             n.nvmlDeviceGetPowerUsage(c) / 1e3
         ),
     },
-    "energy_j": {
-        "nvmlDeviceGetTotalEnergyConsumption": lambda n, c: n.nvmlDeviceGetTotalEnergyConsumption(c) / 1e3,
-    },
+    "energy_j": _by_call("nvmlDeviceGetTotalEnergyConsumption", lambda millijoules: millijoules / 1e3),
     "p_state": {
         "nvmlDeviceGetPerformanceState": lambda n, c: _p_state(n, n.nvmlDeviceGetPerformanceState(c)),
         "nvmlDeviceGetPowerState": lambda n, c: _p_state(n, n.nvmlDeviceGetPowerState(c)),
     },
-    "utilization_percent": {
-        "nvmlDeviceGetUtilizationRates": lambda n, c: float(n.nvmlDeviceGetUtilizationRates(c).gpu),
-    },
+    "utilization_percent": _by_call("nvmlDeviceGetUtilizationRates", lambda rates: float(rates.gpu)),
     "clock_event_reasons": {
-        "nvmlDeviceGetCurrentClocksEventReasons": lambda n, c: clock_event_reasons(
-            n.nvmlDeviceGetCurrentClocksEventReasons(c)
-        ),
-        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda n, c: clock_event_reasons(
-            n.nvmlDeviceGetCurrentClocksThrottleReasons(c)
-        ),
+        **_by_call("nvmlDeviceGetCurrentClocksEventReasons", clock_event_reasons),
+        **_by_call("nvmlDeviceGetCurrentClocksThrottleReasons", clock_event_reasons),
     },
 }
 """Cheap values, by field and by ways to ask for it, the better way first."""
 
 _FULL: dict[str, dict[str, Read]] = {
-    "memory_used_bytes": {
-        "nvmlDeviceGetMemoryInfo": lambda n, c: int(n.nvmlDeviceGetMemoryInfo(c).used),
-    },
+    "memory_used_bytes": _by_call("nvmlDeviceGetMemoryInfo", lambda memory: int(memory.used)),
     "processes": {
-        "nvmlDeviceGetComputeRunningProcesses": lambda n, c: _pids(n.nvmlDeviceGetComputeRunningProcesses(c)),
-        "nvmlDeviceGetComputeRunningProcesses_v2": lambda n, c: _pids(
-            n.nvmlDeviceGetComputeRunningProcesses_v2(c)
-        ),
+        **_by_call("nvmlDeviceGetComputeRunningProcesses", _pids),
+        **_by_call("nvmlDeviceGetComputeRunningProcesses_v2", _pids),
     },
 }
 """Values of a full snapshot beside the light ones and the throttle counters."""
