@@ -6,20 +6,31 @@ fail, before or after what was asked of it is done.
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import json
 import re
 import socket
 import struct
+import subprocess
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 REPOSITORY = "example/kernels"
 TOKEN = "ghs_0123456789abcdefghij"
+"""Of a workflow."""
+APP_TOKEN = "ghs_of_an_app_0123456789"
+"""Of an App, which may write checks."""
+ACTIONS = {"id": 15368, "slug": "github-actions"}
+"""The App that a workflow's token is of."""
 BOT = {"login": "github-actions[bot]", "type": "Bot"}
 HEAD, BASE = "a" * 40, "b" * 40
 RUN = 9_876_543_210
@@ -75,6 +86,25 @@ class Artifact:
     expired: bool = False
 
 
+@dataclass
+class App:
+    """One that somebody has made and installed on the repository."""
+
+    id: int = 4242
+    slug: str = "kernels-performance"
+    permissions: Mapping[str, str] = field(default_factory=lambda: {"checks": "write", "metadata": "read"})
+    """Those that it was installed with: a token may have them or less."""
+    public_key: str = ""
+    """PEM."""
+    tokens: dict[str, frozenset[str]] = field(default_factory=dict)
+    """That were made, by what each may do."""
+    made: int = 0
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        return {"id": self.id, "slug": self.slug}
+
+
 class Fail(Exception):  # noqa: N818 - an answer, not an error of ours
     def __init__(self, status: int, message: str, **more: Any) -> None:
         super().__init__(message)
@@ -98,6 +128,9 @@ class GitHub:
         """Where the API is on its host: a GitHub Enterprise Server has it at /api/v3."""
         self.storage = ""
         self.allowed: frozenset[str] = ALL
+        self.app = App(tokens={APP_TOKEN: frozenset({"checks: write"})})
+        self.caller: Mapping[str, Any] = ACTIONS
+        """The App whose token the request that is handled has."""
         self.pulls: dict[int, dict[str, Any]] = {}
         self.merge_bases: dict[str, str] = {"main": BASE}
         """By branch; of any head."""
@@ -184,19 +217,56 @@ class GitHub:
                     return each
         return None
 
-    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
+    def whose(self, token: str) -> tuple[Mapping[str, Any], frozenset[str]]:
+        """The App that a token is of, and what it may do. Raises Fail."""
+        if token == TOKEN:
+            return ACTIONS, self.allowed
+        if token in self.app.tokens:
+            return self.app.shown, self.app.tokens[token]
+        raise Fail(401, "Bad credentials")
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any, token: str) -> Answer:
         """Raises Fail."""
+        caller, allowed = self.whose(token)
         prefix = f"{self.below}/repos/{REPOSITORY}"
         for known, pattern, handler, needs, parameters in ROUTES:
             found = re.fullmatch(re.escape(prefix) + pattern, path)
             if known == method and found:
                 if unknown := set(query) - parameters:
                     raise Fail(422, f"Unknown parameters {sorted(unknown)}")
-                if not {needs, needs.replace(": read", ": write")} & {*self.allowed, "metadata: read"}:
+                if not {needs, needs.replace(": read", ": write")} & {*allowed, "metadata: read"}:
                     raise Fail(403, "Resource not accessible by integration")
                 with self.lock:
+                    self.caller = caller
                     return handler(self, query, body, *(unquote(part) for part in found.groups()))
         raise Fail(404, "Not Found", documentation_url="https://docs.github.example/rest")
+
+    def minting(self, method: str, path: str, body: Any, authorization: str) -> Answer:
+        """What actions/create-github-app-token asks for, by the App's key. Raises Fail."""
+        kind, _, word = authorization.partition(" ")
+        with self.lock:
+            if (method, path) == ("DELETE", f"{self.below}/installation/token"):
+                if self.app.tokens.pop(word, None) is None:
+                    raise Fail(401, "Bad credentials")
+                return Answer(204)
+            if kind.lower() != "bearer" or not _signed(word, self.app):
+                raise Fail(401, "A JSON web token could not be decoded")
+            if (method, path) == ("GET", f"{self.below}/repos/{REPOSITORY}/installation"):
+                return Answer(200, {"id": 77, "app_id": self.app.id, "app_slug": self.app.slug})
+            if (method, path) != ("POST", f"{self.below}/app/installations/77/access_tokens"):
+                raise Fail(404, "Not Found")
+            if body.get("repositories") != [REPOSITORY.partition("/")[2]]:
+                raise Fail(422, "There is at least one repository that does not exist or is not accessible")
+            asked = body.get("permissions", self.app.permissions)
+            if not asked.items() <= self.app.permissions.items():
+                raise Fail(422, "The permissions requested are not granted to this installation.")
+            self.app.made += 1
+            token = f"ghs_minted_{self.app.made:016}"
+            self.app.tokens[token] = frozenset(f"{name}: {level}" for name, level in asked.items())
+            until = dt.datetime.now(dt.timezone.utc) + dt.timedelta(hours=1)
+            return Answer(
+                201, {"token": token, "expires_at": f"{until:%Y-%m-%dT%H:%M:%SZ}", "permissions": asked}
+            )
 
     def page(self, path: str, query: Mapping[str, str], found: list[Any]) -> tuple[list[Any], dict[str, str]]:
         size = min(_number(query.get("per_page", "30"), 100), self.per_page)
@@ -287,6 +357,7 @@ class GitHub:
             "html_url": f"https://github.example/{REPOSITORY}/runs/{self._id}",
             "annotations": [],
             "external_id": "",
+            "app": dict(self.caller),
         }
         _check_fields(
             body, {"name", "head_sha", "status", "output"}, {"conclusion", "details_url", "external_id"}
@@ -301,6 +372,9 @@ class GitHub:
         known = [each for each in self.check_runs if each["id"] == int(number)]
         if not known:
             raise Fail(404, "Not Found")
+        if known[0]["app"]["id"] != self.caller["id"]:
+            whose = f"Invalid app_id `{self.caller['id']}`"
+            raise Fail(403, f"{whose} - check run can only be modified by the GitHub App that created it.")
         _check_fields(body, set(), {"name", "status", "output", "conclusion", "details_url", "external_id"})
         self._set_check(known[0], body)
         return Answer(200, known[0])
@@ -431,7 +505,7 @@ ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
     ("POST", r"/actions/workflows/([^/]+)/dispatches", GitHub.dispatch, "actions: write", set()),
     (
         "GET",
-        r"(|/environments/.+|/actions/(?:permissions|secrets|runners|caches).*|/rules/branches/.+)",
+        r"(|/environments/.+|/actions/(?:permissions|secrets|variables|runners|caches).*|/rules/branches/.+)",
         GitHub.setting,
         "metadata: read",
         set(),
@@ -441,6 +515,31 @@ ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
     ("POST", r"/git/refs", GitHub.create_ref, "contents: write", set()),
     ("POST", r"/issues/comments/(\d+)/reactions", GitHub.react, "pull-requests: write", set()),
 )
+
+
+def _signed(word: str, app: App) -> bool:
+    """Whether a JSON web token is of this App, still good, and signed by its key."""
+    signed, _, signature = word.rpartition(".")
+    try:
+        claims = json.loads(_from_base64(signed.partition(".")[2]))
+        header = json.loads(_from_base64(signed.partition(".")[0]))
+    except ValueError:
+        return False
+    now = time.time()
+    good = header["alg"] == "RS256" and str(claims["iss"]) == str(app.id)
+    if not (good and claims["iat"] <= now < claims["exp"] <= now + 660):
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        key, sign = Path(folder, "key.pem"), Path(folder, "signature")
+        key.write_text(app.public_key)
+        sign.write_bytes(_from_base64(signature))
+        command = ["openssl", "dgst", "-sha256", "-verify", str(key), "-signature", str(sign)]
+        done = subprocess.run(command, input=signed.encode(), capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def _from_base64(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def _number(text: str, most: int) -> int:
@@ -530,9 +629,16 @@ class _ApiHandler(_Base):
         trouble = github.next_trouble(self.command, parts.path)
         body: Any = None
         try:
-            body = self._checked(content)
-            _fail(trouble, after=False)
-            answer = github.answer(self.command, parts.path, query, body)
+            authorization = self.headers.get("Authorization", "")
+            if self.headers.get("User-Agent", "").startswith("actions/create-github-app-token"):
+                body = json.loads(content) if content else None
+                answer = github.minting(self.command, parts.path, body, authorization)
+            else:
+                body = self._checked(content)
+                _fail(trouble, after=False)
+                answer = github.answer(
+                    self.command, parts.path, query, body, authorization.removeprefix("Bearer ")
+                )
             _fail(trouble, after=True)
         except Fail as fail:
             answer = Answer(fail.status, fail.body, trouble.headers if trouble else {})
@@ -552,7 +658,7 @@ class _ApiHandler(_Base):
         headers = self.headers
         if not headers.get("User-Agent", "").startswith("gpu-harness/"):
             raise Fail(403, "Request forbidden by administrative rules. Please set a User-Agent.")
-        if headers.get("Authorization") != f"Bearer {TOKEN}":
+        if not headers.get("Authorization", "").startswith("Bearer "):
             raise Fail(401, "Bad credentials")
         if headers.get("Accept") != "application/vnd.github+json":
             raise Fail(415, "Unsupported 'Accept' header")

@@ -6,7 +6,9 @@ the bundles that they ship have several megabytes each.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -29,6 +31,7 @@ REQUIRED = bool(os.environ.get("HARNESS_REQUIRE_ACTIONS"))
 class Pinned(NamedTuple):
     commit: str
     source: str
+    """Where it begins. What runs after the job's other steps, where there is such, is post.js beside it."""
     aliases: Mapping[str, str] = {}
     """Packages of other versions than the other actions have."""
 
@@ -39,6 +42,7 @@ PINNED = {
         "src/main.ts",
         {"@actions/core": "checkout-core", "@actions/github": "checkout-github"},
     ),
+    "actions/create-github-app-token": Pinned("1b10c78c7865c340bc4f6099eb2f838309f1e8c3", "main.js"),
     "actions/download-artifact": Pinned(
         "3e5f45b2cfb9172054b4087a40e8e0b5a5461e7c", "src/download-artifact.ts"
     ),
@@ -57,28 +61,39 @@ def _lacking(what: str) -> None:
 
 def bundle(folder: Path) -> dict[str, Path]:
     """Each action as one file of JavaScript; skips where Node or the packages are not here."""
-    esbuild = SOURCES / "node_modules" / ".bin" / "esbuild"
-    if not shutil.which("node") or not esbuild.exists():
+    packages = SOURCES / "node_modules"
+    esbuild = packages / ".bin" / "esbuild"
+    needed = json.loads((SOURCES / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    if not shutil.which("node") or not all((packages / name).exists() for name in needed):
         _lacking("The actions' packages or Node are not here")
-    made = {action: folder / f"{action.rpartition('/')[2]}.mjs" for action in PINNED}
-    for action, path in made.items():
-        pinned = PINNED[action]
-        # Some of the packages are older than modules, and call `require`.
-        banner = "import {createRequire as of} from 'module'; const require = of(import.meta.url);"
-        options = [
-            "--bundle",
-            "--platform=node",
-            "--format=esm",
-            "--log-level=error",
-            f"--banner:js={banner}",
-            *(f"--alias:{name}={other}" for name, other in pinned.aliases.items()),
-        ]
-        source = _folder(action) / pinned.source
-        # Other packages are looked for from where it runs.
-        subprocess.run(
-            [esbuild, source, *options, f"--outfile={path}"], check=True, capture_output=True, cwd=SOURCES
-        )
+    made: dict[str, Path] = {}
+    for action, pinned in PINNED.items():
+        made[action] = folder / f"{action.rpartition('/')[2]}.mjs"
+        _bundle(esbuild, pinned, _folder(action) / pinned.source, made[action])
+        if (after := _folder(action) / "post.js").exists():
+            _bundle(esbuild, pinned, after, _after(made[action]))
     return made
+
+
+def _after(bundle: Path) -> Path:
+    return bundle.with_suffix(".post.mjs")
+
+
+def _bundle(esbuild: Path, pinned: Pinned, source: Path, made: Path) -> None:
+    # Some of the packages are older than modules, and call `require`.
+    banner = "import {createRequire as of} from 'module'; const require = of(import.meta.url);"
+    options = [
+        "--bundle",
+        "--platform=node",
+        "--format=esm",
+        "--log-level=error",
+        f"--banner:js={banner}",
+        *(f"--alias:{name}={other}" for name, other in pinned.aliases.items()),
+    ]
+    # Other packages are looked for from where it runs.
+    subprocess.run(
+        [esbuild, source, *options, f"--outfile={made}"], check=True, capture_output=True, cwd=SOURCES
+    )
 
 
 def _folder(action: str) -> Path:
@@ -102,12 +117,24 @@ class Use:
         if action in COMPOSITE:
             return self._composite(job, document, inputs)
         for name in ("action-output", "action-state"):
-            (job.temp / name).touch()
+            (job.temp / name).write_text("", encoding="utf-8")
+        done = self._run(job, self.bundled[action], inputs, {})
+        if "id" in step:
+            job.outputs[step["id"]] = _pairs(job.temp / "action-output")
+        if (after := _after(self.bundled[action])).exists() and done.returncode == 0:
+            state = {f"STATE_{name}": value for name, value in _pairs(job.temp / "action-state").items()}
+            job.after.append(lambda: self._run(job, after, inputs, state))
+        return done
+
+    def _run(
+        self, job: Job, bundle: Path, inputs: Mapping[str, str], state: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["node", str(self.bundled[action])],
+            ["node", str(bundle)],
             env={
                 "PATH": os.environ["PATH"],
                 "GITHUB_REPOSITORY": "example/kernels",
+                "GITHUB_REPOSITORY_OWNER": "example",
                 "GITHUB_RUN_ID": "4711",
                 "GITHUB_WORKSPACE": str(job.workspace),
                 "GITHUB_OUTPUT": str(job.temp / "action-output"),
@@ -116,6 +143,7 @@ class Use:
                 **self.artifacts.environ,
                 **job.environ,
                 **{f"INPUT_{name.upper()}": value for name, value in inputs.items()},
+                **state,
             },
             capture_output=True,
             text=True,
@@ -144,6 +172,12 @@ class Use:
         )
         [uploading] = (step for step in steps if "uses" in step)
         return self(job, uploading) if done.returncode == 0 else done
+
+
+def _pairs(path: Path) -> dict[str, str]:
+    """What an action has written into a file of the runner's: NAME<<MARK, lines, MARK."""
+    text = path.read_text(encoding="utf-8")
+    return dict(re.findall(r"(?m)^(.+?)<<(?:ghadelimiter_\S+)\n(.*?)\nghadelimiter_\S+$", text, re.DOTALL))
 
 
 def _text(value: Any) -> str:

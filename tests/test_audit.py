@@ -33,6 +33,16 @@ def policies(*names: str) -> dict[str, Any]:
     return {"total_count": len(listed), "branch_policies": listed}
 
 
+def requiring(*sources: int | None, name: str = "GPU performance") -> list[dict[str, Any]]:
+    """The rules of a default branch that takes nothing without a check, which is of one of these Apps."""
+    checks = [
+        {"context": name, **({} if source is None else {"integration_id": source})} for source in sources
+    ]
+    about = {"strict_required_status_checks_policy": False, "required_status_checks": checks}
+    [made] = rules("required_status_checks")
+    return [*rules("pull_request", "non_fast_forward"), {**made, "parameters": about}]
+
+
 def rules(*types: str) -> list[dict[str, Any]]:
     return [{"type": each, "ruleset_source_type": "Repository", "ruleset_id": 42} for each in types]
 
@@ -68,7 +78,7 @@ BADLY: dict[str, Any] = WELL | {
         "can_approve_pull_request_reviews": True,
     },
     "/actions/permissions/fork-pr-contributor-approval": {"approval_policy": "first_time_contributors"},
-    "/rules/branches/main": [],
+    "/rules/branches/main": requiring(15368)[-1:],
     "/rules/branches/perf-dispatch": [],
     "/rules/branches/pull-request/1": rules("deletion"),
     "/rules/branches/perf-data": rules("deletion"),
@@ -134,6 +144,57 @@ def test_the_cards_are_for_the_branches_of_pull_requests_alone(github, audit, br
     """On the default branch a stranger's suite could write caches that others restore."""
     github.settings["/environments/gpu/deployment-branch-policies"] = policies(*branches)
     assert audit("--relied").status == (0 if good else 1)
+
+
+APP = {"/actions/variables/PERF_APP_ID": {"name": "PERF_APP_ID", "value": "4242"}}
+
+
+@pytest.mark.parametrize(
+    ("app", "sources", "good", "seen"),
+    [
+        (APP, [4242], True, "GPU performance of App 4242"),
+        (APP, [4242, None], False, "App 4242, anybody who may write checks"),
+        (APP, [None], False, "anybody who may write checks"),
+        (APP, [15368], False, "GitHub Actions: any workflow here"),
+        (APP, [99], False, "App 99"),
+        (APP, [], True, "none of ours is required"),
+        ({}, [], True, "none of ours is required"),
+        ({}, [15368], False, "GitHub Actions: any workflow here"),
+        ({}, [99], False, "App 99"),
+    ],
+)
+def test_whose_check_is_required_is_told(github, audit, app, sources, good, seen):
+    report = {
+        "/environments/perf-report": environment("perf-report"),
+        "/environments/perf-report/deployment-branch-policies": policies("main"),
+    }
+    github.settings |= {**app, **report, "/rules/branches/main": requiring(*sources)}
+    found = {each["what"]: each for each in audit("--json").json}
+    assert (found["required check"]["state"] == "good") is good
+    assert seen in found["required check"]["seen"]
+    assert bool(found["required check"]["to_do"]) is not good
+    assert ("environment perf-report" in found) is bool(app)
+
+
+def test_a_check_of_another_name_is_none_of_ours(github, audit):
+    github.settings["/rules/branches/main"] = requiring(15368, name="Tests")
+    found = {each["what"]: each for each in audit("--json").json}
+    assert found["required check"]["state"] == "good"
+
+
+@pytest.mark.parametrize(
+    ("branches", "good"), [(["main"], True), (["main", "perf-dispatch"], False), ([], False), (None, False)]
+)
+def test_an_app_s_key_is_for_the_default_branch_alone(github, audit, branches, good):
+    github.settings |= APP
+    if branches is not None:
+        github.settings["/environments/perf-report"] = environment("perf-report")
+        github.settings["/environments/perf-report/deployment-branch-policies"] = policies(*branches)
+    done = audit("--json")
+    found = {each["what"]: each for each in done.json}
+    assert (found["environment perf-report"]["state"] == "good") is good
+    assert done.status == (0 if good else 1)
+    assert audit("--relied").status == 0  # no job with a card relies on it
 
 
 def test_what_the_token_may_not_see_is_unknown_and_not_missing(github, audit):

@@ -13,7 +13,7 @@ import pytest
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.forges.api import Api, ApiError, UnclearError, Waits, check_address, quoted
 from harness.github.api import GITHUB, path_of
-from harness.github.events import error_line, measured_run, measurement_asked, read_event
+from harness.github.events import annotation, measured_run, measurement_asked, read_event
 from tests.github_server import HEAD, REPOSITORY, TOKEN, Artifact, comment_event, run_event, serving
 
 PULL = path_of(REPOSITORY, "pulls", 12)
@@ -463,7 +463,8 @@ def test_a_quoted_text_is_one_line_and_no_command():
 
 
 def test_a_line_of_error_keeps_to_its_line():
-    assert error_line("a: b, c", "50 %\n::error::") == "::error title=a%3A b%2C c::50 %25%0A::error::"
+    line = annotation("error", "a: b, c", "50 %\n::error::")
+    assert line == "::error title=a%3A b%2C c::50 %25%0A::error::"
 
 
 def run_of(event: dict[str, Any], repository: str = REPOSITORY) -> Any:

@@ -25,11 +25,11 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import RefusedError
-from harness.forges.reports import merged, read_review
+from harness.forges.reports import merged, read_report
 from harness.github.artifacts import MAX_ARTIFACTS, unpacked
 from harness.judgement.judge import Leg, LegName, Policy, judge
 from harness.output.review.building import newest_comparisons, review_of
-from harness.output.review.model import LIMITS, Calibrated, Change, Review, Side, encode_review
+from harness.output.review.model import LIMITS, Calibrated, Change, Review, Side, decode_review, encode_review
 from harness.output.review.plausible import problems
 from harness.run.compare import CompareSettings, policy_for
 from harness.statistics.moderated import Prior
@@ -45,6 +45,10 @@ CLEAN = honest(samples.clean())
 DOCUMENT = encode_review(CLEAN)
 SECRET = "Gotcha"
 """Of every report here: nothing that is posted or written has it."""
+
+
+def read_review(content: bytes) -> Review:
+    return read_report(content, "x", decode_review)
 
 
 def document(**over: Any) -> dict[str, Any]:
@@ -438,7 +442,7 @@ def test_one_that_lies_among_honest_ones_spoils_them_all(github, post, name):
 )
 def test_an_honest_report_is_read_as_it_was_written(made):
     review = honest(made())
-    assert read_review(unpacked(zipped(encode_review(review)), "x"), "x") == review
+    assert read_review(unpacked(zipped(encode_review(review)), "x")) == review
     assert problems(review, bases={BASE}, head=HEAD) == []
 
 
@@ -463,7 +467,7 @@ def test_the_largest_report_there_can_be_is_read():
     content = DOCUMENT + b" " * (LIMITS["bytes"] - len(DOCUMENT))
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         assert unpacked(zipped(content, method=method), "x") == content
-    assert read_review(content, "x") == CLEAN
+    assert read_review(content) == CLEAN
 
 
 def test_spoilt_bytes_never_make_another_error():
@@ -493,7 +497,7 @@ def test_spoilt_reports_never_make_another_error():
                 rng.choice(b'"{}[],:0-1eE.\\\xff\n') if rng.random() < 0.8 else 0
             )
         with contextlib.suppress(RefusedError):
-            problems(read_review(bytes(spoilt), "x"), bases={BASE}, head=HEAD)
+            problems(read_review(bytes(spoilt)), bases={BASE}, head=HEAD)
 
 
 def test_a_bomb_takes_no_more_memory_than_a_report_may():
@@ -629,7 +633,7 @@ def test_no_real_comparison_is_called_a_lie(tmp_path):
             env={"HARNESS_NULL_SCRIPT": script, "HARNESS_CACHE_DIR": str(tmp_path / "cache")},
         )
         assert "Traceback" not in done.stderr, done.stderr
-        review = read_review(encode_review(review_of(newest_comparisons(results))), "x")
+        review = read_review(encode_review(review_of(newest_comparisons(results))))
         assert review.base
         assert review.head
         assert problems(review, bases={review.base}, head=review.head) == []

@@ -9,6 +9,7 @@ import pytest
 from tests import review_samples as samples
 from tests.github_reports import honest, left, posting
 from tests.github_server import (
+    ACTIONS,
     HEAD,
     REPOSITORY,
     RUN,
@@ -309,7 +310,7 @@ def test_a_default_branch_that_is_none_is_refused(github, request_, branch):
 
 
 def test_an_event_of_another_kind_is_refused(github, request_):
-    refused(github, request_(run_event()), "no issue_comment event")
+    refused(github, request_({"ref": "refs/heads/main"}), "no issue_comment event")
 
 
 def test_a_token_that_may_not_start_workflows_says_so(github, request_):
@@ -411,6 +412,7 @@ def queue(github: Any, **check: Any) -> None:
     github.queue.add(GROUP)
     made = {"id": 1, "name": "GPU performance", "head_sha": HEAD, "status": "completed"}
     about = {"html_url": f"{RUNS}/1", "external_id": "7.1", "output": {"title": "2 cases are slower"}}
+    about["app"] = dict(ACTIONS)
     github.check_runs.append({**made, **about, **check})
 
 

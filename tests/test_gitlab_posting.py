@@ -9,6 +9,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from harness.errors import ExitCode
 from harness.forges import api as forge_api
 from harness.gitlab.reporting import links_of_job, without_actions
 from harness.output.review.model import encode_review
@@ -192,6 +193,14 @@ def test_a_pipeline_without_a_report_gets_a_status_and_no_note(gitlab, post):
     assert post("--json").json["state"] == "no-report"
     assert gitlab.bodies() == []
     assert (gitlab.statuses[0]["state"], gitlab.statuses[0]["description"]) == ("skipped", "No report")
+
+
+def test_a_report_that_may_not_be_fetched_is_not_taken_for_none(gitlab, post):
+    gitlab.measured(CLEAN)
+    gitlab.unseen = (f"/jobs/{gitlab.jobs[0]['id']}/artifacts/perf-review/review.json",)
+    done = post()
+    assert (done.status, gitlab.writes) == (ExitCode.NOT_MEASURED, [])
+    assert "403" in done.err
 
 
 def test_a_status_that_fails_does_not_cost_the_note(gitlab, post):

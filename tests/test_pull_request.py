@@ -26,6 +26,7 @@ FLEET = {"cards": [{"name": "null", "labels": ["self-hosted"], "device": "null",
 EXPRESSIONS = {
     "inputs.fleet || '.github/fleet.json'": ".github/fleet.json",
     "inputs.requirements || '.github/requirements'": ".github/requirements",
+    "vars.PERF_APP_ID": "",
     "vars.PERF_AUTOMATIC": "",
     "vars.PERF_HISTORY_URL": "https://kernels.example/harness/",
     "vars.PERF_STRICT": "",

@@ -161,7 +161,7 @@ def test_every_case_that_fails_the_check_is_named_or_counted(name):
     told = unfolded(told_by(comment, name))
     body = words(told[told.index("</h3>") :])
     named = sum(bool(re.search(rf"{re.escape(each.label)}\b", body)) for each in groups.slower)
-    unnamed = r"^([\d,]+) (?:more are slower\.|of those that are slower are not named)"
+    unnamed = r"^([\d,]+) (?:more (?:is|are) slower\.|of those that are slower are not named)"
     assert named + figure(body, f"(?m){unnamed}") == len(groups.slower)
     broken = r"(?m)^([\d,]+) (?:more fail at head\.|cases? fails? at head:)"
     assert figure(body, broken) == len(groups.broken)

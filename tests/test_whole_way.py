@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,17 @@ import yaml
 
 from tests.actions_service import Artifacts, serving
 from tests.commits import takes
-from tests.github_server import REPOSITORY, RUN, TOKEN, Artifact, GitHub, comment_event, run_event
+from tests.github_server import (
+    ACTIONS,
+    APP_TOKEN,
+    REPOSITORY,
+    RUN,
+    TOKEN,
+    Artifact,
+    GitHub,
+    comment_event,
+    run_event,
+)
 from tests.github_server import serving as serving_github
 from tests.pinned_actions import COMPOSITE, PINNED, Use
 from tests.support import ROOT, commit, git, make_repository, write_null_script
@@ -31,6 +42,8 @@ from tests.workflow_steps import WORKFLOWS, Job
 pytest.importorskip("asv")
 
 NUMBER = 12
+CARDS = 2
+"""What one alone brings, its artifact unpacked where several would lie, is in test_actions.py."""
 SERVER = (
     "https://github.com"  # elsewhere the artifact actions take it for GitHub Enterprise Server, and refuse
 )
@@ -66,15 +79,15 @@ INPUTS = {
 class Way:
     """A repository, its fleet, and the machines that its workflows run on."""
 
-    def __init__(self, root: Path, bundled: Mapping[str, Path], github: GitHub, cards: int) -> None:
-        self.root, self.bundled, self.github = root, bundled, github
+    def __init__(self, root: Path, bundled: Mapping[str, Path], github: GitHub, key: str) -> None:
+        self.root, self.bundled, self.github, self.key = root, bundled, github, key
         self.origin = root / "there" / REPOSITORY
         self.origin.parent.mkdir(parents=True)
         self.author = make_repository(root / "author")
         fleet = {
             "cards": [
                 {"name": f"card-{number}", "labels": ["self-hosted"], "device": "null", "sizes": ["64"]}
-                for number in range(cards)
+                for number in range(CARDS)
             ]
         }
         first = {**PROJECT, **Play.tree(STEADY), ".github/fleet.json": json.dumps(fleet)}
@@ -127,13 +140,20 @@ class Way:
         path = self.root / f"event-{self.machines}.json"
         path.write_text(json.dumps(event[1]), encoding="utf-8")
         told = {"GITHUB_EVENT_NAME": event[0], "GITHUB_EVENT_PATH": str(path)}
-        job = Job(workflow, name, workspace, {**EXPRESSIONS, **INPUTS, **(known or {})})
+        told_of_app = {"vars.PERF_APP_ID": str(self.github.app.id) if self.key else ""}
+        of_event = {"github.event_name": event[0], "github.api_url": self.github.url}
+        job = Job(
+            workflow, name, workspace, {**EXPRESSIONS, **INPUTS, **told_of_app, **of_event, **(known or {})}
+        )
+        job.secrets = {"perf-report": {"PERF_APP_KEY": self.key}}
         job.known = {**job.known, "runner.temp": str(job.temp)}
         job.environ = {**self.there, **told, "HOME": str(job.temp), **(environ or {})}
         status = job.whole(Use(self.bundled, artifacts))
         assert status == 0, "\n".join(job.said[-3:])
+        assert self.github.app.tokens.keys() <= {APP_TOKEN}  # what was made for the job was given back
         kept = [path for folder in (workspace, job.temp) for path in folder.rglob("*") if path.is_file()]
-        assert [path for path in kept if any(form in path.read_bytes() for form in TOKEN_FORMS)] == []
+        forms = (*TOKEN_FORMS, *([self.key.encode()] if self.key else []))
+        assert [path for path in kept if any(form in path.read_bytes() for form in forms)] == []
         return job
 
     def card(self, name: str) -> dict[str, str]:
@@ -179,6 +199,18 @@ class Way:
             self.run("perf-report.yml", "report", artifacts, event=("workflow_run", event))
         return artifacts
 
+    def queue(self) -> dict[str, Any]:
+        """The check of the pull request's commit in the merge queue, where an App posts it."""
+        commit = "9" * 40
+        self.github.queue.add(commit)
+        branch = f"gh-readonly-queue/main/pr-{NUMBER}-{'b' * 40}"
+        event = run_event(event="merge_group", head_sha=commit, head_branch=branch)
+        with serving() as artifacts:
+            self.run("perf-queue.yml", "carry", artifacts, event=("workflow_run", event))
+        check: dict[str, Any] = self.github.check_runs[-1]
+        assert (check["head_sha"], check["app"]) == (commit, self.github.app.shown)
+        return check
+
     def night(self) -> list[Job]:
         """The jobs that measure, and the one that stores."""
         with serving() as artifacts:
@@ -223,14 +255,22 @@ def way(request, tmp_path, bundled, monkeypatch) -> Iterator[Way]:
         github = stack.enter_context(serving_github())
         github.people["maintainer"] = {"permission": "write", "role_name": "write"}
         github.settings = WELL
-        yield Way(tmp_path, bundled, github, request.param)
+        yield Way(tmp_path, bundled, github, app_key(tmp_path, github) if request.param else "")
+
+
+def app_key(folder: Path, github: GitHub) -> str:
+    """A new key of the App; the server gets the other half."""
+    made = [str(folder / name) for name in ("key.pem", "public.pem")]
+    for command in (["genrsa", "-out", made[0], "2048"], ["rsa", "-in", made[0], "-pubout", "-out", made[1]]):
+        subprocess.run(["openssl", *command], check=True, capture_output=True)
+    github.app.public_key = Path(made[1]).read_text()
+    return Path(made[0]).read_text()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # some thirty programs, one after the other
-@pytest.mark.parametrize("way", [1, 3], indirect=True, ids=["one card", "three cards"])
+@pytest.mark.parametrize("way", [False, True], indirect=True, ids=["as GitHub Actions", "as an App"])
 def test_from_the_comment_to_the_report_and_from_the_merge_to_the_pages(way):
-    cards = len(json.loads((way.author / ".github" / "fleet.json").read_text())["cards"])
     head = way.propose(Play.tree(takes(1_030_000)))
     asked = way.request(f"/perf {head}")
     assert asked == {"pull_request": str(NUMBER), "sha": head, "cases": ""}
@@ -239,7 +279,7 @@ def test_from_the_comment_to_the_report_and_from_the_merge_to_the_pages(way):
     way.measure(asked)
     names = {each.name for each in way.github.artifacts[RUN]}
     assert names == {
-        f"perf-{what}-card-{number}" for what in ("review", "records") for number in range(cards)
+        f"perf-{what}-card-{number}" for what in ("review", "records") for number in range(CARDS)
     }
 
     page = way.report(head)
@@ -247,6 +287,10 @@ def test_from_the_comment_to_the_report_and_from_the_merge_to_the_pages(way):
     assert "toy.scale@64" in body
     [check] = way.github.check_runs
     assert (check["head_sha"], check["status"], check["conclusion"]) == (head, "completed", "failure")
+    assert check["app"] == (way.github.app.shown if way.key else ACTIONS)
+    assert way.github.app.made == (2 if way.key else 0)
+    if way.key:
+        assert way.queue()["conclusion"] == "failure"
     assert set(page.kept) == {"perf-report"}
 
     # Merged all the same: the history has both commits, of every card.
@@ -254,8 +298,8 @@ def test_from_the_comment_to_the_report_and_from_the_merge_to_the_pages(way):
     way.night()
     stored = way.stored()
     records = [path for path in stored if ".jsonl" in path]
-    assert len({path.partition("/")[0] for path in records}) == cards
-    assert len(records) == 2 * cards
+    assert len({path.partition("/")[0] for path in records}) == CARDS
+    assert len(records) == 2 * CARDS
 
     site = set(way.pages().getnames())
     assert {"./index.html", "./harness/index.html"} <= site

@@ -288,6 +288,43 @@ PLANTED = [
     ("perf-pr.yml", set_in("env", "TOKEN", to="${{ github.token }}"), "is given a secret"),
     ("perf-pr.yml", set_in("env", "TOKEN", to="${{ github['token'] }}"), "is given a secret"),
     ("perf-pr.yml", set_in("env", "ALL", to="${{ toJSON(github) }}"), "is given a secret"),
+    (
+        "perf-pr.yml",
+        with_step("plan", {"run": "true", "env": {"KEY": "${{ secrets.PERF_APP_KEY }}"}}),
+        "is given a secret",
+    ),
+    (
+        "perf-report.yml",
+        set_in("jobs", "report", "env", to={"KEY": "${{ secrets.PERF_APP_KEY }}"}),
+        "the job as a whole is given a secret",
+    ),
+    ("perf-report.yml", without("jobs", "report", "environment"), "an App's key with no environment"),
+    (
+        "perf-queue.yml",
+        set_in("jobs", "carry", "steps", 3, "with", "permission-contents", to="write"),
+        "asks for more of an App",
+    ),
+    (
+        "perf-queue.yml",
+        without("jobs", "carry", "steps", 3, "with", "permission-checks"),
+        "asks for more of an App",
+    ),
+    (
+        "perf-queue.yml",
+        set_in("jobs", "carry", "steps", 3, "with", "owner", to="example"),
+        "asks for more of an App",
+    ),
+    ("perf-queue.yml", set_in("jobs", "carry", "if", to="vars.PERF_APP_ID"), "does not look at"),
+    (
+        "perf-request.yml",
+        set_in("jobs", "request", "environment", to="perf-report"),
+        "where the workflow file is a commit's own, by 'perf-report'",
+    ),
+    (
+        "perf-request.yml",
+        set_in("jobs", "request", "steps", 3, "if", to="vars.PERF_APP_ID"),
+        "where the workflow file is a commit's own, by 'vars.PERF_APP_ID'",
+    ),
     ("perf-pr.yml", with_step("measure", {"uses": f"actions/cache@{SHA}"}), "reads a cache"),
     ("perf-pr.yml", with_step("measure", {"uses": f"actions/cache/restore@{SHA}"}), "reads a cache"),
     (

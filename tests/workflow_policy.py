@@ -53,6 +53,7 @@ _PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
 _SECRET = re.compile(
     r"\bsecrets\b|\bgithub\.token\b|\bgithub\[|GITHUB_TOKEN|toJSON\(\s*github\s*\)", re.IGNORECASE
 )
+_MINTING = "actions/create-github-app-token@"
 _STRICT = re.compile(r"bash .*-euo pipefail \{0\}")
 
 
@@ -170,6 +171,30 @@ def _machine(workflow: Workflow, job: Job) -> Iterator[str]:
         yield "a machine of ours is given a secret"
 
 
+def _secrets(workflow: Workflow, job: Job) -> Iterator[str]:
+    """An App's key is for its action alone, in a job that an environment holds to the default branch."""
+    keyed = _uses(job, _MINTING)
+    for name, part in [
+        *((step.get("name", step.get("uses", "?")), step) for step in _steps(job) if step not in keyed),
+        ("the job as a whole", {**job, "steps": []}),
+    ]:
+        if re.search(r"\bsecrets\b", json.dumps(part), re.IGNORECASE):
+            yield f"{name} is given a secret"
+    if not keyed:
+        return
+    if "perf-report" not in str(job.get("environment", "")):
+        yield "has an App's key with no environment to hold it back"
+        return
+    for step in keyed:
+        asked = {name: level for name, level in step["with"].items() if name.startswith("permission-")}
+        if asked != {"permission-checks": "write"} or {"owner", "repositories"} & set(step["with"]):
+            yield "asks for more of an App than to write checks of this repository"
+        of_commit = {"pull_request", "merge_group"} & set(triggers_of(workflow))
+        for condition in (job["environment"], step.get("if")) if of_commit else ():
+            if "github.event_name == 'issue_comment'" not in str(condition):
+                yield f"has an App's key where the workflow file is a commit's own, by {condition!r}"
+
+
 def _pins(_: Workflow, job: Job) -> Iterator[str]:
     for used in filter(None, [job.get("uses"), *(step.get("uses") for step in _steps(job))]):
         if not _PINNED.fullmatch(used):
@@ -227,7 +252,8 @@ def _started(workflow: Workflow, job: Job) -> Iterator[str]:
         if wider := _scopes(job, "write") - {"pull-requests"}:
             yield f"may write {sorted(wider)} for what anybody's run has left"
     for trigger, words in CONDITIONS.items():
-        if trigger in triggers and _scopes(job, "write") and "needs" not in job:
+        writes = _scopes(job, "write") or _uses(job, _MINTING)
+        if trigger in triggers and writes and "needs" not in job:
             yield from (
                 f"may write on {trigger} and does not look at {word}"
                 for word in words
@@ -247,6 +273,7 @@ RULES: tuple[Callable[[Workflow, Job], Iterator[str]], ...] = (
     _permissions,
     _triggers,
     _machine,
+    _secrets,
     _pins,
     _caches,
     _scripts,

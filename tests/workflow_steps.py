@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +15,15 @@ from typing import Any
 
 import yaml
 
-from tests.support import IMPORT_PATH, ROOT
+from tests.forked_command import shim
+from tests.support import IMPORT_PATH, ROOT, programs
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}", re.DOTALL)
 _INSTALLING = "Install the harness"
 """The step that there is no need for here: `harness` is this checkout's."""
 _NO_NEED = "actions/setup-python"
+_FALSE = ("", "false")
 
 
 @dataclass
@@ -38,6 +39,10 @@ class Job:
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)
     """By step's id."""
     said: list[str] = field(default_factory=list)
+    secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By environment: a job has those of its own alone."""
+    after: list[Callable[[], subprocess.CompletedProcess[str]]] = field(default_factory=list)
+    """What actions do when the job ends."""
 
     def __post_init__(self) -> None:
         # Beside the workspace, which actions/checkout empties.
@@ -48,13 +53,9 @@ class Job:
         for folder in (self.temp / "venv" / "bin", self.temp / "bin"):
             folder.mkdir(parents=True)
             for command, module in {"harness": "harness.cli", "asv": "asv.main"}.items():
-                shim = folder / command
-                shim.write_text(
-                    f"#!{sys.executable}\nimport sys\nimport tests.forking\nsys.argv[0] = {command!r}\n"
-                    f"from {module} import main\nsys.exit(main())\n",
-                    encoding="utf-8",
-                )
-                shim.chmod(0o755)
+                text = shim(command, module, programs.socket, programs.variables, self.temp / "lock")
+                (folder / command).write_text(text, encoding="utf-8")
+                (folder / command).chmod(0o755)
 
     @property
     def summary(self) -> str:
@@ -92,13 +93,22 @@ class Job:
             else:
                 status = self._run(step)
             failed = failed or status
+        while self.after:
+            done = self.after.pop()()
+            self.said.append(done.stdout + done.stderr)
+            failed = failed or done.returncode
         return failed
+
+    @property
+    def environment(self) -> str:
+        given = self.document["jobs"][self.name].get("environment", "")
+        return self.evaluated(given if isinstance(given, str) else given["name"])
 
     def _wanted(self, step: Mapping[str, Any], failed: int) -> bool:
         condition = step.get("if", "success()")
         if condition == "always()":
             return True
-        return not failed and (condition == "success()" or self.expression(condition) == "true")
+        return not failed and (condition == "success()" or self.expression(condition) not in _FALSE)
 
     def _run(self, step: Mapping[str, Any]) -> int:
         output = self.temp / "output"
@@ -115,6 +125,7 @@ class Job:
             text=True,
             check=False,
             timeout=200,
+            pass_fds=[programs.socket],
         )
         self.said.append(done.stdout + done.stderr)
         if "id" in step:
@@ -142,11 +153,28 @@ class Job:
         return _EXPRESSION.sub(lambda found: self.expression(" ".join(found[1].split())), text)
 
     def expression(self, text: str) -> str:
-        """What an expression stands for: known, an output of a step before, or two of them compared."""
+        """What an expression stands for: known, a word, an output of a step before, empty where that did not
+        run, a secret of the job's environment; two of them compared, or joined by && and ||.
+        """
         if text in self.known:
             return self.known[text]
-        if differs := re.fullmatch(r"(\S+) != '(.*)'", text):
-            return str(self.expression(differs[1]) != differs[2]).lower()
+        if " || " in text:
+            return next(
+                (value for value in map(self.expression, text.split(" || ")) if value not in _FALSE), ""
+            )
+        if " && " in text:
+            *values, last = map(self.expression, text.split(" && "))
+            return next((value for value in values if value in _FALSE), last)
+        if compared := re.fullmatch(r"(\S+) (!=|==) '(.*)'", text):
+            same = self.expression(compared[1]) == compared[3]
+            return str(same == (compared[2] == "==")).lower()
+        if word := re.fullmatch(r"'(.*)'", text):
+            return word[1]
+        if secret := re.fullmatch(r"secrets\.(\w+)", text):
+            return self.secrets.get(self.environment, {}).get(secret[1], "")
         if output := re.fullmatch(r"steps\.(\w+)\.outputs\.(\w+)", text):
-            return self.outputs[output[1]][output[2]]
+            step = {each["id"]: each for each in self.document["jobs"][self.name]["steps"] if "id" in each}
+            if output[1] in self.outputs or "if" not in step[output[1]]:
+                return self.outputs[output[1]][output[2]]
+            return ""
         raise KeyError(f"{text} is not known to this test")

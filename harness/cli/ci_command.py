@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from harness.forges.requirements import chosen_extras
 from harness.forges.scaffold import (
     FLEET_FILE,
     Scaffolded,
+    extras_there,
     is_light,
     matrix_of,
     narrowed,
@@ -43,24 +44,23 @@ from harness.github import audit as github_audit
 from harness.github import events, reporting
 from harness.github.api import GITHUB, check_repository
 from harness.github.data_git import BRANCH
-from harness.github.posting import carry_over
+from harness.github.posting import Checks, carry_over
 from harness.github.reporting import AUTHOR, given_reviews
-from harness.github.requesting import Started, may_ask, start_measurement
+from harness.github.requesting import may_ask, start_measurement
 from harness.gitlab.api import GITLAB, in_pipeline
 from harness.output.review.faces import check_name, faces, workflow_commands, write_faces
 from harness.output.review.markdown import code, summary
+from harness.output.review.model import LIMITS, Review
+from harness.system import git
 from harness.system.texts import harmless
 
 if TYPE_CHECKING:
     from harness.config import Config
     from harness.github.data_files import Stored
     from harness.judgement.saved_runs import FilesResult
-    from harness.output.review.grouping import Links
-    from harness.output.review.model import Review
     from harness.run.compare import CompareSettings, ComparisonResult
     from harness.spec.loader import LoadedSuite
 
-_HISTORY = click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
 _LISTED = 20
 """Files of a dry run of `store` that are named."""
 _NEXT = """
@@ -73,6 +73,8 @@ What no file can do, in this order (docs/runners.md of gpu-harness has the reaso
   5. Settings, Pages: the source is GitHub Actions. Where it will be: the variable PERF_HISTORY_URL.
      The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
      The variable PERF_AUTOMATIC measures pushes to branches of this repository unasked.
+     The variable PERF_APP_ID, with a key in the environment perf-report, posts check runs as an App of
+     yours, which a rule can name: docs/pull-requests.md.
   6. Commit to the default branch: perf-request.yml and perf-report.yml work from there.
 Then comment '/perf SHA' on a pull request, with the commit that you have read."""
 
@@ -111,23 +113,9 @@ def command() -> None:
 @options.commit("--base", required=True, help="The branch that the pull request goes to.")
 @options.commit("--head", default="HEAD", show_default=True, help="The pull request's commit.")
 @options.path("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
-@click.option(
-    "--pytest",
-    "tests",
-    metavar="PATH",
-    multiple=True,
-    help="Measure the pytest benchmarks there in place of CASES; repeatable.",
-)
-@_HISTORY
-def compare(
-    selection: options.Selection,
-    base: str,
-    head: str,
-    out: Path,
-    tests: tuple[str, ...],
-    history: str,
-    **given: Any,
-) -> int:
+@options.several("--pytest", "PATH", "Measure the pytest benchmarks there in place of CASES", to="tests")
+@options.history_url
+def compare(selection: options.Selection, base: str, head: str, tests: tuple[str, ...], **given: Any) -> int:
     """Compare a pull request with where it left its base, and write the report that 'harness ci post' posts.
 
     Of several devices, --device cuda:0,opengl:0, each is measured in turn; one that does not open is told,
@@ -140,7 +128,6 @@ def compare(
     from harness.cli.compare_command import repository_of, settings_from
     from harness.config import load_config
     from harness.output.review.building import kernel_places, review_of
-    from harness.system import git
 
     if tests and selection.cases:
         raise UsageError("CASES are compared by themselves, and --pytest by its own tests: give one of them.")
@@ -151,11 +138,11 @@ def compare(
     if left == head:
         raise UsageError(f"{head[:10]} is part of {base} already: there is nothing to compare.")
     if tests:
-        return _compare_tests(config, selection, tests, (left, head), out, history, given)
-    settings = dataclasses.replace(settings_from(config, selection, given), results=out / "records")
+        return _compare_tests(config, selection, tests, (left, head), given)
+    settings = settings_from(config, selection, given | {"results": given["out"] / "records"})
     results, heads = _on_each_device(config, selection, settings, left, head)
     places = {loaded.suite.name: kernel_places(loaded) for loaded in heads}
-    return _tell(review_of(results, places), results, None, selection, given, out, history)
+    return _tell(review_of(results, places), results, None, selection, given)
 
 
 def _tell(
@@ -164,14 +151,14 @@ def _tell(
     judged: FilesResult | None,
     selection: options.Selection,
     given: Mapping[str, Any],
-    out: Path,
-    history: str,
 ) -> int:
     """Write every face of a review, print what it rests on, and return the exit status."""
+    from harness.gitlab.reporting import links_of_job
     from harness.output import verdicts
 
-    links = _links(history)
-    write_faces(out, faces(review, links))
+    history = given["history"]
+    links = links_of_job(os.environ, history=history) if in_pipeline() else events.links_of_run(history)
+    write_faces(given["out"], faces(review, links))
     events.append_summary(summary(review, links))
     every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
     status = verdicts.exit_code(every, given["fail_on"])
@@ -188,21 +175,11 @@ def _tell(
     return status
 
 
-def _links(history: str) -> Links:
-    if in_pipeline():
-        from harness.gitlab.reporting import links_of_job
-
-        return links_of_job(os.environ, history=history)
-    return events.links_of_run(history)
-
-
 def _compare_tests(
     config: Config,
     selection: options.Selection,
     tests: tuple[str, ...],
     ends: tuple[str, str],
-    out: Path,
-    history: str,
     given: Mapping[str, Any],
 ) -> int:
     """Measure by the project's own pytest benchmarks, and report as of any comparison."""
@@ -211,15 +188,13 @@ def _compare_tests(
     from harness.output.review.building import kernel_places, review_of_tests
     from harness.output.verdicts import exit_code
     from harness.spec.planning import load_suites
-    from harness.system import git
 
     base, head = ends
     if (checked_out := git.resolve(repository_of(config), "HEAD")) != head:
         raise UsageError(f"pytest measures what is checked out, {checked_out[:10]}: check {head[:10]} out.")
-    session = pytest_session.Tests(paths=tests, project=config.root, out=out.resolve())
+    session = pytest_session.Tests(paths=tests, project=config.root, out=given["out"].resolve())
     words = [word for size in selection.size for word in ("--perf-size", size)]
     words += ["--perf-quick"] if selection.quick else []
-    results: list[ComparisonResult] = []
     failed = others = False
     for spec in (selection.device or config.device or "").split(","):
         on_it = [*words, *(["--perf-device", spec] if spec else [])]
@@ -232,13 +207,12 @@ def _compare_tests(
             f"No benchmark in {', '.join(tests)} compared anything: see pytest's output above."
         )
     every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
-    problem = ""
     if failed and exit_code(every, given["fail_on"]) == ExitCode.FINE:
         problem = "A test failed in pytest's session, although no verdict does: see the job's log."
         results = [dataclasses.replace(result, problem=result.problem or problem) for result in results]
     places = {loaded.suite.name: kernel_places(loaded) for loaded in load_suites(config, head)}
     review = review_of_tests(results, judged, ends, places)
-    return _tell(review, results, judged, selection, given, out, history)
+    return _tell(review, results, judged, selection, given)
 
 
 def _on_each_device(
@@ -247,9 +221,8 @@ def _on_each_device(
     """The comparisons on one device after the other, and their suites at head. Raises what comparing raises;
     DeviceError only where no device could be used.
     """
-    from harness.cli.compare_command import compare_commits
+    from harness.cli.compare_command import compare_pairs
     from harness.device.backends import parse_spec
-    from harness.output.review.model import LIMITS
     from harness.spec.planning import plan
 
     results: list[ComparisonResult] = []
@@ -262,7 +235,8 @@ def _on_each_device(
     for spec in specs:
         on_it = dataclasses.replace(settings, device=spec)
         try:
-            done = compare_commits(config, selection, on_it, base, head, most_cases=LIMITS["cases"])
+            pairs = selection.pairs(config, base, head)
+            done = compare_pairs(pairs, selection, on_it, most_cases=LIMITS["cases"])
         except DeviceError as error:
             if len(absent) + 1 == len(specs):
                 raise
@@ -288,9 +262,8 @@ def _on_each_device(
 
 def _warn(title: str, message: str) -> None:
     """On standard error; in a workflow as an annotation of the run."""
-    click.echo(
-        events.warning_line(title, message) if events.in_workflow() else f"harness: {message}", err=True
-    )
+    line = events.annotation("warning", title, message) if events.in_workflow() else f"harness: {message}"
+    click.echo(line, err=True)
 
 
 @command.command("devices", short_help="In the job with the card: tell which of its devices work.")
@@ -327,13 +300,12 @@ def devices(specs: str, as_json: bool) -> ExitCode:
 )
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @options.json
-def measured(folder: Path, as_json: bool) -> ExitCode:
+def measured(folder: Path, as_json: bool) -> None:
     """Tell what the records in FOLDER measured, and which kernels were left out for want of a package.
 
     FOLDER is laid out like asv's results. In a workflow the job's summary says it, and a warning of the run
     what was left out.
     """
-    from harness.forges.scaffold import extras_there
     from harness.github.measured import markdown, read_measured, warnings
 
     found, problems = read_measured(folder)
@@ -341,18 +313,19 @@ def measured(folder: Path, as_json: bool) -> ExitCode:
     events.append_summary(text)
     if as_json:
         echo_json({"measured": found, "problems": problems})
-        return ExitCode.FINE
+        return
     click.echo(text, nl=False)
     for warning in warnings(found, problems):
         _warn("Left out", warning)
-    return ExitCode.FINE
 
 
 class _Calling:
     """Where the forge is, as whom, and what for: from options and, for those not given, variables."""
 
-    def __init__(self, event: Path | None, repository: str | None, api: str | None, *, dry_run: bool) -> None:
-        self.api = _api(api, dry_run=dry_run)
+    def __init__(
+        self, event: Path | None, repository: str | None, api: str | None, *, dry_run: bool, as_json: bool
+    ) -> None:
+        self.api, self._as_json = _api(api, dry_run=dry_run), as_json
         if self.api.forge is GITLAB:
             self.repository = _given(repository, "CI_PROJECT_ID", "--repository")
             return
@@ -361,9 +334,20 @@ class _Calling:
         self.event = events.read_event(Path(_given(str(event or ""), "GITHUB_EVENT_PATH", "--event")))
         self.server = check_address(server.rstrip("/"), "GITHUB_SERVER_URL")
 
-    def show(self, result: dict[str, Any], *, as_json: bool) -> None:
+    def checks(self, app: int | None) -> Checks:
+        """The check runs of an App, or of GitHub Actions. Raises ConfigError without the App's token."""
+        token = os.environ.get(_OF_APP)
+        if app is None or (token is None and self.api.dry_run):
+            return Checks(self.api, self.repository, app)
+        if token is None:
+            raise ConfigError(
+                f"{_OF_APP} is not set: set it to a token of App {app}, which may write checks."
+            )
+        return Checks(self.api.with_token(token, _OF_APP), self.repository, app)
+
+    def show(self, **result: Any) -> None:
         """What was done, with its `message`, and what a dry run has not sent."""
-        if as_json:
+        if self._as_json:
             click.echo(_line_safe({**result, "requests": [asdict(request) for request in self.api.held]}))
             return
         for request in self.api.held:
@@ -395,32 +379,38 @@ def _line_safe(value: Any) -> str:
     return json.dumps(value, indent=2).replace("##[", "\\u0023#[")
 
 
-_repository = click.option(
-    "--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY, or GitLab's CI_PROJECT_ID."
+_repository = options.value(
+    "--repository", "OWNER/NAME", "Default: GITHUB_REPOSITORY, or GitLab's CI_PROJECT_ID."
 )
-_api_root = click.option(
-    "--api", metavar="URL", help="The forge's API; default: GITHUB_API_URL, or GitLab's CI_API_V4_URL."
+_OF_APP = "GITHUB_CHECKS_TOKEN"
+_app = options.value(
+    "--app",
+    "NUMBER",
+    f"Post check runs as this App of yours, whose token is in {_OF_APP}; default: as GitHub Actions, with "
+    "GITHUB_TOKEN.",
+    type=click.IntRange(min=1),
+)
+_api_root = options.value(
+    "--api", "URL", "The forge's API; default: GITHUB_API_URL, or GitLab's CI_API_V4_URL."
 )
 
 
-def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+def _calling(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command a _Calling; in a workflow, show its errors on the page of the run too."""
 
     @functools.wraps(function)
-    def call(
-        event: Path | None, repository: str | None, api: str | None, *, dry_run: bool, **given: Any
-    ) -> ExitCode:
+    def call(**given: Any) -> None:
+        names = ("event", "repository", "api", "dry_run", "as_json")
         try:
-            return function(_Calling(event, repository, api, dry_run=dry_run), **given)
+            calling = _Calling(**{name: given.pop(name) for name in names})
+            function(calling, **given)
         except HarnessError as error:
             if events.in_workflow():
-                click.echo(
-                    events.error_line(f"harness ci {function.__name__.replace('_', '-')}", error.message),
-                    err=True,
-                )
+                name = f"harness ci {function.__name__.replace('_', '-')}"
+                click.echo(events.annotation("error", name, error.message), err=True)
             raise
 
-    decorated: Callable[..., ExitCode] = options.together(
+    decorated: Callable[..., None] = options.together(
         options.path("--event", "What started the workflow; default: GITHUB_EVENT_PATH.", metavar="FILE"),
         _repository,
         _api_root,
@@ -432,6 +422,7 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 @command.command("post", short_help="In the job that may write: check the report, and post it.")
 @_calling
 @click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
+@_app
 @options.path(
     "--review",
     "A report or its archive, in place of the run's artifacts; repeatable.",
@@ -443,18 +434,18 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 )
 @options.path("--out", "Write what is posted, and the page, there.")
 @options.path("--fleet", "The file of cards, which may say light.", default=FLEET_FILE, show_default=True)
-@_HISTORY
+@options.history_url
 @options.json
 def post(
     calling: _Calling,
     author: str,
+    app: int | None,
     review: tuple[Path, ...],
     strict: bool,
     out: Path | None,
     fleet: Path,
     history: str,
-    as_json: bool,
-) -> ExitCode:
+) -> None:
     """Check what the job with the card has left, and post it: one comment, and one check run.
 
     For a workflow started by workflow_run. The pull request and its commit are what GitHub says they are. A
@@ -466,7 +457,9 @@ def post(
     """
     history = check_address(history, "--history") if history else ""
     if calling.api.forge is GITLAB:
-        return _post_to_gitlab(calling, review, out, history, strict=strict, as_json=as_json)
+        _post_to_gitlab(calling, review, out, history, strict=strict)
+        return
+    checks = calling.checks(app)
     run = events.measured_run(calling.event, calling.repository)
     result: dict[str, Any] = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
     try:
@@ -481,30 +474,24 @@ def post(
             light=is_light(fleet),
         )
         _write(prepared, out)
-        outcome = reporting.post(calling.api, calling.repository, run, prepared, author=author)
+        outcome = reporting.post(calling.api, checks, run, prepared, author=author)
     except StaleError as stale:
-        reporting.end_unposted(calling.api, calling.repository, run, str(stale))
+        reporting.end_unposted(checks, run, str(stale))
         result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
     except RefusedError as refused:
-        reporting.end_unposted(calling.api, calling.repository, run, refused.message, refused=True)
+        reporting.end_unposted(checks, run, refused.message, refused=True)
         raise
     else:
         names = (f"Pull request {run.pull_request}", "check run", "comment")
         result |= _posted(calling, prepared, outcome, names)
-    calling.show(result, as_json=as_json)
-    return ExitCode.FINE
+    calling.show(**result)
 
 
 def _post_to_gitlab(
-    calling: _Calling,
-    review: tuple[Path, ...],
-    out: Path | None,
-    history: str,
-    *,
-    strict: bool,
-    as_json: bool,
-) -> ExitCode:
+    calling: _Calling, review: Sequence[Path], out: Path | None, history: str, *, strict: bool
+) -> None:
     from harness.gitlab import reporting
+    from harness.output.review.reports import code_quality, openmetrics
 
     pipeline = reporting.pipeline_of(os.environ)
     result: dict[str, Any] = {
@@ -521,22 +508,23 @@ def _post_to_gitlab(
             calling.api, calling.repository, pipeline, links=links, given=given, strict=strict
         )
         _write(told, out)
-        _write_reports(told, out)
+        if told.review is not None and out is not None:  # what GitLab reads of a job's artifacts
+            made = {"code-quality.json": code_quality(told.review), "metrics.txt": openmetrics(told.review)}
+            write_faces(out, {name: text.encode() for name, text in made.items()})
         outcome = reporting.post(calling.api, calling.repository, pipeline, told)
     except StaleError as stale:
         result |= {"state": "stale", "message": f"{stale} So nothing of this pipeline is shown there."}
     else:
         names = (f"Merge request {pipeline.merge_request}", "commit status", "note")
         result |= _posted(calling, told, outcome, names)
-    calling.show(result, as_json=as_json)
-    return ExitCode.FINE
+    calling.show(**result)
 
 
 @command.command("post-static", short_help="In the job that may write: check static facts, and post them.")
 @_calling
 @click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
 @options.json
-def post_static(calling: _Calling, author: str, as_json: bool) -> ExitCode:
+def post_static(calling: _Calling, author: str) -> None:
     """Check what the job that compiled a pull request has left, and post it as a comment of its own.
 
     For a workflow started by workflow_run, after 'harness static --base COMMIT --report FILE' in a job that
@@ -546,31 +534,18 @@ def post_static(calling: _Calling, author: str, as_json: bool) -> ExitCode:
     Exit status 0 where it was posted, or there is nothing to post; 2 where the report was refused; 3 where
     GitHub could not be reached, or refused.
     """
-    from harness.github import static_facts
-
     run = events.compiled_run(calling.event, calling.repository)
     result: dict[str, Any] = {"head": run.head, "run": run.id}
     try:
-        number, posted = static_facts.post_static(
+        number, posted = reporting.post_static(
             calling.api, calling.repository, run, server=calling.server, author=author
         )
     except StaleError as stale:
         result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown."}
     else:
-        would = "would be " if calling.api.dry_run else ""
-        message = f"Pull request {number}: comment {_what(posted, would)}."
+        message = f"Pull request {number}: comment {_what(calling, posted)}."
         result |= {"state": "posted", "pull_request": number, "message": message, "comment": asdict(posted)}
-    calling.show(result, as_json=as_json)
-    return ExitCode.FINE
-
-
-def _write_reports(told: Prepared, out: Path | None) -> None:
-    """What GitLab reads of a job's artifacts, from what was checked."""
-    from harness.output.review.reports import code_quality, openmetrics
-
-    if told.review is not None and out is not None:
-        made = {"code-quality.json": code_quality(told.review), "metrics.txt": openmetrics(told.review)}
-        write_faces(out, {name: text.encode() for name, text in made.items()})
+    calling.show(**result)
 
 
 def _write(prepared: Prepared, out: Path | None) -> None:
@@ -589,10 +564,9 @@ def _posted(
     calling: _Calling, prepared: Prepared, outcome: Outcome, names: tuple[str, str, str]
 ) -> dict[str, Any]:
     request, check, comment = names
-    would = "would be " if calling.api.dry_run else ""
-    parts = [f"{request}: {check} {_what(outcome.check, would)}"]
+    parts = [f"{request}: {check} {_what(calling, outcome.check)}"]
     if outcome.comment:
-        parts.append(f"{comment} {_what(outcome.comment, would)}")
+        parts.append(f"{comment} {_what(calling, outcome.comment)}")
     if not prepared.review:
         parts.append("the run left no report")
     return {
@@ -603,24 +577,26 @@ def _posted(
     }
 
 
-def _what(posted: Posted, would: str) -> str:
+def _what(calling: _Calling, posted: Posted) -> str:
     if posted.action == "left":
         return f"left as it is, that of a newer run ({posted.url})"
+    would = "would be " if calling.api.dry_run else ""
     return f"{would}{posted.action}{f' ({posted.url})' if posted.url else ''}"
 
 
 @command.command("request", short_help="Start a measurement that a maintainer asked for in a comment.")
 @_calling
-@click.option(
+@options.value(
     "--automatic",
-    metavar="WHICH",
+    "WHICH",
+    "Measure pushes to the repository's own branches unasked: 'drafts' those to drafts too, any other word "
+    "those to pull requests that are ready; default: none.",
     default="",
-    help="Measure pushes to the repository's own branches unasked: 'drafts' those to drafts too, any other "
-    "word those to pull requests that are ready; default: none.",
 )
 @options.flag("--strict", "In a merge queue what was not measured fails, and is not neutral.")
+@_app
 @options.json
-def request(calling: _Calling, automatic: str, strict: bool, as_json: bool) -> ExitCode:
+def request(calling: _Calling, automatic: str, strict: bool, app: int | None) -> None:
     """Start a measurement where the comment's first line is '/perf SHA [CASES]', with all 40 digits of the
     commit.
 
@@ -631,8 +607,8 @@ def request(calling: _Calling, automatic: str, strict: bool, as_json: bool) -> E
     which is moved to the default branch's commit.
 
     Started by pull_request, with --automatic, what somebody who may write pushes to a branch of the
-    repository itself is measured unasked. Started by merge_group, the queue's commit gets the conclusion that
-    the pull request's own has.
+    repository itself is measured unasked. Started by merge_group, or by the end of a run that it has started,
+    the queue's commit gets the conclusion that the pull request's own has.
 
     Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
     """
@@ -642,8 +618,9 @@ def request(calling: _Calling, automatic: str, strict: bool, as_json: bool) -> E
             "PERF_MERGE_REQUEST and PERF_COMMIT."
         )
     kind = events.kind_of(calling.event)
-    if kind == "merge_group":
-        return _carry_over(calling, strict=strict, as_json=as_json)
+    if kind in ("merge_group", "workflow_run"):
+        _carry_over(calling, app, strict=strict)
+        return
     asked: events.Asked | str | None
     if kind == "pull_request":
         asked = _pushed(calling, automatic)
@@ -651,15 +628,20 @@ def request(calling: _Calling, automatic: str, strict: bool, as_json: bool) -> E
         asked = events.measurement_asked(calling.event, calling.repository)
     if not isinstance(asked, events.Asked):
         why = asked or "the comment is not new, not on a pull request, or no /perf line"
-        calling.show({"state": "no-request", "message": f"No request: {why}."}, as_json=as_json)
-        return ExitCode.FINE
-    started = start_measurement(calling.api, calling.repository, asked)
-    message = _started(started, asked, would="Would measure" if calling.api.dry_run else "Measuring")
+        calling.show(state="no-request", message=f"No request: {why}.")
+        return
+    # The App's key is for the default branch's workflows, and a push is told by the pull request's own.
+    checks = None if app and kind == "pull_request" else calling.checks(app)
+    started = start_measurement(calling.api, calling.repository, asked, checks)
+    what = " ".join((started.commit, *started.cases))
+    message = (
+        f"{'Would measure' if calling.api.dry_run else 'Measuring'} {what} of pull request "
+        f"{asked.pull_request}, as {asked.login} asked.{f' {started.url}' if started.url else ''}"
+    )
     about = {"pull_request": asked.pull_request, "login": asked.login, **asdict(started)}
     for trouble in started.untold:
         _warn("Not shown on the pull request", trouble)
-    calling.show({"state": "requested", "message": message, **about}, as_json=as_json)
-    return ExitCode.FINE
+    calling.show(state="requested", message=message, **about)
 
 
 def _pushed(calling: _Calling, automatic: str) -> events.Asked | str:
@@ -672,39 +654,33 @@ def _pushed(calling: _Calling, automatic: str) -> events.Asked | str:
     return asked
 
 
-def _carry_over(calling: _Calling, *, strict: bool, as_json: bool) -> ExitCode:
-    queued = events.queued(calling.event, calling.repository)
+def _carry_over(calling: _Calling, app: int | None, *, strict: bool) -> None:
+    later = events.kind_of(calling.event) == "workflow_run"
+    read = events.queued_run if later else events.queued
+    queued = read(calling.event, calling.repository)
     if queued is None:
-        message = "No request: the queue waits for no check."
-        calling.show({"state": "no-request", "message": message}, as_json=as_json)
-        return ExitCode.FINE
-    carried = carry_over(calling.api, calling.repository, queued, check_name(), strict=strict)
+        calling.show(state="no-request", message="No request: the queue waits for no check.")
+        return
+    carried = carry_over(calling.api, calling.checks(app), queued, check_name(), strict=strict)
     message = f"{queued.commit} gets the conclusion of {carried.measured}: {carried.conclusion}."
     about = {"pull_request": queued.pull_request, "commit": queued.commit, **asdict(carried)}
-    calling.show({"state": "carried-over", "message": message, **about}, as_json=as_json)
-    return ExitCode.FINE
-
-
-def _started(started: Started, asked: events.Asked, would: str) -> str:
-    what = " ".join((started.commit, *started.cases))
-    where = f" {started.url}" if started.url else ""
-    return f"{would} {what} of pull request {asked.pull_request}, as {asked.login} asked.{where}"
+    calling.show(state="carried-over", message=message, **about)
 
 
 @command.command("store", short_help="Append results to the branch that keeps them.")
 @options.path("--from", "Laid out like asv's results; default: the project's.")
 @click.option("--branch", default=BRANCH, show_default=True, help="Made where there is none.")
-@click.option(
+@options.value(
     "--remote",
+    "URL|NAME",
+    "A remote of the project's repository, an address or a path.",
     default="origin",
     show_default=True,
-    metavar="URL|NAME",
-    help="A remote of the project's repository, an address or a path.",
 )
-@click.option("--message", default="", metavar="TEXT", help="Of the commit.")
+@options.value("--message", "TEXT", "Of the commit.", default="")
 @options.flag("--dry-run", "Say what would be stored, and store nothing.")
 @options.json
-def store(as_json: bool, **given: Any) -> ExitCode:
+def store(as_json: bool, **given: Any) -> None:
     """Append results and records to the branch that keeps them.
 
     Any number of machines may do so at once: who comes second appends to what is there and pushes again.
@@ -724,7 +700,6 @@ def store(as_json: bool, **given: Any) -> ExitCode:
     else:
         for line in _stored_lines(stored):
             click.echo(harmless(line))
-    return ExitCode.FINE
 
 
 def _stored_lines(stored: Stored) -> Iterator[str]:
@@ -751,11 +726,9 @@ def _stored_lines(stored: Stored) -> Iterator[str]:
 
 @command.command("fleet", short_help="Print the cards to measure on, as a job matrix.")
 @click.argument("file", type=click.Path(path_type=Path), default=FLEET_FILE)
-@click.option(
-    "--cases", metavar="TEXT", default="", help="In place of each card's own cases, with spaces between them."
-)
+@options.value("--cases", "TEXT", "In place of each card's own cases, with spaces between them.", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print it in a workflow too.")
-def fleet(file: Path, cases: str, as_json: bool) -> ExitCode:
+def fleet(file: Path, cases: str, as_json: bool) -> None:
     """Check the file of cards, and print it as a job's matrix: one line of JSON.
 
     In a workflow it becomes the step's outputs instead: `matrix`, and `count`, the number of cards.
@@ -767,7 +740,6 @@ def fleet(file: Path, cases: str, as_json: bool) -> ExitCode:
         click.echo(matrix)
     else:
         click.echo(f"{file}: {', '.join(card.name for card in cards.cards) or 'no card'}")
-    return ExitCode.FINE
 
 
 @command.command("audit", short_help="Tell which protections of the repository and its cards are missing.")
@@ -807,30 +779,30 @@ def _tell_audit(found: list[audits.Finding]) -> None:
     if events.in_workflow():
         for each in audits.missing(found):
             told = f"{each.what}: {each.seen}. {each.to_do}."
-            click.echo(events.error_line("A protection is missing", told), err=True)
+            click.echo(events.annotation("error", "A protection is missing", told), err=True)
 
 
 @command.command("init", short_help="Write the workflows into a repository.")
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
-@click.option(
+@options.value(
     "--harness",
-    "requirement",
-    metavar="REQUIREMENT",
-    help="What the workflows install, one commit or file of it; default: what this harness came from.",
+    "REQUIREMENT",
+    "What the workflows install, one commit or file of it; default: what this harness came from.",
+    to="requirement",
 )
-@click.option(
+@options.value(
     "--with",
-    "extras",
-    metavar="NAMES",
-    help="Extras that the jobs which measure install too, such as tvm,libraries,opengl; default: those that "
-    "the files there say.",
+    "NAMES",
+    "Extras that the jobs which measure install too, such as tvm,libraries,opengl; default: those that the "
+    "files there say.",
+    to="extras",
 )
-@click.option(
+@options.value(
     "--pytest",
-    "tests",
-    metavar="PATH",
+    "PATH",
+    "Measure pull requests by the pytest benchmarks there; repeatable. Brings the extra pytest.",
+    to="tests",
     multiple=True,
-    help="Measure pull requests by the pytest benchmarks there; repeatable. Brings the extra pytest.",
 )
 @options.flag(
     "--light", "Measure pull requests at the quick sizes and for a minute, to advise; the nights measure all."
@@ -839,17 +811,7 @@ def _tell_audit(found: list[audits.Finding]) -> None:
 @options.flag("--gitlab", "GitLab's pipeline in place of GitHub's workflows.")
 @options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
 @options.json
-def init(
-    folder: Path,
-    requirement: str | None,
-    extras: str | None,
-    tests: tuple[str, ...],
-    light: bool,
-    static: bool,
-    gitlab: bool,
-    force: bool,
-    as_json: bool,
-) -> ExitCode:
+def init(folder: Path, requirement: str | None, extras: str | None, as_json: bool, **asked: Any) -> None:
     """Write the workflows into a repository: pull requests measured and reported, the history published.
 
     With --gitlab it is .gitlab/perf.yml, which .gitlab-ci.yml includes.
@@ -858,7 +820,7 @@ def init(
     kernel needs the package of an extra, name that extra: its exact versions and hashes are shipped, and no
     index is asked. With opengl or cpu the jobs measure on that device too, where the file of cards is new.
     """
-    if light and tests:
+    if asked["light"] and asked["tests"]:
         raise UsageError("A light comparison measures no pytest benchmarks: give --light or --pytest.")
     wanted = None if extras is None else chosen_extras(extras)
     chosen = requirement or own_requirement()
@@ -868,32 +830,22 @@ def init(
             "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
             "to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
         )
-    if gitlab and (tests or static or light):
+    if asked["gitlab"] and any(asked[name] for name in ("tests", "static", "light")):
         raise UsageError(
             "With --gitlab write '--pytest PATH' into a card's ARGUMENTS in .gitlab/perf.yml; what --static "
             "and --light write is GitHub's."
         )
-    done = scaffold(
-        folder,
-        chosen,
-        extras=wanted,
-        tests=tests,
-        light=light,
-        static=static,
-        force=force,
-        gitlab=gitlab,
-    )
+    done = scaffold(folder, chosen, extras=wanted, **asked)
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
-        return ExitCode.FINE
+        return
     for what, names in (("written", done.written), ("unchanged", done.unchanged), ("kept", done.kept)):
         for name in names:
             click.echo(f"{what:9}  {harmless(name)}")
-    if gitlab:
+    if asked["gitlab"]:
         click.echo(_NEXT_GITLAB)
     else:
-        _tell_next(done, light=light)
-    return ExitCode.FINE
+        _tell_next(done, light=asked["light"])
 
 
 def _tell_next(done: Scaffolded, *, light: bool) -> None:

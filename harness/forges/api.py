@@ -7,6 +7,7 @@ platformdirs beside it and nothing else: a test holds them to that.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import http.client
 import ipaddress
@@ -102,7 +103,7 @@ class Request:
     method: Method
     url: str
     headers: Mapping[str, str]
-    body: Mapping[str, Any] | None = None
+    body: Body = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,15 @@ class Api:
         self._opener.add_handler(urllib.request.HTTPSHandler())
         if not self._loopback:
             self._opener.add_handler(urllib.request.ProxyHandler())
+
+    def with_token(self, token: str | None, variable: str) -> Api:
+        """The same API by another token, which a variable holds; what a dry run does not send is in the same
+        list. Raises ConfigError for a token that is none.
+        """
+        forge = dataclasses.replace(self.forge, credential=variable)
+        made = Api(forge, self.root, token, waits=self._waits, dry_run=self.dry_run)
+        made.held = self.held
+        return made
 
     def get(self, path: str, kind: type[T], *, needs: str, query: Body = None) -> T:
         """What is there. `needs` is the permission it takes. Raises ApiError, RemoteError."""
@@ -241,14 +251,11 @@ class Api:
 
     def _request(self, method: Method, path: str, *, query: Body = None, body: Body = None) -> Request:
         """A request; in a dry run one that would write is held, and the caller does not send it."""
-        headers = {
-            **self.forge.headers,
-            **_AGENT,
-            **({} if body is None else {"Content-Type": "application/json; charset=utf-8"}),
-        }
-        request = Request(
-            method, f"{self.root}{path}{f'?{urlencode(query, doseq=True)}' if query else ''}", headers, body
-        )
+        headers = {**self.forge.headers, **_AGENT}
+        if body is not None:
+            headers["Content-Type"] = "application/json; charset=utf-8"
+        url = f"{self.root}{path}{f'?{urlencode(query, doseq=True)}' if query else ''}"
+        request = Request(method, url, headers, body)
         if self.dry_run and method != "GET":
             self.held.append(request)
         return request
@@ -389,8 +396,10 @@ def _without_token(answer: Answer, *, loopback: bool) -> Request:
     location = answer.headers.get("location", "")
     if _is_safe(location, loopback=loopback):
         return Request("GET", location, _AGENT)
-    problem = "The API redirects a download to an address that is not https: nothing was fetched."
-    raise RemoteError(f"{problem} Check the API's address.")
+    raise RemoteError(
+        "The API redirects a download to an address that is not https: nothing was fetched. Check the API's "
+        "address."
+    )
 
 
 def _read(response: Any, limit_bytes: int, request: Request) -> bytes:

@@ -60,13 +60,13 @@ class Comment(Protocol):
     @property
     def id(self) -> int: ...
     @property
-    def text(self) -> str: ...
+    def text(self) -> str | None: ...
     @property
     def url(self) -> str: ...
 
 
 def stamp_of(comment: Comment) -> Stamp | None:
-    found = _MARKER.match(comment.text)
+    found = _MARKER.match(comment.text or "")
     if not found:
         return None
     which, run, attempt, head = found.groups()
@@ -79,10 +79,18 @@ def stamp_of(comment: Comment) -> Stamp | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thread:
-    """Where a forge keeps the comments on one pull request, by the API's paths."""
+@dataclass(kw_only=True)
+class StickyComment:
+    """The one comment of ours on a pull request, which becomes a text that begins with the stamp's marker.
 
+    Where comments are is told by the API's paths. `still_current` raises where the commit is the pull
+    request's no more: it is called before each write.
+    """
+
+    api: Api
+    stamp: Stamp
+    text: str
+    still_current: Callable[[], None]
     about: str
     """What it is called in messages: pull request 12."""
     comments: str
@@ -95,44 +103,24 @@ class Thread:
     """Whether who holds the token wrote it."""
     needs: str
     """The permission it takes to write there."""
-
-    def path(self, comment: Comment) -> str:
-        return f"{self.one}/{comment.id}"
-
-
-def keep_comment(
-    api: Api, thread: Thread, stamp: Stamp, text: str, *, still_current: Callable[[], None]
-) -> Posted:
-    """Bring the one comment of ours to this text, which begins with the stamp's marker.
-
-    `still_current` raises where the commit is the pull request's no more: it is called before each write.
-    Raises ApiError, RemoteError.
-    """
-    posting = _Sticky(api, thread, stamp, text, still_current)
-    for _ in range(_ROUNDS):
-        if done := posting.look():
-            return done
-    raise RemoteError(
-        f"The comment on {thread.about} was changed by others {_ROUNDS} times while it was "
-        "written: run this again, and let one job at a time post."
-    )
-
-
-@dataclass
-class _Sticky:
-    api: Api
-    thread: Thread
-    stamp: Stamp
-    text: str
-    still_current: Callable[[], None]
-    made: Comment | None = None
+    made: Comment | None = field(default=None, init=False)
     """What was created, which a listing need not show at once."""
-    written: set[int] = field(default_factory=set)
+    written: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         self._begins = self.stamp.marker.partition("run=")[0]
 
-    def look(self) -> Posted | None:
+    def keep(self) -> Posted:
+        """Bring it to this text. Raises ApiError, RemoteError, and what `still_current` does."""
+        for _ in range(_ROUNDS):
+            if done := self._look():
+                return done
+        raise RemoteError(
+            f"The comment on {self.about} was changed by others {_ROUNDS} times while it was "
+            "written: run this again, and let one job at a time post."
+        )
+
+    def _look(self) -> Posted | None:
         """One look, and what follows from it; None where another look must."""
         found = {comment.id: comment for comment in ([self.made] if self.made else []) + self._ours()}
         ours = [found[number] for number in sorted(found)]
@@ -153,12 +141,12 @@ class _Sticky:
         return Posted(action="created" if created else "updated", id=first.id, url=first.url)
 
     def _ours(self) -> list[Comment]:
-        thread = self.thread
+        pages = self.api.pages(self.comments, list[self.kind], needs=self.needs)  # type: ignore[name-defined]
         return [
             comment
-            for page in self.api.pages(thread.comments, list[thread.kind], needs=thread.needs)  # type: ignore[name-defined]
+            for page in pages
             for comment in page
-            if thread.ours(comment) and comment.text.startswith(self._begins)
+            if self.ours(comment) and (comment.text or "").startswith(self._begins)
         ]
 
     def _create(self) -> Posted | None:
@@ -168,8 +156,7 @@ class _Sticky:
 
         self.still_current()
         body = {"body": self.text}
-        thread = self.thread
-        self.made = self.api.create(thread.comments, body, thread.kind, needs=thread.needs, done=posted)
+        self.made = self.api.create(self.comments, body, self.kind, needs=self.needs, done=posted)
         if self.made is None:
             return Posted(action="created", id=None)
         self.written.add(self.made.id)
@@ -178,8 +165,7 @@ class _Sticky:
     def _update(self, comment: Comment) -> None:
         self.still_current()
         try:
-            path, body = self.thread.path(comment), {"body": self.text}
-            self.api.update(path, body, self.thread.kind, needs=self.thread.needs)
+            self.api.update(self._path(comment), {"body": self.text}, self.kind, needs=self.needs)
         except ApiError as error:
             if error.status not in (404, 410):  # removed since it was listed
                 raise
@@ -187,4 +173,7 @@ class _Sticky:
         self.written.add(comment.id)
 
     def _delete(self, comment: Comment) -> None:
-        self.api.delete(self.thread.path(comment), needs=self.thread.needs)
+        self.api.delete(self._path(comment), needs=self.needs)
+
+    def _path(self, comment: Comment) -> str:
+        return f"{self.one}/{comment.id}"

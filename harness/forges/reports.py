@@ -21,7 +21,6 @@ from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
 from harness.output.review.model import LIMITS, Review, decode_review
 from harness.output.review.plausible import problems
-from harness.output.review.static import StaticReport, decode_static
 
 T = TypeVar("T")
 
@@ -114,17 +113,22 @@ def _named(check: Mapping[str, Any], stamp: Stamp, *, strict: bool, light: bool)
     return {**check, "name": name, "conclusion": conclusion, "output": output}
 
 
-def read_review(content: bytes, name: str) -> Review:
-    """The report in a file. Raises RefusedError."""
-    return _read(content, name, decode_review)
+def read_reviews(contents: Iterable[tuple[str, bytes]], whose: str) -> dict[str, Review]:
+    """The reports that somebody's run has left, by name. Raises RefusedError for one that is not what it
+    should be, and where all of them are too much.
+    """
+    total = 0
+    found: dict[str, Review] = {}
+    for name, content in contents:
+        total += len(content)
+        if total > MAX_TOTAL_BYTES:
+            raise RefusedError(f"The {whose}'s reports have more than {MAX_TOTAL_BYTES} bytes in all.")
+        found[name] = read_report(content, name, decode_review)
+    return found
 
 
-def read_static(content: bytes, name: str) -> StaticReport:
-    """The static facts in a file. Raises RefusedError."""
-    return _read(content, name, decode_static)
-
-
-def _read(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
+def read_report(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
+    """What is in a file, read strictly by `decode`. Raises RefusedError."""
     try:
         found = decode(content)
         json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)

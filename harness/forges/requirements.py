@@ -62,7 +62,8 @@ def composed(extras: Sequence[str]) -> bytes:
         pins |= pins_of(_read(name))
     told = f"{_WITH}{', '.join(extras) or 'none'}\n"
     again = "# Others: harness ci init --with NAMES --force\n"
-    return "".join([_ABOUT, told, again, *(pins[name] for name in sorted(pins, key=_order))]).encode()
+    by_name = sorted(pins, key=lambda pin: pin.split("==", 1))
+    return "".join([_ABOUT, told, again, *(pins[name] for name in by_name)]).encode()
 
 
 def extras_of(content: bytes) -> tuple[str, ...]:
@@ -82,11 +83,6 @@ def extras_with(package: str) -> tuple[str, ...]:
 def pins_of(text: str) -> dict[str, str]:
     """The requirements of a file, with their hashes, by their first lines."""
     return {pin.partition(" \\\n")[0]: pin for pin in _PIN.findall(text)}
-
-
-def _order(requirement: str) -> tuple[str, str]:
-    name, _, rest = requirement.partition("==")
-    return name, rest
 
 
 def _read(name: str) -> str:

@@ -142,20 +142,19 @@ def matrix_of(fleet: Fleet) -> str:
     a comma between each two.
     """
     tests = [word for path in fleet.pytest for word in ("--pytest", path)]
-    cards = [
+    cards = fleet.cards
+    if fleet.light:
+        cards = tuple(msgspec.structs.replace(card, sizes=(), quick=False) for card in cards)
+    jobs = [
         {
             "name": card.name,
             "labels": card.labels,
             "device": ",".join(card.devices),
             "arguments": " ".join((*card.arguments, *tests, *(LIGHT if fleet.light else ()))),
         }
-        for card in (_light(card) if fleet.light else card for card in fleet.cards)
+        for card in cards
     ]
-    return msgspec.json.encode({"card": cards}).decode()
-
-
-def _light(card: FleetCard) -> FleetCard:
-    return msgspec.structs.replace(card, sizes=(), quick=False)
+    return msgspec.json.encode({"card": jobs}).decode()
 
 
 def is_light(path: Path) -> bool:
@@ -180,6 +179,7 @@ COPIED = (
     "workflows/perf-pr.yml",
     "workflows/perf-report.yml",
     "workflows/perf-request.yml",
+    "workflows/perf-queue.yml",
     "workflows/perf-history.yml",
     "workflows/pages.yml",
     "requirements/report.txt",

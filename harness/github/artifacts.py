@@ -12,16 +12,16 @@ import stat
 import struct
 import zipfile
 import zlib
-from typing import NoReturn
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from harness.errors import RefusedError
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.reports import MAX_TOTAL_BYTES, read_review, read_static
+from harness.forges.reports import read_report, read_reviews
 from harness.github.api import path_of
 from harness.output.review.model import LIMITS, Review
-from harness.output.review.static import StaticReport
+from harness.output.review.static import StaticReport, decode_static
 
 MEMBER = "review.json"
 MAX_ARTIFACTS = LIMITS["cards"]
@@ -59,22 +59,20 @@ def fetch_reviews(api: Api, repository: str, run: int) -> dict[str, Review]:
 
     Raises RefusedError for one that is not what it should be, ApiError, RemoteError.
     """
-    total = 0
-    found: dict[str, Review] = {}
-    for artifact in _listed(api, repository, run, _PREFIX):
-        content = unpacked(_downloaded(api, repository, artifact), artifact.name)
-        total += len(content)
-        if total > MAX_TOTAL_BYTES:
-            raise RefusedError(f"The run's reports have more than {MAX_TOTAL_BYTES} bytes in all.")
-        found[artifact.name] = read_review(content, artifact.name)
-    return found
+    return read_reviews(_contents(api, repository, run, _PREFIX), "run")
 
 
 def fetch_static(api: Api, repository: str, run: int) -> StaticReport | None:
     """The static facts of a run; None where it has left none. Raises as `fetch_reviews` does."""
-    for artifact in _listed(api, repository, run, STATIC_ARTIFACT):
-        return read_static(unpacked(_downloaded(api, repository, artifact), artifact.name), artifact.name)
+    for name, content in _contents(api, repository, run, STATIC_ARTIFACT):
+        return read_report(content, name, decode_static)
     return None
+
+
+def _contents(api: Api, repository: str, run: int, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """The file in each artifact that is called so, by the artifact's name: one at a time."""
+    for artifact in _listed(api, repository, run, prefix):
+        yield artifact.name, unpacked(_downloaded(api, repository, artifact), artifact.name)
 
 
 def _listed(api: Api, repository: str, run: int, prefix: str) -> list[_Artifact]:
@@ -125,26 +123,12 @@ def unpacked(archive: bytes, name: str) -> bytes:
     try:
         directory = _directory(archive)
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-            members = opened.infolist()
-        if len(members) != 1:
-            _refuse(f"it holds {len(members)} files")
-        _check_member(members[0])
-        return _content(archive[:directory], members[0])
+            return _content(archive[:directory], _only_member(opened.infolist()))
     except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, NotImplementedError) as error:
         why = quoted(str(error) or type(error).__name__)
-    except _Unfit as error:
-        why = str(error)
     raise RefusedError(
         f"Artifact {quoted(name)} is not an archive that holds {MEMBER} and nothing else: {why}."
     )
-
-
-class _Unfit(Exception):  # noqa: N818 - it leaves this module as RefusedError
-    pass
-
-
-def _refuse(why: str) -> NoReturn:
-    raise _Unfit(why)
 
 
 def _directory(archive: bytes) -> int:
@@ -153,34 +137,38 @@ def _directory(archive: bytes) -> int:
     The archive's end must be the last bytes, so there is one way to read them.
     """
     if len(archive) > _MAX_ARCHIVE_BYTES:
-        _refuse(f"it has {len(archive)} bytes, more than {_MAX_ARCHIVE_BYTES}")
+        raise ValueError(f"it has {len(archive)} bytes, more than {_MAX_ARCHIVE_BYTES}")
     if len(archive) < _END.size or archive[-_END.size :][:4] != b"PK\x05\x06":
-        _refuse("it does not end as one")
+        raise ValueError("it does not end as one")
     offset: int
     _, disk, start, here, entries, directory_bytes, offset, comment = _END.unpack(archive[-_END.size :])
     if comment or disk or start or here != entries:
-        _refuse("it has a comment, or several parts")
+        raise ValueError("it has a comment, or several parts")
     if entries != 1 or directory_bytes > _MAX_DIRECTORY_BYTES:
-        _refuse(f"its directory has {entries} entries in {directory_bytes} bytes")
+        raise ValueError(f"its directory has {entries} entries in {directory_bytes} bytes")
     if offset + directory_bytes + _END.size != len(archive):
-        _refuse("there is something between its directory and its end")
+        raise ValueError("there is something between its directory and its end")
     return offset
 
 
-def _check_member(member: zipfile.ZipInfo) -> None:
+def _only_member(members: Sequence[zipfile.ZipInfo]) -> zipfile.ZipInfo:
+    if len(members) != 1:
+        raise ValueError(f"it holds {len(members)} files")
+    [member] = members
     if member.orig_filename != MEMBER or member.filename != MEMBER:
-        _refuse(f"the file is called {quoted(member.orig_filename)!r}")
+        raise ValueError(f"the file is called {quoted(member.orig_filename)!r}")
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
-        _refuse("the file is a link or another special file")
+        raise ValueError("the file is a link or another special file")
     if member.flag_bits & (_ENCRYPTED | _PATCHED | _MASKED):
-        _refuse("the file is encrypted")
+        raise ValueError("the file is encrypted")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        _refuse(f"the file is compressed by method {member.compress_type}")
+        raise ValueError(f"the file is compressed by method {member.compress_type}")
     if member.file_size > LIMITS["bytes"]:
-        _refuse(f"the file has {member.file_size} bytes, more than {LIMITS['bytes']}")
+        raise ValueError(f"the file has {member.file_size} bytes, more than {LIMITS['bytes']}")
     if member.header_offset != 0:
-        _refuse("there is something before the file")
+        raise ValueError("there is something before the file")
+    return member
 
 
 def _content(before_directory: bytes, member: zipfile.ZipInfo) -> bytes:
@@ -189,15 +177,16 @@ def _content(before_directory: bytes, member: zipfile.ZipInfo) -> bytes:
     begin = _LOCAL.size + name_bytes + extra_bytes
     end = begin + member.compress_size
     if signature != b"PK\x03\x04" or before_directory[_LOCAL.size :][:name_bytes] != MEMBER.encode():
-        _refuse("its directory and its file disagree")
+        raise ValueError("its directory and its file disagree")
     if len(before_directory) - end not in _DESCRIPTOR_BYTES:
-        _refuse("there is something between its file and its directory, or it is truncated")
+        raise ValueError("there is something between its file and its directory, or it is truncated")
     packed = before_directory[begin:end]
     content = packed if member.compress_type == zipfile.ZIP_STORED else _inflated(packed)
     if len(content) != member.file_size:
-        _refuse(f"the file has {len(content)} bytes or more, not {member.file_size} as its directory says")
+        promised = f"{member.file_size} as its directory says"
+        raise ValueError(f"the file has {len(content)} bytes or more, not {promised}")
     if zlib.crc32(content) != member.CRC:
-        _refuse("the file is damaged")
+        raise ValueError("the file is damaged")
     return content
 
 
@@ -206,7 +195,7 @@ def _inflated(packed: bytes) -> bytes:
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
     content = stream.decompress(packed, LIMITS["bytes"] + 1)
     if len(content) > LIMITS["bytes"]:
-        _refuse(f"the file has more than {LIMITS['bytes']} bytes")
+        raise ValueError(f"the file has more than {LIMITS['bytes']} bytes")
     if not stream.eof or stream.unused_data:
-        _refuse("the file is truncated, or something follows it")
+        raise ValueError("the file is truncated, or something follows it")
     return content

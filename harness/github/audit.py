@@ -14,7 +14,12 @@ from harness.forges.api import Api, ApiError, quoted
 from harness.forges.audits import Finding, careful, should
 from harness.github.api import path_of
 from harness.github.events import DISPATCH_BRANCH
+from harness.github.posting import ACTIONS_APP
+from harness.output.review.faces import check_name
 
+REPORT_ENVIRONMENT = "perf-report"
+"""Which has the key of an App, where one posts the check runs."""
+_APP_VARIABLE = "PERF_APP_ID"
 _MIRRORS = "pull-request/*"
 _DATA_BRANCH = "perf-data"
 
@@ -53,22 +58,24 @@ class _Asking:
 Check = Callable[[_Asking], Iterator[Finding]]
 
 
-def _environment(name: str, allowed: Callable[[_Asking], tuple[str, ...]], why: str) -> Check:
+def _environment(
+    name: str, allowed: Callable[[_Asking], tuple[str, ...]], why: str, *, relied: bool = True
+) -> Check:
     what = f"environment {name}"
 
-    @careful(what, relied=True)
+    @careful(what, relied=relied)
     def check(asking: _Asking) -> Iterator[Finding]:
         found = asking.is_there("environments", name, needs="actions: read")
         wanted = allowed(asking)
         to_do = f"Settings, Environments, {name}: deployment branches {', '.join(wanted)} and no others"
         if found is None:
             seen = "there is none: GitHub makes it when a job names it, without any protection"
-            yield Finding(what=what, state="missing", seen=seen, to_do=to_do, relied=True)
+            yield Finding(what=what, state="missing", seen=seen, to_do=to_do, relied=relied)
             return
         branches = _branches(asking, name, found)
         good = bool(branches) and set(branches) <= set(wanted)
         seen = f"for {', '.join(map(quoted, branches)) or 'every branch'}"
-        yield should(what, good, seen, f"{to_do}: {why}", relied=True)
+        yield should(what, good, seen, f"{to_do}: {why}", relied=relied)
 
     return check
 
@@ -174,6 +181,46 @@ def _rules(branch: Callable[[_Asking], str], wanted: tuple[str, ...], to_do: str
     return check
 
 
+def _app(asking: _Asking) -> int:
+    """Number of the App that posts check runs; 0 where there is none. Raises ApiError."""
+    found = asking.is_there("actions", "variables", _APP_VARIABLE, needs="variables: read") or {}
+    number = str(found.get("value", ""))
+    return int(number) if number.isdecimal() else 0
+
+
+@careful(f"environment {REPORT_ENVIRONMENT}")
+def _key(asking: _Asking) -> Iterator[Finding]:
+    """Where the App's key is, for whom."""
+    if _app(asking):
+        why = "the key is for what was merged"
+        yield from _environment(REPORT_ENVIRONMENT, lambda each: (each.default_branch,), why, relied=False)(
+            asking
+        )
+
+
+@careful("required check")
+def _required(asking: _Asking) -> Iterator[Finding]:
+    """Whose check of our name a ruleset asks for, where one does."""
+    found = asking.get("rules", "branches", asking.default_branch, needs="metadata: read")
+    sources = [
+        check.get("integration_id")
+        for rule in found
+        if rule.get("type") == "required_status_checks"
+        for check in (rule.get("parameters") or {}).get("required_status_checks", ())
+        if check.get("context") == check_name()
+    ]
+    if not sources:
+        yield Finding(what="required check", state="good", seen="none of ours is required for merging")
+        return
+    app = _app(asking)
+    named = {None: "anybody who may write checks", ACTIONS_APP: "GitHub Actions: any workflow here"}
+    told = (f"App {each}" if each and each != ACTIONS_APP else named[each] for each in sources)
+    seen = f"{check_name()} of {', '.join(dict.fromkeys(told))}"
+    source = f"App {app}" if app else "an App of your own, docs/pull-requests.md,"
+    to_do = f"Settings, Rules, the required check {check_name()}: {source} as its source"
+    yield should("required check", app and set(sources) == {app}, seen, to_do)
+
+
 @careful("runners")
 def _runners(asking: _Asking) -> Iterator[Finding]:
     found = asking.get("actions", "runners", needs="administration: read").get("runners", ())
@@ -249,6 +296,8 @@ _OTHERS: tuple[Check, ...] = (
         ("non_fast_forward", "deletion"),
         "Settings, Rules: block force pushes and deletion",
     ),
+    _key,
+    _required,
     _runners,
     _groups,
     _caches,

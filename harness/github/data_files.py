@@ -36,7 +36,7 @@ from harness.history.tables import checked_document, suites_tracked
 from harness.judgement.noise import FILE as CALIBRATION
 from harness.judgement.noise import SCHEMA_VERSION as CALIBRATION_VERSION
 from harness.judgement.noise import Calibration
-from harness.store.records_file import read_comparison, read_run
+from harness.store.records_file import read_comparison, read_run, reading
 from harness.system.texts import harmless
 
 MAX_FILE_BYTES = 50 * 2**20
@@ -186,8 +186,12 @@ _UNFINISHED = re.compile(r".*\.part|\..+-[0-9a-f]{16}", re.DOTALL)
 
 def scan(folder: Path) -> ResultsFolder:
     """Names and kinds; nothing is opened. Raises UsageError where there is no such folder."""
+    if not folder.is_dir():
+        raise UsageError(
+            f"There is no folder {folder}: nothing was measured yet, or --from has to name another one."
+        )
     found = ResultsFolder(folder)
-    try:
+    with reading(folder):
         for entry in sorted(os.scandir(folder), key=attrgetter("name")):
             if entry.name == ".git":  # where the folder is a checkout of the branch
                 continue
@@ -196,12 +200,6 @@ def scan(folder: Path) -> ResultsFolder:
                     _note(found, f"{entry.name}/{inner.name}", inner)
             else:
                 _note(found, entry.name, entry)
-    except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(
-            f"There is no folder {folder}: nothing was measured yet, or --from has to name another one."
-        ) from None
-    except OSError as error:
-        raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
     return found
 
 
@@ -222,12 +220,9 @@ def _note(found: ResultsFolder, path: str, entry: os.DirEntry[str]) -> None:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        # The kind was checked, but a name can come to mean a link or a pipe since.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    # The kind was checked, but a name can come to mean a link or a pipe since.
+    with reading(path), os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise _UnfitError(f"has more than {_MIB} MiB")
     return content
@@ -329,14 +324,14 @@ def _dumped(document: Document) -> str:
 def _parse_calibration(_: str, content: bytes) -> Document:
     try:
         found = msgspec.json.decode(content, type=Calibration)
-        dt.datetime.fromisoformat(found.measured_at.replace("Z", "+00:00"))
+        document: Document = json.loads(content)
+        _measured_at(document)
     except (ValueError, RecursionError) as error:
         raise _UnfitError(f"is no calibration ({error})") from None
     if found.schema_version > CALIBRATION_VERSION:
         raise _UnfitError(
             f"has schema version {found.schema_version}, and this harness reads up to {CALIBRATION_VERSION}"
         )
-    document: Document = json.loads(content)
     return document
 
 
@@ -402,7 +397,7 @@ def store_results(
     try:
         with tempfile.TemporaryDirectory(prefix="harness-store-", ignore_cleanup_errors=True) as scratch:
             clone = Clone(Path(scratch).resolve(), target, identities(root))
-            return _Appending(found, clone, message.strip(), dry_run=dry_run).run(attempts, sleep, tell)
+            return _Appending(found, clone, message.strip(), dry_run).run(attempts, sleep, tell)
     except OSError as error:
         raise StoreError(
             f"Cannot prepare what is stored of {folder}: {error.strerror or error}. "
@@ -410,11 +405,14 @@ def store_results(
         ) from None
 
 
+@dataclass
 class _Appending:
-    def __init__(self, found: ResultsFolder, clone: Clone, message: str, *, dry_run: bool) -> None:
-        self.found, self.clone, self.message, self.dry_run = found, clone, message, dry_run
-        self.pushed: Stored | None = None
-        """What has been sent, and may have arrived without our being told."""
+    found: ResultsFolder
+    clone: Clone
+    message: str
+    dry_run: bool
+    pushed: Stored | None = None
+    """What has been sent, and may have arrived without our being told."""
 
     def run(self, attempts: int, sleep: Callable[[float], None], tell: Callable[[str], None]) -> Stored:
         attempt = 0

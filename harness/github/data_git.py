@@ -152,35 +152,16 @@ class Clone:
     def commit(
         self, parent: str | None, message: str, contents: Iterator[tuple[str, bytes]], attempt: int
     ) -> str:
-        """A commit of these files on top of another, or of none."""
+        """A commit of these files on top of another, or of none. Raises ProblemError, OSError."""
         ref = f"refs/harness/attempt-{attempt}"
-        with tempfile.TemporaryFile(dir=self.scratch) as errors:
-            process = subprocess.Popen(
-                ["git", *_alone("--git-dir", str(self.repository), "fast-import", "--quiet", "--done")],
-                cwd=self.scratch,
-                env=self.environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-            )
-            assert process.stdin is not None
-            try:
-                with process.stdin as stream:
-                    self._describe(stream, ref, parent, message)
-                    for path, content in contents:
-                        stream.write(b"M 100644 inline %b\n" % path.encode())
-                        _write_data(stream, content)
-                    stream.write(b"done\n")
-            except BrokenPipeError:
-                pass  # it has said why on its way out
-            except BaseException:
-                process.kill()
-                raise
-            finally:
-                process.wait()
-            if process.returncode:
-                errors.seek(0)
-                raise self._problem(errors.read().decode(errors="replace"))
+        with tempfile.TemporaryFile(dir=self.scratch) as stream:
+            self._describe(stream, ref, parent, message)
+            for path, content in contents:
+                stream.write(b"M 100644 inline %b\n" % path.encode())
+                _write_data(stream, content)
+            stream.write(b"done\n")
+            stream.seek(0)
+            self._inside("fast-import", "--quiet", "--done", stdin=stream)
         return self._inside("rev-parse", "--verify", ref).decode().strip()
 
     def _describe(self, stream: IO[bytes], ref: str, parent: str | None, message: str) -> None:
@@ -195,14 +176,15 @@ class Clone:
         spec = f"{commit}:{self.target.ref}"
         self._inside("push", "--quiet", *options, "--", self.target.address, spec)
 
-    def _inside(self, *arguments: str) -> bytes:
+    def _inside(self, *arguments: str, stdin: IO[bytes] | None = None) -> bytes:
         """What a git command on the bare repository prints. Raises ProblemError."""
-        return self._run("--git-dir", str(self.repository), *arguments)
+        return self._run("--git-dir", str(self.repository), *arguments, stdin=stdin)
 
-    def _run(self, *arguments: str) -> bytes:
+    def _run(self, *arguments: str, stdin: IO[bytes] | None = None) -> bytes:
+        words = [*(word for setting in _ALONE for word in ("-c", setting)), *arguments]
         try:
             done = git.run(
-                _alone(*arguments), folder=self.scratch, env=self.environment, timeout_s=_PATIENCE_S
+                words, folder=self.scratch, env=self.environment, timeout_s=_PATIENCE_S, stdin=stdin
             )
         except subprocess.TimeoutExpired:
             raise ProblemError(f"git did not come back within {_PATIENCE_S:g} s") from None
@@ -222,10 +204,6 @@ class Clone:
         advice = next((f" ({remedy})" for words, remedy in _ADVICE.items() if re.search(words, said)), "")
         hopeless = _HOPELESS.search(said) is not None
         return ProblemError(chosen[:300].rstrip(".") + advice, "\n".join(lines[-40:]), hopeless=hopeless)
-
-
-def _alone(*arguments: str) -> list[str]:
-    return [*(word for setting in _ALONE for word in ("-c", setting)), *arguments]
 
 
 def _write_data(stream: IO[bytes], data: bytes) -> None:

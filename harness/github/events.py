@@ -19,14 +19,9 @@ from harness.output.review.faces import workflow_command
 from harness.output.review.grouping import Links
 
 
-def error_line(title: str, message: str) -> str:
-    """The runner's command that shows an error on the page of its run."""
-    return workflow_command("error", message, {"title": title})
-
-
-def warning_line(title: str, message: str) -> str:
-    """The runner's command that shows a warning there."""
-    return workflow_command("warning", message, {"title": title})
+def annotation(level: Literal["error", "warning"], title: str, message: str) -> str:
+    """The runner's command that shows this on the page of its run."""
+    return workflow_command(level, message, {"title": title})
 
 
 def in_workflow() -> bool:
@@ -79,9 +74,7 @@ _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _REF = re.compile(r"[^\s\x00-\x1f\x7f]{1,255}")
 _WORD = re.compile(r"[a-z_]{1,30}")
 _PUSHES = ("opened", "synchronize", "reopened", "ready_for_review")
-_QUEUE_REF = re.compile(r"refs/heads/gh-readonly-queue/\S{1,255}/pr-([1-9][0-9]{0,8})-[0-9a-f]{40}")
-
-T = TypeVar("T")
+_QUEUE_BRANCH = re.compile(r"gh-readonly-queue/\S{1,255}/pr-([1-9][0-9]{0,8})-[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +155,16 @@ class _WorkflowRun(msgspec.Struct):
     head_repository: Named | None = None
 
 
-class _RunEvent(msgspec.Struct):
+class _Event(msgspec.Struct):
     action: str
-    workflow_run: _WorkflowRun
     repository: _Repository
+
+
+EventT = TypeVar("EventT", bound=_Event)
+
+
+class _RunEvent(_Event):
+    workflow_run: _WorkflowRun
 
 
 class _User(msgspec.Struct):
@@ -194,11 +193,9 @@ class _Pull(msgspec.Struct):
     draft: bool = False
 
 
-class _PullEvent(msgspec.Struct):
-    action: str
+class _PullEvent(_Event):
     pull_request: _Pull
     sender: _User
-    repository: _Repository
 
 
 class _MergeGroup(msgspec.Struct):
@@ -206,17 +203,13 @@ class _MergeGroup(msgspec.Struct):
     head_ref: str
 
 
-class _QueueEvent(msgspec.Struct):
-    action: str
+class _QueueEvent(_Event):
     merge_group: _MergeGroup
-    repository: _Repository
 
 
-class _CommentEvent(msgspec.Struct):
-    action: str
+class _CommentEvent(_Event):
     issue: _Issue
     comment: _Comment
-    repository: _Repository
 
 
 def read_event(path: Path) -> bytes:
@@ -240,9 +233,8 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
     A push to ``pull-request/N`` took the right to push to the repository, and so did a dispatch on the branch
     for that; whose workflow file it ran is looked up later. Runs of all other kinds anybody can cause.
     """
-    event = _decoded(content, _RunEvent, "workflow_run")
+    event = _decoded(content, _RunEvent, "workflow_run", repository)
     run = event.workflow_run
-    _check_repository(event.repository, repository)
     if event.action != "completed" or run.status != "completed":
         raise RefusedError(f"The run is {quoted(run.status)}, not completed: wait for it to end.")
     number, head, partial = _measured(run, event.repository)
@@ -289,12 +281,19 @@ def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str, boo
     )
 
 
-def kind_of(content: bytes) -> Literal["issue_comment", "pull_request", "merge_group"]:
-    """Which event this is, of those that may ask for a measurement; a comment where it is none of them."""
+Kind = Literal["issue_comment", "pull_request", "merge_group", "workflow_run"]
+
+
+def kind_of(content: bytes) -> Kind:
+    """Which event this is, of those that may ask for a measurement, or for the conclusion of one that was; a
+    comment where it is none of them.
+    """
     try:
         found = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "issue_comment"
+    if "workflow_run" in found:
+        return "workflow_run"
     if "merge_group" in found:
         return "merge_group"
     return "pull_request" if "pull_request" in found and "comment" not in found else "issue_comment"
@@ -305,8 +304,7 @@ def pushed(content: bytes, repository: str, *, drafts: bool) -> Asked | str:
 
     Raises RefusedError for an event that GitHub does not send.
     """
-    event = _decoded(content, _PullEvent, "pull_request")
-    _check_repository(event.repository, repository)
+    event = _decoded(content, _PullEvent, "pull_request", repository)
     pull = event.pull_request
     theirs = pull.head.repo and pull.head.repo.full_name.lower()
     if event.action not in _PUSHES:
@@ -331,18 +329,35 @@ def queued(content: bytes, repository: str) -> Queued | None:
 
     Raises RefusedError for an event that GitHub does not send.
     """
-    event = _decoded(content, _QueueEvent, "merge_group")
-    _check_repository(event.repository, repository)
+    event = _decoded(content, _QueueEvent, "merge_group", repository)
     if event.action != "checks_requested":
         return None
     group = event.merge_group
-    found = _QUEUE_REF.fullmatch(group.head_ref)
-    if not (found and _COMMIT.fullmatch(group.head_sha)):
+    return _queued(group.head_ref.removeprefix("refs/heads/"), group.head_sha)
+
+
+def queued_run(content: bytes, repository: str) -> Queued:
+    """The pull request of a `workflow_run` event of which a `merge_group` was the beginning. That is GitHub's
+    word; the run's own workflow file was the queue's. Raises RefusedError for any other.
+    """
+    event = _decoded(content, _RunEvent, "workflow_run", repository)
+    run = event.workflow_run
+    theirs = run.head_repository and run.head_repository.full_name.lower()
+    if run.event != "merge_group" or theirs != repository.lower():
         raise RefusedError(
-            f"The queue's branch is {quoted(group.head_ref)!r} at {quoted(group.head_sha)!r}; expected "
-            "refs/heads/gh-readonly-queue/BRANCH/pr-N-SHA, as GitHub makes them."
+            f"The run was started by {quoted(run.event)}; expected this repository's merge_group."
         )
-    return Queued(pull_request=int(found[1]), commit=group.head_sha)
+    return _queued(run.head_branch or "", run.head_sha)
+
+
+def _queued(branch: str, commit: str) -> Queued:
+    found = _QUEUE_BRANCH.fullmatch(branch)
+    if not (found and _COMMIT.fullmatch(commit)):
+        raise RefusedError(
+            f"The queue's branch is {quoted(branch)!r} at {quoted(commit)!r}; expected "
+            "gh-readonly-queue/BRANCH/pr-N-SHA, as GitHub makes them."
+        )
+    return Queued(pull_request=int(found[1]), commit=commit)
 
 
 def compiled_run(content: bytes, repository: str) -> CompiledRun:
@@ -350,9 +365,7 @@ def compiled_run(content: bytes, repository: str) -> CompiledRun:
 
     Who wrote the pull request wrote the workflow too, and what it left: where that belongs is GitHub's word.
     """
-    event = _decoded(content, _RunEvent, "workflow_run")
-    run = event.workflow_run
-    _check_repository(event.repository, repository)
+    run = _decoded(content, _RunEvent, "workflow_run", repository).workflow_run
     path = f".github/workflows/{STATIC_WORKFLOW}"
     if run.event != "pull_request" or run.path.partition("@")[0] != path or run.status != "completed":
         raise RefusedError(
@@ -377,8 +390,7 @@ def measurement_asked(content: bytes, repository: str) -> Asked | None:
     Raises RefusedError for an event that GitHub does not send. Whether its author may ask, and for that, are
     other questions.
     """
-    event = _decoded(content, _CommentEvent, "issue_comment")
-    _check_repository(event.repository, repository)
+    event = _decoded(content, _CommentEvent, "issue_comment", repository)
     line = (event.comment.body or "").partition("\n")[0].removesuffix("\r")
     asks = line == COMMAND or line.startswith(f"{COMMAND} ")
     if event.action != "created" or event.issue.pull_request is None or not asks:
@@ -395,24 +407,24 @@ def measurement_asked(content: bytes, repository: str) -> Asked | None:
     )
 
 
-def _decoded(content: bytes, kind: type[T], name: str) -> T:
+def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> EventT:
+    """The event, which is of this kind and of this repository."""
     try:
-        return msgspec.json.decode(content, type=kind)
+        event = msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(
             f"The event is no {name} event: {quoted(str(error))}. This command is for a workflow that is "
             f"started by {name}."
         ) from None
-
-
-def _check_repository(of_event: _Repository, repository: str) -> None:
-    if of_event.full_name.lower() != repository.lower():
+    theirs = event.repository
+    if theirs.full_name.lower() != repository.lower():
         raise RefusedError(
-            f"The event is of repository {quoted(of_event.full_name)!r}; expected {repository}. Set "
+            f"The event is of repository {quoted(theirs.full_name)!r}; expected {repository}. Set "
             "GITHUB_REPOSITORY, or give --repository."
         )
-    if not _REF.fullmatch(of_event.default_branch):
-        raise RefusedError(f"{quoted(of_event.default_branch)!r} is the name of no branch.")
+    if not _REF.fullmatch(theirs.default_branch):
+        raise RefusedError(f"{quoted(theirs.default_branch)!r} is the name of no branch.")
+    return event
 
 
 def _positive(number: int, what: str) -> int:

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.errors import RemoteError
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.comments import Posted, StaleError, Stamp, Thread, keep_comment
+from harness.forges.comments import Posted, StaleError, Stamp, StickyComment
 from harness.github.api import path_of
 from harness.github.events import Named, Queued
 
@@ -93,6 +93,9 @@ def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str)
     return frozenset(found)
 
 
+ACTIONS_APP = 15368
+"""Number of the App that workflows' own tokens are of, at github.com. Its name is the same everywhere."""
+_ACTIONS = "github-actions"
 _EXTERNAL_ID = re.compile(r"([0-9]{1,19})\.([0-9]{1,9})")
 _CHECKS = "checks: write"
 
@@ -104,17 +107,9 @@ class _User(msgspec.Struct):
 
 class _Comment(msgspec.Struct):
     id: int
-    html_url: str
+    url: str = msgspec.field(name="html_url")
     user: _User | None = None
-    body: str | None = None
-
-    @property
-    def text(self) -> str:
-        return self.body or ""
-
-    @property
-    def url(self) -> str:
-        return self.html_url
+    text: str | None = msgspec.field(name="body", default=None)
 
     def is_by(self, author: str) -> bool:
         # The login of an app's bot ends in [bot], which nobody can choose. It alone is of type Bot.
@@ -127,8 +122,15 @@ class _Output(msgspec.Struct):
     title: str | None = None
 
 
+class _App(msgspec.Struct):
+    id: int
+    slug: str | None = None
+
+
 class _CheckRun(msgspec.Struct):
     id: int
+    head_sha: str = ""
+    app: _App | None = None
     html_url: str | None = None
     status: str = ""
     conclusion: str | None = None
@@ -138,6 +140,38 @@ class _CheckRun(msgspec.Struct):
 
 class _CheckRuns(msgspec.Struct):
     check_runs: list[_CheckRun]
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The check runs that one App makes, by a token of it.
+
+    Others may call theirs the same, and write our stamp on them: every App that may write checks, and every
+    workflow of the repository by its own token. Whose a check is, GitHub says.
+    """
+
+    api: Api
+    repository: str
+    app: int | None = None
+    """The App's number; None for GitHub Actions, whose tokens workflows have."""
+
+    def path(self, *parts: str | int) -> str:
+        return path_of(self.repository, "check-runs", *parts)
+
+    def named(self, commit: str, name: str) -> list[_CheckRun]:
+        """Those of a commit. Raises ApiError, RemoteError."""
+        pages = self.api.pages(
+            path_of(self.repository, "commits", commit, "check-runs"),
+            _CheckRuns,
+            needs="checks: read",
+            query={"check_name": name, "filter": "all"},
+        )
+        return [each for page in pages for each in page.check_runs if self._is_ours(each, commit)]
+
+    def _is_ours(self, check: _CheckRun, commit: str) -> bool:
+        if check.app is None or check.head_sha != commit:
+            return False
+        return check.app.slug == _ACTIONS if self.app is None else check.app.id == self.app
 
 
 def post_comment(
@@ -155,80 +189,73 @@ def post_comment(
     `still_current` raises where the commit is the pull request's no more: it is called before each write.
     Raises ApiError, RemoteError.
     """
-    thread = Thread(
+    return StickyComment(
+        api=api,
+        stamp=stamp,
+        text=text,
+        still_current=still_current,
         about=f"pull request {pull_request}",
         comments=path_of(repository, "issues", pull_request, "comments"),
         one=path_of(repository, "issues", "comments"),
         kind=_Comment,
         ours=lambda comment: comment.is_by(author),
         needs="pull-requests: write",
-    )
-    return keep_comment(api, thread, stamp, text, still_current=still_current)
+    ).keep()
 
 
 def post_check(
-    api: Api, repository: str, stamp: Stamp, check: Mapping[str, Any], *, still_current: Callable[[], None]
+    checks: Checks, stamp: Stamp, check: Mapping[str, Any], *, still_current: Callable[[], None]
 ) -> Posted:
     """Bring the check run of this stamp to what `check` says: name, status, conclusion, output.
 
     Raises ApiError, RemoteError, and what `still_current` does.
     """
-    path = path_of(repository, "check-runs")
-    known = _check_runs(api, repository, stamp.head, check["name"])
+    known = checks.named(stamp.head, check["name"])
     same = _of_stamp(known, stamp)
     if newer := next((each for each in known if _is_newer(each, stamp)), None):
-        _end(api, repository, same, "cancelled", "Not posted", "A newer run of this commit has been started.")
+        _end(checks, same, "cancelled", "Not posted", "A newer run of this commit has been started.")
         return Posted(action="left", id=newer.id, url=newer.html_url or "")
     still_current()
     body = {**check, "external_id": stamp.external_id}
     if same is None:
-        made = api.create(
-            path,
+        made = checks.api.create(
+            checks.path(),
             {**body, "head_sha": stamp.head},
             _CheckRun,
             needs=_CHECKS,
-            done=lambda: _of_stamp(_check_runs(api, repository, stamp.head, check["name"]), stamp),
+            done=lambda: _of_stamp(checks.named(stamp.head, check["name"]), stamp),
         )
         return Posted(action="created", id=made.id if made else None, url=(made and made.html_url) or "")
     if same.output.annotations_count:
         # GitHub adds those of an update to those that are there.
         output = {name: value for name, value in check["output"].items() if name != "annotations"}
         body = {**body, "output": output}
-    api.update(f"{path}/{same.id}", body, _CheckRun, needs=_CHECKS)
+    checks.api.update(checks.path(same.id), body, _CheckRun, needs=_CHECKS)
     return Posted(action="updated", id=same.id, url=same.html_url or "")
 
 
 def post_queued(
-    api: Api, repository: str, stamp: Stamp, name: str, *, details_url: str, output: Mapping[str, str]
+    checks: Checks, stamp: Stamp, name: str, *, details_url: str, output: Mapping[str, str]
 ) -> None:
     """Show that a run has been started. What is posted of it takes this check's place, by the same stamp.
 
     Raises ApiError, RemoteError.
     """
     body = {"name": name, "status": "queued", "external_id": stamp.external_id, "details_url": details_url}
-    path = path_of(repository, "check-runs")
-    api.create(path, {**body, "head_sha": stamp.head, "output": output}, _CheckRun, needs=_CHECKS)
+    made = {**body, "head_sha": stamp.head, "output": output}
+    checks.api.create(checks.path(), made, _CheckRun, needs=_CHECKS)
 
 
-def end_queued(
-    api: Api, repository: str, stamp: Stamp, name: str, *, conclusion: str, title: str, why: str
-) -> None:
+def end_queued(checks: Checks, stamp: Stamp, name: str, *, conclusion: str, title: str, why: str) -> None:
     """End the check of a run of which nothing is posted, where one waits. Raises ApiError, RemoteError."""
-    _end(
-        api,
-        repository,
-        _of_stamp(_check_runs(api, repository, stamp.head, name), stamp),
-        conclusion,
-        title,
-        why,
-    )
+    _end(checks, _of_stamp(checks.named(stamp.head, name), stamp), conclusion, title, why)
 
 
-def _end(api: Api, repository: str, check: _CheckRun | None, conclusion: str, title: str, why: str) -> None:
+def _end(checks: Checks, check: _CheckRun | None, conclusion: str, title: str, why: str) -> None:
     if check is not None and check.status != "completed":
         output = {"title": title, "summary": why}
         body = {"status": "completed", "conclusion": conclusion, "output": output}
-        api.update(path_of(repository, "check-runs", check.id), body, _CheckRun, needs=_CHECKS)
+        checks.api.update(checks.path(check.id), body, _CheckRun, needs=_CHECKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,15 +269,15 @@ class CarriedOver:
     url: str
 
 
-def carry_over(api: Api, repository: str, queued: Queued, name: str, *, strict: bool) -> CarriedOver:
+def carry_over(api: Api, checks: Checks, queued: Queued, name: str, *, strict: bool) -> CarriedOver:
     """Give a commit of the merge queue the conclusion that the pull request's own commit has.
 
     Where that has none, it is neutral, with `strict` a failure. Raises StaleError, ApiError, RemoteError.
     """
-    head = open_pull(api, repository, queued.pull_request).head.sha
+    head = open_pull(api, checks.repository, queued.pull_request).head.sha
     done = {
         (int(found[1]), int(found[2])): each
-        for each in _check_runs(api, repository, head, name)
+        for each in checks.named(head, name)
         if each.status == "completed" and (found := _EXTERNAL_ID.fullmatch(each.external_id or ""))
     }
     last = done[max(done)] if done else None
@@ -272,18 +299,8 @@ def carry_over(api: Api, repository: str, queued: Queued, name: str, *, strict: 
         },
         **({"details_url": carried.url} if carried.url else {}),
     }
-    api.create(path_of(repository, "check-runs"), body, _CheckRun, needs=_CHECKS)
+    checks.api.create(checks.path(), body, _CheckRun, needs=_CHECKS)
     return carried
-
-
-def _check_runs(api: Api, repository: str, commit: str, name: str) -> list[_CheckRun]:
-    pages = api.pages(
-        path_of(repository, "commits", commit, "check-runs"),
-        _CheckRuns,
-        needs="checks: read",
-        query={"check_name": name, "filter": "all"},
-    )
-    return [each for page in pages for each in page.check_runs]
 
 
 def _of_stamp(known: list[_CheckRun], stamp: Stamp) -> _CheckRun | None:

@@ -1,6 +1,6 @@
-"""From a run that measured a pull request to what is posted of it.
+"""From a run that measured or compiled a pull request to what is posted of it.
 
-The run's job with the card ran the pull request's code, so nothing that it left says where anything is
+The run's job ran the pull request's code, so nothing that it left says where anything is
 posted: pull request and commit are GitHub's own word, and the commit must still be the pull request's head at
 each write.
 """
@@ -12,21 +12,16 @@ from pathlib import Path
 
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.forges.api import Api, quoted
-from harness.forges.comments import Stamp
-from harness.forges.reports import (
-    MAX_TOTAL_BYTES,
-    Outcome,
-    Prepared,
-    prepared,
-    read_review,
-    without_report,
-)
-from harness.github.artifacts import fetch_reviews, unpacked
-from harness.github.events import MeasuredRun, links_of_run
-from harness.github.posting import current_pull, end_queued, merge_bases, post_check, post_comment
+from harness.forges.comments import Posted, StaleError, Stamp
+from harness.forges.reports import MAX_TOTAL_BYTES, Outcome, Prepared, prepared, read_report, without_report
+from harness.github import posting
+from harness.github.artifacts import fetch_reviews, fetch_static, unpacked
+from harness.github.events import CompiledRun, MeasuredRun, links_of_run
+from harness.github.posting import Checks
 from harness.output.review.faces import check_name
 from harness.output.review.grouping import Links
-from harness.output.review.model import Review
+from harness.output.review.model import Review, decode_review
+from harness.output.review.static import static_comment
 
 AUTHOR = "github-actions[bot]"
 """Of what is posted with a workflow's own token."""
@@ -50,7 +45,7 @@ def prepare(
     Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
     """
     _check_workflow(api, repository, run)
-    pull = current_pull(api, repository, run.pull_request, run.head)
+    pull = posting.current_pull(api, repository, run.pull_request, run.head)
     reviews = fetch_reviews(api, repository, run.id) if given is None else given
     page = f"{server}/{repository}"
     here = links_of_run().run
@@ -69,7 +64,7 @@ def prepare(
         return without_report(links, stamp, summary, strict=strict, light=light)
     return prepared(
         reviews.values(),
-        bases=merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head),
+        bases=posting.merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head),
         links=links,
         stamp=stamp,
         unfinished=lambda verdict: _unfinished(run, verdict),
@@ -85,7 +80,7 @@ def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
     if run.pushed:
         return
     commit = run.workflow_commit
-    if commit not in merge_bases(api, repository, (run.default_branch,), commit):
+    if commit not in posting.merge_bases(api, repository, (run.default_branch,), commit):
         raise RefusedError(
             f"The run's workflow file is from {commit}, which is no commit of {quoted(run.default_branch)}: "
             "nothing is known of what it measured. Find out who moved the branch that it was started on."
@@ -96,13 +91,12 @@ def _stamp(run: MeasuredRun) -> Stamp:
     return Stamp(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
 
 
-def end_unposted(api: Api, repository: str, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
+def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
     """End the check that waited for a run of which nothing is posted: its report was refused, or the pull
     request has moved on. Raises ApiError, RemoteError.
     """
-    end_queued(
-        api,
-        repository,
+    posting.end_queued(
+        checks,
         _stamp(run),
         check_name(partial=run.partial),
         conclusion="failure" if refused else "cancelled",
@@ -119,30 +113,60 @@ def _unfinished(run: MeasuredRun, verdict: str) -> str:
     return f"The run ended as {run.ending}: a card may be missing here."
 
 
-def post(api: Api, repository: str, run: MeasuredRun, prepared: Prepared, *, author: str = AUTHOR) -> Outcome:
-    """Post a check run, and a comment where there is a report.
+def post(api: Api, checks: Checks, run: MeasuredRun, prepared: Prepared, *, author: str = AUTHOR) -> Outcome:
+    """Post a check run, and a comment where there is a report: the one as the App that `checks` are of, the
+    other by the token of `api`, which is the author's.
 
     One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
     """
 
     def still_current() -> None:
-        current_pull(api, repository, run.pull_request, run.head)
+        posting.current_pull(api, checks.repository, run.pull_request, run.head)
 
     trouble: list[str] = []
     check = said = None
     try:
-        check = post_check(api, repository, prepared.stamp, prepared.check, still_current=still_current)
+        check = posting.post_check(checks, prepared.stamp, prepared.check, still_current=still_current)
     except RemoteError as error:
         trouble.append(error.message)
     try:
         if text := prepared.comment:
             about = (run.pull_request, prepared.stamp, text)
-            said = post_comment(api, repository, *about, author=author, still_current=still_current)
+            said = posting.post_comment(
+                api, checks.repository, *about, author=author, still_current=still_current
+            )
     except RemoteError as error:
         trouble.append(error.message)
     if trouble or check is None:
         raise RemoteError(" ".join(trouble))
     return Outcome(comment=said, check=check)
+
+
+def post_static(
+    api: Api, repository: str, run: CompiledRun, *, server: str, author: str
+) -> tuple[int, Posted]:
+    """Post what a run that compiled has left, on the pull request that GitHub says it is of: its number, and
+    what became of the comment.
+
+    Raises StaleError where there is nothing to post or nowhere to, RefusedError for a report that is not what
+    it should be, ApiError, RemoteError.
+    """
+    pull = posting.pull_of_branch(api, repository, run.label, run.head)
+    report = fetch_static(api, repository, run.id)
+    if report is None:
+        raise StaleError("The run has left no static facts: its log says why.")
+    page = f"{server}/{repository}"
+    links = Links(run=f"{page}/actions/runs/{run.id}", repository=page)
+    stamp = Stamp(run=run.id, attempt=run.attempt, head=run.head, static=True)
+    text = static_comment(report, links, marker=stamp.marker, about=f"{run.head[:10]} on {pull.base.ref}")
+
+    def still_current() -> None:
+        posting.current_pull(api, repository, pull.number, run.head)
+
+    posted = posting.post_comment(
+        api, repository, pull.number, stamp, text, author=author, still_current=still_current
+    )
+    return pull.number, posted
 
 
 def given_reviews(paths: Iterable[Path]) -> dict[str, Review]:
@@ -158,5 +182,6 @@ def given_reviews(paths: Iterable[Path]) -> dict[str, Review]:
                 f"{name} cannot be read: {error.strerror or error}. Give a review.json, or an archive that "
                 "holds one."
             ) from None
-        found[name] = read_review(unpacked(content, name) if content[:2] == b"PK" else content, name)
+        bare = unpacked(content, name) if content[:2] == b"PK" else content
+        found[name] = read_report(bare, name, decode_review)
     return found

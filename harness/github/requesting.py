@@ -14,7 +14,7 @@ from harness.forges.comments import StaleError, Stamp
 from harness.forges.scaffold import check_patterns
 from harness.github.api import path_of
 from harness.github.events import COMMAND, DISPATCH_BRANCH, WORKFLOW, Asked
-from harness.github.posting import current_pull, open_pull, post_queued
+from harness.github.posting import Checks, current_pull, open_pull, post_queued
 from harness.output.review.faces import check_name
 from harness.output.review.markdown import code, pre
 
@@ -67,9 +67,9 @@ class Started:
     """What could not be shown on the pull request, and why."""
 
 
-def start_measurement(api: Api, repository: str, asked: Asked) -> Started:
+def start_measurement(api: Api, repository: str, asked: Asked, checks: Checks | None) -> Started:
     """Have the workflow with the card, the default branch's, measure the one commit that was named. Whoever
-    asked sees a reaction, then a check that waits, or why it was refused.
+    asked sees a reaction, then a check that waits, or why it was refused. Without `checks` none waits.
 
     Raises RefusedError where whoever asks may not, or names no commit, or one that is the pull request's head
     no more; ApiError, RemoteError.
@@ -90,9 +90,9 @@ def start_measurement(api: Api, repository: str, asked: Asked) -> Started:
         raise
     run = _dispatch(api, repository, asked, commit, cases)
     telling.react("eyes")
-    if run:
+    if run and checks:
         stamp = Stamp(run=run.workflow_run_id, attempt=1, head=commit, partial=bool(cases))
-        telling.queue(stamp, run.html_url)
+        telling.queue(checks, stamp, run.html_url)
     return Started(
         commit=commit,
         cases=cases,
@@ -188,14 +188,14 @@ class _Telling:
         said = f"Not measured. {_plain(error.message.removesuffix(line))}"
         self._try(lambda: self._create(path, {"body": f"{said}\n{pre(line)}" if line else said}))
 
-    def queue(self, stamp: Stamp, url: str) -> None:
+    def queue(self, checks: Checks, stamp: Stamp, url: str) -> None:
         summary = (
             f"The [run]({url}) that {self.asked.login} asked for waits for a card, or for a reviewer of the "
             "environment gpu."
         )
         output = {"title": "Waiting for a card", "summary": summary}
         name = check_name(partial=stamp.partial)
-        self._try(lambda: post_queued(self.api, self.repository, stamp, name, details_url=url, output=output))
+        self._try(lambda: post_queued(checks, stamp, name, details_url=url, output=output))
 
     def _create(self, path: str, body: dict[str, str]) -> None:
         self.api.create(path, body, _Ignored, needs="pull-requests: write")

@@ -54,33 +54,29 @@ class _Asking:
 Check = Callable[[_Asking], Iterator[Finding]]
 
 
-def _protected(branch: Callable[[_Asking], str], *, relied: bool) -> Check:
+def _protected(asking: _Asking, branch: str, *, relied: bool) -> Iterator[Finding]:
+    what = f"branch {quoted(branch)}"
+    to_do = f"Settings, Repository, Protected branches, {branch}: maintainers push, without force"
+
+    @careful(what, relied=relied)
     def check(asking: _Asking) -> Iterator[Finding]:
-        name = branch(asking)
-        what = f"branch {quoted(name)}"
+        try:
+            found = asking.get("protected_branches", branch)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            yield should(what, False, "not protected", to_do, relied=relied)
+            return
+        lower = [
+            quoted(str(each.get("access_level_description")))
+            for each in found.get("push_access_levels", ())
+            if 0 < (each.get("access_level") or 0) < _MAINTAINER
+        ]
+        faults = [f"pushed to by {', '.join(lower)}"] if lower else []
+        faults += ["force pushes are allowed"] if found.get("allow_force_push") else []
+        yield should(what, not faults, "; ".join(faults) or "protected", to_do, relied=relied)
 
-        @careful(what, relied=relied)
-        def ask(asking: _Asking) -> Iterator[Finding]:
-            to_do = f"Settings, Repository, Protected branches, {name}: maintainers push, without force"
-            try:
-                found = asking.get("protected_branches", name)
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                yield should(what, False, "not protected", to_do, relied=relied)
-                return
-            lower = [
-                quoted(str(each.get("access_level_description")))
-                for each in found.get("push_access_levels", ())
-                if 0 < (each.get("access_level") or 0) < _MAINTAINER
-            ]
-            faults = [f"pushed to by {', '.join(lower)}"] if lower else []
-            faults += ["force pushes are allowed"] if found.get("allow_force_push") else []
-            yield should(what, not faults, "; ".join(faults) or "protected", to_do, relied=relied)
-
-        yield from ask(asking)
-
-    return check
+    return check(asking)
 
 
 def _runner(asking: _Asking, number: int) -> Mapping[str, Any]:
@@ -197,7 +193,7 @@ def _approvals(asking: _Asking) -> Iterator[Finding]:
 
 
 _RELIED: tuple[Check, ...] = (
-    _protected(lambda asking: asking.default_branch, relied=True),
+    lambda asking: _protected(asking, asking.default_branch, relied=True),
     _runners,
     _token,
 )
@@ -247,5 +243,5 @@ _OTHERS: tuple[Check, ...] = (
     _other_variables,
     _job_tokens,
     _approvals,
-    _protected(lambda _: _DATA_BRANCH, relied=False),
+    lambda asking: _protected(asking, _DATA_BRANCH, relied=False),
 )

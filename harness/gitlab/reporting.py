@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.comments import Posted, StaleError, Stamp, Thread, keep_comment
-from harness.forges.reports import (
-    MAX_TOTAL_BYTES,
-    Outcome,
-    Prepared,
-    prepared,
-    read_review,
-    without_report,
-)
+from harness.forges.comments import Posted, StaleError, Stamp, StickyComment
+from harness.forges.reports import Outcome, Prepared, prepared, read_reviews, without_report
 from harness.gitlab.api import path_of
 from harness.output.review.grouping import Links
 from harness.output.review.model import LIMITS, Review
@@ -108,17 +101,11 @@ class _Author(msgspec.Struct):
 
 class _Note(msgspec.Struct):
     id: int
-    body: str
+    text: str = msgspec.field(name="body")
     author: _Author
     system: bool = False
-
-    @property
-    def text(self) -> str:
-        return self.body
-
-    @property
-    def url(self) -> str:
-        return ""
+    url: ClassVar[str] = ""
+    """GitLab tells none."""
 
 
 class _Status(msgspec.Struct):
@@ -153,7 +140,7 @@ def prepare(
     """
     merge_request = _current(api, project, pipeline)
     jobs = _jobs(api, project, pipeline)
-    reviews = _fetched(api, project, jobs) if given is None else given
+    reviews = read_reviews(_contents(api, project, jobs), "pipeline") if given is None else given
     stamp = Stamp(run=pipeline.id, attempt=1, head=pipeline.head)
     silent = [job for job in jobs if job.name not in reviews] if given is None else []
     ended = ", ".join(f"{quoted(job.name)} ended as {quoted(job.status)}" for job in silent)
@@ -202,24 +189,16 @@ def _jobs(api: Api, project: str, pipeline: Pipeline) -> list[_Job]:
     return sorted(found, key=lambda job: job.name)
 
 
-def _fetched(api: Api, project: str, jobs: Collection[_Job]) -> dict[str, Review]:
-    """The reports, by job; not of a job that has left none."""
-    found: dict[str, Review] = {}
-    total = 0
+def _contents(api: Api, project: str, jobs: Iterable[_Job]) -> Iterator[tuple[str, bytes]]:
+    """The reports, one at a time, with the names of their jobs; not of a job that has left none."""
     for job in jobs:
         # Each part of the path is GitLab's to read: the slash in it stays one.
         path = f"{path_of(project, 'jobs', job.id, 'artifacts')}/{REPORT}"
         try:
-            content = api.download(path, needs="read_api", limit_bytes=LIMITS["bytes"])
+            yield job.name, api.download(path, needs="read_api", limit_bytes=LIMITS["bytes"])
         except ApiError as error:
             if error.status != 404:
                 raise
-            continue
-        total += len(content)
-        if total > MAX_TOTAL_BYTES:
-            raise RefusedError(f"The pipeline's reports have more than {MAX_TOTAL_BYTES} bytes in all.")
-        found[job.name] = read_review(content, job.name)
-    return found
 
 
 def post(api: Api, project: str, pipeline: Pipeline, told: Prepared) -> Outcome:
@@ -250,19 +229,22 @@ def _post_note(
 ) -> Posted:
     me = api.get("/user", _Author, needs=_NEEDS)
     notes = path_of(project, "merge_requests", pipeline.merge_request, "notes")
-    thread = Thread(
+
+    def still_current() -> None:
+        _current(api, project, pipeline)
+
+    posted = StickyComment(
+        api=api,
+        stamp=told.stamp,
+        text=without_actions(told.comment),
+        still_current=still_current,
         about=f"merge request {pipeline.merge_request}",
         comments=notes,
         one=notes,
         kind=_Note,
         ours=lambda note: note.author.id == me.id and not note.system,
         needs=_NEEDS,
-    )
-
-    def still_current() -> None:
-        _current(api, project, pipeline)
-
-    posted = keep_comment(api, thread, told.stamp, without_actions(told.comment), still_current=still_current)
+    ).keep()
     url = f"{merge_request.web_url}#note_{posted.id}" if posted.id else ""
     return dataclasses.replace(posted, url=url)
 

@@ -20,7 +20,6 @@ from harness.judgement.noise import read_calibration
 from harness.judgement.saved_runs import FilesResult
 from harness.output.review.model import (
     LIMITS,
-    REVIEW_SCHEMA_VERSION,
     Calibrated,
     Card,
     CaseReview,
@@ -135,7 +134,6 @@ def review_of(results: Sequence[ComparisonResult], places: Places | None = None)
             f"{LIMITS['cases']}. Name fewer cases."
         )
     return Review(
-        schema_version=REVIEW_SCHEMA_VERSION,
         harness_version=harness.__version__,
         created_at=_words(max(result.comparison.started_at for result in results)),
         base=base,
@@ -197,7 +195,6 @@ def review_of_tests(
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     base, head = ends
     return Review(
-        schema_version=REVIEW_SCHEMA_VERSION,
         harness_version=harness.__version__,
         created_at=now,
         base=base,

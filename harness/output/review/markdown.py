@@ -458,10 +458,11 @@ def _slower(view: View, slower: Sequence[Found]) -> list[Part]:
     first, rest = slower[: view.paragraphs], slower[view.paragraphs :]
     parts = _paragraphs([_slowed(view, found) for found in first], len(first), "are slower")
     if rest:
+        summary = counted(len(rest), "more is slower", "more are slower")
         parts.append(
             Part(
                 tier=1,
-                opening=f"<details><summary>{len(rest):,} more are slower</summary>\n<ul>",
+                opening=f"<details><summary>{summary}</summary>\n<ul>",
                 items=(Item(f"<li>{_brief(view, found)}</li>") for found in rest),
                 closing="</ul>\n</details>",
                 cases=len(rest),

@@ -8,7 +8,7 @@ has a pattern or a length, every number a range, and a field that is not known i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -21,6 +21,7 @@ REVIEW_SCHEMA_VERSION = 3
 
 1  first version
 2  strays of a case; what each side did alone
+3  whether a card's cases are builds of an executable
 """
 LIMITS = {"cards": 64, "cases": 4096, "bytes": 16 * 2**20}
 """The most that one document may hold."""
@@ -173,7 +174,7 @@ class _Version(Struct):
     schema_version: int
 
 
-_decoder = msgspec.json.Decoder(Review)
+Document = TypeVar("Document", bound=Strict)
 
 
 def encode_review(review: Review) -> bytes:
@@ -181,25 +182,23 @@ def encode_review(review: Review) -> bytes:
 
 
 def decode_review(content: bytes) -> Review:
-    """A document, as strictly as its types say. Raises StoreError with the reason where it is none."""
+    """Raises StoreError with the reason where it is none."""
+    return decode(content, Review, REVIEW_SCHEMA_VERSION)
+
+
+def decode(content: bytes, kind: type[Document], schema_version: int) -> Document:
+    """A document of that version, as strictly as its types say. Raises StoreError with the reason where it is
+    none.
+    """
     if len(content) > LIMITS["bytes"]:
         raise StoreError(f"The report has {len(content)} bytes; at most {LIMITS['bytes']} are read.")
     try:
         version = msgspec.json.decode(content, type=_Version).schema_version
-        if version != REVIEW_SCHEMA_VERSION:
+        if version != schema_version:
             raise StoreError(
-                f"The report has schema version {version}; this harness reads {REVIEW_SCHEMA_VERSION}. "
-                "Let the same version of gpu-harness measure and report."
+                f"The report has schema version {version}; this harness reads {schema_version}. Let the same "
+                "version of gpu-harness make the report and read it."
             )
-        return _decoder.decode(content)
+        return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(f"The report is not one: {error}.") from None
-
-
-def review_schema() -> dict[str, Any]:
-    """The JSON Schema of the document."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"gpu-harness review of a pull request, schema version {REVIEW_SCHEMA_VERSION}",
-        **msgspec.json.schema(Review),
-    }

@@ -6,17 +6,17 @@ Anybody's pull request writes the document, so its types are its schema, as of `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from harness.errors import StoreError
 from harness.numbers import counted
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import COMMENT_BYTES, Item, Part, code, fit, fixed, link
-from harness.output.review.model import LIMITS, Commit, Identifier, Size, Strict, Text, Words
+from harness.output.review.model import Commit, Identifier, Size, Strict, Text, Words, decode
 from harness.records import DifferenceStatus, RiskKind
 
 STATIC_SCHEMA_VERSION = 1
@@ -63,19 +63,8 @@ def encode_static(report: StaticReport) -> bytes:
 
 
 def decode_static(content: bytes) -> StaticReport:
-    """A document, as strictly as its types say. Raises StoreError with the reason where it is none."""
-    if len(content) > LIMITS["bytes"]:
-        raise StoreError(f"The report has {len(content)} bytes; at most {LIMITS['bytes']} are read.")
-    try:
-        report = msgspec.json.decode(content, type=StaticReport)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"The report is not one: {error}.") from None
-    if (version := report.schema_version) != STATIC_SCHEMA_VERSION:
-        raise StoreError(
-            f"The report has schema version {version}; this harness reads {STATIC_SCHEMA_VERSION}. Let "
-            " the same version of gpu-harness compile and report."
-        )
-    return report
+    """Raises StoreError with the reason where it is none."""
+    return decode(content, StaticReport, STATIC_SCHEMA_VERSION)
 
 
 def static_comment(
@@ -114,10 +103,9 @@ def static_comment(
 
 def headline(report: StaticReport) -> str:
     """``3 risks in 203 builds: 200 identical, 3 changed.``"""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for suite in report.suites:
-        for status, count in suite.counts.items():
-            counts[status] = counts.get(status, 0) + count
+        counts.update(suite.counts)
     if not counts:
         return "No file that a kernel's build can read differs."
     risks = sum(bool(row.risks) for suite in report.suites for row in suite.rows)
