@@ -155,25 +155,6 @@ def test_what_is_a_commit(history, revision, known):
     assert git.is_commit(project.root, revision) is known
 
 
-def test_newest_commits_of_a_path(history):
-    project, old, new = history
-    project.commit({"top.txt": "three\n"})
-    assert git.newest_commits(project.root, 2, "kernels/toy") == [new, old]
-    assert git.newest_commits(project.root, 1, "kernels/toy") == [new]
-    assert git.newest_commits(project.root, 9, "nowhere") == []
-
-
-def test_what_a_merged_branch_did_is_the_merges(history):
-    project, _, new = history
-    project.git("switch", "--quiet", "-c", "side")
-    project.commit({"kernels/toy/extra.cu": "// of the branch\n"})
-    project.git("switch", "--quiet", "main")
-    project.commit({"top.txt": "four\n"})
-    project.git("merge", "--quiet", "--no-ff", "-m", "Merge", "side")
-    merge = project.git("rev-parse", "HEAD").strip()
-    assert git.newest_commits(project.root, 2, "kernels/toy") == [merge, new]
-
-
 def test_a_hooks_variables_do_not_point_elsewhere(history, tmp_path, monkeypatch):
     project, _, new = history
     project.git("init", "--quiet", str(tmp_path / "other"))

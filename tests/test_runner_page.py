@@ -65,11 +65,13 @@ def test_the_defaults_of_the_page_are_those_of_the_configuration():
 
 def test_the_limits_of_the_page_are_those_of_the_units():
     job, suite = (options_of(name, "Service") for name in ("runner@.service", "suite-user@.service"))
+    together = options_of("suite.slice", "Slice")
     assert said("Isolation", r"no more than (\d+) % of the memory") == [job["MemoryMax"][0].strip("%")]
-    [(memory, hours, tasks)] = said("The second user", r"of the unit: (\d+) %, (\d+) hours, (\d+);")
-    assert (f"{memory}%", f"{hours}h", tasks) == tuple(
-        suite[name][0] for name in ("MemoryMax", "RuntimeMaxSec", "TasksMax")
-    )
+    assert said("The second user", r"of all of them together (\d+) %") == [
+        together["MemoryMax"][0].strip("%")
+    ]
+    [(hours, tasks)] = said("The second user", r"of each (\d+) hours, (\d+);")
+    assert (f"{hours}h", tasks) == (suite["RuntimeMaxSec"][0], suite["TasksMax"][0])
 
 
 def test_root_ends_a_job_only_after_every_workflow_would_have():

@@ -50,6 +50,8 @@ for line in sys.stdin:
     word = line.strip()
     if word == "die":
         os.abort()
+    if word == "be killed":
+        os.kill(os.getpid(), 9)
     if word == "leave":
         if os.fork() == 0:
             os.setsid()
@@ -185,7 +187,7 @@ def test_it_ends_with_whoever_asked_for_it_and_what_it_left_ends_too(start: Star
     assert until(lambda: set(of_user()) <= before)
 
 
-@pytest.mark.parametrize(("word", "status"), [("exit", 7), ("die", -signal.SIGABRT)])
+@pytest.mark.parametrize(("word", "status"), [("exit", 7), ("die", -6), ("be killed", -9)])
 def test_its_end_is_the_end_of_who_stands_in_for_it(start: Start, word: str, status: int) -> None:
     process = start()
     ask(process, NOTHING)

@@ -169,12 +169,9 @@ class BinaryCache:
         told = msgspec.json.encode(manifest or Manifest.of((), ()))
         self._manifests.add(told)
         rest = told + b"\n" + binary
-        try:
-            write_atomically(
-                self.folder / key[:2] / key, b"\n".join((_FORMAT, _entry_sha256(key, rest), rest))
-            )
-        except OSError:
-            return
+        entry = b"\n".join((_FORMAT, _entry_sha256(key, rest), rest))
+        with contextlib.suppress(OSError):
+            write_atomically(self.folder / key[:2] / key, entry)
 
 
 def _entry_sha256(key: str, content: bytes) -> bytes:

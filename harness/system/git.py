@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from harness.errors import GitError
 
@@ -41,6 +42,7 @@ def run(
     env: Mapping[str, str],
     folder: Path | None = None,
     timeout_s: float | None = None,
+    stdin: IO[bytes] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """A git command with nobody at the keyboard, however it ends. Raises GitError where there is no git."""
     try:
@@ -48,7 +50,7 @@ def run(
             ["git", *arguments],
             cwd=folder,
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin or subprocess.DEVNULL,
             capture_output=True,
             check=False,
             timeout=timeout_s,
@@ -122,14 +124,6 @@ def is_dirty(repository: Path, *paths: Path) -> bool:
 def _has_status(repository: Path, paths: Sequence[Path], option: str) -> bool:
     asked = ("status", "--porcelain", "--untracked-files=normal", option, "--", *map(str, paths))
     return bool(paths and ask(repository, *asked).strip())
-
-
-def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
-    """The newest `count` commits that touched `paths`, newest first, on the line of first parents:
-    what a merged branch did is the merge's, as in a history.
-    """
-    asked = ("--first-parent", f"--max-count={count}", "--format=%H")
-    return ask(repository, "log", *asked, "--", *paths).decode().split()
 
 
 def changing(repository: Path, base: str, head: str, *paths: str) -> set[str]:

@@ -16,14 +16,10 @@ def lacking(needs: Sequence[str], groups: Sequence[Sequence[str]] = ()) -> str:
 
     Of each of `groups`, any one package will do.
     """
-    for names in groups:
-        if first_installed(names) is None:
-            absent = f"needs the package {names[0]}, which is not installed"
-            return f"{absent}: pip install '{names[0]}'."
-    for requirement in map(Requirement, needs):
-        try:
-            found = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
+    alone = [names[0] for names in groups if first_installed(names) is None]
+    for requirement in map(Requirement, [*alone, *needs]):
+        found = _version(requirement.name)
+        if found == "absent":
             absent = f"needs the package {requirement.name}, which is not installed"
             return f"{absent}: pip install '{requirement}'."
         if not requirement.specifier.contains(found, prereleases=True):

@@ -141,9 +141,7 @@ class _Child:
         """End it with everything that it started. What it had to say on leaving is not heard."""
         if self._process.returncode is not None:
             return
-        for pid in [*_descendants(self.pid)]:  # those that have left its group
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        _kill_descendants(self.pid)  # those that have left its group
         self._signal(signal.SIGKILL)
         self._process.wait()
 
@@ -205,9 +203,7 @@ def finished(command: Sequence[str], folder: Path, timeout_s: float | None = Non
         try:
             out, err = process.communicate(timeout=timeout_s)
         except BaseException:
-            for pid in [*_descendants(process.pid)]:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+            _kill_descendants(process.pid)
             process.kill()
             raise
         return process.returncode, out + err
@@ -387,6 +383,12 @@ def _descendants(pid: int) -> Iterator[int]:
             for child in map(int, listed.read_text().split()):
                 yield from _descendants(child)
                 yield child
+
+
+def _kill_descendants(pid: int) -> None:
+    for each in [*_descendants(pid)]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(each, signal.SIGKILL)
 
 
 def serve(requests: Any, answer: Callable[[Any, Callable[[Progress], None]], msgspec.Struct]) -> None:

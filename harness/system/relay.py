@@ -40,7 +40,8 @@ def main() -> int:
             Path("/proc/self/comm").write_bytes(b"for " + inner)  # where whoever started this looks for it
         status = int(answers.read() or b"1")
     if status > _BY_SIGNAL:
-        signal.signal(status - _BY_SIGNAL, signal.SIG_DFL)
+        if status - _BY_SIGNAL not in (signal.SIGKILL, signal.SIGSTOP):  # which no process may see to
+            signal.signal(status - _BY_SIGNAL, signal.SIG_DFL)
         os.kill(os.getpid(), status - _BY_SIGNAL)
     return abs(status)
 

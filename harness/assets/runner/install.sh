@@ -22,7 +22,7 @@ OLDEST_SYSTEMD=247
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here"
 files=(*.sh *.py)
-units=(*.service *.timer *.socket)
+units=(*.service *.slice *.timer *.socket)
 
 dry_run='' remove='' packages=yes instance=gpu1 repository='' label='' token='' application='' sha256=''
 
