@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from harness.device.backends import nvcc, open_device
-from harness.errors import DeviceError
+from harness.device.backends import nvcc, survey
 from harness.system import process
 from tests import support, toy
 from tests.fork_server import WORKERS, ForkServer
@@ -35,34 +34,37 @@ GIT_SETTINGS = {
     "GIT_COMMITTER_EMAIL": "test@example.org",
 }
 LONG = (
-    "test_whole_way",
-    "test_pytest_plugin",
     "test_pages",
-    "test_verdicts",
-    "test_asv_habits",
+    "test_pytest_plugin",
+    "test_runner_files",
+    "test_whole_way",
     "test_sweep_cluster",
-    "test_bisect",
     "test_compare_cli",
+    "test_asv_habits",
+    "test_bisect",
+    "test_identity",
+    "test_data_branch",
+    "test_verdicts",
     "test_pull_request",
     "test_kernels_opencl",
-    "test_runner_files",
-    "test_changepoints",
-    "test_locks",
-    "test_identity",
     "test_commits",
     "test_asv_direction",
-    "test_asv",
     "test_cli",
-    "test_exploits",
+    "test_changepoints",
+    "test_injection",
+    "test_locks",
+    "test_problem",
     "test_synthetic_history",
-    "test_suite_process",
+    "test_asv",
+    "test_exploits",
     "test_published_site",
-    "test_data_branch",
     "test_compare",
+    "test_suite_process",
+    "test_case_names",
     "test_compare_executables",
     "test_calibrate",
-    "test_torn_files",
-    "test_case_names",
+    "test_backend_opengl",
+    "test_variables",
 )
 """Files that take longest. Begun first, none of them is left to one process at the end."""
 KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
@@ -89,12 +91,12 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def opencl_first(shared_cache: Path) -> None:
-    """For who opens OpenGL in this process: after Mesa's LLVM the one of OpenCL's runtime aborts."""
-    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(DeviceError):
+    """OpenCL's runtime is loaded before any test can load Mesa's: the other way around its LLVM aborts."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_CACHE_DIR", str(shared_cache))
-        open_device("opencl:0").close()
+        survey(("opencl",))
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.forked_command import SEED, read_at_start
+
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = ("harness.bench.worker", "harness.spec.suite_server")
 PROGRAMS = (
@@ -43,11 +45,29 @@ PROGRAMS = (
     "asv_runner.timing",
 )
 """No plugin of asv: what one defines is in force once it is imported."""
-_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_")
-_SEED = "PYTHONHASHSEED"
 _PR_SET_CHILD_SUBREAPER = 36
+_SAFE_PATH = getattr(sys.flags, "safe_path", False)  # of Python 3.11
+_DASKS_SEED = "6640"
+"""Dask has it in the environment of its workers, so that they agree on hashes. Nothing of ours needs it."""
 _MOST_BYTES = 2**18
-_EXECUTE = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
+_PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+
+
+def _execution() -> inspect.Signature | None:
+    """What a Popen is asked to execute, or None where this Python lacks a private part of those used here.
+
+    They are in Python 3.10 to 3.14. Without them processes are started, as they are for users.
+    """
+    used = [(subprocess.Popen, each) for each in ("_execute_child", "_close_pipe_fds", "_child_created")]
+    if not all(hasattr(*each) for each in (*used, (threading, "_shutdown"), (atexit, "_run_exitfuncs"))):
+        return None
+    found = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
+    closing = inspect.signature(subprocess.Popen._close_pipe_fds)  # type: ignore[attr-defined]
+    known = {"args", "cwd", "env", *_PIPES} <= found.parameters.keys()
+    return found if known and list(closing.parameters) == ["self", *_PIPES] else None
+
+
+_EXECUTE = _execution()
 
 
 class ForkServer:
@@ -61,31 +81,31 @@ class ForkServer:
         self._lock = threading.Lock()
         self._libc = ctypes.CDLL(None)
         self._server: subprocess.Popen[bytes] | None = None
-        self._variables = {**os.environ, _SEED: "0"}
+        self.variables = {**os.environ, SEED: "0"}
+        self.variables.pop("PYTHONDONTWRITEBYTECODE", None)  # conftest.py does the same, later
         if begun is not None:
             self._socket = begun
         else:
             found = (*before, str(ROOT), os.environ.get("PYTHONPATH", ""))
-            self._variables["PYTHONPATH"] = os.pathsep.join(filter(None, found))
+            self.variables["PYTHONPATH"] = os.pathsep.join(filter(None, found))
         self._begun = begun is not None
         server = self
 
         class Popen(subprocess.Popen):  # type: ignore[type-arg]
             """One of subprocess's, of a process that is forked where that can be."""
 
-            def _execute_child(self, *given: Any) -> None:
-                asked = _EXECUTE.bind(self, *given).arguments
-                env = os.environ if asked["env"] is None else asked["env"]
-                cwd = str(asked["cwd"] or Path.cwd())
-                if not server.can_fork(asked["args"], env, cwd):
-                    super()._execute_child(*given)  # type: ignore[misc]
+            def _execute_child(self, *given: Any, **named: Any) -> None:
+                asked = _EXECUTE.bind(self, *given, **named).arguments if _EXECUTE else {}
+                env = os.environ if asked.get("env") is None else asked["env"]
+                cwd = str(asked.get("cwd") or Path.cwd())
+                if not asked or not server.can_fork(asked["args"], env, cwd):
+                    super()._execute_child(*given, **named)  # type: ignore[misc]
                     return
                 ends = (asked["p2cread"], asked["c2pwrite"], asked["errwrite"])
                 files = [number if end == -1 else end for number, end in enumerate(ends)]
                 self.pid = server.fork(asked["args"], cwd, env, files)
                 self._child_created = True
-                pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-                self._close_pipe_fds(*(asked[name] for name in pipes))  # type: ignore[attr-defined]
+                self._close_pipe_fds(*(asked[name] for name in _PIPES))  # type: ignore[attr-defined]
 
         self.popen = Popen
 
@@ -101,9 +121,17 @@ class ForkServer:
         return (
             name in known
             and (path[:1] == [str(ROOT)] or path[: len(first)] == first)
-            and _read_at_start(env) == _read_at_start(self._variables)
-            and env.get(_SEED, "0") == "0"
+            and read_at_start(env) == read_at_start(self.variables)
+            and env.get(SEED, "0") in ("0", _DASKS_SEED)
         )
+
+    @property
+    def socket(self) -> int:
+        """The number of the open file by which it is asked."""
+        with self._lock:
+            if not self._begun:
+                self._begin()
+        return self._socket.fileno()
 
     def close(self) -> None:
         if self._server is not None:
@@ -130,7 +158,7 @@ class ForkServer:
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "tests.fork_server", str(theirs.fileno()), *self.modules],
                 cwd=ROOT,
-                env=self._variables,
+                env=self.variables,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -149,12 +177,6 @@ def _asv_script() -> str:
     """What asv starts for a benchmark."""
     asv = importlib.util.find_spec("asv")
     return str(Path(asv.origin).with_name("benchmark.py")) if asv and asv.origin else ""
-
-
-def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    """What is read of the environment only when Python starts, but for where to import from."""
-    others = (_SEED, "PYTHONPATH")
-    return {name: env[name] for name in env if name.startswith(_READ_AT_START) and name not in others}
 
 
 def serve(server: socket.socket, modules: tuple[str, ...], installed: list[str]) -> None:
@@ -266,7 +288,7 @@ def _run(command: list[str], installed: list[str]) -> None:
         begun_from = str(Path.cwd())
     else:
         begun_from = "" if first == "-c" else str(Path(first).parent)
-    sys.path[:] = dict.fromkeys([*([] if sys.flags.safe_path else [begun_from]), *_searched(), *installed])
+    sys.path[:] = dict.fromkeys([*([] if _SAFE_PATH else [begun_from]), *_searched(), *installed])
     sys.argv = [first, *arguments]
     if first in WORKERS:
         module = sys.modules[first]
@@ -288,7 +310,7 @@ def _searched() -> list[str]:
 
 
 def main(number: str, *modules: str) -> None:
-    installed = sys.path[len(_searched()) + (not sys.flags.safe_path) :]
+    installed = sys.path[len(_searched()) + (not _SAFE_PATH) :]
     for name in modules:
         with contextlib.suppress(ImportError):  # asv is an extra
             importlib.import_module(name)

@@ -269,7 +269,7 @@ def test_code_against_itself_and_with_slowdowns_planted(bench):
     ]
     for each in result.planted:
         assert each.verdict.time is not None
-        assert each.verdict.time.effect == pytest.approx(each.level, abs=3e-3)
+        assert each.verdict.time.effect == pytest.approx(each.level, rel=0.3)  # it is planted by measuring
         assert each.verdict.case == f"{each.case} +{100 * each.level:g} %"
     assert known.planted == {level: PlantedRate(planted=2, found=2) for level in ("1", "3")}
     assert result.path == bench.records / FILE

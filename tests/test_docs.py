@@ -681,11 +681,11 @@ def test_columns_of_an_export_are_documented():
 def test_the_pages_are_documented():
     table = {words(row[0])[0]: words(row[1]) for row in rows(own_part(section("history.md", "The pages")))}
     assets = ROOT / "harness" / "site" / "assets"
-    assert set(table) == {path.name for path in assets.glob("*.html")}
+    assert set(table) == {f"{page}.html" for page in publishing.PAGES}
     policy = FENCE.findall(section("history.md", "Publishing"))
     (policy,) = (code.strip() for kind, code in policy if kind == "text")
     for page, parameters in table.items():
-        assert f'content="{policy}"' in (assets / page).read_text("utf-8"), page
+        assert f'content="{policy}"' in publishing.page_html(Path(page).stem), page
         script = (assets / "static" / f"page-{Path(page).stem}.js").read_text("utf-8")
         for parameter in parameters:
             assert f'"{parameter}"' in script, f"{page} takes no {parameter}"
@@ -716,7 +716,7 @@ def test_figures_of_a_history_are_those_of_the_code():
         f"is {documents.SCHEMA_VERSION};",
         f": {documents.EVERY} |",
     )
-    told("How a change is found", f"{changepoints.LOOK_AHEAD} points back")
+    told("How a change is found", f"{windows.LOOK_AHEAD} points back")
 
 
 def test_sources_of_the_search_are_those_of_the_code():

@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from harness.spec.suite_data import Loading
-from tests import toy
+from tests import fork_server, toy
+from tests.forked_command import shim
 from tests.support import IMPORT_PATH, programs, write_files
 
 FACTS = """\
@@ -66,11 +69,50 @@ def test_what_python_reads_at_its_start_is_not_forked():
     command = [sys.executable, "-m", "asv"]
     assert programs.can_fork(command, seen, "/")
     assert not programs.can_fork(command, {**seen, "PYTHONOPTIMIZE": "1"}, "/")
+    assert not programs.can_fork(command, {**seen, "PYTHONHASHSEED": "1"}, "/")
     others = {**seen, "PYTHONPATH": os.pathsep.join(["other", IMPORT_PATH])}
     assert not programs.can_fork(command, others, "/")
     assert programs.can_fork(command, others, "other")  # as `-m` has it
     assert not programs.can_fork(["python", "-m", "asv"], seen, "/")
     assert not programs.can_fork([sys.executable, "-m", "pip"], seen, "/")
+
+
+@pytest.mark.parametrize("missing", ["_execute_child", "_close_pipe_fds", "_child_created", "renamed"])
+def test_where_python_lacks_a_private_part_processes_are_started(monkeypatch, missing):
+    with monkeypatch.context() as patch:
+        if missing == "renamed":
+            patch.setattr(subprocess.Popen, "_execute_child", lambda self, command, folder: None)
+        else:
+            patch.delattr(subprocess.Popen, missing)
+        assert fork_server._execution() is None
+    assert fork_server._execution() is not None
+    monkeypatch.setattr(fork_server, "_EXECUTE", None)
+    monkeypatch.setattr(programs, "fork", lambda *_: pytest.fail("it was forked"))
+    command = [sys.executable, "-c", "print(1)"]
+    with programs.popen(command, env={**os.environ, "PYTHONPATH": IMPORT_PATH}, stdout=-1) as process:
+        assert process.communicate() == (b"1\n", None)
+
+
+@pytest.mark.parametrize("files", [[programs], []], ids=["forked", "started"])
+def test_a_command_of_a_job_ends_as_it_does(tmp_path, files):
+    text = shim("harness", "harness.cli", programs.socket, programs.variables, tmp_path / "own")
+    write_files(tmp_path, {"harness": text}).joinpath("harness").chmod(0o755)
+
+    def run(*arguments):
+        return subprocess.run(
+            [tmp_path / "harness", *arguments],
+            pass_fds=[each.socket for each in files],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": IMPORT_PATH},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    fine, wrong = run("--version"), run("nonsense")
+    assert (fine.returncode, wrong.returncode) == (0, 2)
+    assert fine.stdout.startswith("harness")
+    assert "nonsense" in wrong.stderr
 
 
 def test_a_forked_process_is_as_one_that_is_started(tmp_path, capfd, request):

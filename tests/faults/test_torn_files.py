@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from harness.errors import ExitCode, HarnessError, StoreError
-from harness.history.facts import read_cached, read_facts
+from harness.history.facts import card_records, read_cached
 from harness.history.tables import read_benchmarks, read_table
 from harness.judgement.noise import FILE, read_calibration
 from harness.store.records_file import newest_rows, read_run
@@ -121,7 +121,7 @@ def test_a_history_is_told_of_it_and_reads_the_rest(tmp_path: Path) -> None:
     (tmp_path / "aaaaaaaa-checkout.json").write_text(json.dumps(ASV), encoding="utf-8")
     tables = planted(*[tmp_path / f"{number}{'b' * 7}-checkout.json" for number in range(5)])
     records = planted(*[tmp_path / "sub" / f"{number}.jsonl" for number in range(5)])
-    facts = read_facts(tmp_path / "sub")
+    facts = card_records(tmp_path / "sub").facts
     assert [each.file for each in facts] == [name.name for name in records]
     assert all(each.problem.startswith(f"{each.file} is left out: ") for each in facts)
     table = read_table(tmp_path, {})
@@ -165,10 +165,10 @@ def test_a_record_of_a_newer_version_is_told_and_the_rest_is_read(records: Path)
 
 def test_a_cache_of_a_newer_version_is_made_anew(records: Path, own_cache: Path) -> None:
     (records / "aaaaaaaa-checkout.json").write_text(json.dumps(ASV), encoding="utf-8")
-    before = read_table(records, {}), read_facts(records)
+    before = read_table(records, {}), card_records(records).facts
     for kept in (own_cache / "history").iterdir():
         kept.write_bytes(msgspec.msgpack.encode({"format": 999, "keys": ["new"], "facts": [{"new": 1}]}))
-    assert (read_table(records, {}), read_facts(records)) == before
+    assert (read_table(records, {}), card_records(records).facts) == before
 
 
 @pytest.mark.parametrize("cache", ["a file", "read-only"])
@@ -214,7 +214,7 @@ def test_rows_of_a_killed_run_are_read_and_kept_by_the_next(
     rows, problems = newest_rows(part.parent.parent, "toy", ["toy.plain[n=64]"])
     assert [each.row.status for each in rows] == ["measured"]
     assert problems == []
-    assert [each.file for each in read_facts(part.parent)] == [part.name]
+    assert [each.file for each in card_records(part.parent).facts] == [part.name]
     assert harness("run", "--device", "null", "plain").status == ExitCode.FINE
     assert not part.exists()
     killed, whole = records_below(part.parent)
@@ -252,7 +252,7 @@ def test_half_a_record_harms_nobody(harness: Callable[..., Done], records: Path)
         parts[-1].write_bytes(left)
     rows, _ = newest_rows(records.parent, "toy", ["toy.plain[n=64]"])
     assert len(rows) == 1
-    facts = {each.file: each.problem for each in read_facts(records)}
+    facts = {each.file: each.problem for each in card_records(records).facts}
     assert all(facts[part.name].startswith(f"{part.name} is left out: ") for part in parts)
     assert harness("run", "--device", "null").status == ExitCode.FINE
 
