@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     count = parser.parse_args(arguments).commits
     started = time.monotonic()
     try:
-        commits = git.newest_commits(ROOT, count, "kernels")
+        newest = ("--first-parent", f"--max-count={count}", "--format=%H", "--", "kernels")
+        commits = git.ask(ROOT, "log", *newest).decode().split()
     except HarnessError as error:
         console.print(error.message)
         return error.exit_code

@@ -221,7 +221,7 @@ def build(vendor: Path, scratch: Path) -> None:
 def asv_loads() -> dict[str, str | None]:
     """Each remote URL in asv's index.html with its integrity."""
     html = files("asv").joinpath("www", "index.html").read_text(encoding="utf-8")
-    return {load.url: load.integrity for load in find_remote_loads(html)}
+    return find_remote_loads(html)
 
 
 def unpack(package: Package, scratch: Path) -> dict[str, bytes]:

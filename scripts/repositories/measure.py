@@ -4,6 +4,7 @@
 
 OUT gets steps.tsv (step, seconds from the start, wall seconds, exit status, command) and each step's output.
 What builds runs side by side, what is timed one after the other, and nothing new is begun after --deadline.
+All of it takes some ten minutes of a card. Where they are to be had in parts only, --only says which steps.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 TIMED = ("sgemm_cu", "triton_tutorial", "cupy_gemm", "fast_cu", "sgemm_cuda", "llm_c", "cuda_examples")
 EXTENSION = "torch_extension"
-"""Its builds take longest, and go on while the others are compared."""
 BENCH = "./bench --devices 0 --min-time 0.02 --timeout 1 --no-batch --throttle-threshold 0 --axis Blocks=8448"
 BUILDS = {"base": "HEAD~2", "head": "HEAD~1", "same": "HEAD"}
 SESSION = "-p no:cacheprovider benchmarks/test_kernels.py"
@@ -33,13 +34,18 @@ class Steps:
     folder: Path
     out: Path
     deadline_s: float
+    only: tuple[str, ...] = ("*",)
+    """Patterns of repository.step."""
     started: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, repository: str, name: str, most_s: float, command: str) -> None:
+        if not any(fnmatchcase(f"{repository}.{name}", pattern) for pattern in self.only):
+            return
         at_s = time.monotonic() - self.started
         if at_s > self.deadline_s:
-            return self._tell(repository, name, at_s, "", "skipped", command)
+            self._tell(repository, name, at_s, "", "skipped", command)
+            return
         status: int | str
         most_s = min(most_s, self.deadline_s + GRACE_S - at_s)
         with (self.out / f"{repository}.{name}.txt").open("w") as file:
@@ -57,7 +63,7 @@ class Steps:
             except (subprocess.TimeoutExpired, OSError) as error:
                 status = type(error).__name__
         wall = f"{time.monotonic() - self.started - at_s:.1f}"
-        return self._tell(repository, name, at_s, wall, status, command)
+        self._tell(repository, name, at_s, wall, status, command)
 
     def _tell(
         self, repository: str, name: str, at_s: float, wall: str, status: int | str, command: str
@@ -78,7 +84,7 @@ def nvbench(steps: Steps) -> None:
     """Two builds, and one against its like: by us, and by nvbench's own scripts."""
     with_command = f"--with-command '{BENCH}' --suite polynomial --format nvbench"
     for name, head in (("compare", "HEAD~1"), ("compare-same", "HEAD")):
-        steps.run("nvbench", name, 45, f"harness compare HEAD~2 {head} {with_command}")
+        steps.run("nvbench", name, 90, f"harness compare HEAD~2 {head} {with_command}")
     folder = steps.folder / "nvbench"
     for name, commit in BUILDS.items():
         shown = subprocess.run(
@@ -99,25 +105,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--deadline", type=float, default=222, metavar="SECONDS", help="(default: 222)")
+    parser.add_argument("--deadline", type=float, default=570, metavar="SECONDS", help="(default: 570)")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="REPOSITORY.STEP", help="patterns")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     os.environ |= {"COLUMNS": "150", "NO_COLOR": "1", "MAX_JOBS": "4"}
-    steps = Steps(asked.folder.resolve(), asked.out.resolve(), asked.deadline)
+    steps = Steps(asked.folder.resolve(), asked.out.resolve(), asked.deadline, tuple(asked.only))
     with ThreadPoolExecutor() as pool:
-        longest = pool.submit(builds, steps, EXTENSION, 130)
-        wait([pool.submit(builds, steps, each, 80) for each in TIMED])
-        for each in TIMED:
-            steps.run(each, "compare", 40, "harness compare HEAD~1 HEAD --no-twins")
-        wait([longest])
-    steps.run(EXTENSION, "compare", 40, "harness compare HEAD~1 HEAD --no-twins")
-    for each in (*TIMED, EXTENSION):
-        steps.run(each, "run", 25, "harness run --max-time 0.3")
+        wait([pool.submit(builds, steps, each, 130) for each in (EXTENSION, *TIMED)])
     if (steps.folder / "nvbench").is_dir():
         nvbench(steps)
     for each in (*TIMED, EXTENSION):
-        steps.run(each, "asv", 40, "asv run --show-stderr HEAD^!")
-        steps.run(each, "pytest", 40, f"{sys.executable} -m pytest -q {SESSION} --perf-base HEAD~1")
+        steps.run(each, "compare", 130, "harness compare HEAD~1 HEAD --no-twins")
+        steps.run(each, "asv", 60, "asv run --show-stderr HEAD^!")
+        session = f"{sys.executable} -m pytest -q {SESSION} --perf-base HEAD~1"
+        steps.run(each, "pytest", 60, session)
+        steps.run(each, "run", 30, "harness run --max-time 0.3")
 
 
 if __name__ == "__main__":
