@@ -10,8 +10,8 @@ from typing import Literal
 
 import pytest
 
-from harness.device.telemetry.scripted import STEADY
-from harness.judgement.attribution import Solo, SoloBlocks
+from harness.device.telemetry.fixed import STEADY
+from harness.judgement.attribution import Solo
 from harness.judgement.case_trial import SPARE_PROCESSES, TAIL_QUADS, CaseTrial, Noise, settle
 from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
@@ -628,13 +628,13 @@ def test_energy_is_that_of_each_side_alone():
     made = trial(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
     base = Solo(time_ns=MS, sm_clock_mhz=1000.0, power_w=300.0, energy_j=0.30, energy_error=0.03)
     head = Solo(time_ns=MS, sm_clock_mhz=950.0, power_w=300.0, energy_j=0.33, energy_error=0.04)
-    made.solo = SoloBlocks(base=base, head=head)
+    made.solo = {"base": base, "head": head}
     verdict = made.verdict()
     assert verdict.energy is not None
     assert verdict.energy.effect == pytest.approx(0.1)
     assert (verdict.energy.low, verdict.energy.high) == pytest.approx((0.05, 0.15))
     assert "POWER-COUPLED" in explained(verdict)
-    made.solo = SoloBlocks(base=replace(base, energy_j=None), head=head)
+    made.solo = {"base": replace(base, energy_j=None), "head": head}
     assert made.verdict().energy is None
 
 

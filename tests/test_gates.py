@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.device.telemetry import Sampler, ScriptedProbe, telemetry_of
-from harness.device.telemetry.scripted import STEADY
+from harness.device.telemetry import Sampler, telemetry_of
+from harness.device.telemetry.fixed import STEADY
 from harness.judgement.gates import (
     GATES,
     CanaryLevel,
@@ -21,6 +21,7 @@ from harness.judgement.gates import (
     usual_level,
 )
 from harness.records import PairedBlock, Quad, Snapshot, Telemetry
+from tests.probes import ScriptedProbe
 
 MS = 1_000_000
 QUAD_NS, GAP_NS = 8 * MS, 2 * MS
@@ -605,14 +606,13 @@ def test_too_few_canaries_are_unavailable():
 
 
 def test_the_usual_level_is_the_median_over_blocks():
-    blocks = [block(canaries(value), None) for value in (1000, 1010, 5000)]
-    assert canary_level(blocks) == CanaryLevel(cycles=1010)
-    assert canary_level([*blocks, block(canaries(700, unit="canary_ns"), None)]) == CanaryLevel(
-        cycles=1010, ns=700
-    )
-    assert canary_level([]) is None
+    levels = [canary_level(canaries(value)) for value in (1000, 1010, 5000)]
+    assert usual_level(levels) == CanaryLevel(cycles=1010)
+    levels.append(canary_level(canaries(700, unit="canary_ns")))
+    assert usual_level(levels) == CanaryLevel(cycles=1010, ns=700)
     assert usual_level([CanaryLevel(), CanaryLevel(ns=3.0), CanaryLevel(ns=5.0)]) == CanaryLevel(ns=4.0)
-    assert canary_level([block(quads(canary_ns=every(None), canary_cycles=every(None)), None)]) is None
+    without = canary_level(quads(canary_ns=every(None), canary_cycles=every(None)))
+    assert without == usual_level([without]) == usual_level([]) == CanaryLevel()
 
 
 # All of them

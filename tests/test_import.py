@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -10,7 +11,14 @@ from harness.errors import ExitCode, StoreError
 from harness.history.reading import read_history
 from harness.store.imported_files import read_imported
 from harness.store.records_file import read_run
-from tests.benchmark_json import google_entry, google_file, nvbench_file, nvbench_state, with_samples
+from tests.benchmark_json import (
+    google_entry,
+    google_file,
+    nvbench_file,
+    nvbench_state,
+    nvbench_summary,
+    with_samples,
+)
 from tests.support import caller, commit, make_repository
 
 
@@ -117,6 +125,38 @@ def test_no_name_in_a_file_leads_anywhere_else(tmp_path):
         state["summaries"][-1]["data"][0]["value"] = name
         file = read_imported(samples_of(tmp_path / "a.json", state))
         assert "names no file of its samples" in file.problems[0]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, 1e308])
+def test_what_is_no_whole_number_is_not_known(harness, project, number):
+    entry = {**google_entry("BM_copy", 1e9), "bytes_per_second": number}
+    google = google_file(project / "a.json", [entry], mhz_per_cpu=number)
+    state = nvbench_state(time_s=1e3)
+    state["summaries"][0] = nvbench_summary("nv/cold/sample_size", number)
+    state["summaries"].append(nvbench_summary("nv/cold/bw/global/bytes_per_second", number))
+    nvbench = nvbench_file(project / "b.json", {"copy": [state]})
+    for kind, path in (("google-benchmark", google), ("nvbench", nvbench)):
+        done = harness("import", kind, str(path), "--json", cwd=project)
+        assert done.status == ExitCode.FINE, done.err
+        stored = read_run(project / done.json[0]["record"])
+        assert stored.run.device.max_clock_mhz in (None, 1627)
+        assert stored.rows[0].moved_bytes is None
+
+
+def test_half_a_character_is_no_number(tmp_path):
+    google = google_file(tmp_path / "a.json", [{**google_entry("BM_copy", 1), "real_time": "\ud800"}])
+    nvbench = nvbench_file(tmp_path / "b.json", {"copy": [{**nvbench_state(), "device": "\ud800"}]})
+    for path in (google, nvbench):
+        with pytest.raises(StoreError, match="is not as"):
+            read_imported(path)
+
+
+def test_integers_of_many_digits_are_refused(tmp_path):
+    google = google_file(tmp_path / "a.json", [{**google_entry("BM_copy", 1), "iterations": 10**400}])
+    nvbench = nvbench_file(tmp_path / "b.json", {"copy": [{**nvbench_state(), "cold_warmup_runs": 10**400}]})
+    for path in (google, nvbench):
+        with pytest.raises(StoreError, match=r"is not as .* writes it: Expected `int` <="):
+            read_imported(path)
 
 
 def test_axes_are_sizes_where_a_case_can_have_them(tmp_path):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.judgement.judge import Direction, Leg, LegName, Policy, confirm, judge, p_again
+from harness.judgement.judge import Direction, Leg, LegName, Policy, judge, p_again
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior, moderate, prior_of_case
 from harness.statistics.paired import ProcessEffect, log_ratios, more_quads, process_effect
-from harness.statistics.rates import clopper_pearson
+from harness.statistics.rates import clopper_pearson, holm
 
 QUIET = Prior(variance=0.0001**2, df=100)
 POLICY = Policy()
@@ -354,13 +354,13 @@ class TestConfirm:
         assert found[0] > 0.5 > found[-1]
 
     def test_none_flagged(self):
-        assert confirm({}, POLICY) == frozenset()
+        assert holm({}, POLICY.confirm) == frozenset()
 
     def test_the_more_are_flagged_the_surer_each_must_be(self):
-        assert confirm({"weak": 0.00049}, POLICY) == {"weak"}
-        assert confirm({"weak": 0.00049, "gone": 1.0}, POLICY) == {"weak"}
-        assert confirm({"weak": 0.00049, "gone": 1.0, "too": 1.0}, POLICY) == frozenset()
-        assert confirm({"weak": 0.00049, "gone": 1.0, "sure": 1e-9}, POLICY) == {"weak", "sure"}
+        assert holm({"weak": 0.00049}, POLICY.confirm) == {"weak"}
+        assert holm({"weak": 0.00049, "gone": 1.0}, POLICY.confirm) == {"weak"}
+        assert holm({"weak": 0.00049, "gone": 1.0, "too": 1.0}, POLICY.confirm) == frozenset()
+        assert holm({"weak": 0.00049, "gone": 1.0, "sure": 1e-9}, POLICY.confirm) == {"weak", "sure"}
 
     def test_what_is_confirmed_before_the_last_look_would_be_so_after_it(self):
         """p-values only fall as looks are added, and a case that is settled no other way stays in."""
@@ -369,11 +369,11 @@ class TestConfirm:
         for _ in range(500):
             early = {str(index): 10 ** rng.uniform(-5, 0) for index in range(rng.integers(1, 8))}
             late = {name: p_value * rng.uniform(0, 1) ** 2 for name, p_value in early.items()}
-            assert confirm(early, POLICY) <= confirm(late, POLICY)
-            assert confirm(late, POLICY) <= confirm(dict(list(late.items())[:1]), POLICY) | set(
+            assert holm(early, POLICY.confirm) <= holm(late, POLICY.confirm)
+            assert holm(late, POLICY.confirm) <= holm(dict(list(late.items())[:1]), POLICY.confirm) | set(
                 list(late)[1:]
             )
-            confirmed += len(confirm(early, POLICY))
+            confirmed += len(holm(early, POLICY.confirm))
         assert confirmed > 100
 
 
@@ -406,7 +406,7 @@ class Played:
             direction, names = flags[case]
             flagged = [each for each in legs if each.name in names]
             least[case] = min(least[case], p_again(direction, flagged, policy, look))
-            if confirm({"it": least[case]}, policy):
+            if holm({"it": least[case]}, policy.confirm):
                 self.confirmed[direction] += 1
                 self.done.add(case)
             elif judge(legs, policy, look).status == "same":
@@ -491,7 +491,7 @@ class TestPromises:
                     own.extend(more[0])
                     legs = [Leg("time", tuple(own), self.PRIOR)]
                     least[name] = min(least[name], p_again("slower", legs, policy, look))
-            wrong += bool(confirm(least, policy))
+            wrong += bool(holm(least, policy.confirm))
         assert no_oftener_than(policy.confirm, wrong, suites)
         assert wrong > 0
 

@@ -31,7 +31,8 @@ from harness.judgement.saved_runs import (
 )
 from harness.output.verdicts import exit_code
 from harness.records import Verdict
-from harness.store import pytest_benchmark_files
+from harness.store import imported
+from harness.store.imported_files import read_saved
 from harness.store.pytest_benchmark_files import BenchmarkFile, find_files, read_benchmark_file
 from scripts import bench_stock
 from tests.support import caller, commit, make_repository, write_files
@@ -295,6 +296,8 @@ STATS = ("benchmarks", 1, "stats")
         (["datetime"], "yesterday", ["'yesterday' is not when it was saved"]),
         (["datetime"], "0001-01-01T00:00:00+14:00", ["is not when it was saved"]),
         (["datetime"], 1.0, ["no file of pytest-benchmark"]),
+        (["benchmarks"], "\ud800", ["no file of pytest-benchmark"]),
+        ([*STATS, "rounds"], 10**400, [RED, "not as pytest-benchmark writes it"]),
     ],
     ids=lambda value: ".".join(map(str, value)) if isinstance(value, list | tuple) else None,
 )
@@ -338,9 +341,10 @@ def test_half_a_file_is_refused(tmp_path, saved):
 
 
 def test_a_file_without_end_is_not_read(tmp_path, saved, monkeypatch):
-    monkeypatch.setattr(pytest_benchmark_files, "LARGEST_BYTES", 1000)
-    with pytest.raises(StoreError, match="without --benchmark-save-data"):
-        read_benchmark_file(saved["save"])
+    monkeypatch.setattr(imported, "LARGEST_BYTES", 1000)
+    for read in (read_benchmark_file, read_saved):
+        with pytest.raises(StoreError, match="without --benchmark-save-data"):
+            read(saved["save"])
 
 
 def test_files_are_found_by_name_folder_and_glob(tmp_path, monkeypatch):
@@ -475,7 +479,7 @@ def test_limits_by_a_gpus_own_clock_are_tighter(judged):
 
 def test_limits_that_make_no_sense_are_refused(judged):
     for given in ({"margin": 0.1, "tolerance": 0.05}, {"confidence": 0.3}, {"margin": 0.6}):
-        with pytest.raises(UsageError, match="cannot be judged by"):
+        with pytest.raises(UsageError, match=r"cannot be judged by|is not below the tolerance"):
             judged(turns(QUIET), **given)
 
 

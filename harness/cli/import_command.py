@@ -8,23 +8,19 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli import echo_json, options, tell
-from harness.config import Config, load_config
+from harness.config import load_config
 from harness.system import git
 
 if TYPE_CHECKING:
-    from harness.records import Source
-    from harness.run.importing import ImportedRun
     from harness.store.imported import Format
-
-FORMATS = ("nvbench", "google-benchmark")
 
 
 @click.command("import")
-@click.argument("harness", type=click.Choice(FORMATS))
+@click.argument("harness", type=options.FORMATS)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @options.commit("--commit", default="HEAD", show_default=True, help="What was measured.")
-@click.option("--suite", metavar="NAME", help="Default: the executable's name.")
-@click.option("--machine", metavar="NAME", help="Folder of records of that card; default: after its name.")
+@options.value("--suite", "NAME", "Default: the executable's name.")
+@options.value("--machine", "NAME", "Folder of records of that card; default: after its name.")
 @options.path("--results", "Where records go; default: the project's.")
 @options.json
 def command(
@@ -35,61 +31,48 @@ def command(
     machine: str | None,
     results: Path | None,
     as_json: bool,
-) -> int:
+) -> None:
     """Keep what a C++ benchmark executable measured at a commit, as records that history and pages read.
 
     FILE is what nvbench writes with --json or --jsonbin, and Google Benchmark with --benchmark_out. Nothing
     in it was verified or watched by the harness. To have two commits judged, have them run in turns: 'harness
     compare BASE HEAD --with-command COMMAND'.
     """
+    from harness.cli.compare_command import repository_of
+    from harness.cli.executables import source_at
+    from harness.output.tables import imported_table, print_out, summary_of
     from harness.run.importing import suite_of, write_imported
     from harness.store.imported_files import read_imported
 
     config = load_config()
     read = [read_imported(path, harness) for path in files]  # all of them, before anything is written
-    sources = [source_at(config, commit, suite_of(file, suite)) for file in read]
+    suites = [suite_of(file, suite) for file in read]
+    repository = repository_of(config)
+    at = git.resolve(repository, commit)
     folder = results or config.results_folder
     written = [
         one
-        for file, source in zip(read, sources, strict=True)
-        for one in write_imported(file, source, folder, machine)
+        for file, name in zip(read, suites, strict=True)
+        for one in write_imported(file, source_at(repository, at, name), folder, machine)
     ]
     if as_json:
-        echo_json([_as_json(one) for one in written])
-        return 0
+        echo_json(
+            [
+                {
+                    "run": one.run,
+                    "file": str(one.file),
+                    "machine": one.machine,
+                    "record": str(one.path),
+                    "problems": one.problems,
+                    "rows": [{"row": row, "summary": summary_of(row, one.run)} for row in one.rows],
+                }
+                for one in written
+            ]
+        )
+        return
     for one in written:
-        _print(one)
-    return 0
-
-
-def source_at(config: Config, revision: str, suite: str) -> Source:
-    """The commit that was measured. Raises UsageError outside a repository, GitError."""
-    from harness.cli.compare_command import repository_of
-    from harness.records import Source
-
-    repository = repository_of(config)
-    commit = git.resolve(repository, revision)
-    return Source(suite=suite, path="", commit=commit, committed_at=git.committed_at(repository, commit))
-
-
-def _as_json(one: ImportedRun) -> dict[str, object]:
-    from harness.output.tables import summary_of
-
-    return {
-        "run": one.run,
-        "file": str(one.file),
-        "machine": one.machine,
-        "record": str(one.path),
-        "problems": one.problems,
-        "rows": [{"row": row, "summary": summary_of(row, one.run)} for row in one.rows],
-    }
-
-
-def _print(one: ImportedRun) -> None:
-    from harness.output.tables import imported_table, print_out
-
-    print_out(imported_table(one.run, one.rows))
-    click.echo("Nothing here was verified or watched: the figures are the executable's own.\n")
-    for problem in one.problems:
-        tell(problem)
-    click.echo(f"Record: {one.path}", err=True)
+        print_out(imported_table(one.run, one.rows))
+        click.echo("Nothing here was verified or watched: the figures are the executable's own.\n")
+        for problem in one.problems:
+            tell(problem)
+        click.echo(f"Record: {one.path}", err=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from harness.cli import echo_json, options
@@ -31,25 +33,19 @@ class _Greedy(click.Command):
 
 
 @click.command("judge", cls=_Greedy)
-@click.option(
-    "--base",
-    required=True,
-    multiple=True,
-    metavar="FILE...",
-    help="Files of base, one a process; folders and globs too.",
+@options.value(
+    "--base", "FILE...", "Files of base, one a process; folders and globs too.", required=True, multiple=True
 )
-@click.option("--head", required=True, multiple=True, metavar="FILE...", help="Files of head, as many.")
+@options.value("--head", "FILE...", "Files of head, as many.", required=True, multiple=True)
 @options.limits("default 2, by a GPU's own clock 1", "default 10, by a GPU's own clock 5", of="benchmark")
 @options.fail_on
 @options.json
 def command(
     base: tuple[str, ...],
     head: tuple[str, ...],
-    margin: float | None,
-    tolerance: float | None,
-    confidence: float,
     fail_on: tuple[str, ...],
     as_json: bool,
+    **limits: Any,
 ) -> int:
     """Judge files of pytest-benchmark, nvbench or Google Benchmark of two commits, saved in turns: one
     process of base, one of head, and again, at least four of each, better eight.
@@ -61,7 +57,7 @@ def command(
     if both := {path.resolve() for path in before} & {path.resolve() for path in after}:
         raise UsageError(f"{min(both)} is given as base and as head: it can be of one commit only.")
     files = [[read_saved(path) for path in paths] for paths in (before, after)]
-    result = judge_files(*files, margin=margin, tolerance=tolerance, confidence=confidence)
+    result = judge_files(*files, **limits)
     status = exit_code([result], fail_on)
     if as_json:
         echo_json(judgement_as_json(result))

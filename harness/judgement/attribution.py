@@ -53,12 +53,6 @@ class Solo:
     """Share by which the energy may be off: the counter is read only once in a sampling interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoloBlocks:
-    base: Solo
-    head: Solo
-
-
 def attribute(verdict: Verdict) -> Attribution | None:
     """Return what caused a case's outcome; None where nothing that was measured tells.
 

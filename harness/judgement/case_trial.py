@@ -10,29 +10,16 @@ from functools import cached_property
 from statistics import median
 
 from harness.errors import Side
-from harness.judgement.attribution import SoloBlocks, attribute, mean_of_known
+from harness.judgement.attribution import Solo, attribute, mean_of_known
 from harness.judgement.gates import Gated, combine
-from harness.judgement.judge import Direction, Judgement, Leg, LegName, Policy, confirm, judge, p_again
+from harness.judgement.judge import Direction, Judgement, Leg, LegName, Policy, judge, p_again
 from harness.numbers import percent
 from harness.records import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
 from harness.spec.problem import Case
+from harness.statistics import paired
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
-from harness.statistics.paired import (
-    MIN_QUADS,
-    Losses,
-    OrderBias,
-    ProcessEffect,
-    Tail,
-    clock_exponent,
-    log_ratios,
-    losses,
-    of_arm,
-    order_bias,
-    process_effect,
-    readable,
-    tail_of,
-    tick_error,
-)
+from harness.statistics.paired import ProcessEffect
+from harness.statistics.rates import holm
 
 CYCLES_MEAN_WORK = 0.8
 """Clock exponent from which on time is cycles over clock."""
@@ -78,17 +65,17 @@ class _Effects:
 
     @classmethod
     def of(cls, block: PairedBlock, quads: Sequence[Quad]) -> _Effects:
-        if len(quads) < MIN_QUADS:
+        if len(quads) < paired.MIN_QUADS:
             return cls()
         times = [quad.times_ns for quad in quads]
         slot_ns = block.launches_per_slot * median(time_ns for quad in times for time_ns in quad)
-        resolution = tick_error(block.tick_ns, slot_ns, len(times))
-        time = process_effect(log_ratios(_orders(quads), times), resolution)
+        resolution = paired.tick_error(block.tick_ns, slot_ns, len(times))
+        time = paired.process_effect(paired.log_ratios(_orders(quads), times), resolution)
         counted = [quad for quad in quads if _counted(quad)]
-        if len(counted) < max(MIN_QUADS, len(quads) / 2):
+        if len(counted) < max(paired.MIN_QUADS, len(quads) / 2):
             return cls(time)
         cycles = [quad.cycles for quad in counted if quad.cycles]
-        return cls(time, process_effect(log_ratios(_orders(counted), cycles)))
+        return cls(time, paired.process_effect(paired.log_ratios(_orders(counted), cycles)))
 
 
 @dataclass(frozen=True)
@@ -105,26 +92,26 @@ class Round:
 
     @classmethod
     def of(cls, block: PairedBlock, gated: Gated) -> Round:
-        quads = tuple(quad for quad in gated.quads if readable(quad.times_ns))
+        quads = tuple(quad for quad in gated.quads if paired.readable(quad.times_ns))
         every = _Effects.of(block, quads)
         if len(gated.clean) == len(gated.quads):
             return cls(block, gated, quads, every, every)
-        clean = _Effects.of(block, [quad for quad in gated.clean if readable(quad.times_ns)])
+        clean = _Effects.of(block, [quad for quad in gated.clean if paired.readable(quad.times_ns)])
         return cls(block, gated, quads, every, clean)
 
     @cached_property
-    def losses(self) -> Losses:
+    def losses(self) -> paired.Losses:
         """Its stray slots, which every further look asks for again."""
-        return losses(_orders(self.quads), [quad.times_ns for quad in self.quads])
+        return paired.losses(_orders(self.quads), [quad.times_ns for quad in self.quads])
 
     @cached_property
     def exponent(self) -> tuple[float, float] | None:
         """How time follows the SM clock, with its standard error."""
         quads, noise = self.quads, self.block.clock_noise
-        clocks = [quad.sm_clock_mhz for quad in quads if quad.sm_clock_mhz and readable(quad.sm_clock_mhz)]
-        if noise is None or len(clocks) < len(quads) or len(quads) < MIN_QUADS:
+        clocks = [mhz for quad in quads if (mhz := quad.sm_clock_mhz) and paired.readable(mhz)]
+        if noise is None or len(clocks) < len(quads) or len(quads) < paired.MIN_QUADS:
             return None
-        return clock_exponent([q.times_ns for q in quads], clocks, _orders(quads), noise)
+        return paired.clock_exponent([q.times_ns for q in quads], clocks, _orders(quads), noise)
 
 
 @dataclass
@@ -155,7 +142,8 @@ class CaseTrial:
     p_value: float = 1.0
     stopped_by: str = ""
     """Why it ended early: budget-spent, interrupted or record-ends."""
-    solo: SoloBlocks | None = None
+    solo: Mapping[str, Solo] = field(default_factory=dict)
+    """By side, what it did when it ran alone; empty where none did."""
     _flag: Judgement | None = None
     """The judgement that is being confirmed."""
     _ending: Verdict | None = None
@@ -321,12 +309,12 @@ class CaseTrial:
         """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
         return self._gated().power_capped
 
-    def tail(self, rounds: Sequence[Round]) -> Tail:
-        return tail_of([each.losses for each in rounds if each.quads])
+    def tail(self, rounds: Sequence[Round]) -> paired.Tail:
+        return paired.tail_of([each.losses for each in rounds if each.quads])
 
-    def order(self, rounds: Sequence[Round]) -> OrderBias:
+    def order(self, rounds: Sequence[Round]) -> paired.OrderBias:
         found = [(_orders(each.quads), [q.times_ns for q in each.quads]) for each in rounds if each.quads]
-        return order_bias(found)
+        return paired.order_bias(found)
 
     def exponent(self) -> float | None:
         """How time follows the SM clock, by the process that tells best."""
@@ -458,18 +446,18 @@ class CaseTrial:
     def _arm(self, side: str, quads: Sequence[Quad] = (), every: Sequence[Quad] = ()) -> Arm | None:
         """A side with the median time of `quads` and the mean SM clock of `every` quad."""
         letter, known = ("A" if side == "base" else "B"), self.sides.get(side)
-        times = [time_ns for quad in quads for time_ns in of_arm(quad.order, quad.times_ns, letter)]
+        times = [time_ns for quad in quads for time_ns in paired.of_arm(quad.order, quad.times_ns, letter)]
         if known is None and not times:
             return None
         counted = [(quad.order, quad.sm_clock_mhz) for quad in every if quad.sm_clock_mhz]
-        clocks = [mhz for order, slots in counted for mhz in of_arm(order, slots, letter)]
-        alone = getattr(self.solo, side) if self.solo else None
+        clocks = [mhz for order, slots in counted for mhz in paired.of_arm(order, slots, letter)]
+        alone = self.solo.get(side)
         return dataclasses.replace(
             known or Arm(),
             time_ns=median(times) if times else None,
             sm_clock_mhz=mean_of_known(clocks),
-            alone_mhz=alone and alone.sm_clock_mhz,
-            alone_w=alone and alone.power_w,
+            alone_mhz=alone.sm_clock_mhz if alone else None,
+            alone_w=alone.power_w if alone else None,
         )
 
 
@@ -487,12 +475,17 @@ def bare_verdict(name: str, case: Case, status: VerdictStatus, reason: str, mess
 
 
 def settle(trials: Iterable[CaseTrial], policy: Policy) -> None:
-    """Confirm what fresh processes have said again surely enough, next to all other cases of the comparison.
+    """Confirm what fresh processes, which no one chose a case by, have said again surely enough.
 
-    A case that no look has decided yet may still be flagged, so it counts among those that are.
+    Holm's step-down over all flagged (Scandinavian Journal of Statistics 6 (1979) 65-70): the chance
+    that any case within the margin is confirmed is at most `policy.confirm`, however it was flagged.
+    The two stages share no data: a false alarm must pass both by chance. A case's p-value is the least that
+    `p_again` had for it so far. It can only fall as looks are added, so what is confirmed before the last of
+    them would be so after it. A case that no look has decided yet may still be flagged, so it counts among
+    those that are.
     """
     family = {each.id: each for each in trials if each.confirming or not each.settled}
-    for name in confirm({name: each.p_value for name, each in family.items()}, policy):
+    for name in holm({name: each.p_value for name, each in family.items()}, policy.confirm):
         family[name].confirmed = family[name].settled = True
 
 
@@ -539,8 +532,8 @@ def _effect(rounds: Sequence[Round], name: LegName, trial: CaseTrial) -> Effect 
     return dataclasses.replace(found, process_effects=tuple(math.expm1(each.value) for each in known))
 
 
-def _energy(solo: SoloBlocks) -> Effect | None:
-    base, head = solo.base, solo.head
+def _energy(solo: Mapping[str, Solo]) -> Effect | None:
+    base, head = solo["base"], solo["head"]
     if base.energy_j is None or head.energy_j is None:
         return None
     effect = head.energy_j / base.energy_j - 1
@@ -550,7 +543,7 @@ def _energy(solo: SoloBlocks) -> Effect | None:
 
 def _counted(quad: Quad) -> bool:
     """Whether its cycles can be read: where cycles over time differ widely in one quad, a counter wrapped."""
-    if quad.cycles is None or not readable(quad.cycles):
+    if quad.cycles is None or not paired.readable(quad.cycles):
         return False
     clocks = [cycles / time_ns for cycles, time_ns in zip(quad.cycles, quad.times_ns, strict=True)]
     return max(clocks) <= _WRAPPED * min(clocks)

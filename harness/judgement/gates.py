@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import pairwise
 from math import sqrt
-from statistics import fmean, median
+from statistics import fmean, median, mode
 from typing import Any
 
 from harness.records import PairedBlock, Quad, Snapshot, Telemetry
@@ -58,7 +58,7 @@ class GatePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryLevel:
-    """What the canary usually takes on this card in this comparison: the median over blocks."""
+    """What the canary takes in a block, or usually in a comparison; None where none was measured."""
 
     cycles: float | None = None
     ns: float | None = None
@@ -137,18 +137,21 @@ def combine(results: Sequence[Gated]) -> Gated:
     )
 
 
-def canary_level(blocks: Iterable[PairedBlock]) -> CanaryLevel | None:
-    """Return the median over blocks of each block's median canary; None where no block has one."""
-    return usual_level([_level(block.quads) for block in blocks])
+def canary_level(quads: Sequence[Quad]) -> CanaryLevel:
+    """Return a block's median canary, by its quads."""
+    cycles, ns = [quad.canary_cycles for quad in quads], [quad.canary_ns for quad in quads]
+    return CanaryLevel(cycles=_median(cycles), ns=_median(ns))
 
 
-def usual_level(levels: Sequence[CanaryLevel]) -> CanaryLevel | None:
-    """Return the median of blocks' levels; None where no block has one."""
-    cycles = [level.cycles for level in levels if level.cycles is not None]
-    ns = [level.ns for level in levels if level.ns is not None]
-    if not cycles and not ns:
-        return None
-    return CanaryLevel(cycles=median(cycles) if cycles else None, ns=median(ns) if ns else None)
+def usual_level(levels: Sequence[CanaryLevel]) -> CanaryLevel:
+    """Return the median of blocks' levels."""
+    cycles, ns = [level.cycles for level in levels], [level.ns for level in levels]
+    return CanaryLevel(cycles=_median(cycles), ns=_median(ns))
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +252,7 @@ class _Seen:
 
 def _disturbance(quads: Sequence[Quad], usual: CanaryLevel | None) -> float:
     """How far the canaries between the tenth and the last tenth are apart, or above those of other blocks."""
-    level = _level(quads)
+    level = canary_level(quads)
     values = sorted(_canaries(quads, cycles=level.cycles is not None).values())
     if len(values) < _FEWEST_CANARIES:
         return 1.0
@@ -329,10 +332,6 @@ def _power_cap(seen: _Seen) -> tuple[bool | None, _Outcome]:
     if share <= seen.policy.power_cap_share:
         return False, _Outcome()
     return True, _Outcome(findings=(f"The power limit lowered the clocks in {_percent(share)} {of_what}.",))
-
-
-def _most_common(values: Sequence[float]) -> float:
-    return Counter(values).most_common(1)[0][0]
 
 
 def _apart(
@@ -422,7 +421,7 @@ def _clocks_apart(seen: _Seen) -> _Outcome:
 
 
 def _canary(seen: _Seen) -> _Outcome:
-    level, policy = _level(seen.quads), seen.policy
+    level, policy = canary_level(seen.quads), seen.policy
     if level.cycles is None and level.ns is None:
         return _Outcome(unavailable="no canary was measured")
     above = _above_usual(level, seen.usual)
@@ -446,12 +445,6 @@ def _canaries(quads: Sequence[Quad], *, cycles: bool) -> dict[int, float]:
     """Return the canaries by the index of the quad that followed, in one unit."""
     values = ((quad.canary_cycles if cycles else quad.canary_ns) for quad in quads)
     return {index: value for index, value in enumerate(values) if value is not None}
-
-
-def _level(quads: Sequence[Quad]) -> CanaryLevel:
-    cycles = _canaries(quads, cycles=True).values()
-    ns = _canaries(quads, cycles=False).values()
-    return CanaryLevel(cycles=median(cycles) if cycles else None, ns=median(ns) if ns else None)
 
 
 def _above_usual(level: CanaryLevel, usual: CanaryLevel | None) -> float:
@@ -483,10 +476,10 @@ _GATES: Mapping[str, Callable[[_Seen], _Outcome]] = {
     "memory-clock": partial(
         _apart,
         name="memory_clock_mhz",
-        centre_of=_most_common,
+        centre_of=mode,
         allowed=lambda policy, mhz: policy.memory_clock_apart * mhz,
     ),
-    "p-state": partial(_apart, name="p_state", centre_of=_most_common, allowed=lambda _policy, _state: 0.0),
+    "p-state": partial(_apart, name="p_state", centre_of=mode, allowed=lambda _policy, _state: 0.0),
     "sm-clock": _sm_clock,
     "clocks-apart": _clocks_apart,
     "temperature": partial(

@@ -15,12 +15,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
+from harness.errors import UsageError
 from harness.records import Effect
 from harness.statistics.moderated import Moderated, Prior, moderate
 from harness.statistics.paired import ProcessEffect
-from harness.statistics.rates import holm
 
 Direction = Literal["slower", "faster"]
 Status = Literal["slower", "faster", "same", "undecided"]
@@ -93,6 +93,27 @@ class Policy:
     def confirm_share(self, look: int, *, last: bool = False) -> float:
         """The share of the error that a look may spend on confirming a case."""
         return _spent(self.spending, look, last=last)
+
+
+def policy_of(
+    usual: tuple[float, float], margin: float | None, tolerance: float | None, **more: Any
+) -> Policy:
+    """A policy by the margin and tolerance that were asked for, the `usual` ones for what was not, and
+    `more` of its fields. Raises UsageError where they make no sense.
+    """
+    if tolerance is None:
+        tolerance = usual[1] if margin is None else max(usual[1], 2 * margin)
+    if margin is None:
+        margin = min(usual[0], tolerance / 2)
+    if margin >= tolerance:
+        raise UsageError(
+            f"A margin of {100 * margin:g} % is not below the tolerance of {100 * tolerance:g} %: give a "
+            "smaller --margin or a larger --tolerance."
+        )
+    try:
+        return Policy(margin=margin, tolerance=tolerance, **more)
+    except ValueError as error:
+        raise UsageError(f"These cannot be judged by: {error}") from None
 
 
 def _spent(spending: Sequence[float], look: int, *, last: bool) -> float:
@@ -185,18 +206,6 @@ def p_again(
     found = _telling({leg.name: moderate(leg.effects, leg.prior) for leg in legs})
     p_value = max(_p(estimate, direction, policy) for estimate in found.values())
     return min(1.0, p_value / policy.confirm_share(look, last=last))
-
-
-def confirm(p_values: Mapping[str, float], policy: Policy) -> frozenset[str]:
-    """Which of the cases called slower or faster are so again, in processes that no one chose them by.
-
-    Holm's step-down over all flagged (Scandinavian Journal of Statistics 6 (1979) 65-70): the chance
-    that any case within the margin is confirmed is at most `policy.confirm`, however it was flagged.
-    The two stages share no data: a false alarm must pass both by chance. A case's p-value is the least that
-    `p_again` had for it so far. It can only fall as looks are added, so what is confirmed before the last of
-    them would be so after it.
-    """
-    return holm(p_values, policy.confirm)
 
 
 def _p(estimate: Moderated, direction: Direction, policy: Policy) -> float:

@@ -18,12 +18,12 @@ import scipy  # its parts load when they are used
 
 from harness.errors import UsageError
 from harness.judgement.attribution import attribute
-from harness.judgement.judge import Judgement, Leg, Policy, Status, judge
+from harness.judgement.judge import Judgement, Leg, Policy, Status, judge, policy_of
 from harness.numbers import clock, percent, seconds
 from harness.records import Arm, Verdict, VerdictStatus
 from harness.spec.planning import Refusal
 from harness.statistics.moderated import Prior
-from harness.statistics.paired import ProcessEffect, process_effect
+from harness.statistics.paired import TRIM, ProcessEffect, process_effect, trimmed_mean
 from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile
 
 MIN_PAIRS = 4
@@ -38,7 +38,6 @@ more degrees of freedom makes false alarms where processes differ by more than i
 where pairs agree to the last tick of a timer, which is no proof that they always would."""
 FLOOR = 0.0005
 """The smallest standard error of a trimmed mean, for the same reason."""
-TRIM = 0.2
 MOST_PAIRS = 64
 """The most that are suggested."""
 _CLOCKS_APART = 0.015
@@ -102,23 +101,16 @@ def policy_for(
     """What was asked for, and for the rest what suits processes that run one after another. All are shares.
     Raises UsageError where that makes no sense.
     """
-    usual, widest = (0.01, 0.05) if on_gpu else (0.02, 0.1)
-    if margin is not None:
-        widest = max(widest, 2 * margin)
-    tolerance = widest if tolerance is None else tolerance
-    margin = min(usual, tolerance / 2) if margin is None else margin
-    try:
-        return Policy(
-            margin=margin,
-            tolerance=tolerance,
-            confidence=confidence,
-            flag=1 - confidence,  # nothing is measured again
-            looks=(max(pairs, 1),),
-            spending=(1.0,),
-            same_spending=(1.0,),
-        )
-    except ValueError as error:
-        raise UsageError(f"These cannot be judged by: {error}") from None
+    return policy_of(
+        (0.01, 0.05) if on_gpu else (0.02, 0.1),
+        margin,
+        tolerance,
+        confidence=confidence,
+        flag=1 - confidence,  # nothing is measured again
+        looks=(max(pairs, 1),),
+        spending=(1.0,),
+        same_spending=(1.0,),
+    )
 
 
 def judge_files(
@@ -338,11 +330,7 @@ def _time_ns(benchmark: Benchmark, *, raw: bool) -> float:
 
     Where a timer's ticks are coarse a median sticks to one of them; a mean does not.
     """
-    if not raw:
-        return benchmark.median_ns
-    ordered = np.sort(np.asarray(benchmark.times_ns))
-    cut = int(TRIM * ordered.size)
-    return float(ordered[cut : ordered.size - cut].mean())
+    return trimmed_mean(benchmark.times_ns) if raw else benchmark.median_ns
 
 
 def _measured_otherwise(everything: Sequence[Benchmark]) -> Refusal | None:

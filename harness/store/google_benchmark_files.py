@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,19 +14,10 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.records import DeviceInfo
-from harness.store.imported import (
-    LARGEST_SIZE,
-    NO_REASON,
-    ImportedCase,
-    ImportedFile,
-    executable_name,
-    identifier,
-    told_apart,
-    wrong_time,
-)
+from harness.store import imported
 
-KNOWN = (1,)
-"""Of its JSON's schema; files from before 2023 do not tell it, and are like the first."""
+_KNOWN = 1
+"""Version of its JSON's schema; files from before 2023 do not tell it, and are like the first."""
 _UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _HOW_LONG = re.compile(r"(iterations|repeats|min_time|min_warmup_time):[\d.]+s?")
 """Parts of a benchmark's name that say how long it is measured, not what."""
@@ -36,20 +26,18 @@ _MOST = 2**31 - 1
 
 
 class _Cache(msgspec.Struct):
-    level: int = 0
-    size: int = 0
+    level: imported.Integer = 0
+    size: imported.Integer = 0
 
 
 class _Context(msgspec.Struct):
-    num_cpus: int
+    num_cpus: imported.Integer
     mhz_per_cpu: float = 0
     date: str = ""
     host_name: str = ""
     executable: str = ""
     caches: list[_Cache] = []
     library_version: str = ""
-    library_build_type: str = ""
-    json_schema_version: int = 1
 
 
 class _Entry(msgspec.Struct):
@@ -57,7 +45,7 @@ class _Entry(msgspec.Struct):
     run_name: str = ""
     run_type: str = ""
     aggregate_name: str = ""
-    iterations: int = 0
+    iterations: imported.Integer = 0
     real_time: float = 0.0
     cpu_time: float = 0.0
     time_unit: str = "ns"
@@ -73,29 +61,26 @@ class _File(msgspec.Struct):
     benchmarks: list[_Entry]
 
 
-def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> ImportedFile:
+def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.ImportedFile:
     """Raises StoreError for a file of another version, and for anything Google Benchmark does not write."""
-    version = content["context"].get("json_schema_version", KNOWN[0])
-    if version not in KNOWN:
-        known = " and ".join(map(str, KNOWN))
+    version = content["context"].get("json_schema_version", _KNOWN)
+    if version != _KNOWN:
         raise StoreError(
-            f"{path} has version {str(version)[:40]!r} of Google Benchmark's JSON; known here is {known}. "
+            f"{path} has version {str(version)[:40]!r} of Google Benchmark's JSON; known here is {_KNOWN}. "
             "Upgrade gpu-harness to read it."
         )
-    try:
-        given = msgspec.convert(content, type=_File)
-    except msgspec.ValidationError as error:
-        raise StoreError(f"{path} is not as Google Benchmark writes it: {error}.") from None
+    given = imported.converted(path, content, _File, "Google Benchmark")
     context = given.context
-    runs = _runs(given.benchmarks)
-    return ImportedFile(
+    # Two that differ in how long they are measured alone have one name, and so have a digest.
+    cases = imported.told_apart([_case(path, name, runs) for name, runs in _runs(given.benchmarks).items()])
+    return imported.ImportedFile(
         path=path,
         format="google-benchmark",
         version=f"google-benchmark {context.library_version}".strip(),
-        executable=executable_name(context.executable),
+        executable=imported.executable_name(context.executable),
         started_at=_moment(context.date),
         host=context.host_name,
-        devices=((_device(context), tuple(_cases(path, runs))),) if runs else (),
+        devices=((_device(context), tuple(cases)),) if cases else (),
     )
 
 
@@ -115,11 +100,6 @@ def _runs(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:
     return runs
 
 
-def _cases(path: Path, runs: Mapping[str, Sequence[_Entry]]) -> list[ImportedCase]:
-    # Two that differ in how long they are measured alone have one name, and so have a digest.
-    return told_apart([_case(path, name, entries) for name, entries in runs.items()])
-
-
 def _placed(name: str) -> tuple[str, dict[str, int]]:
     """``BM_copy/8192/threads:2/real_time`` is kernel ``BM_copy_real_time`` at arg1=8192, threads=2."""
     family, *parts = name.split("/")
@@ -131,22 +111,22 @@ def _placed(name: str) -> tuple[str, dict[str, int]]:
         axis, colon, value = part.rpartition(":")
         if re.fullmatch(r"-?[0-9]{1,18}", value):
             place += not colon
-            label = identifier(axis) if colon else f"arg{place}"
-            if 1 <= int(value) <= LARGEST_SIZE and label not in sizes:
+            label = imported.identifier(axis) if colon else f"arg{place}"
+            if 1 <= int(value) <= imported.LARGEST_SIZE and label not in sizes:
                 sizes[label] = int(value)
                 continue
         kept.append(part)
-    return identifier("/".join(kept)), sizes
+    return imported.identifier("/".join(kept)), sizes
 
 
-def _case(path: Path, name: str, entries: Sequence[_Entry]) -> ImportedCase:
+def _case(path: Path, name: str, entries: Sequence[_Entry]) -> imported.ImportedCase:
     kernel, sizes = _placed(name)
-    case = ImportedCase(kernel=kernel, sizes=sizes, name=name)
+    case = imported.ImportedCase(kernel=kernel, sizes=sizes, name=name)
     for entry in entries:
         if entry.error_occurred:
-            return replace(case, failed=entry.error_message or NO_REASON)
+            return replace(case, failed=entry.error_message or imported.NO_REASON)
         if entry.skipped:
-            return replace(case, skipped=entry.skip_message or NO_REASON)
+            return replace(case, skipped=entry.skip_message or imported.NO_REASON)
         if entry.time_unit not in _UNITS_NS:
             raise StoreError(
                 f"{path}, {name}: its time is in {entry.time_unit[:40]!r}; known are {', '.join(_UNITS_NS)}."
@@ -157,17 +137,16 @@ def _case(path: Path, name: str, entries: Sequence[_Entry]) -> ImportedCase:
     on_wall = bool({"real_time", "manual_time"} & set(name.split("/")))
     field, clock = ("real_time", "wall") if on_wall else ("cpu_time", "cpu")
     times_ns = tuple(getattr(each, field) * _UNITS_NS[each.time_unit] for each in repeated or means)
-    if wrong := wrong_time(times_ns):
+    if wrong := imported.wrong_time(times_ns):
         return replace(case, failed=wrong)
     first = (repeated or means)[0]
     counts = {each.iterations for each in repeated}
-    moved = first.bytes_per_second * times_ns[0] / 1e9
     return replace(
         case,
         times_ns=times_ns,
         launches=counts.pop() if len(counts) == 1 and min(counts) > 0 else None,
         clock=f"google-benchmark {clock}",
-        moved_bytes=round(moved) or None if math.isfinite(moved) else None,
+        moved_bytes=imported.rounded(first.bytes_per_second * times_ns[0] / 1e9),
     )
 
 
@@ -189,7 +168,7 @@ def _device(context: _Context) -> DeviceInfo:
         max_block=(_MOST, _MOST, _MOST),
         max_grid=(_MOST, _MOST, _MOST),
         max_shared_bytes=_MOST,
-        max_clock_mhz=round(context.mhz_per_cpu) or None,
+        max_clock_mhz=imported.rounded(context.mhz_per_cpu),
     )
 
 

@@ -6,15 +6,26 @@ A file is what one process measured. What its format does not tell is None here,
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import hashlib
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
+import msgspec
+from msgspec import Meta
+
+from harness.errors import StoreError
 from harness.records import DeviceInfo, L2Policy
+from harness.system.files import read_regular
+
+T = TypeVar("T")
+Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""What a record can hold; one of more digits is no float either."""
 
 Format = Literal["nvbench", "google-benchmark"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -22,6 +33,7 @@ LARGEST_BYTES = 256 * 2**20
 """As Python objects it takes some ten times that in memory."""
 LARGEST_SIZE = 2**31 - 1
 """The largest that a case can have on an axis."""
+_LONGEST_NAME = 100
 _SHORTEST_NS, _LONGEST_NS = 1e-6, 1e18
 """Times that anything takes: beyond them ratios leave the range of a float."""
 NO_REASON = "It gives no reason."
@@ -76,11 +88,34 @@ class ImportedFile:
     """What could not be read as it should be, a sentence each."""
 
 
+def load_json(path: Path) -> Any:
+    """What is in a file of JSON, of any harness. Raises StoreError."""
+    try:
+        # Python's own reader takes NaN and Infinity, which these harnesses write.
+        return json.loads(read_regular(path, LARGEST_BYTES))
+    except OSError as error:
+        smaller = " Save without --benchmark-save-data." if error.errno == errno.EFBIG else ""
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.{smaller}") from None
+    except (ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{path} is damaged, or no JSON at all: {error}. A process that was ended while it wrote leaves "
+            "such a file: run it again."
+        ) from None
+
+
+def converted(where: str | Path, content: Any, kind: type[T], harness: str) -> T:
+    """JSON as a type. Raises StoreError where it is not as this harness writes it."""
+    try:
+        return msgspec.convert(content, type=kind)
+    except ValueError as error:  # msgspec's, and that of half a character
+        raise StoreError(f"{where} is not as {harness} writes it: {error}.") from None
+
+
 _SPELT = {"*": "_ptr", "&": "_ref"}
 """Signs of which two names may differ alone."""
 
 
-def identifier(text: str, most: int = 100) -> str:
+def identifier(text: str) -> str:
     """A name as kernels and suites have them: letters, digits and underscores. ``sort_float_T_F32`` of
     ``sort<float>/T=F32``; what is longer ends in a digest.
     """
@@ -88,11 +123,12 @@ def identifier(text: str, most: int = 100) -> str:
     name = re.sub(r"[^A-Za-z0-9]+", "_", spelt).strip("_")
     if not name or name[0].isdigit():
         name = f"_{name}"
-    return name if len(name) <= most else f"{name[: most - 9]}_{_digest(text)}"
+    return name if len(name) <= _LONGEST_NAME else _with_digest(name, text)
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+def _with_digest(name: str, of: str) -> str:
+    digest = hashlib.sha256(of.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{name[: _LONGEST_NAME - 9]}_{digest}"
 
 
 def told_apart(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
@@ -107,7 +143,7 @@ def told_apart(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
         alike = names[case.id]
         if len(set(alike)) < len(alike):
             raise ValueError(case.name)
-        kernel = case.kernel if len(alike) == 1 else f"{case.kernel[:91]}_{_digest(case.name)}"
+        kernel = case.kernel if len(alike) == 1 else _with_digest(case.kernel, case.name)
         found.append(replace(case, kernel=kernel))
     return found
 
@@ -125,14 +161,18 @@ def placed(name: str, axes: Sequence[tuple[str, str | int]]) -> tuple[str, dict[
     sizes: dict[str, int] = {}
     others: list[str] = []
     for axis, value in axes:
-        label = identifier(
-            re.sub(r"\{\w*\}", "", axis)
-        )  # CCCL's marks: {ct} is of the compiler, {io} of input
+        # Without CCCL's marks: {ct} is of the compiler, {io} of input.
+        label = identifier(re.sub(r"\{\w*\}", "", axis))
         if isinstance(value, int) and 1 <= value <= LARGEST_SIZE and label not in sizes:
             sizes[label] = value
         else:
             others.append(f"_{label}_{value}")
     return identifier(name + "".join(others)), sizes
+
+
+def rounded(value: float) -> int | None:
+    """None for 0, which stands for what is not known, and for what no record can hold."""
+    return (round(value) or None) if abs(value) < 2**63 else None
 
 
 def wrong_time(times_ns: Iterable[float]) -> str:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from harness.errors import StoreError
 from harness.store.google_benchmark_files import read_google_benchmark
-from harness.store.imported import FORMATS, LARGEST_BYTES, Format, ImportedCase, ImportedFile
+from harness.store.imported import FORMATS, Format, ImportedCase, ImportedFile, load_json
 from harness.store.nvbench_files import read_nvbench
-from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile, read_benchmark_file
-from harness.system.files import read_regular
+from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile, benchmark_file
 
 
 def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
     """A file of any known format; of the `wanted` one alone, where one is. Raises StoreError."""
-    content = _loaded(path)
+    return _imported(path, load_json(path), wanted)
+
+
+def _imported(path: Path, content: Any, wanted: Format | None = None) -> ImportedFile:
     found = _format_of(content)
     if found is None:
         raise StoreError(
@@ -39,24 +40,12 @@ def _format_of(content: Any) -> Format | None:
     return "nvbench" if is_nvbench else None
 
 
-def _loaded(path: Path) -> Any:
-    try:
-        # Python's own reader takes NaN and Infinity, which these harnesses write.
-        return json.loads(read_regular(path, LARGEST_BYTES))
-    except OSError as error:
-        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
-    except (ValueError, RecursionError) as error:
-        raise StoreError(
-            f"{path} is damaged, or no JSON at all: {error}. A process that was ended while it wrote leaves "
-            "such a file: run it again."
-        ) from None
-
-
 def read_saved(path: Path) -> BenchmarkFile:
     """What one process saved, with pytest-benchmark or another harness that is known. Raises StoreError."""
-    if _format_of(_loaded(path)) is None:
-        return read_benchmark_file(path)
-    file = read_imported(path)
+    content = load_json(path)
+    if _format_of(content) is None:
+        return benchmark_file(path, content)
+    file = _imported(path, content)
     if len(file.devices) != 1:
         raise StoreError(
             f"{path} is of {len(file.devices)} devices; expected one. Measure on one at a time: nvbench has "

@@ -13,20 +13,11 @@ import numpy as np
 
 from harness.errors import StoreError
 from harness.records import DeviceInfo, L2Policy
-from harness.store.imported import (
-    LARGEST_BYTES,
-    NO_REASON,
-    ImportedCase,
-    ImportedFile,
-    executable_name,
-    placed,
-    told_apart,
-    wrong_time,
-)
+from harness.store import imported
 from harness.system.files import read_regular
 
-KNOWN = (1,)
-"""Major versions of its JSON. A minor one only adds to it."""
+_KNOWN = 1
+"""Major version of its JSON. A minor one only adds to it."""
 _SAMPLES = "nv/json/bin:nv/cold/sample_times"
 _MEANS: Sequence[tuple[str, str, str, L2Policy]] = (
     ("nv/cold/time/gpu/mean", "nv/cold/sample_size", "nvbench cold", "cold"),
@@ -62,15 +53,15 @@ class _Head(msgspec.Struct):
 
 
 class _Device(msgspec.Struct):
-    id: int
+    id: imported.Integer
     name: str
-    sm_version: int
-    number_of_sms: int
-    max_threads_per_block: int
-    global_memory_size: int
-    shared_memory_per_block: int
-    l2_cache_size: int
-    sm_default_clock_rate: int
+    sm_version: imported.Integer
+    number_of_sms: imported.Integer
+    max_threads_per_block: imported.Integer
+    global_memory_size: imported.Integer
+    shared_memory_per_block: imported.Integer
+    l2_cache_size: imported.Integer
+    sm_default_clock_rate: imported.Integer
 
 
 class _Value(msgspec.Struct):
@@ -86,12 +77,12 @@ class _Summary(msgspec.Struct):
 
 class _State(msgspec.Struct):
     name: str
-    device: int | None
+    device: imported.Integer | None
     axis_values: list[_Value] | None
     summaries: list[_Summary] | None
     is_skipped: bool = False
     skip_reason: str = ""
-    cold_warmup_runs: int | None = None
+    cold_warmup_runs: imported.Integer | None = None
 
 
 class _Benchmark(msgspec.Struct):
@@ -104,15 +95,12 @@ class _File(msgspec.Struct):
     benchmarks: list[_Benchmark]
 
 
-def read_nvbench(path: Path, content: Mapping[str, Any]) -> ImportedFile:
+def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFile:
     """Raises StoreError for a file of another version, and for anything that nvbench does not write."""
     meta = _meta(path, content)
-    try:
-        given = msgspec.convert(content, type=_File)
-    except msgspec.ValidationError as error:
-        raise StoreError(f"{path} is not as nvbench writes it: {error}.") from None
+    given = imported.converted(path, content, _File, "nvbench")
     devices = {each.id: _device(each) for each in given.devices or ()}
-    cases: dict[int, list[ImportedCase]] = {number: [] for number in devices}
+    cases: dict[int, list[imported.ImportedCase]] = {number: [] for number in devices}
     problems: list[str] = []
     for benchmark in given.benchmarks:
         for state in benchmark.states or ():
@@ -124,14 +112,14 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> ImportedFile:
                 raise StoreError(f"{where}: its device is {state.device}; the file has {[*devices]}.")
             found.append(case)
     try:
-        apart = {number: tuple(told_apart(found)) for number, found in cases.items()}
+        apart = {number: tuple(imported.told_apart(found)) for number, found in cases.items()}
     except ValueError as twice:
         raise StoreError(f"{path}, {twice}: it is there twice. Which of them is meant?") from None
-    return ImportedFile(
+    return imported.ImportedFile(
         path=path,
         format="nvbench",
         version=f"nvbench {meta.version.nvbench.string}".strip(),
-        executable=executable_name(meta.argv[0] if meta.argv else ""),
+        executable=imported.executable_name(meta.argv[0] if meta.argv else ""),
         started_at=None,
         devices=tuple((devices[number], found) for number, found in apart.items() if found),
         problems=tuple(problems),
@@ -139,18 +127,17 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> ImportedFile:
 
 
 def _meta(path: Path, content: Mapping[str, Any]) -> _Meta:
-    known = " and ".join(f"{major}.x" for major in KNOWN)
     try:
         meta = msgspec.convert(content, type=_Head).meta
-    except msgspec.ValidationError:
+    except ValueError:
         raise StoreError(
             f"{path} does not say which version of nvbench's JSON it is, as files from before 2021 do not; "
-            f"known here is {known}. Run the benchmark anew with a newer nvbench."
+            f"known here is {_KNOWN}.x. Run the benchmark anew with a newer nvbench."
         ) from None
-    if meta.version.json.major not in KNOWN:
+    if meta.version.json.major != _KNOWN:
         raise StoreError(
-            f"{path} is version {meta.version.json.string[:40]!r} of nvbench's JSON; known here is {known}. "
-            "Upgrade gpu-harness to read it."
+            f"{path} is version {meta.version.json.string[:40]!r} of nvbench's JSON; known here is "
+            f"{_KNOWN}.x. Upgrade gpu-harness to read it."
         )
     return meta
 
@@ -183,18 +170,20 @@ def _device_of(state: _State, devices: Mapping[int, DeviceInfo]) -> int | None:
     return next(iter(devices), None) if on_host and state.device not in devices else state.device
 
 
-def _case(path: Path, name: str, state: _State, problems: list[str]) -> ImportedCase:
-    kernel, sizes = placed(name, [(each.name, _axis_value(each)) for each in state.axis_values or ()])
+def _case(path: Path, name: str, state: _State, problems: list[str]) -> imported.ImportedCase:
+    kernel, sizes = imported.placed(
+        name, [(each.name, _axis_value(each)) for each in state.axis_values or ()]
+    )
     axes = " ".join(f"{each.name}={each.value}" for each in state.axis_values or ())
-    case = ImportedCase(kernel=kernel, sizes=sizes, name=f"{name} {axes}".strip())
+    case = imported.ImportedCase(kernel=kernel, sizes=sizes, name=f"{name} {axes}".strip())
     if state.is_skipped:
-        return replace(case, skipped=state.skip_reason or NO_REASON)
+        return replace(case, skipped=state.skip_reason or imported.NO_REASON)
     told = {each.tag: {one.name: one.value for one in each.data or ()} for each in state.summaries or ()}
     found = next((each for each in _MEANS if each[0] in told), None)
     if found is None:
         return replace(case, failed="The file has no time of it.")
     mean, size, clock, l2 = found
-    mean_s, launches = _number(told, mean), round(_number(told, size))
+    mean_s, launches = _number(told, mean), imported.rounded(_number(told, size)) or 1
     times_s: Sequence[float] = ()
     if l2 == "cold" and _SAMPLES in told:
         times_s, problem = _samples(path, told[_SAMPLES])
@@ -203,7 +192,7 @@ def _case(path: Path, name: str, state: _State, problems: list[str]) -> Imported
         _number(told, tag) for tag in ("nv/cold/bw/global/bytes_per_second", "nv/cold/sm_clock_rate/mean")
     )
     times_ns = tuple(1e9 * each for each in times_s or (mean_s,))
-    if wrong := wrong_time(times_ns):
+    if wrong := imported.wrong_time(times_ns):
         return replace(case, failed=wrong)
     return replace(
         case,
@@ -212,7 +201,7 @@ def _case(path: Path, name: str, state: _State, problems: list[str]) -> Imported
         clock=clock,
         l2=l2,
         warmup_launches=state.cold_warmup_runs,
-        moved_bytes=round(bytes_per_s * mean_s) or None,
+        moved_bytes=imported.rounded(bytes_per_s * mean_s),
         sm_clock_mhz=clock_hz / 1e6 or None,
     )
 
@@ -242,7 +231,7 @@ def _samples(path: Path, told: Mapping[str, str | float]) -> tuple[Sequence[floa
         return (), "it names no file of its samples; their mean is taken."
     file = path.parent.joinpath(*names)
     try:
-        content = read_regular(file, LARGEST_BYTES)
+        content = read_regular(file, imported.LARGEST_BYTES)
     except OSError as error:
         return (), f"its samples in {file} cannot be read ({error.strerror or error}); their mean is taken."
     if not content or len(content) % 4 or str(told.get("size")) != str(len(content) // 4):

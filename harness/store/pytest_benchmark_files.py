@@ -17,12 +17,10 @@ from typing import Any
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.system.files import read_regular
+from harness.store.imported import Integer, converted, load_json
 
 FORMATS = range(3, 6)
 """Major versions of pytest-benchmark whose files are known."""
-LARGEST_BYTES = 256 * 2**20
-"""As Python objects it takes some ten times that in memory."""
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e9
 """Times that anything takes: beyond them ratios leave the range of a float."""
 _EARLIEST = dt.datetime(2000, 1, 1, tzinfo=dt.timezone.utc)
@@ -107,8 +105,8 @@ class _Stats(msgspec.Struct):
     max: float
     mean: float
     median: float
-    rounds: int
-    iterations: int = 1
+    rounds: Integer
+    iterations: Integer = 1
     data: tuple[float, ...] = ()
 
 
@@ -172,9 +170,14 @@ def read_benchmark_file(path: Path) -> BenchmarkFile:
     Raises StoreError, with file and benchmark, for anything that pytest-benchmark does not write: other JSON,
     another version's format, a time that is no positive finite number, a benchmark that is there twice.
     """
+    return benchmark_file(path, load_json(path))
+
+
+def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
+    """The same of what was read already."""
     try:
-        given = msgspec.convert(_loaded(path), type=_File)
-    except msgspec.ValidationError as error:
+        given = msgspec.convert(content, type=_File)
+    except ValueError as error:
         raise StoreError(f"{path} is no file of pytest-benchmark: {error}.") from None
     major = re.match(r"(\d{1,4})\.", given.version)
     if major is None or int(major[1]) not in FORMATS:
@@ -201,28 +204,10 @@ def read_benchmark_file(path: Path) -> BenchmarkFile:
     )
 
 
-def _loaded(path: Path) -> Any:
-    try:
-        if (size := path.stat().st_size) > LARGEST_BYTES:
-            raise StoreError(
-                f"{path} has {size / 2**20:.0f} MiB; at most {LARGEST_BYTES // 2**20} are read. "
-                "Save without --benchmark-save-data."
-            )
-        # Python's own reader takes NaN, which Python's own writer writes: so the benchmark can be named.
-        return json.loads(read_regular(path, LARGEST_BYTES))
-    except OSError as error:
-        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is damaged, or no JSON at all: {error}.") from None
-
-
 def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
     name = given.get("fullname")
     where = f"{path}, {name}" if isinstance(name, str) and name else f"{path}, benchmark {number}"
-    try:
-        found = msgspec.convert(given, type=_Benchmark)
-    except msgspec.ValidationError as error:
-        raise StoreError(f"{where}: it is not as pytest-benchmark writes it: {error}.") from None
+    found = converted(f"{where}: it", given, _Benchmark, "pytest-benchmark")
     if not found.fullname:
         raise StoreError(f"{where}: it has no full name.")
     stats = found.stats
@@ -252,17 +237,12 @@ def _extra(given: Mapping[str, Any]) -> Extra:
     if not (isinstance(given.get("case"), str) and isinstance(given.get("direction"), str)):
         return Extra()
     commit, dirty = given.get("commit"), given.get("dirty")
-    device, uuid, driver = (_text(given.get(key)) for key in ("device", "uuid", "driver"))
-    clock, heat, power = (_number(given.get(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w"))
+    told: dict[str, Any] = {key: _text(given.get(key)) for key in ("device", "uuid", "driver")}
+    told |= {key: _number(given.get(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w")}
     return Extra(
-        device=device,
-        uuid=uuid,
-        driver=driver,
         commit=commit if isinstance(commit, str) and _COMMIT.match(commit) else None,
         dirty=dirty if isinstance(dirty, bool) else None,
-        sm_clock_mhz=clock,
-        temperature_c=heat,
-        power_w=power,
+        **told,
     )
 
 

@@ -328,13 +328,13 @@ def find_comparisons(places: Sequence[Path]) -> FoundRecords:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """A record to be read from its beginning, unpacked. Raises StoreError, also while it is read."""
-    with _reading(path), open_regular(path) as file, _unpacked(path, file) as content:
+    with reading(path), open_regular(path) as file, _unpacked(path, file) as content:
         yield content
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Tell in a sentence what keeps a file from being read."""
+def reading(path: Path) -> Iterator[None]:
+    """Tell in a sentence what keeps a file or folder from being read. Raises StoreError."""
     try:
         yield
     except gzip.BadGzipFile as error:
@@ -352,14 +352,20 @@ def _unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
     return gzip.GzipFile(fileobj=file) if path.name.endswith(PACKED) else file  # type: ignore[return-value]
 
 
+def unpacked_rest(file: IO[bytes]) -> bytes:
+    """The rest of a packed record: a few bytes may unpack to more than there is memory. Raises OSError."""
+    content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"unpacked it has more than {MOST_BYTES} bytes")
+    return content
+
+
 def _lines(path: Path) -> list[bytes]:
-    with _reading(path):
-        if path.name.endswith(PACKED):
-            with open_regular(path) as file, _unpacked(path, file) as packed:
-                content = packed.read(MOST_BYTES + 1)  # a few bytes may unpack to more than there is memory
-            if len(content) > MOST_BYTES:
-                raise OSError(errno.EFBIG, f"unpacked it has more than {MOST_BYTES} bytes", str(path))
-        else:
+    if path.name.endswith(PACKED):
+        with opened(path) as file:
+            content = unpacked_rest(file)
+    else:
+        with reading(path):
             content = read_regular(path)
     lines = content.splitlines()
     _check_version(path, lines)
