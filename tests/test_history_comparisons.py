@@ -9,7 +9,7 @@ import pytest
 
 from harness.history.changes import analyse
 from harness.history.comparisons import Compared, with_comparisons
-from harness.history.facts import Judged
+from harness.history.facts import Effect, Judged
 from tests.test_history_triage import COMMITS, analysed
 
 SLOWER = analysed(100, 90)
@@ -24,7 +24,7 @@ HALVED = analyse(
 
 
 def compared(base, head, status, effect=0.11):
-    judged = Judged("matmul.naive@1024", status, effect, effect - 0.01, effect + 0.01)
+    judged = Judged("matmul.naive@1024", status, Effect(effect, effect - 0.01, effect + 0.01))
     return Compared(base=base, head=head, judged=judged)
 
 

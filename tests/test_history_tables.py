@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
+import tempfile
 from dataclasses import replace
 
 import msgspec
@@ -13,7 +15,7 @@ import pytest
 
 from harness.errors import ExitCode, StoreError
 from harness.history.cards import card_folders
-from harness.history.facts import cache_file, read_facts
+from harness.history.facts import cache_file, card_records
 from harness.history.tables import Benchmark, read_benchmarks, read_table
 from scripts.synthetic_history import CARDS, DriverChange, History, Suite, make_newer, truncate, write
 
@@ -104,9 +106,16 @@ def everything(table):
     )
 
 
+def anew(read, *arguments):
+    """As if nothing had been read before."""
+    with tempfile.TemporaryDirectory() as cache, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HARNESS_CACHE_DIR", cache)
+        return read(*arguments)
+
+
 def both(folder):
     """A table through the cache, which is what a fresh read gives."""
-    cached, fresh = read_table(folder, BENCHMARKS), read_table(folder, BENCHMARKS, cached=False)
+    cached, fresh = read_table(folder, BENCHMARKS), anew(read_table, folder, BENCHMARKS)
     assert everything(cached) == everything(fresh)
     return cached
 
@@ -159,7 +168,7 @@ def test_many_files_are_read_once_only(folder):
     for path in folder.glob("*-any.json"):
         same_in_disguise(path, path.read_text().replace("1.0, 2.0", "9.0, 9.0"))
     assert everything(read_table(folder, BENCHMARKS)) == everything(first)
-    fresh = figures(read_table(folder, BENCHMARKS, cached=False))
+    fresh = figures(anew(read_table, folder, BENCHMARKS))
     assert [row["'naive'", "1024"] for row in fresh.values()] == [9.0] * 30
 
 
@@ -310,6 +319,7 @@ def edited(**changes):
         pytest.param(edited(results=[1, 2]), "", id="results are a list"),
         pytest.param(edited(results={RATE: [VALUES, 5, "1"]}), "", id="parameters are a number"),
         pytest.param(edited(results={RATE: [[10**400] * 4, ALL, "1"]}), "", id="beyond all numbers"),
+        pytest.param(edited(results={RATE: [VALUES, ALL, "1", 10**400]}), "", id="a time beyond all numbers"),
         pytest.param(edited(commit_hash=7), "", id="the commit is a number"),
         pytest.param(edited(result_columns=None), "", id="no columns"),
     ],
@@ -454,6 +464,14 @@ def test_an_environment_where_nothing_ran_hides_none_that_did(folder):
     assert table.contexts[RATE][0]["environment"] == "a"
 
 
+@pytest.mark.parametrize("changes", [{"env_name": "\ud800"}, {"params": {"gpu": "\ud800"}}])
+def test_what_the_cache_cannot_hold_is_read_all_the_same(folder, changes):
+    # Where JSON has NaN, it is read by Python's own reader, which takes half a character.
+    put(folder, 1, {RATE: [[math.nan, 2.0, 3.0, 4.0], ALL, "1"]}, **changes)
+    for _ in range(2):
+        assert list(only(read_table(folder, BENCHMARKS)).values()) == [None, 2, 3, 4]
+
+
 def test_figures_of_another_method_do_not_fill_a_gap(folder):
     in_environment(folder, "a", VALUES, started_at=9, version="0")
     in_environment(folder, "b", [5.0, math.nan, math.nan, math.nan], started_at=7)
@@ -489,10 +507,12 @@ def test_benchmarks_are_as_asv_lists_them(tmp_path):
         RATE: listed(),
         "time_x": {"type": "time", "unit": "seconds", "params": [], "version": "abc"},
         "note": "no benchmark",
+        "time_odd": {"type": "time", "unit": "seconds", "params": 5, "param_names": True, "suite": [1]},
     }
     (tmp_path / "benchmarks.json").write_text(json.dumps(content))
     found = read_benchmarks(tmp_path)
-    assert list(found) == [RATE, "time_x"]
+    assert list(found) == [RATE, "time_x", "time_odd"]
+    assert (found["time_odd"].params, found["time_odd"].param_names) == ((), ())
     assert found[RATE] == replace(BENCHMARKS[RATE], name=RATE)
     assert (found["time_x"].direction, found["time_x"].suite, found["time_x"].params) == (None, None, ())
 
@@ -546,7 +566,7 @@ def folder_of(written):
 
 
 def test_records_tell_the_context_of_each_commit(recorded):
-    facts = read_facts(folder_of(recorded))
+    facts = card_records(folder_of(recorded)).facts
     assert [each.commit for each in facts] == list(recorded.commits)
     assert {each.suite for each in facts} == {"matmul"}
     assert [each.context["driver"] for each in facts] == ["580.159.04"] * 3 + ["590.44.01"]
@@ -563,34 +583,42 @@ def first_line(path, change):
     path.write_bytes(b"".join([json.dumps(told).encode() + b"\n", *lines[1:]]))
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_a_record_that_changed_is_read_again_and_a_removed_one_is_gone(recorded, cached):
+def test_a_record_that_changed_is_read_again_and_a_removed_one_is_gone(recorded):
     folder = folder_of(recorded)
-    read_facts(folder)
+    card_records(folder)
     one, two, *_ = recorded.records(CARDS[0])
     first_line(one, lambda run: run["device"].update(driver="a longer one than before"))
     two.unlink()
-    facts = read_facts(folder, cached=cached)
-    assert facts == read_facts(folder, cached=False)
+    facts = card_records(folder).facts
+    assert facts == anew(card_records, folder).facts
     assert len(facts) == 3
     assert facts[0].context["driver"] == "a longer one than before"
 
 
+def test_a_comparison_that_unpacks_to_more_than_can_be_held_is_left_out(tmp_path, monkeypatch):
+    ends = {"base": {"commit": commit(1)}, "head": {"commit": commit(2)}}
+    first = json.dumps({"comparison": {**ends, "command": "compare"}}).encode()
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(first + b"\n" + bytes(10_000)))
+    monkeypatch.setattr("harness.store.records_file.MOST_BYTES", 5000)
+    [facts] = card_records(tmp_path).facts
+    assert "unpacked it has more than 5000 bytes" in facts.problem
+
+
 def test_what_was_read_of_records_is_kept(recorded):
     folder = folder_of(recorded)
-    facts = read_facts(folder)
+    facts = card_records(folder).facts
     for path in recorded.records(CARDS[0]):
         same_in_disguise(path, " " * path.stat().st_size)
-    assert read_facts(folder) == facts
-    assert all(each.problem for each in read_facts(folder, cached=False))
+    assert card_records(folder).facts == facts
+    assert all(each.problem for each in anew(card_records, folder).facts)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93\x00", os.urandom(50)], ids=["empty", "cut", "noise"])
 def test_a_damaged_cache_of_records_is_made_anew(recorded, content):
     folder = folder_of(recorded)
-    facts = read_facts(folder)
+    facts = card_records(folder).facts
     cache_file(folder, "records").write_bytes(content)
-    assert read_facts(folder) == facts
+    assert card_records(folder).facts == facts
     assert len(cache_file(folder, "records").read_bytes()) > 100
 
 
@@ -607,7 +635,7 @@ def test_a_damaged_cache_of_records_is_made_anew(recorded, content):
 def test_a_record_that_is_no_run_of_a_commit_tells_nothing_of_one(recorded, change, problem):
     [path, *_] = recorded.records(CARDS[0])
     first_line(path, change)
-    facts = read_facts(folder_of(recorded))
+    facts = card_records(folder_of(recorded)).facts
     assert facts[0].commit == ""
     assert facts[0].context == {}
     assert problem in facts[0].problem
@@ -619,7 +647,7 @@ def test_a_record_that_is_no_run_of_a_commit_tells_nothing_of_one(recorded, chan
 def test_a_damaged_record_is_named(recorded, content):
     [path, *_] = recorded.records(CARDS[0])
     path.write_bytes(content)
-    facts = read_facts(folder_of(recorded))
+    facts = card_records(folder_of(recorded)).facts
     assert facts[0].problem.startswith(f"{path.name} is left out: ")
     assert not any(each.problem for each in facts[1:])
 
@@ -627,7 +655,7 @@ def test_a_damaged_record_is_named(recorded, content):
 def test_what_a_device_does_not_tell_is_not_known(recorded):
     [path, *_] = recorded.records(CARDS[0])
     first_line(path, lambda run: run["identity"].update(ecc="unavailable: no permission", vbios=""))
-    [facts, *_] = read_facts(folder_of(recorded))
+    [facts, *_] = card_records(folder_of(recorded)).facts
     assert "ecc" not in facts.context
     assert "vbios" not in facts.context
     assert facts.context["mig"] == "off"

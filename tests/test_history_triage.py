@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.errors import ConfigError, ExitCode, StoreError
-from harness.history.changes import analyse, confirmed_elsewhere, with_confirmed
+from harness.history.changes import analyse, confirmed_by, evidence_of, with_confirmed
 from harness.history.facts import Commit, Commits
 from harness.history.figures import Case
 from harness.history.series import Epoch, Series
@@ -351,6 +351,7 @@ def test_what_an_entry_must_have(tmp_path, key):
     [
         ("[change\n", "Cannot read {path}: "),
         ("\x00", "Cannot read {path}: "),
+        ("change = " + "[" * 100_000, "Cannot read {path}: "),
         ('[[change]]\nid = "a\n', "Cannot read {path}: "),
         ("[change]\nid = 'a'\n", "{path} holds no list; expected tables named [[change]]."),
         ("change = 7\n", "{path} holds no list; expected tables named [[change]]."),
@@ -542,9 +543,9 @@ def test_a_slide_is_a_drift_and_open():
 
 def test_a_step_counts_where_another_card_is_sure_of_it():
     unsure = replace(analysed(100, 90, card="b"), changes=(), candidates=analysed(100, 90, card="b").changes)
-    assert confirmed_elsewhere([[unsure]]) == frozenset()
-    ids = confirmed_elsewhere([[analysed(100, 90)], [unsure]])
+    assert confirmed_by(evidence_of([unsure])) == frozenset()
+    ids = confirmed_by(evidence_of([analysed(100, 90), unsure]))
     assert ids == {unsure.candidates[0].id}
     counting = with_confirmed(unsure, ids)
     assert (counting.changes, counting.candidates) == (unsure.candidates, ())
-    assert confirmed_elsewhere([[analysed(100, 110)], [unsure]]) == frozenset()
+    assert confirmed_by(evidence_of([analysed(100, 110), unsure])) == frozenset()

@@ -16,8 +16,8 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
-from harness.errors import StoreError
 from harness.history.facts import Commits
+from harness.store.records_file import reading
 
 _LONGEST = 60
 """Characters of what tells an environment from the others."""
@@ -49,10 +49,8 @@ def card_folders(results: Path) -> tuple[Path, ...]:
 
     asv makes no name that is not UTF-8, and no page could show one, so such a folder is none.
     """
-    try:
+    with reading(results):
         folders = [path for path in results.iterdir() if path.is_dir()]
-    except OSError as error:
-        raise StoreError(f"Cannot read {results}: {error.strerror or error}.") from None
     named = [path for path in folders if path.name.encode(errors="ignore").decode() == path.name]
     return tuple(sorted(path for path in named if any(path.glob("*.json")) or any(path.glob("*.jsonl*"))))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.history.facts import Commits
-from harness.history.figures import HEADLINES, Direction
+from harness.history.figures import HEADLINES, Direction, Floats
 from harness.history.series import Series, Shift
 from harness.records import Row
 from harness.statistics.changepoints import (
@@ -30,7 +30,6 @@ from harness.statistics.group import Hint, confirmed
 Kind = Literal["regression", "improvement", "environment", "drift", "change"]
 """A change without another name is one of which nobody knows whether it is for better or worse."""
 Attribution = Literal["code", "clocks", "thermal", "power", "environment", "unknown"]
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 SMALLEST = 0.01
@@ -224,37 +223,23 @@ Evidence = tuple[str, Hint]
 
 
 def evidence_of(analysed: Iterable[Analysed]) -> list[Evidence]:
-    """What a card has found, sure or not, for others to be held against."""
-    found = [
-        (change, change in one.changes)
+    """What cards have found, sure or not, for others to be held against."""
+    return [
+        (change.id, _hint(change, sure=change in one.changes))
         for one in analysed
         for change in (*one.changes, *one.candidates)
         if change.kind != "drift"
     ]
-    return [
-        (
-            change.id,
-            Hint(
-                machine=change.card,
-                case=change.case,
-                good=change.good,
-                bad=change.bad,
-                effect=change.effect,
-                sure=sure,
-            ),
-        )
-        for change, sure in found
-    ]
+
+
+def _hint(change: Change, *, sure: bool) -> Hint:
+    place = {"machine": change.card, "case": change.case}
+    return Hint(**place, good=change.good, bad=change.bad, effect=change.effect, sure=sure)
 
 
 def confirmed_by(evidence: Sequence[Evidence]) -> frozenset[str]:
     """The ids of candidates that count, because another card is sure of the same in the same case."""
     return frozenset(evidence[index][0] for index in confirmed([hint for _, hint in evidence]))
-
-
-def confirmed_elsewhere(cards: Iterable[Iterable[Analysed]]) -> frozenset[str]:
-    """The same, of what several cards have found."""
-    return confirmed_by([each for analysed in cards for each in evidence_of(analysed)])
 
 
 def _divided(level: Level, step: ChangePoint, values: Floats) -> Iterator[Level]:
@@ -407,17 +392,9 @@ def _change(
         case=case.name,
         kind=kind if kind and found != "environment" else found,
         attribution=attribution,
-        at=step.at,
-        first=step.first,
-        last=step.last,
         good=int(series.positions[good]),
         bad=int(series.positions[step.last]),
-        before=step.before,
-        after=step.after,
-        effect=step.effect,
-        low=step.low,
-        high=step.high,
-        p_value=step.p_value,
+        **asdict(step),
         cycles_effect=None if cycles is None else math.expm1(cycles),
         clock_before=clocks[0],
         clock_after=clocks[1],

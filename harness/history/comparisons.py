@@ -71,8 +71,11 @@ def with_comparisons(analysed: Analysed, compared: Sequence[Compared], commits: 
     sure = {change.id for change in analysed.candidates if any(_found(one, change) for one in told)}
     counting = with_confirmed(analysed, sure)
     changes = tuple(_weighed(change, told, counting.changes) for change in counting.changes)
-    settled = replace(counting, changes=changes, unjudged=_left(counting.unjudged, told))
-    return with_changes(settled, tuple(_added(settled, counting.unjudged, told, commits)))
+    newest = counting.unjudged
+    # A comparison with one of the newest commits judges these, whatever it says.
+    is_judged = newest is not None and any(one.judges(newest) for one in told)
+    settled = replace(counting, changes=changes, unjudged=None if is_judged else newest)
+    return with_changes(settled, tuple(_added(settled, newest, told, commits)))
 
 
 def _weighed(change: Change, told: Sequence[Compared], changes: Sequence[Change]) -> Change:
@@ -118,11 +121,6 @@ def _found(one: Compared, change: Change) -> bool:
     return one.kind == change.kind and one.covers(change)
 
 
-def _left(unjudged: Change | None, told: Sequence[Compared]) -> Change | None:
-    """What is still unjudged: a comparison with one of the newest commits judges it, whatever it says."""
-    return None if unjudged and any(one.judges(unjudged) for one in told) else unjudged
-
-
 def _added(
     analysed: Analysed, unjudged: Change | None, told: Sequence[Compared], commits: Commits
 ) -> Iterator[Change]:
@@ -138,21 +136,15 @@ def _added(
 
 
 def _change_of(one: Compared, analysed: Analysed, unjudged: Change | None, commits: Commits) -> Change | None:
-    series, judged = analysed.series, one.judged
+    series, time = analysed.series, one.judged.time
     after = np.flatnonzero((series.positions >= one.head) & np.isfinite(series.values))
-    if (
-        one.kind is None
-        or judged.effect is None
-        or judged.low is None
-        or judged.high is None
-        or not after.size
-    ):
+    if one.kind is None or time is None or not after.size:
         return None
     at = int(after[0])
     level = next((level for level in analysed.levels if level.start <= at < level.stop), None)
     if level is None:
         return None
-    effect, low, high = (_as_figure(each, series) for each in (judged.effect, judged.low, judged.high))
+    effect, low, high = (_as_figure(each, series) for each in (time.effect, time.low, time.high))
     before = unjudged.before if unjudged else level.level
     return Change(
         id=change_id(series.card, series.case.name, series.case.metric, commits[one.head].hash),

@@ -31,8 +31,6 @@ it is measured; the card by itself; nobody knows."""
 
 _STATES: tuple[State, ...] = ("new", "expired", "unjudged", "acknowledged", "stale", "fixed", "")
 """The state of an event is the first of these that one of its changes has."""
-
-
 _KINDS: tuple[Kind, ...] = ("drift", "regression", "improvement", "change", "environment")
 """The kind of an event is the first of these that one of its changes has."""
 _CODE = ("code",)
@@ -114,12 +112,7 @@ def _apart(change: Change) -> tuple[str, ...]:
 
 
 def _order(event: Event) -> tuple[bool, int, int, float]:
-    return (
-        not event.is_open,
-        _STATES.index(event.state),
-        -event.bad,
-        -event.worst.change.size,
-    )
+    return not event.is_open, _STATES.index(event.state), -event.bad, -event.worst.change.size
 
 
 def _groups(key: tuple[str, ...], changes: Sequence[Stated]) -> Iterator[list[Stated]]:
@@ -245,9 +238,8 @@ def _settled(event: Event, decisions: Sequence[Decision], today: dt.date) -> Eve
     return replace(event, changes=tuple(sorted(changes, key=_badness)), state=_state(changes))
 
 
-def _state(changes: Iterable[Stated]) -> State:
-    every = list(changes)
-    states = [each.state for each in every if each.change.kind in WORSE] or [each.state for each in every]
+def _state(changes: Sequence[Stated]) -> State:
+    states = [each.state for each in changes if each.change.kind in WORSE] or [each.state for each in changes]
     return next(state for state in _STATES if state in states)
 
 

@@ -84,7 +84,7 @@ def _tables(history: History) -> Iterator[dict[str, list[Any]]]:
                 "case": case.name,
                 **{name: getattr(case, name) for name in _OF_CASE},
             }
-            columns = {
+            yield {
                 **{name: [value] * count for name, value in same.items()},
                 "position": series.positions.tolist(),
                 "commit": [commit.hash for commit in line],
@@ -92,12 +92,9 @@ def _tables(history: History) -> Iterator[dict[str, list[Any]]]:
                 "value": _figures(series.values.tolist()),
                 "failed": series.failed.tolist(),
                 "epoch": series.epoch.tolist(),
+                **dict.fromkeys(COMPANIONS, [None] * count),
+                **{name: _figures(figures.tolist()) for name, figures in series.beside.items()},
             }
-            for name in COMPANIONS:
-                columns[name] = (
-                    _figures(series.beside[name].tolist()) if name in series.beside else [None] * count
-                )
-            yield columns
 
 
 def _utc(seconds: int) -> str:

@@ -31,7 +31,7 @@ from harness.history.figures import (
 )
 from harness.records import SCHEMA_VERSION, Row, Run
 from harness.spec.case_id import in_short, size_label
-from harness.store.records_file import PACKED, PART, opened, read_run
+from harness.store.records_file import PACKED, PART, opened, read_run, reading, unpacked_rest
 from harness.system import git
 from harness.system.cache import cache_dir, write_atomically
 from harness.system.files import MOST_BYTES, read_regular, stat_of
@@ -92,27 +92,20 @@ def read_cached(file: Path, kind: type[T]) -> T | None:
 
 def write_cached(file: Path, content: Any) -> None:
     """What cannot be written is no error, only slower."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, OverflowError, UnicodeEncodeError):
         write_atomically(file, msgspec.msgpack.encode(content), durable=False)
 
 
 def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int, int]]:
     """Name, size and time of every file that is wanted by its name, in order. Raises StoreError."""
-    found = []
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if wanted(entry.name):
-                    stat = stat_of(entry)
-                    found.append((entry.name, stat.st_size, stat.st_mtime_ns))
-    except OSError as error:
-        raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
-    return sorted(found)
+    with reading(folder), os.scandir(folder) as entries:
+        stats = [(entry.name, stat_of(entry)) for entry in entries if wanted(entry.name)]
+    return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_FORMAT = 2
+_FORMAT = 3
 """Of what is cached: raise it when figures are read in another way."""
 
 CONTEXT = {
@@ -151,34 +144,12 @@ class _Comparison(msgspec.Struct):
     command: str
 
 
-class _FirstLine(msgspec.Struct):
-    run: _Run | None = None
-    comparison: _Comparison | None = None
+class Effect(msgspec.Struct, frozen=True):
+    """Of time, head over base minus 1, with the ends of its interval."""
 
-
-class _LastLine(msgspec.Struct):
-    problem_changes: tuple[str, ...] = ()
-
-
-class _Effect(msgspec.Struct):
     effect: float
     low: float
     high: float
-
-
-class _Verdict(msgspec.Struct):
-    case: str
-    status: str
-    time: _Effect | None = None
-
-
-class _VerdictLine(msgspec.Struct):
-    verdict: _Verdict | None = None
-
-
-_TAIL_BYTES = 2**18
-"""More than the last line of a comparison takes, and as a rule than all that come after its measurements."""
-_VERDICT = b'{"verdict":'
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -187,10 +158,22 @@ class Judged(msgspec.Struct, frozen=True):
     case: str
     """Its short name."""
     status: str
-    effect: float | None
-    """Of time, head over base minus 1; None where it was not measured, as of identical code."""
-    low: float | None
-    high: float | None
+    time: Effect | None = None
+    """None where it was not measured, as of identical code."""
+
+
+class _Line(msgspec.Struct):
+    """As much as is read here of any line of a record."""
+
+    run: _Run | None = None
+    comparison: _Comparison | None = None
+    verdict: Judged | None = None
+    problem_changes: tuple[str, ...] = ()
+
+
+_TAIL_BYTES = 2**18
+"""More than the last line of a comparison takes, and as a rule than all that come after its measurements."""
+_VERDICT = b'{"verdict":'
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -348,22 +331,16 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
         )
 
 
-def read_facts(folder: Path, *, cached: bool = True) -> tuple[RunFacts, ...]:
-    """Facts of every record of a card's folder, by name, which is by time. Raises StoreError."""
-    return card_records(folder, cached=cached).facts
-
-
-def card_records(folder: Path, *, cached: bool = True) -> CardRecords:
+def card_records(folder: Path) -> CardRecords:
     """The records of a card's folder; one that cannot be read says so. Raises StoreError for the folder."""
     found = listing(folder, lambda name: name.endswith(_RECORDS))
     file = cache_file(folder, "records")
-    known = (_usable(read_cached(file, _Cached)) if cached else None) or CardRecords((), (), _NONE)
+    known = _usable(read_cached(file, _Cached)) or CardRecords((), (), _NONE)
     if [(each.file, each.size, each.mtime_ns) for each in known.facts] == found:
         return known
     records = _read_all(folder, found, known)
-    if cached:
-        facts, layouts = list(records.facts), list(records.layouts)
-        write_cached(file, _Cached(_FORMAT, _KEYS, facts, layouts, records.values.tobytes()))
+    facts, layouts = list(records.facts), list(records.layouts)
+    write_cached(file, _Cached(_FORMAT, _KEYS, facts, layouts, records.values.tobytes()))
     return records
 
 
@@ -411,7 +388,7 @@ def _read_record(
     nothing: RunFacts, path: Path, layouts: dict[Layout, int]
 ) -> tuple[RunFacts, npt.NDArray[np.float32]]:
     with opened(path) as file:
-        first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
+        first = msgspec.json.decode(file.readline(MOST_BYTES), type=_Line)
         if first.comparison:
             packed = path.name.endswith(PACKED)
             return _of_comparison(nothing, first.comparison, file, packed=packed), _NONE
@@ -456,31 +433,25 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
     base, head = found.base, found.head
     if found.command != "compare" or head.dirty or not (base.commit and head.commit):
         return nothing
-    start = file.tell()
-    if not packed:
+    if packed:
+        lines = unpacked_rest(file).splitlines()
+    else:
+        start = file.tell()
         file.seek(max(start, nothing.size - _TAIL_BYTES))
-    lines = file.read().splitlines()
-    if not packed and len(lines) > 1 and lines[1].startswith(_VERDICT):  # there are more of them before
-        file.seek(start)
         lines = file.read().splitlines()
-    changes = msgspec.json.decode(lines[-1], type=_LastLine).problem_changes if lines else ()
-    told = [
-        msgspec.json.decode(line, type=_VerdictLine).verdict for line in lines if line.startswith(_VERDICT)
-    ]
+        if len(lines) > 1 and lines[1].startswith(_VERDICT):  # there are more of them before
+            file.seek(start)
+            lines = file.read().splitlines()
+    changes = msgspec.json.decode(lines[-1], type=_Line).problem_changes if lines else ()
+    told = [msgspec.json.decode(line, type=_Line).verdict for line in lines if line.startswith(_VERDICT)]
     return msgspec.structs.replace(
         nothing,
         suite=head.suite,
         base=base.commit,
         head=head.commit,
         problem_changes=changes,
-        judged=tuple(_judged(each) for each in told if each),
+        judged=tuple(Judged(in_short(each.case), each.status, each.time) for each in told if each),
     )
-
-
-def _judged(verdict: _Verdict) -> Judged:
-    time = verdict.time
-    effect, low, high = (time.effect, time.low, time.high) if time else (None, None, None)
-    return Judged(in_short(verdict.case), verdict.status, effect, low, high)
 
 
 def _context(run: Run) -> dict[str, str]:

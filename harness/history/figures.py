@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,10 +72,15 @@ def direction_of(benchmark: Mapping[str, Any], said: Mapping[str, str] | None = 
     return "lower" if _COST.fullmatch(unit) else _direction_by_name(names[1])
 
 
+@functools.cache
+def words_of(name: str) -> tuple[str, ...]:
+    """``memory``, ``bandwidth`` of memory_bandwidth or memoryBandwidth: in small letters."""
+    return tuple(word.lower() for word in re.findall("[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name))
+
+
 def _direction_by_name(name: str) -> Direction:
     """By the last word that tells it: of a memory_bandwidth that is bandwidth, of a bandwidth_error error."""
-    found = re.findall("[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name.replace("real_time", "realtime"))
-    words = [word.lower() for word in found]
+    words = list(words_of(name.replace("real_time", "realtime")))
     if "clock" in words or "frequency" in words:  # how the device fares, for better or worse
         return "unknown"
     bad = any(map(_BAD.fullmatch, words))
@@ -148,6 +154,10 @@ def median_during(row: Row, name: str) -> float | None:
     return median(values) if values else None
 
 
+def _resource(name: str) -> Callable[[Row], float | None]:
+    return lambda row: getattr(row.resources, name) if row.resources else None
+
+
 def _occupancy_percent(row: Row) -> float | None:
     occupancy = row.resources.occupancy if row.resources else None
     return None if occupancy is None else 100 * occupancy
@@ -176,18 +186,9 @@ METRICS = {
         "1 if right, 0 if wrong", "higher", lambda row: 1 if row.verification else None, wrong=0
     ),
     "error_ratio": Metric("largest error / bound", "lower", _error_ratio),
-    "registers": Metric(
-        "registers per thread", "lower", lambda row: row.resources.registers if row.resources else None
-    ),
-    "local_bytes": Metric(
-        "bytes per thread", "lower", lambda row: row.resources.local_bytes if row.resources else None
-    ),
-    "spill_bytes": Metric(
-        "bytes spilled",
-        "lower",
-        lambda row: row.resources.spill_store_bytes if row.resources else None,
-        built=True,
-    ),
+    "registers": Metric("registers per thread", "lower", _resource("registers")),
+    "local_bytes": Metric("bytes per thread", "lower", _resource("local_bytes")),
+    "spill_bytes": Metric("bytes spilled", "lower", _resource("spill_store_bytes"), built=True),
     "shared_bytes": Metric("bytes of shared memory a block", "lower", _shared_bytes, built=True),
     "occupancy_percent": Metric("% occupancy", "higher", _occupancy_percent, built=True),
     "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions, built=True),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.facts import Commits
-from harness.history.figures import Case
+from harness.history.figures import Case, words_of
 from harness.history.series import Series
 
 _MISSED = 3
@@ -126,13 +124,8 @@ def _in_suite(case: Case) -> tuple[str, str]:
 
 def _alike(first: str, second: str) -> float:
     """The share of words that two names have in common."""
-    ours, theirs = _words(first), _words(second)
+    ours, theirs = set(words_of(first)), set(words_of(second))
     return len(ours & theirs) / len(ours | theirs)
-
-
-@functools.cache
-def _words(name: str) -> frozenset[str]:
-    return frozenset(word.lower() for word in re.findall("[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name))
 
 
 def _is_level(old: Series, new: Series) -> bool:

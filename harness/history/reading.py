@@ -22,8 +22,18 @@ import numpy as np
 
 from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
+from harness.history import tables
 from harness.history.cards import Card, card_folders, cards_of
-from harness.history.changes import BUILT, Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
+from harness.history.changes import (
+    BUILT,
+    Analysed,
+    Change,
+    RecordOf,
+    analyse,
+    confirmed_by,
+    evidence_of,
+    with_confirmed,
+)
 from harness.history.comparisons import comparisons_of, with_comparisons
 from harness.history.events import Event, by_cards_alone, events_of, settled
 from harness.history.facts import (
@@ -39,19 +49,6 @@ from harness.history.figures import Case, Figures, Group, united
 from harness.history.freshness import Freshness, freshness_of
 from harness.history.series import Series, cases_of, series_of
 from harness.history.suspects import layout_of, with_suspects
-from harness.history.tables import (
-    Benchmark,
-    Contents,
-    Parameters,
-    figures_of,
-    groups_of,
-    has_results,
-    no_history,
-    read_benchmarks,
-    read_contents,
-    read_table,
-    unlisted,
-)
 from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
 from harness.numbers import moved, percent
@@ -69,7 +66,7 @@ class Results:
     """A results folder, and what is measured in it."""
 
     cards: tuple[Card, ...]
-    benchmarks: Mapping[str, Benchmark]
+    benchmarks: Mapping[str, tables.Benchmark]
     """What asv lists; nothing where there are no results of asv's."""
     groups: tuple[Group, ...]
     """What the series are of, in their order."""
@@ -176,19 +173,19 @@ def open_results(
     records = [each for each, _ in found]
     benchmarks, problem = {}, ""
     try:
-        benchmarks = read_benchmarks(results)
+        benchmarks = tables.read_benchmarks(results)
     except StoreError as error:
         if not any(each.commit for card in records for each in card.facts):
             raise
         is_there = (results / "benchmarks.json").exists()
         why = error.message if is_there else "benchmarks.json is missing."
         problem = f"Results of asv's are left out: {why}"
-    columns: dict[str, dict[Parameters, None]] = defaultdict(dict)
+    columns: dict[str, dict[tables.Parameters, None]] = defaultdict(dict)
     for _, contents in found if not problem else ():
         for name, known in contents.columns.items():
             columns[name].update(dict.fromkeys(known))
-    benchmarks |= unlisted(columns, benchmarks)
-    groups = united((*suites_of(records, commits), *groups_of(benchmarks, columns, directions)))
+    benchmarks |= tables.unlisted(columns, benchmarks)
+    groups = united((*suites_of(records, commits), *tables.groups_of(benchmarks, columns, directions)))
     cards = [
         card
         for folder, (own, contents) in zip(folders, found, strict=True)
@@ -203,11 +200,11 @@ def open_results(
     )
 
 
-def _contents(folder: Path) -> tuple[CardRecords, Contents]:
-    return card_records(folder), read_contents(folder)
+def _contents(folder: Path) -> tuple[CardRecords, tables.Contents]:
+    return card_records(folder), tables.read_contents(folder)
 
 
-def _measured(records: CardRecords, contents: Contents | None) -> Mapping[str, Collection[str]]:
+def _measured(records: CardRecords, contents: tables.Contents | None) -> Mapping[str, Collection[str]]:
     """The commits that there are figures of by asv's environment, which is empty without asv."""
     commits: dict[str, set[str]] = defaultdict(set)
     for name, hashes in contents.commits.items() if contents else ():
@@ -234,12 +231,12 @@ def read_card(
     Raises StoreError where its folder cannot be read; a file that cannot be read is one of `problems`.
     """
     folder = card.folder
-    table = read_table(folder, results.benchmarks, card.environment)
+    table = tables.read_table(folder, results.benchmarks, card.environment)
     records = card_records(folder).of(card.environment)
     facts, problems = records.facts, list(table.problems)
-    figures = records.over(figures_of(table, results.benchmarks))
+    figures = records.over(tables.figures_of(table, results.benchmarks))
     problems += [each.problem for each in facts if each.problem]
-    if results.asv_problem and has_results(folder):
+    if results.asv_problem and tables.has_results(folder):
         problems.append(results.asv_problem)
     machine = {**table.machine, **_machine(folder, facts)}
     if card.environment is not None:
@@ -250,11 +247,11 @@ def read_card(
     problems += filter(None, (problem, _unknown_commits(figures, commits)))
     known = calibration.cases if calibration else {}
     floors = {in_short(case): noise.smallest_visible for case, noise in known.items()}
-    records_of = _Records(folder, facts, commits)
+    row_of = _rows_of(folder, facts, commits)
     compared = comparisons_of(facts, commits)
     analysed = tuple(
         with_comparisons(
-            analyse(series, smallest or floors.get(series.case.name), commits, records_of.row),
+            analyse(series, smallest or floors.get(series.case.name), commits, row_of),
             compared.get(series.case.name, ()),
             commits,
         )
@@ -264,14 +261,13 @@ def read_card(
         if wanted(series)
     )
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
-    changes = [each for one in analysed for each in stated(one, decisions, commits, day)]
     freshness, case_freshness = freshness_of([one.series for one in analysed], commits, results.unlisted)
     return CardHistory(
         name=card.name,
         folder=folder.name,
         machine=machine,
         analysed=analysed,
-        changes=_newest_first(changes),
+        changes=_stated(analysed, decisions, commits, day),
         failing=tuple(_failing([one.series for one in analysed])),
         facts=facts,
         calibration=calibration,
@@ -316,29 +312,27 @@ def _unknown_commits(figures: Sequence[Figures], commits: Commits) -> str:
     )
 
 
-class _Records:
+def _rows_of(folder: Path, facts: Iterable[RunFacts], commits: Commits) -> RecordOf:
     """Reads rows of a card's records, when somebody asks."""
+    files: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each in facts:
+        if each.layout >= 0:
+            files[each.commit, each.suite].append(each.file)
 
-    def __init__(self, folder: Path, facts: tuple[RunFacts, ...], commits: Commits) -> None:
-        self.folder, self.commits = folder, commits
-        self.files: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for each in facts:
-            if each.layout >= 0:
-                self.files[each.commit, each.suite].append(each.file)
-        self.rows = functools.lru_cache(maxsize=64)(self._rows)
-
-    def row(self, series: Series, point: int) -> Row | None:
-        case = series.case
-        commit = self.commits[int(series.positions[point])].hash
-        return self.rows(commit, case.suite).get((case.kernel, case.size))
-
-    def _rows(self, commit: str, suite: str) -> Mapping[tuple[str, str], Row]:
+    @functools.lru_cache(maxsize=64)
+    def rows(commit: str, suite: str) -> Mapping[tuple[str, str], Row]:
         found: dict[tuple[str, str], Row] = {}
-        for file in self.files[commit, suite]:
+        for file in files[commit, suite]:
             with suppress(StoreError):
-                rows = read_run(self.folder / file).rows
+                rows = read_run(folder / file).rows
                 found |= {(row.kernel, size_label(row.sizes)): row for row in rows if row.status != "skipped"}
         return found
+
+    def row(series: Series, point: int) -> Row | None:
+        case, commit = series.case, commits[int(series.positions[point])].hash
+        return rows(commit, case.suite).get((case.kernel, case.size))
+
+    return row
 
 
 def _machine(folder: Path, facts: Sequence[RunFacts]) -> Mapping[str, str]:
@@ -407,7 +401,7 @@ def read_history(
     read, UsageError where nothing matches, GitError, ConfigError for the triage file.
     """
     if not results.exists():
-        raise no_history(results)
+        raise tables.no_history(results)
     repository = repository or root
     decisions, commits = read_triage(root), read_commits(repository, revision)
     read: list[CardHistory] = []
@@ -454,7 +448,7 @@ def concluded(
 ) -> History:
     """What several cards tell together: candidates that another one is sure of, and events."""
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
-    ids = confirmed_elsewhere(card.analysed for card in cards)
+    ids = confirmed_by(evidence_of(one for card in cards for one in card.analysed))
     read = [card_with_confirmed(card, ids, decisions, commits, day) for card in cards]
     read = _with_stale(read, commits)
     events = events_of((each for card in read for each in card.changes), commits)
@@ -520,6 +514,12 @@ def since_commit(history: History, position: int) -> History:
     return replace(history, cards=cards, events=events)
 
 
+def _stated(
+    every: Iterable[Analysed], decisions: Sequence[Decision], commits: Commits, today: dt.date
+) -> tuple[Stated, ...]:
+    return _newest_first([each for one in every for each in stated(one, decisions, commits, today)])
+
+
 def _newest_first(changes: Sequence[Stated]) -> tuple[Stated, ...]:
     return tuple(sorted(changes, key=lambda each: -each.change.bad))
 
@@ -531,8 +531,7 @@ def card_with_confirmed(
     if not any(each.id in ids for one in card.analysed for each in one.candidates):
         return card
     analysed = tuple(with_confirmed(one, ids) for one in card.analysed)
-    changes = [each for one in analysed for each in stated(one, decisions, commits, today)]
-    return replace(card, analysed=analysed, changes=_newest_first(changes))
+    return replace(card, analysed=analysed, changes=_stated(analysed, decisions, commits, today))
 
 
 def _no_case(

@@ -14,7 +14,7 @@ import functools
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from pathlib import Path
@@ -193,16 +193,17 @@ def unlisted(
 
 
 def _benchmark(name: str, described: Mapping[str, Any]) -> Benchmark:
-    params = described.get("params") or []
+    params, names = (described.get(key) for key in ("params", "param_names"))
+    axes = params if isinstance(params, list) else []
     return Benchmark(
         name=name,
         type=str(described.get("type", "")),
         unit=str(described.get("unit", "")),
         direction=described.get("direction"),
-        suite=described.get("suite"),
+        suite=str(described["suite"]) if described.get("suite") else None,
         version=str(described.get("version", "")),
-        param_names=tuple(map(str, described.get("param_names") or [])),
-        params=tuple(tuple(map(str, values)) for values in params if isinstance(values, (list, tuple))),
+        param_names=tuple(map(str, names)) if isinstance(names, list) else (),
+        params=tuple(tuple(map(str, values)) for values in axes if isinstance(values, (list, tuple))),
         has_number=described.get("number") != 0,
     )
 
@@ -211,9 +212,9 @@ def _benchmark(name: str, described: Mapping[str, Any]) -> Benchmark:
 class Contents:
     """What a card's folder has results of."""
 
-    commits: Mapping[str, frozenset[str]]
+    commits: Mapping[str, Collection[str]]
     """By environment, their full hashes."""
-    columns: Mapping[str, tuple[Parameters, ...]]
+    columns: Mapping[str, Collection[Parameters]]
     """By benchmark."""
 
 
@@ -222,37 +223,23 @@ def read_contents(folder: Path) -> Contents:
     # Without the figures, of which there are millions, if nothing has changed.
     known = read_cached(cache_file(folder, "table"), _CachedContents)
     now = known and sorted((file.name, file.size, file.mtime_ns) for file in known.files) == _listed(folder)
-    found = known if known and now and known.format == _FORMAT else _read(folder, cached=True)
+    found = known if known and now and known.format == _FORMAT else _read(folder)
     commits: dict[str, set[str]] = defaultdict(set)
     for file, environment in zip(found.files, _environments(found.files), strict=True):
         if file.commit:
             commits[environment].add(file.commit)
-    return Contents(
-        commits={name: frozenset(hashes) for name, hashes in commits.items()},
-        columns={name: tuple(columns) for name, columns in found.columns.items()},
-    )
+    return Contents(commits=commits, columns=found.columns)
 
 
 def _listed(folder: Path) -> list[tuple[str, int, int]]:
     return listing(folder, lambda name: name.endswith(".json") and name != "machine.json")
 
 
-def read_table(
-    folder: Path,
-    benchmarks: Mapping[str, Benchmark],
-    environment: str | None = None,
-    *,
-    cached: bool = True,
-) -> CardTable:
-    """A card's table, from its cache where files have not changed since; of one environment, or of all."""
-    return _finished(_read(folder, cached=cached), folder, benchmarks, environment)
-
-
-def _read(folder: Path, *, cached: bool) -> _Table:
+def _read(folder: Path) -> _Table:
     found = _listed(folder)
     file = cache_file(folder, "table")
-    table = (_load(file) if cached else None) or _Table()
-    if _update(table, folder, found) and cached:
+    table = _load(file) or _Table()
+    if _update(table, folder, found):
         columns = {name: list(known) for name, known in table.columns.items()}
         values = {name: values.tobytes() for name, values in table.values.items()}
         write_cached(file, _Cached(_FORMAT, table.files, columns, values))
@@ -345,8 +332,7 @@ def _update(table: _Table, folder: Path, found: list[tuple[str, int, int]]) -> b
     for name, values in table.values.items():
         table.values[name] = _grown(values[known_rows], len(found), values.shape[1])
     for entry in new:
-        file = _ResultFile(*entry, environment=Path(entry[0]).stem.partition("-")[2])
-        table.files.append(_read_file(table, folder / file.name, file, len(found)))
+        table.files.append(_read_file(table, folder, entry, len(found)))
     return True
 
 
@@ -356,34 +342,33 @@ def _grown(values: npt.NDArray[np.float32], rows: int, columns: int) -> npt.NDAr
     return grown
 
 
-def _read_file(table: _Table, path: Path, file: _ResultFile, rows: int) -> _ResultFile:
+def _read_file(table: _Table, folder: Path, entry: tuple[str, int, int], rows: int) -> _ResultFile:
     """Read a file into the table's next row, of `rows` that there will be."""
+    name = entry[0]
+    file, problem, other_format = _ResultFile(*entry), "", ""
     content = b""
     try:
-        content = read_regular(path)
+        content = read_regular(folder / name)
         found = _decoded(content)
-        if found.version != API_VERSION:
-            file.format = repr(found.version)
+        if found.version == API_VERSION:
+            file.commit = found.commit_hash
+            file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
+            for benchmark, row in found.results.items():
+                given = dict(zip(found.result_columns, _fields(row), strict=False))
+                _place(table, file, benchmark, given, rows)
+            file.environment = found.env_name or _environment_of(name)
             return file
-        placed = {
-            benchmark: _place(table, benchmark, given, rows)
-            for benchmark, row in found.results.items()
-            for given in [dict(zip(found.result_columns, _fields(row), strict=False))]
-        }
+        other_format = repr(found.version)
     except OSError as error:
-        file.problem = f"{path.name} cannot be read: {error.strerror or error}."
+        problem = f"{name} cannot be read: {error.strerror or error}."
     except (*UNREADABLE, ValueError, TypeError, OverflowError) as error:
-        file.format = _other_format(content)
-        file.problem = "" if file.format else f"{path.name} is left out: {error}."
-    else:
-        file.commit = found.commit_hash
-        file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
-        file.environment = found.env_name or file.environment
-        file.versions = {benchmark: each.version for benchmark, each in placed.items()}
-        file.started_at = {benchmark: each.started_at for benchmark, each in placed.items()}
-        file.number = {benchmark: each.number for benchmark, each in placed.items() if each.number}
-        file.wordy = [benchmark for benchmark, each in placed.items() if each.wordy]
-    return file
+        other_format = _other_format(content)
+        problem = "" if other_format else f"{name} is left out: {error}."
+    return _ResultFile(*entry, environment=_environment_of(name), problem=problem, format=other_format)
+
+
+def _environment_of(name: str) -> str:
+    return Path(name).stem.partition("-")[2]
 
 
 def _decoded(content: bytes) -> _Results:
@@ -416,18 +401,8 @@ def _other_format(content: bytes) -> str:
     return "" if version == API_VERSION else repr(version)
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """Of one benchmark in one file, what its figures do not tell."""
-
-    version: str
-    started_at: float
-    number: int
-    wordy: bool
-
-
-def _place(table: _Table, benchmark: str, given: Mapping[str, Any], rows: int) -> _Placed:
-    """Put the figures of one benchmark into its table."""
+def _place(table: _Table, file: _ResultFile, benchmark: str, given: Mapping[str, Any], rows: int) -> None:
+    """Put the figures of one benchmark into its table, and with the file what they do not tell."""
     where = _columns(table, benchmark, given.get("params"))
     values = table.values.get(benchmark, np.empty((0, 0), np.float32))
     if values.shape[0] < rows or values.shape[1] < len(table.columns[benchmark]):
@@ -436,13 +411,13 @@ def _place(table: _Table, benchmark: str, given: Mapping[str, Any], rows: int) -
         table.values[benchmark] = values
     numbers, wordy = _numbers(_parsed(given.get("result")), len(where))
     values[len(table.files), where] = numbers
+    if wordy:
+        file.wordy.append(benchmark)
     started_at, counts = _parsed(given.get("started_at")), given.get("stats_number")
-    return _Placed(
-        version=str(_parsed(given.get("version")) or ""),
-        started_at=started_at if isinstance(started_at, (int, float)) else 0.0,
-        number=_most(bytes(counts) if isinstance(counts, msgspec.Raw) else msgspec.json.encode(counts)),
-        wordy=wordy,
-    )
+    file.versions[benchmark] = str(_parsed(given.get("version")) or "")
+    file.started_at[benchmark] = float(started_at) if isinstance(started_at, (int, float)) else 0.0
+    if number := _most(bytes(counts) if isinstance(counts, msgspec.Raw) else msgspec.json.encode(counts)):
+        file.number[benchmark] = number
 
 
 @functools.lru_cache(maxsize=1024)
@@ -500,9 +475,11 @@ def _load(file: Path) -> _Table | None:
     return _Table(cached.files, columns, values)
 
 
-def _finished(
-    table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark], environment: str | None
+def read_table(
+    folder: Path, benchmarks: Mapping[str, Benchmark], environment: str | None = None
 ) -> CardTable:
+    """A card's table, from its cache where files have not changed since; of one environment, or of all."""
+    table = _read(folder)
     known = _environments(table.files)
     told = [row for row in range(len(known)) if environment in (None, known[row])]
     # By name, whatever order they came in: what counts of several files of one commit must not depend on it.
@@ -512,12 +489,12 @@ def _finished(
         by_commit[table.files[row].commit].append(row)
     groups = list(by_commit.values())
     several = len({table.files[row].environment for row in rows}) > 1
-    machines = [_of_context(_newest([table.files[row] for row in rows]).params) for rows in groups]
+    newest_files = [_newest([table.files[row] for row in rows]) for rows in groups]
+    machines = [tuple(each for each in file.params.items() if each[0] in CONTEXT) for file in newest_files]
     values: dict[str, npt.NDArray[np.float32]] = {}
     contexts: dict[str, tuple[Mapping[str, str], ...]] = {}
     conditions: dict[str, tuple[Mapping[str, str], ...]] = {}
-    condition = _Conditions()
-    context = functools.cache(_context)
+    condition, context = _conditions(table.files), functools.cache(_context)
     for name, benchmark in benchmarks.items():
         if name not in table.values:
             continue
@@ -528,7 +505,8 @@ def _finished(
         )
         if name.rpartition(".")[2].removeprefix("track_") not in METRICS:
             conditions[name] = tuple(
-                condition.of(file, file.number.get(name) if benchmark.has_number else None) for file in newest
+                condition(file.name, file.number.get(name) if benchmark.has_number else None)
+                for file in newest
             )
     machine, problem = _machine(folder)
     if environment is not None and rows:
@@ -553,35 +531,31 @@ _HASH = re.compile("[0-9a-f]{64}")
 """A version that asv made of a benchmark's source."""
 
 
-def _of_context(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((key, value) for key, value in params.items() if key in CONTEXT)
+Params: TypeAlias = tuple[tuple[str, str], ...]
 
 
-def _context(params: tuple[tuple[str, str], ...], method: str, environment: str) -> Mapping[str, str]:
+def _context(params: Params, method: str, environment: str) -> Mapping[str, str]:
     method = method[:8] if _HASH.fullmatch(method) else method
     known = {**dict(params), "method": method, "environment": environment}
     return {key: value for key, value in known.items() if value}
 
 
-class _Conditions:
-    """How benchmarks were measured, but for what begins an epoch. What is equal is one object: a history has
-    millions of figures, and few ways to take them.
+def _conditions(files: Iterable[_ResultFile]) -> Callable[[str, int | None], Mapping[str, str]]:
+    """Tells how a benchmark was measured, but for what begins an epoch, by its file's name and its number.
+    What is equal is one object: a history has millions of figures, and few ways to take them.
     """
+    kinds: dict[Params, int] = {}
+    kind_of: dict[str, int] = {}
+    for file in files:
+        params = sorted(each for each in file.params.items() if each[0] not in ("machine", *CONTEXT))
+        kind_of[file.name] = kinds.setdefault(tuple(params), len(kinds))
+    params_of = [*kinds]
 
-    def __init__(self) -> None:
-        self._of_files: dict[str, Mapping[str, str]] = {}
-        self._params: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        self._known: dict[tuple[int, int | None], Mapping[str, str]] = {}
+    @functools.cache
+    def condition(kind: int, number: int | None) -> Mapping[str, str]:
+        return {**dict(params_of[kind]), **({"number": str(number)} if number else {})}
 
-    def of(self, file: _ResultFile, number: int | None) -> Mapping[str, str]:
-        if (params := self._of_files.get(file.name)) is None:
-            told = {key: value for key, value in file.params.items() if key not in ("machine", *CONTEXT)}
-            params = self._params.setdefault(tuple(sorted(told.items())), told)
-            self._of_files[file.name] = params
-        if (known := self._known.get((id(params), number))) is None:
-            known = {**params, **({"number": str(number)} if number else {})}
-            self._known[id(params), number] = known
-        return known
+    return lambda file, number: condition(kind_of[file], number)
 
 
 def _newest(files: Sequence[_ResultFile]) -> _ResultFile:
@@ -633,13 +607,16 @@ def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, Benchmark])
         some = f"{first} is" if count == 1 else f"{count} files, such as {first}, are"
         yield f"{some} left out: the format is {version}, and this harness reads {API_VERSION}."
     if wordy := sorted({name for file in files for name in file.wordy}):
-        names = f"{', '.join(wordy[:5])}{' ...' if len(wordy) > 5 else ''}"
-        yield f"Results that are no numbers are left out: {names}."
+        yield f"Results that are no numbers are left out: {_some(wordy)}."
     gone = sorted({name for file in files for name in file.versions} - set(benchmarks))
     if gone:
         some = "1 benchmark has" if len(gone) == 1 else f"{len(gone)} benchmarks have"
-        names = f"{', '.join(gone[:5])}{' ...' if len(gone) > 5 else ''}"
-        yield f"{some} results but no place in benchmarks.json any more, so nothing of it is shown: {names}."
+        why = "no place in benchmarks.json any more, so nothing of it is shown"
+        yield f"{some} results but {why}: {_some(gone)}."
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
 
 
 # As figures
@@ -668,7 +645,8 @@ def groups_of(
             keys=_keys(first.params),
         )
     for each in others:
-        metrics = {each.type: (each.unit, direction_of(_described(each), directions))}
+        described = {key: getattr(each, key) for key in ("name", "type", "unit", "direction")}
+        metrics = {each.type: (each.unit, direction_of(described, directions))}
         listed = _keys(each.params) if each.listed else ()
         measured = (tuple(map(_plain, parameters)) for parameters in (columns or {}).get(each.name, ()))
         keys = tuple(dict.fromkeys((*listed, *measured)))
@@ -705,11 +683,6 @@ def _sorted(benchmarks: Mapping[str, Benchmark]) -> tuple[dict[str, dict[str, Be
 
 def _suite_of_class(name: str) -> str:
     return name.rpartition(".")[2].lower()
-
-
-def _described(benchmark: Benchmark) -> dict[str, Any]:
-    """What benchmarks.json says that tells which way is better."""
-    return {key: getattr(benchmark, key) for key in ("name", "type", "unit", "direction")}
 
 
 def _keys(params: Sequence[Sequence[str]]) -> tuple[Key, ...]:

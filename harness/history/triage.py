@@ -30,6 +30,7 @@ from harness.history.cards import machine_of
 from harness.history.changes import BUILT, Analysed, Change
 from harness.history.facts import Commits
 from harness.spec.case_id import in_short
+from harness.statistics.changepoints import Level
 from harness.system.cache import write_atomically
 from harness.system.files import read_regular
 
@@ -96,7 +97,7 @@ def read_triage(root: Path) -> tuple[Decision, ...]:
         content = tomllib.loads(read_regular(path).decode())
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
     entries = content.pop("change", [])
     if content or not isinstance(entries, list):
@@ -206,35 +207,26 @@ def _holds(decision: Decision, change: Change, today: dt.date) -> bool:
 
 def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
     """Whether a later level is back where it was before the change, but for what the card did meanwhile."""
-    if analysed.series.case.metric in BUILT:
-        return _fixed_exactly(change, analysed)
-    worse = math.log(change.after / change.before)
-    left = max(analysed.floor, _BACK * abs(worse))
-    for level in analysed.levels:
-        if level.start <= change.at:
-            continue
-        by_the_card = sum(
-            math.log1p(each.effect)
-            for each in analysed.changes
-            if each.kind == "environment"
-            and change.at < each.at <= level.start
-            and each.epoch == analysed.series.epoch[level.start]
-        )
-        still = math.log(level.level / change.before) - by_the_card
-        if still * math.copysign(1, worse) <= left:
-            by = next((each.id for each in analysed.changes if each.at == level.start), None)
-            return True, by
-    return False, None
-
-
-def _fixed_exactly(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
-    """The same of what has no noise, and may be 0."""
-    sign = math.copysign(1, change.after - change.before)
     later = (level for level in analysed.levels if level.start > change.at)
-    back = next((level for level in later if sign * (level.level - change.before) <= 0), None)
+    back = next((level for level in later if _is_back(level, change, analysed)), None)
     if back is None:
         return False, None
     return True, next((each.id for each in analysed.changes if each.at == back.start), None)
+
+
+def _is_back(level: Level, change: Change, analysed: Analysed) -> bool:
+    sign = math.copysign(1, change.after - change.before)
+    if analysed.series.case.metric in BUILT:  # which has no noise, and may be 0
+        return sign * (level.level - change.before) <= 0
+    left = max(analysed.floor, _BACK * abs(math.log(change.after / change.before)))
+    by_the_card = sum(
+        math.log1p(each.effect)
+        for each in analysed.changes
+        if each.kind == "environment"
+        and change.at < each.at <= level.start
+        and each.epoch == analysed.series.epoch[level.start]
+    )
+    return sign * (math.log(level.level / change.before) - by_the_card) <= left
 
 
 def _concerns(decision: Decision, change: Change, commits: Commits) -> bool:

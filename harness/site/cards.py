@@ -128,7 +128,10 @@ class CardPages:
     def write(self) -> CardSummary:
         series = list(map(self._series, self.card.analysed))
         self._by_commit()
-        self._sparks()
+        sparks = np.array(list(map(_spark, self.card.analysed)), np.float64)
+        self.site.write(
+            f"sparks/{self.file}", {"points": _SPARK, "values": Numbers(sparks.ravel(), "u8")}, api=False
+        )
         newest = self._newest()
         # What pages of two commits need of a card, without its ladder.
         beside = {
@@ -166,7 +169,10 @@ class CardPages:
             evidence=evidence_of(self.card.analysed),
             confirmed=[],
             measured=self._measured(),
-            spans={one.series.case.name: _span(one.series) for one in self.card.analysed},
+            spans={
+                one.series.case.name: (int(one.series.positions[0]), int(one.series.positions[-1]))
+                for one in self.card.analysed
+            },
             ended=[case for case, fresh in self.card.case_freshness.items() if fresh.stale],
             paths={each.suite: each.path for each in self.card.facts if each.commit and each.path},
             problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
@@ -279,12 +285,6 @@ class CardPages:
         every = [one.series.positions[-STALE_COMMITS - 1 :] for one in self.card.analysed]
         found = np.unique(np.concatenate(every)) if every else np.empty(0, np.int64)
         return [int(at) for at in found[-STALE_COMMITS - 1 :]]
-
-    def _sparks(self) -> None:
-        """Of each series its newest figures, small: a byte each."""
-        told = [_spark(one) for one in self.card.analysed]
-        document = {"points": _SPARK, "values": Numbers(np.array(told, np.float64).ravel(), "u8")}
-        self.site.write(f"sparks/{self.file}", document, api=False)
 
     def _by_commit(self) -> None:
         """The same figures by commit, and what changed there, for pages that show one or compare two."""
@@ -497,10 +497,6 @@ class CardPages:
             )
             later[facts.suite] = listed[-1], binaries
         return listed
-
-
-def _span(series: Series) -> tuple[int, int]:
-    return int(series.positions[0]), int(series.positions[-1])
 
 
 def _work(series: Series) -> float | None:

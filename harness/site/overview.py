@@ -226,11 +226,7 @@ class Overview:
                     "chunk": COMMITS_A_FILE,
                     "every": EVERY,
                     **_days(self.commits),
-                    "newest": {
-                        "hash": newest.hash,
-                        "time": newest.time,
-                        "subject": newest.subject[:500],
-                    },
+                    "newest": {"hash": newest.hash, "time": newest.time, "subject": newest.subject[:500]},
                 },
                 "cards": [
                     {

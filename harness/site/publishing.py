@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from string import Template
 from typing import Any
 
 import msgspec
@@ -36,6 +37,20 @@ from harness.system.files import stat_of
 FOLDER = "harness"
 """Where our pages lie, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
+_PAGE = _ASSETS.with_name("page.html")
+_EVERY_PAGE = ("data", "dom", "state", "format", "commands", "page", "table")
+"""Scripts that every page loads, in this order; then come its own, and what draws it last."""
+PAGES: Mapping[str, tuple[str, ...]] = {
+    "calibration": (),
+    "card": ("surface", "roofline", "suites"),
+    "case": ("changes", "surface", "chart", "dates", "history", "suites", "sparks"),
+    "commit": ("changes", "events", "difference"),
+    "compare": ("difference",),
+    "index": ("changes", "events", "sparks", "glance"),
+    "ladder": ("surface", "suites", "scaling"),
+    "run": ("surface", "chart"),
+}
+_PLOTS = "static/vendor/uplot-1.6.32/uPlot"
 _COMMENT = re.compile(rb"//.*|/\*[^*]*\*/|/\*\*[^*]*\*/")
 """A line that is nothing else."""
 _PATHS = 60
@@ -86,6 +101,8 @@ def publish_pages(
         cases = cases_of(found.groups, built=found.built)
         for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
             site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
+        for page in PAGES:
+            site.put(f"{page}.html", page_html(page).encode())
         work = [
             CardPages(site, card, number, found, commits, cases, decisions, today or now.date())
             for number, card in enumerate(found.cards)
@@ -123,6 +140,20 @@ def publish_pages(
         points=sum(card.points for card in cards),
         open=sum(each.is_open for event in events for each in event.changes),
         problems=tuple(problem for card in cards for problem in card.problems),
+    )
+
+
+def page_html(name: str) -> str:
+    """One of the PAGES: the scripts that draw it, and no content."""
+    styles = ["static/style.css"]
+    scripts = [f"static/{each}.js" for each in (*_EVERY_PAGE, *PAGES[name], f"page-{name}")]
+    if "chart" in PAGES[name]:
+        styles.insert(0, f"{_PLOTS}.min.css")
+        scripts.insert(0, f"{_PLOTS}.iife.min.js")
+    return Template(_PAGE.read_text(encoding="utf-8")).substitute(
+        title="Overview" if name == "index" else name.capitalize(),
+        styles="\n".join(f'<link rel="stylesheet" href="{each}">' for each in styles),
+        scripts="\n".join(f'<script src="{each}"></script>' for each in scripts),
     )
 
 

@@ -20,11 +20,9 @@ from numpy.typing import ArrayLike
 from harness.statistics.exact import LONGEST, ExactSearch, strays_of_few
 from harness.statistics.paired import Floats, median
 from harness.statistics.windows import (
-    CANDIDATE,
     CLIP,
     FEWEST_QUIET,
     LEVEL,
-    LOOK_AHEAD,
     MOST_LOG,
     Q80,
     ROUNDING,
@@ -39,17 +37,6 @@ from harness.statistics.windows import (
     relative,
     without_strays,
 )
-
-__all__ = [
-    "CANDIDATE",
-    "LOOK_AHEAD",
-    "Brief",
-    "ChangePoint",
-    "Level",
-    "Newest",
-    "Segmentation",
-    "find_changes",
-]
 
 BRIEF = 6
 """The most figures of a stretch that came back; more are a level."""
@@ -215,24 +202,23 @@ def exact_changes(values: ArrayLike) -> Segmentation:
         Level(start=int(place[low]), stop=int(place[high - 1]) + 1, level=float(array[place[low]]), sd=0.0)
         for low, high in pairwise(edges)
     )
-    changes = []
-    for old, new in pairwise(levels):
-        effect = new.level / old.level - 1 if old.level else 1.0
-        at = new.start
-        changes.append(
-            ChangePoint(
-                at=at,
-                first=old.stop,
-                last=at,
-                before=old.level,
-                after=new.level,
-                effect=effect,
-                low=effect,
-                high=effect,
-                p_value=0.0,
-            )
-        )
-    return Segmentation(changes=tuple(changes), levels=levels, outliers=(), noise=0.0, autocorrelation=0.0)
+    changes = tuple(_exact_change(old, new) for old, new in pairwise(levels))
+    return Segmentation(changes=changes, levels=levels, outliers=(), noise=0.0, autocorrelation=0.0)
+
+
+def _exact_change(old: Level, new: Level) -> ChangePoint:
+    effect = new.level / old.level - 1 if old.level else 1.0
+    return ChangePoint(
+        at=new.start,
+        first=old.stop,
+        last=new.start,
+        before=old.level,
+        after=new.level,
+        effect=effect,
+        low=effect,
+        high=effect,
+        p_value=0.0,
+    )
 
 
 def _kept(logs: Floats, floor: float) -> tuple[Bools, Bools, bool]:
@@ -263,13 +249,13 @@ def _came_back(search: ExactSearch | WindowSearch, steps: Sequence[Step]) -> lis
 
 def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int) -> tuple[Level, ...]:
     levels = []
-    bounds, edges = [0, *cuts, logs.size], [0, *starts, count]
-    for k in range(len(cuts) + 1):
-        part = logs[bounds[k] : bounds[k + 1]]
+    edges = zip(pairwise([0, *cuts, logs.size]), pairwise([0, *starts, count]), strict=True)
+    for (low, high), (start, stop) in edges:
+        part = logs[low:high]
         level = median(part)
         off, rank = np.abs(part - level), int(0.8 * (part.size - 1))
         sd = float(np.partition(off, rank)[rank]) / Q80
-        levels.append(Level(start=edges[k], stop=edges[k + 1], level=math.exp(level), sd=sd))
+        levels.append(Level(start=start, stop=stop, level=math.exp(level), sd=sd))
     return tuple(levels)
 
 

@@ -30,21 +30,18 @@ from harness.statistics.windows import (
     FEWEST,
     FEWEST_QUIET,
     MOST_RHO,
-    NARROW,
     Q80,
     REACH,
-    UNEVEN,
     YOUNG,
     Beside,
     Bools,
     Noise,
     Step,
-    as_normal,
     clipped,
     edge_levels,
     places,
-    relative,
     searched,
+    tested,
 )
 
 LONGEST = 255
@@ -114,7 +111,6 @@ class ExactSearch:
         )
 
     def steps(self) -> list[Step]:
-        """The steps that are sure, in order."""
         best: list[Step] = []
         for cuts in self._divisions[self._best : self._best + 1 + _FURTHER]:
             steps = self._struck(cuts)
@@ -131,7 +127,6 @@ class ExactSearch:
         return 0
 
     def beside(self, low: int, at: int, high: int) -> Beside:
-        """The levels of two stretches that touch, just where they do."""
         fit = self._fit
         near = fit.residuals[max(low, at - _NEAR) : min(high, at + _NEAR)]
         both = _mixed(near, near.size - 2, fit.sd**2, _NEAR_WEIGHT)
@@ -173,17 +168,10 @@ class ExactSearch:
     def _by_levels(self, low: int, at: int, high: int) -> tuple[Beside, float, float]:
         """The levels beside a step, and by these its z and p-value."""
         short = min(at - low, high - at)
-        reach = min(REACH, max(NARROW, UNEVEN * short))
-        beside = self.beside(max(low, at - reach), at, min(high, at + reach))
-        if abs(relative(beside.after - beside.before)) < self.smallest:
-            return beside, 0.0, 1.0
-        z = as_normal(abs(beside.after - beside.before) / beside.error, beside.df)
-        p_value = searched(z, self._places(low, at, high, min(short, REACH)))
-        return beside, z, min(p_value, self._places_in_all * math.erfc(z / math.sqrt(2)))
-
-    def _places(self, low: int, at: int, high: int, short: int) -> float:
+        beside, z = tested(self.beside, self.smallest, low, at, high)
         last = high == self.logs.size and high - at <= at - low
-        return places(short, last=last, count=self.logs.size)
+        p_value = searched(z, places(min(short, REACH), last=last, count=self.logs.size))
+        return beside, z, min(p_value, self._places_in_all * math.erfc(z / math.sqrt(2)))
 
     def _counted(self, edges: Sequence[int], levels: Sequence[float], k: int, beside: Beside) -> float:
         """The p-value of a step by counting on which side of the middle figures lie, or by their ranks.

@@ -111,6 +111,13 @@ def process_effect(ratios: ArrayLike, resolution: float = 0.0) -> ProcessEffect:
     return ProcessEffect(mean, max(standard_error, resolution), left - 1, count)
 
 
+def trimmed_mean(values: Sequence[float]) -> float:
+    """The 20 % trimmed mean of times, which a burst of other work leaves be."""
+    ordered = np.sort(np.asarray(values))
+    cut = int(TRIM * ordered.size)
+    return float(ordered[cut : ordered.size - cut].mean())
+
+
 def more_quads(ratios: ArrayLike, standard_error: float, *, at_least: int, at_most: int) -> int:
     """How many quads a block should have next, all counted: as many as it has once it knows enough.
 

@@ -16,7 +16,7 @@ All is local: what is found more than LOOK_AHEAD figures before the end does not
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -239,11 +239,7 @@ class WindowSearch:
         short = min(at - low, high - at, REACH)
         if at - low < self._fewest_from(low, block) or high - at < self.noise.fewest[block]:
             return Step(low, at, high, 0.0, 1.0)
-        reach = min(REACH, max(NARROW, UNEVEN * short))
-        edges = self.beside(max(low, at - reach), at, min(high, at + reach))
-        if abs(relative(edges.after - edges.before)) < self.smallest:
-            return Step(low, at, high, 0.0, 1.0)
-        z = as_normal(abs(edges.after - edges.before) / edges.error, edges.df)
+        _, z = tested(self.beside, self.smallest, low, at, high)
         last = high == self.logs.size and high - at <= at - low
         return Step(low, at, high, z, searched(z, places(short, last=last, count=self.logs.size)))
 
@@ -260,6 +256,20 @@ class WindowSearch:
         sums = self.sums
         excess = sums[at] - sums[low] - (at - low) * ((sums[high] - sums[low]) / (high - low))
         return int(at[(excess**2 / ((at - low) * (high - at))).argmax()])
+
+
+def tested(
+    beside: Callable[[int, int, int], Beside], smallest: float, low: int, at: int, high: int
+) -> tuple[Beside, float]:
+    """The levels beside a place between two others, and how surely they differ, in z; 0 for a step below the
+    smallest that matters.
+    """
+    reach = min(REACH, max(NARROW, UNEVEN * min(at - low, high - at)))
+    found = beside(max(low, at - reach), at, min(high, at + reach))
+    step = found.after - found.before
+    if abs(relative(step)) < smallest:
+        return found, 0.0
+    return found, as_normal(abs(step) / found.error, found.df)
 
 
 def without_strays(logs: Floats, floor: float) -> tuple[Bools, Bools]:

@@ -143,7 +143,8 @@
     return words ? el("span", { class: `tag ${change.state}` }, words) : null;
   };
 
-  changes.caseCell = function (site, change) {
+  /** Case, card and words of a change; its state is that of `stated`, which may be its event. */
+  changes.caseCell = function (site, change, stated = change, ...more) {
     const kase = site.cases[change.case];
     return el(
       "div",
@@ -154,10 +155,11 @@
         null,
         "on ",
         text(site.cards[change.card].name, null, 80),
-        change.state === "expired" ? [" ", changes.state(change)] : null,
+        stated.state === "expired" ? [" ", changes.state(stated)] : null,
       ),
       change.sentence ? el("p", null, text(change.sentence, null, 400)) : null,
       changes.triage(change),
+      more,
     );
   };
 
@@ -175,7 +177,14 @@
     sort: (row) => of(row).attribution,
     cell: (row) => changes.cause(of(row)),
   });
-  const sinceColumn = (of) => ({
+  changes.effectColumn = (site, of) => ({
+    key: "effect",
+    label: "Effect",
+    sort: (row) => Math.abs(of(row).effect),
+    down: true,
+    cell: (row) => changes.effect(site, of(row)),
+  });
+  changes.sinceColumn = (of) => ({
     key: "since",
     label: "Since",
     sort: (row) => of(row).time,
@@ -193,16 +202,9 @@
       cell: (c) => changes.caseCell(site, c),
       sort: (c) => site.cases[c.case].name,
     },
-    {
-      key: "effect",
-      label: "Effect",
-      cell: (c) => changes.effect(site, c),
-      sort: (c) => Math.abs(c.effect),
-      down: true,
-      hint: "Sort by size of the effect",
-    },
+    { ...changes.effectColumn(site, (c) => c), hint: "Sort by size of the effect" },
     changes.commitColumn(site, (c) => c),
     changes.causeColumn((c) => c),
-    sinceColumn((c) => c),
+    changes.sinceColumn((c) => c),
   ];
 })(window.harness);

@@ -45,12 +45,8 @@
       this.listen();
     }
 
-    get narrow() {
-      return this.node.clientWidth < NARROW;
-    }
-
     axisWidth() {
-      return this.narrow ? 46 : AXIS_WIDTH;
+      return this.node.clientWidth < NARROW ? 46 : AXIS_WIDTH;
     }
 
     plot(panel, index) {

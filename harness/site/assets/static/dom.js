@@ -68,14 +68,16 @@
   let count = 0;
   harness.id = (prefix) => `${prefix}-${++count}`;
 
+  /** A choice among options: texts, or keys with the text that stands for each. */
   harness.select = function (label, options, value, onchange) {
     const id = harness.id("select");
     const control = harness.el(
       "select",
       { id, name: label, onchange: () => onchange(control.value) },
-      options.map(([key, text]) =>
-        harness.el("option", { value: key, selected: key === value }, harness.plain(text, 80)),
-      ),
+      options.map((option) => {
+        const [key, text] = Array.isArray(option) ? option : [option, option];
+        return harness.el("option", { value: key, selected: key === value }, harness.plain(text, 80));
+      }),
     );
     return harness.el("label", { class: "field", for: id }, harness.el("span", null, label), control);
   };

@@ -31,19 +31,10 @@
         one.state === event.state ? null : [" ", changes.state(one)],
       );
     };
-    return el(
-      "div",
-      { class: "what" },
-      el("a", { href: changes.address(site, worst) }, harness.name(site.cases[worst.case].name)),
-      el(
-        "small",
-        null,
-        "on ",
-        text(site.cards[worst.card].name, null, 80),
-        event.state === "expired" ? [" ", changes.state(event)] : null,
-      ),
-      el("p", null, text(worst.sentence, null, 400)),
-      changes.triage(worst),
+    return changes.caseCell(
+      site,
+      worst,
+      event,
       more > 0
         ? el(
             "details",
@@ -95,14 +86,7 @@
       sort: (event) => site.cases[event.worst.case].name,
       cell: (event) => what(site, event),
     },
-    {
-      key: "effect",
-      label: "Effect",
-      sort: (event) => Math.abs(event.worst.effect),
-      down: true,
-      hint: "Sort by the largest effect",
-      cell: (event) => changes.effect(site, event.worst),
-    },
+    { ...changes.effectColumn(site, (event) => event.worst), hint: "Sort by the largest effect" },
     {
       key: "commit",
       label: "Commit",
@@ -111,13 +95,7 @@
       cell: (event) => suspects(site, event),
     },
     { key: "cause", label: "Cause", sort: (event) => event.worst.attribution, cell: cause },
-    {
-      key: "since",
-      label: "Since",
-      sort: (event) => event.suspects[0].time,
-      down: true,
-      cell: ({ suspects: [{ time }] }) => el("div", { class: "since" }, format.time(time), el("small", null, format.ago(time))),
-    },
+    changes.sinceColumn((event) => event.suspects[0]),
   ];
 
   /** Whether an event is of a card's. */

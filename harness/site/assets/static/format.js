@@ -53,19 +53,17 @@
 
   const isZero = (figure) => /^[0.]+$/.test(figure);
 
-  /** A relative change, signed: 0.0123 is "+1.23 %". */
-  format.change = function (value) {
+  function signed(value, plus) {
     if (!known(value)) return NONE;
     const figure = percentFigure(value);
-    return `${value < 0 && !isZero(figure) ? MINUS : "+"}${figure}${SPACE}%`;
-  };
+    return `${value < 0 && !isZero(figure) ? MINUS : plus}${figure}${SPACE}%`;
+  }
+
+  /** A relative change, signed: 0.0123 is "+1.23 %". */
+  format.change = (value) => signed(value, "+");
 
   /** A share, unsigned: 0.5 is "50.0 %". */
-  format.share = function (value) {
-    if (!known(value)) return NONE;
-    const figure = percentFigure(value);
-    return `${value < 0 && !isZero(figure) ? MINUS : ""}${figure}${SPACE}%`;
-  };
+  format.share = (value) => signed(value, "");
 
   /** A bound, of which two digits are enough. */
   format.rough = (value) => (known(value) ? `${format.number(value * 100, 2)}${SPACE}%` : NONE);

@@ -144,28 +144,21 @@
     surface.segment(x - size, y + size, x + size, y - size, { stroke, width: 1.5 });
   }
 
-  function square(surface, x, y, size, stroke) {
-    surface.shape(
-      [
-        [x - size, y - size],
-        [x + size, y - size],
-        [x + size, y + size],
-        [x - size, y + size],
-      ],
-      { stroke, width: 1.2 },
-    );
+  /** Corners of marks about the place that they are of, in units of their size. */
+  const SHAPES = {
+    down: [[-1, -1], [1, -1], [0, 1]],
+    up: [[-1, 1], [1, 1], [0, -1]],
+    diamond: [[-1, 0], [0, -1], [1, 0], [0, 1]],
+    square: [[-1, -1], [1, -1], [1, 1], [-1, 1]],
+  };
+
+  function marker(surface, shape, x, y, size, style) {
+    surface.shape(SHAPES[shape].map(([right, down]) => [x + right * size, y + down * size]), style);
   }
 
-  const hollow = (surface, x, y, size, stroke) =>
-    surface.shape(
-      [
-        [x - size, y],
-        [x, y - size],
-        [x + size, y],
-        [x, y + size],
-      ],
-      { stroke, width: 1.8 },
-    );
+  const square = (surface, x, y, size, stroke) => marker(surface, "square", x, y, size, { stroke, width: 1.2 });
+
+  const hollow = (surface, x, y, size, stroke) => marker(surface, "diamond", x, y, size, { stroke, width: 1.8 });
 
   function flagged(data, surface, g) {
     let last = {};
@@ -211,28 +204,6 @@
       });
       surface.text(words, right, y > g.top + 16 ? y - 5 : y + 14, style);
     }
-  }
-
-  function marker(surface, shape, x, y, size, style) {
-    const shapes = {
-      down: [
-        [x - size, y - size],
-        [x + size, y - size],
-        [x, y + size],
-      ],
-      up: [
-        [x - size, y + size],
-        [x + size, y + size],
-        [x, y - size],
-      ],
-      diamond: [
-        [x - size, y],
-        [x, y - size],
-        [x + size, y],
-        [x, y + size],
-      ],
-    };
-    surface.shape(shapes[shape], style);
   }
 
   const toneOf = (change) =>

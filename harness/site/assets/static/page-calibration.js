@@ -15,31 +15,17 @@
   }
 
   function planted(list) {
-    const rows = list
-      .map((row) => ({ ...row, percent: Number(row.percent) }))
-      .sort((a, b) => a.percent - b.percent);
     const share = (row) => (row.planted ? row.found / row.planted : null);
+    const rows = list
+      .map((row) => ({ ...row, percent: Number(row.percent), share: share(row) }))
+      .sort((a, b) => a.percent - b.percent);
     const columns = [
-      {
-        key: "percent",
-        label: "Planted slowdown",
-        sort: (row) => row.percent,
-        cell: (row) => `${row.percent}${"\u00a0"}%`,
-      },
+      harness.column("percent", "Planted slowdown", (percent) => `${percent}${"\u00a0"}%`),
       harness.figure("planted", "Planted"),
       harness.figure("found", "Found"),
-      {
-        key: "share",
-        label: "Share found",
-        sort: share,
-        cell: (row) =>
-          el(
-            "div",
-            { class: "with-bar" },
-            harness.bar(share(row)),
-            el("strong", null, format.share(share(row))),
-          ),
-      },
+      harness.column("share", "Share found", (found) =>
+        el("div", { class: "with-bar" }, harness.bar(found), el("strong", null, format.share(found))),
+      ),
     ];
     const empty = harness.empty("No slowdown was planted on this card. “harness calibrate” does it.");
     return harness.table(columns, {
@@ -56,17 +42,15 @@
   }
 
   function cases(list) {
-    const reach = Math.max(
-      0.005,
-      ...list.map((row) => Math.max(spread(row.effects) ?? 0, row.smallest_visible ?? 0)),
-    );
+    const rows = list.map((row) => ({ ...row, largest: spread(row.effects) }));
+    const reach = Math.max(0.005, ...rows.map((row) => Math.max(row.largest ?? 0, row.smallest_visible ?? 0)));
     const columns = [
-      { key: "case", label: "Case", sort: (row) => row.case, cell: (row) => harness.name(row.case) },
+      harness.column("case", "Case", (name) => harness.name(name)),
       {
         key: "effects",
         label: `Effects against itself, ${format.change(-reach)} to ${format.change(reach)}`,
         hint: "Sort by the largest",
-        sort: (row) => spread(row.effects),
+        sort: (row) => row.largest,
         down: true,
         cell: (row) =>
           row.effects.length
@@ -77,18 +61,12 @@
                 el(
                   "span",
                   { class: "hidden" },
-                  `${format.count(row.effects.length, "effect")}, the largest ${format.share(spread(row.effects))}`,
+                  `${format.count(row.effects.length, "effect")}, the largest ${format.share(row.largest)}`,
                 ),
               )
             : format.NONE,
       },
-      {
-        key: "largest",
-        label: "Largest",
-        numeric: true,
-        sort: (row) => spread(row.effects),
-        cell: (row) => format.share(spread(row.effects)),
-      },
+      harness.figure("largest", "Largest", format.share),
       harness.figure("smallest_visible", "Smallest visible", format.share),
       harness.figure(
         "clock_exponent",
@@ -109,7 +87,7 @@
     return harness.table(columns, {
       id: "order",
       caption: "Cases compared with themselves",
-      rows: list,
+      rows,
       stack: true,
       empty,
     }).node;
@@ -127,7 +105,7 @@
     harness.title("Calibration", card.name);
     harness.replace(
       view,
-      harness.crumbs(harness.link("index.html", "Overview"), harness.cardLink(card)),
+      harness.crumbs(harness.cardLink(card)),
       el("h1", null, "Calibration"),
       harness.form({ class: "filters", "aria-label": "What is shown" }, harness.cardSelect(site, card)),
       calibration

@@ -4,18 +4,22 @@
   const { el, text, format, state } = harness;
   const ALL = "all";
 
+  const distinct = (rows, key) => [...new Set(rows.map((row) => row.kase[key]))];
+
+  /** What the address asks of, where it is one of these. */
+  const asked = (key, options, otherwise) => (options.includes(state.get(key)) ? state.get(key) : otherwise);
+
   function choices(rows) {
-    const suites = [...new Set(rows.map((row) => row.kase.suite))];
+    const suites = distinct(rows, "suite");
     const count = (suite) => rows.filter((row) => row.kase.suite === suite).length;
     const largest = suites.reduce((most, one) => (count(one) > count(most) ? one : most));
-    const suite = suites.includes(state.get("suite")) ? state.get("suite") : largest;
+    const suite = asked("suite", suites, largest);
     const inSuite = rows.filter((row) => row.kase.suite === suite);
-    const metrics = [...new Set(inSuite.map((row) => row.kase.metric))];
-    const metric = metrics.includes(state.get("metric")) ? state.get("metric") : metrics[0];
+    const metrics = distinct(inSuite, "metric");
+    const metric = asked("metric", metrics, metrics[0]);
     const ofMetric = inSuite.filter((row) => row.kase.metric === metric);
-    const sizes = [...new Set(ofMetric.map((row) => row.kase.size))];
-    const wanted = state.get("size");
-    const size = wanted === ALL || sizes.includes(wanted) ? wanted : sizes.at(-1);
+    const sizes = distinct(ofMetric, "size");
+    const size = asked("size", [...sizes, ALL], sizes.at(-1));
     const chosen = size === ALL ? ofMetric : ofMetric.filter((row) => row.kase.size === size);
     return { suites, suite, metrics, metric, sizes, size, rows: chosen };
   }
@@ -26,12 +30,7 @@
       { class: "filters", "aria-label": "What is shown" },
       harness.cardSelect(site, card),
       chosen &&
-        harness.select(
-          "Suite",
-          chosen.suites.map((suite) => [suite, suite]),
-          chosen.suite,
-          pick("suite", { size: null, metric: null }),
-        ),
+        harness.select("Suite", chosen.suites, chosen.suite, pick("suite", { size: null, metric: null })),
       chosen &&
         chosen.metrics.length > 1 &&
         harness.select(
@@ -41,12 +40,7 @@
           pick("metric"),
         ),
       chosen &&
-        harness.select(
-          "Size",
-          [...chosen.sizes.map((size) => [size, size]), [ALL, "All sizes"]],
-          chosen.size,
-          pick("size"),
-        ),
+        harness.select("Size", [...chosen.sizes, [ALL, "All sizes"]], chosen.size, pick("size")),
     );
   }
 
@@ -62,23 +56,18 @@
 
   function ladder(card, chosen) {
     const longest = Math.max(...chosen.rows.map((row) => row.value ?? 0), 0);
+    const cell = (value, { failed }) =>
+      failed
+        ? el("span", { class: "bad" }, "failed: ", text(failed, null, 160))
+        : el(
+            "div",
+            { class: "with-bar" },
+            harness.bar(longest ? value / longest : 0),
+            el("strong", null, format.number(value)),
+          );
     const columns = [
       kernelColumn(card, chosen),
-      {
-        key: "value",
-        label: `Figure, ${harness.plain(chosen.rows[0]?.kase.unit ?? "", 20)}`,
-        sort: (row) => row.value,
-        down: true,
-        cell: (row) =>
-          row.failed
-            ? el("span", { class: "bad" }, "failed: ", text(row.failed, null, 160))
-            : el(
-                "div",
-                { class: "with-bar" },
-                harness.bar(longest ? row.value / longest : 0),
-                el("strong", null, format.number(row.value)),
-              ),
-      },
+      harness.column("value", `Figure, ${harness.plain(chosen.rows[0]?.kase.unit ?? "", 20)}`, cell, { down: true }),
       harness.figure("peak_share", "of peak", format.share),
     ];
     if (chosen.rows.some((row) => format.known(row.library_share)))
@@ -113,19 +102,10 @@
           return el("span", { class: stands.tone }, stands.text);
         },
       },
-      {
-        key: "changes",
-        label: "Changes",
-        numeric: true,
-        sort: (row) => row.series?.changes,
-        cell: (row) => format.whole(row.series?.changes),
-      },
-      {
-        key: "failed",
-        label: "State",
-        sort: (row) => row.failed,
-        cell: (row) => (row.failed ? el("span", { class: "bad" }, text(row.failed, null, 160)) : "ok"),
-      },
+      harness.figure("changes", "Changes"),
+      harness.column("failed", "State", (failed) =>
+        failed ? el("span", { class: "bad" }, text(failed, null, 160)) : "ok",
+      ),
     ];
     return harness.table(columns, {
       id: "details",
@@ -159,23 +139,15 @@
       harness.figure("shared_bytes", "Shared memory, B", format.whole, { hint: "Of a block" }),
       harness.figure("blocks", "Blocks an SM", format.whole, { hint: "Resident at once" }),
       harness.figure("occupancy", "Occupancy", format.share),
-      {
-        key: "limit",
-        label: "Limited by",
-        sort: (row) => row.limit,
-        cell: (row) => harness.plain(row.limit ?? format.NONE, 20),
-      },
+      harness.column("limit", "Limited by", (limit) => harness.plain(limit ?? format.NONE, 20)),
       harness.figure("waves", "Waves", (value) => format.number(value, 3)),
       harness.figure("last_wave", "Last wave", format.share, { hint: "How much of the last wave is full" }),
-      {
-        key: "sectors",
-        label: "Sectors a request",
-        numeric: true,
-        hint: "Of the access that costs most, over the fewest",
-        sort: (row) => row.sectors,
-        cell: (row) =>
-          row.device ? `${format.number(row.sectors, 3)} / ${row.device.fewest_sectors}` : format.NONE,
-      },
+      harness.column(
+        "sectors",
+        "Sectors a request",
+        (sectors, { device }) => (device ? `${format.number(sectors, 3)} / ${device.fewest_sectors}` : format.NONE),
+        { numeric: true, hint: "Of the access that costs most, over the fewest" },
+      ),
       harness.figure("conflicts", "Bank conflicts", (value) => format.number(value, 3), {
         hint: "How many times a request to shared memory is served, at worst",
       }),
@@ -212,49 +184,42 @@
     return points.length ? { points, memory: peaks.memory > 0 ? peaks.memory : null } : null;
   }
 
-  function bandwidthFigure(data) {
+  function bandwidthFigure(view, data) {
     const best = data.points.reduce((a, b) => (b.gbytes > a.gbytes ? b : a));
     const words =
       `${format.count(data.points.length, "kernel")} of no operations; the fastest, ${best.name}, moves ${format.value(best.gbytes, "GB/s")}` +
       (data.memory ? `, ${format.share(best.gbytes / data.memory)} of what the memory can.` : ". What the memory can is not known.");
-    return drawn("Memory roof", words, (width) => harness.bandwidth(width, data));
+    return drawn(view, "Memory roof", words, (width) => harness.bandwidth(width, data));
   }
 
-  /** A drawing that fits its place: {node, draw}. */
-  function drawn(title, words, picture) {
-    const holder = el("div", { class: "roofline" });
-    function draw() {
-      if (!holder.clientWidth) return;
-      const { root } = picture(holder.clientWidth);
-      root.setAttribute("role", "img");
-      root.setAttribute("aria-label", `${title}: ${words}`);
-      harness.replace(holder, root);
-    }
-    return { node: el("figure", null, el("h2", null, title), holder, el("figcaption", null, words)), draw };
-  }
+  const drawn = (view, title, words, picture) =>
+    el(
+      "figure",
+      null,
+      el("h2", null, title),
+      harness.fitted(view, `${title}: ${words}`, picture),
+      el("figcaption", null, words),
+    );
 
-  function roofline(chosen, peaks) {
+  function roofline(view, chosen, peaks) {
     const data = roofData(chosen, peaks);
     const bandwidth = data.points.length ? null : bandwidthData(chosen, peaks);
-    if (bandwidth) return bandwidthFigure(bandwidth);
+    if (bandwidth) return bandwidthFigure(view, bandwidth);
     if (!data.points.length) {
-      return {
-        node: el(
-          "div",
-          null,
-          el("h2", null, "Roofline"),
-          harness.empty(
-            "This selection has no roofline: its suite tells no operations or no bytes moved, or nothing was measured.",
-          ),
+      return el(
+        "div",
+        null,
+        el("h2", null, "Roofline"),
+        harness.empty(
+          "This selection has no roofline: its suite tells no operations or no bytes moved, or nothing was measured.",
         ),
-        draw() {},
-      };
+      );
     }
     const best = data.points.reduce((a, b) => (b.gflops > a.gflops ? b : a));
     const words =
       `${format.count(data.points.length, "kernel")}; the fastest, ${best.name}, does ${format.value(best.gflops, "GFLOP/s")} at ${format.number(best.intensity)} FLOP per byte` +
       (data.roofs.length || data.memory ? "." : ". The card's peaks are not known, so no roof is drawn.");
-    return drawn("Roofline", words, (width) => harness.roofline(width, data));
+    return drawn(view, "Roofline", words, (width) => harness.roofline(width, data));
   }
 
   function runs(site, list) {
@@ -267,14 +232,8 @@
         cell: (run) =>
           el("a", { href: state.address("run", { run: run.file }) }, format.dateTime(run.started_at)),
       },
-      { key: "suite", label: "Suite", sort: (run) => run.suite, cell: (run) => text(run.suite, null, 60) },
-      {
-        key: "commit",
-        label: "Commit",
-        sort: (run) => run.commit,
-        down: true,
-        cell: (run) => harness.commitLink(site, run.hash, run.commit),
-      },
+      harness.column("suite", "Suite", (suite) => text(suite, null, 60)),
+      harness.column("commit", "Commit", (commit, run) => harness.commitLink(site, run.hash, commit), { down: true }),
       harness.figure("rows", "Cases"),
       harness.figure("failed", "Failed", (failed) =>
         el("span", { class: failed ? "bad" : null }, format.whole(failed)),
@@ -375,15 +334,15 @@
         kase: site.cases[row.case],
         order: site.cases[row.case].order,
         series: series.get(row.case),
+        changes: series.get(row.case)?.changes,
       }))
       .sort((a, b) => a.order - b.order);
     const chosen = rows.length ? choices(rows) : null;
     const suite = chosen && (await harness.suites.load(site, chosen.suite));
-    const roof = chosen && roofline(chosen, data.peaks);
     harness.title(card.name);
     harness.replace(
       view,
-      harness.crumbs(harness.link("index.html", "Overview"), harness.link("card.html", "Cards")),
+      harness.crumbs(harness.link("card.html", "Cards")),
       el("h1", null, text(card.name, null, 100)),
       about(site, card, data),
       pickers(site, card, chosen),
@@ -393,7 +352,7 @@
               "div",
               { class: "columns" },
               el("section", null, el("h2", null, "Ladder"), ladder(card, chosen)),
-              roof.node,
+              roofline(view, chosen, data.peaks),
             ),
             demands(card, suite, chosen),
             harness.section("Figures", details(card, chosen)),
@@ -403,12 +362,5 @@
           ),
       harness.section("Runs", runs(site, data.runs)),
     );
-    if (!roof) return;
-    view.addEventListener("shown", () => {
-      roof.draw();
-      const sized = new ResizeObserver(() => (view.isConnected ? roof.draw() : sized.disconnect()));
-      sized.observe(view);
-    });
-    document.addEventListener("harness-theme", () => view.isConnected && roof.draw());
   });
 })(window.harness);

@@ -126,10 +126,7 @@
           ),
       },
       {
-        key: "effect",
-        label: "Effect",
-        sort: (row) => Math.abs(row.change.effect),
-        down: true,
+        ...changes.effectColumn(site, (row) => row.change),
         cell: ({ change }) => [
           changes.effect(site, change),
           el("small", { class: "levels" }, changes.levels(site, change)),
@@ -476,21 +473,9 @@
     }
     if (!rows.size) return null;
     const spark = harness.sparks(site);
-    const figure = (metric) => (row) => {
-      const one = row.found.get(metric);
-      if (!one) return el("span", { class: "none" }, format.NONE);
-      const its = site.cases[one.case];
-      const stands = format.standing(its, one);
-      return el(
-        "div",
-        { class: `figure with-spark ${stands.kind}` },
-        spark(one),
-        el("div", null, harness.caseLink(row.card, its, format.value(one.last, its.unit))),
-      );
-    };
     const columns = [
       { key: "card", label: "Compiled for", cell: (row) => text(row.card.name.slice("static-".length), null, 40) },
-      ...COMPILED.map(([metric, label]) => ({ key: metric, label, numeric: true, cell: figure(metric) })),
+      ...COMPILED.map(([key, label]) => ({ key, label, numeric: true, cell: (row) => spark(row.found.get(key)) })),
     ];
     const listed = [...rows].map(([card, found]) => ({ card, found }));
     const order = { numeric: true };
@@ -534,7 +519,6 @@
     harness.replace(
       view,
       harness.crumbs(
-        harness.link("index.html", "Overview"),
         el(
           "a",
           { href: state.address("card", { card: card.file, suite: kase.suite, size: kase.size }) },

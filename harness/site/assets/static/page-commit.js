@@ -213,7 +213,7 @@
     harness.title(format.short(commit.hash), commit.subject);
     harness.replace(
       view,
-      harness.crumbs(harness.link("index.html", "Overview"), "Commit"),
+      harness.crumbs("Commit"),
       el("h1", null, text(commit.subject || "(no subject)", null, 200), " ", el("small", null, el("code", null, format.short(commit.hash)))),
       el("p", null, text(commit.author, null, 80), ", ", format.dateTime(commit.time), `, commit #${commit.position}`),
       links(site, commit, before),

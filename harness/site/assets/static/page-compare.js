@@ -157,14 +157,13 @@
   function table(rows, left, right) {
     const largest = rows.reduce((most, row) => Math.max(most, Math.abs(Math.log1p(row.effect ?? 0))), 0.02);
     const head = (side) => harness.plain(`${side.info.name} #${side.position}`, 60);
-    const value = (key, label, side) => ({
-      key,
-      label,
-      hint: head(side),
-      numeric: true,
-      sort: (row) => row[key],
-      cell: (row) => el("span", { title: row.kase.unit }, format.value(row[key], row.kase.unit)),
-    });
+    const value = (key, label, side) =>
+      harness.column(
+        key,
+        label,
+        (figure, { kase }) => el("span", { title: kase.unit }, format.value(figure, kase.unit)),
+        { hint: head(side), numeric: true },
+      );
     const columns = [
       {
         key: "case",
@@ -256,7 +255,7 @@
       ),
       harness.select(
         "Verdict",
-        [["", "All"], ...STATUSES.filter((one) => rows.some((row) => row.status === one)).map((one) => [one, one])],
+        [["", "All"], ...STATUSES.filter((one) => rows.some((row) => row.status === one))],
         state.get("verdict") ?? "",
         (verdict) => (state.note({ verdict }), update()),
       ),

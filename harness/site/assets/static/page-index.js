@@ -275,13 +275,7 @@
             badge(card),
           ),
       },
-      {
-        key: "open",
-        label: "Open",
-        numeric: true,
-        sort: (card) => card.open,
-        cell: (card) => el("span", { class: card.open ? "bad" : null }, format.whole(card.open)),
-      },
+      harness.figure("open", "Open", (open) => el("span", { class: open ? "bad" : null }, format.whole(open))),
       {
         key: "newest",
         label: "Newest run",
@@ -358,22 +352,7 @@
         numeric: true,
         hint: "Sort by what is open or unjudged, else by the change over 90 days",
         sort: (row) => row.series.has(number) && (format.standing(row.kase, row.series.get(number)).effect ?? 0),
-        cell: (row) => {
-          const one = row.series.get(number);
-          if (!one) return el("span", { class: "none" }, format.NONE);
-          const stands = format.standing(row.kase, one);
-          return el(
-            "div",
-            { class: `figure with-spark ${stands.kind}` },
-            spark(one),
-            el(
-              "div",
-              null,
-              harness.caseLink(card, row.kase, format.value(one.last, row.kase.unit)),
-              el("small", { class: stands.tone }, stands.text),
-            ),
-          );
-        },
+        cell: (row) => spark(row.series.get(number), true),
       };
     }
     const heading = el("h2", { id: "section-cases", tabindex: "-1" }, "All cases");

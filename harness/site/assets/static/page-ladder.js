@@ -98,8 +98,7 @@
     return lines;
   }
 
-  function chart(suite, ladder, lines) {
-    const holder = el("div", { class: "roofline" });
+  function chart(view, suite, ladder, lines) {
     const of = ladder.against ? ` over ${harness.plain(ladder.against, 40)}` : " over the first rung";
     const panels = [
       { title: harness.plain(suite.unit, 20), series: lines.map((line) => ({ ...line, points: line.rates })) },
@@ -107,18 +106,14 @@
     ].map((one) => ({ ...one, series: one.series.filter((line) => line.points.length) }));
     const words = `${panels[0].title} and speed-up${of} by size, both axes logarithmic. Dashed: as published.`;
     const legend = el("ul", { class: "legend" });
-    function draw() {
-      if (!holder.clientWidth) return;
-      const { root } = harness.scaling(holder.clientWidth, panels);
-      root.setAttribute("role", "img");
-      root.setAttribute("aria-label", words);
-      harness.replace(holder, root);
+    const holder = harness.fitted(view, words, (width) => {
       harness.replace(
         legend,
         lines.map((line) => el("li", null, harness.lineSample(line), line.words)),
       );
-    }
-    return { node: el("figure", null, holder, legend, el("figcaption", null, words)), draw };
+      return harness.scaling(width, panels);
+    });
+    return el("figure", null, holder, legend, el("figcaption", null, words));
   }
 
   /** A figure of ours with its speed-up, as a link to its history. */
@@ -218,11 +213,11 @@
     const ladder = suite.ladders.find((one) => one.name === chosen.name);
     const figures = figuresOf(site, suite);
     const lines = sizesOf(ladder).filter(isEven).length > 1 ? linesOf(site, suite, ladder, figures) : [];
-    const drawing = lines.length ? chart(suite, ladder, lines) : null;
+    const drawing = lines.length ? chart(view, suite, ladder, lines) : null;
     harness.title(ladder.title);
     harness.replace(
       view,
-      harness.crumbs(harness.link("index.html", "Overview"), text(chosen.suite, null, 40)),
+      harness.crumbs(text(chosen.suite, null, 40)),
       el("h1", null, text(ladder.title, null, 120)),
       chooser(all, chosen),
       harness.suites.source(ladder),
@@ -237,15 +232,8 @@
           )
         : null,
       ladder.note ? el("p", { class: "note" }, text(ladder.note, null, 400)) : null,
-      drawing ? harness.section("Over the size", drawing.node) : null,
+      drawing ? harness.section("Over the size", drawing) : null,
       harness.section("Rungs", table(site, suite, ladder, figures)),
     );
-    if (!drawing) return;
-    view.addEventListener("shown", () => {
-      drawing.draw();
-      const sized = new ResizeObserver(() => (view.isConnected ? drawing.draw() : sized.disconnect()));
-      sized.observe(view);
-    });
-    document.addEventListener("harness-theme", () => view.isConnected && drawing.draw());
   });
 })(window.harness);

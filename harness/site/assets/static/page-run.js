@@ -233,18 +233,14 @@
     };
     const columns = [
       { key: "name", label: "Case", sort: (row) => row.name, cell: name },
-      {
-        key: "status",
-        label: "Status",
-        sort: (row) => row.status,
-        cell: (row) =>
-          el(
-            "span",
-            { class: { failed: "bad", skipped: "none" }[row.status] },
-            text(row.status, null, 40),
-            row.reason ? [": ", text(row.reason, null, 60)] : null,
-          ),
-      },
+      harness.column("status", "Status", (status, { reason }) =>
+        el(
+          "span",
+          { class: { failed: "bad", skipped: "none" }[status] },
+          text(status, null, 40),
+          reason ? [": ", text(reason, null, 60)] : null,
+        ),
+      ),
       harness.figure("time_ms", "Time, ms", format.number),
       harness.figure("begin_s", "From, s", tenths),
       harness.figure("end_s", "To, s", tenths),
@@ -273,11 +269,7 @@
     harness.title(`${run.suite} at ${format.short(run.hash)}`, card?.name ?? run.device);
     harness.replace(
       view,
-      harness.crumbs(
-        harness.link("index.html", "Overview"),
-        card ? harness.cardLink(card) : text(run.device, null, 60),
-        "Run",
-      ),
+      harness.crumbs(card ? harness.cardLink(card) : text(run.device, null, 60), "Run"),
       el("h1", null, text(run.suite, null, 80), " ", el("small", null, format.dateTime(run.started_at))),
       facts(site, run),
       harness.section(

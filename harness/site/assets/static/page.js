@@ -128,6 +128,7 @@
     document.title = [...parts.map((part) => harness.plain(part, 80)), harness.siteTitle].join(" · ");
   };
 
+  /** Where a page is, below the overview. */
   harness.crumbs = (...parts) =>
     el(
       "nav",
@@ -135,7 +136,7 @@
       el(
         "ol",
         null,
-        parts.map((part) => el("li", null, part)),
+        [harness.link("index.html", "Overview"), ...parts].map((part) => el("li", null, part)),
       ),
     );
 
@@ -240,7 +241,7 @@
       state.note({ [key]: value });
       update();
     };
-    const options = [["", "All suites"], ...[...new Set(suites)].map((suite) => [suite, suite])];
+    const options = [["", "All suites"], ...new Set(suites)];
     return [
       harness.select("Suite", options, state.get("suite") ?? "", note("suite")),
       harness.input("Text", state.get("q") ?? "", note("q"), { placeholder }),

@@ -1,7 +1,7 @@
 // A line of the newest figures of a series, in a cell.
 "use strict";
 (function (harness) {
-  const { el } = harness;
+  const { el, format } = harness;
 
   /** The newest figures of every series of a card, small; null where they are not there. */
   async function sparks(card) {
@@ -31,18 +31,31 @@
     );
   }
 
-  /** Draws a card's lines into holders, once they are there: `draw(card, place)` gives a holder. */
+  /** Cells of tables: `cell(one, noted)` gives a series' line, drawn once it is there, and its newest figure; below
+   * that how it stands, where it is `noted`. */
   harness.sparks = function (site) {
     const places = new Map();
     const counts = site.cards.map(() => 0);
     for (const one of site.series) places.set(one, counts[one.card]++);
     const loaded = new Map();
-    return (one) => {
+    return (one, noted) => {
+      if (!one) return el("span", { class: "none" }, format.NONE);
       const holder = el("span", { class: "spark-holder" });
-      const card = site.cards[one.card];
+      const [card, kase] = [site.cards[one.card], site.cases[one.case]];
       if (!loaded.has(card)) loaded.set(card, sparks(card));
       loaded.get(card).then((spark) => spark && harness.replace(holder, line(spark, places.get(one))));
-      return holder;
+      const stands = format.standing(kase, one);
+      return el(
+        "div",
+        { class: `figure with-spark ${stands.kind}` },
+        holder,
+        el(
+          "div",
+          null,
+          harness.caseLink(card, kase, format.value(one.last, kase.unit)),
+          noted ? el("small", { class: stands.tone }, stands.text) : null,
+        ),
+      );
     };
   };
 })(window.harness);

@@ -67,22 +67,12 @@
     const ladders = [...new Set(all.map((rung) => rung.ladder))];
     if (!ladders.length) return null;
     const unit = harness.plain(suite.unit, 20);
-    const told = (key, label) => ({
-      key,
-      label,
-      numeric: true,
-      sort: (rung) => rung[key],
-      cell: (rung) => text(rung.told[key] || format.NONE, null, 24),
-    });
+    const told = (key, label) =>
+      harness.column(key, label, (_, rung) => text(rung.told[key] || format.NONE, null, 24), { numeric: true });
     const parts = ladders.map((ladder) => {
       const rungs = all.filter((rung) => rung.ladder === ladder);
       const columns = [
-        {
-          key: "label",
-          label: "As published",
-          sort: (rung) => rung.label,
-          cell: (rung) => text(rung.label, null, 80),
-        },
+        harness.column("label", "As published", (label) => text(label, null, 80)),
         { key: "size", label: "Size", cell: (rung) => text(rung.size || "all", null, 30) },
         { key: "card", label: "Card", cell: () => text(ladder.card, null, 40) },
         told("rate", unit),

@@ -250,6 +250,26 @@
     return ticks;
   };
 
+  /** A drawing as wide as its place, made once `view` is shown and whenever its width or the colours change:
+   * `picture(width)` gives a surface, `words` say the same. */
+  harness.fitted = function (view, words, picture) {
+    const holder = harness.el("div", { class: "roofline" });
+    function draw() {
+      if (!view.isConnected || !holder.clientWidth) return;
+      const { root } = picture(holder.clientWidth);
+      root.setAttribute("role", "img");
+      root.setAttribute("aria-label", words);
+      harness.replace(holder, root);
+    }
+    view.addEventListener("shown", () => {
+      draw();
+      const sized = new ResizeObserver(() => (view.isConnected ? draw() : sized.disconnect()));
+      sized.observe(view);
+    });
+    document.addEventListener("harness-theme", draw);
+    return holder;
+  };
+
   /** A short stretch of a line, for a legend. */
   harness.lineSample = function ({ colour, dashed }) {
     const surface = new harness.SvgSurface(26, 12, "none");

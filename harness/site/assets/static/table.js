@@ -139,15 +139,18 @@
     };
   };
 
-  /** A column of figures that stand in the rows by its key. */
-  harness.figure = (key, label, show = harness.format.whole, more) => ({
+  /** A column of what stands in the rows by its key: `show(value, row)` makes the cell. */
+  harness.column = (key, label, show, more) => ({
     key,
     label,
-    numeric: true,
     sort: (row) => row[key],
-    cell: (row) => show(row[key]),
+    cell: (row) => show(row[key], row),
     ...more,
   });
+
+  /** Of figures; `show` is given the value alone, as it may take digits besides. */
+  harness.figure = (key, label, show = harness.format.whole, more) =>
+    harness.column(key, label, (value) => show(value), { numeric: true, ...more });
 
   // Small drawings inside cells: the figure beside each says the same in digits.
 
