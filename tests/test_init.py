@@ -212,6 +212,14 @@ def test_a_template_without_a_launch_is_left_out_and_names_its_parameter(theirs)
     assert "parameter N" in left["f"]
 
 
+def test_a_templates_own_defaults_are_values_where_nothing_launches_it(theirs):
+    kernel = "template <int N = 128 / 4> __global__ void f(const float *x, float *y, int n) { y[n] = N; }"
+    suites, _ = guessed(theirs({"f.cu": kernel}))
+    (kernel,) = suites["f"].kernels
+    assert kernel.macros == {"N": 32}
+    assert "instantiate" not in kernel.notes
+
+
 def test_two_kernels_of_one_name(theirs):
     one = "__global__ void f(const float *x, float *y, int n) { int i = threadIdx.x; y[i] = x[i]; }\n"
     launched = one + "void run() { f<<<1, 64>>>(x, y, n); }"
@@ -523,8 +531,8 @@ def test_files_that_are_none_of_what_they_look_like_cost_nothing(theirs, call):
 
 def test_names_that_python_would_stumble_over_are_written_so_that_it_does_not(theirs):
     top = theirs({
-        'a "b"\n.cu': "__global__ void f(const float *lambda, float *data, int case_, int n)"
-        " { int i = threadIdx.x; data[i] = lambda[i]; }",
+        'a "b"\n.cu': "__global__ void f(const float *lambda, float *layout, int data, int case_, int n)"
+        " { int i = threadIdx.x; layout[i] = lambda[i]; }",
         "k.cu": "__global__ void kernel_2d(const float *self, float *np, int n) { np[0] = self[1]; }",
         "s.py": TRITON.replace("n_elements = output.numel()", "*_, n_elements = x.shape"),
     })  # fmt: skip
@@ -532,6 +540,15 @@ def test_names_that_python_would_stumble_over_are_written_so_that_it_does_not(th
     assert [suite.name for suite in suites] == ["f", "kernel_2d", "add"]
     for suite in suites:
         ast.parse(suite_text(suite, "perf/it"))
+    assert [array.name for array in suites[0].arrays] == ["lambda_", "layout_"]
+    assert suites[0].axes[0].names == ("data_",)
+
+
+def test_the_work_of_a_product_is_counted_in_the_axes_that_its_suite_has(theirs):
+    signature = "(const float *A, const float *B, float *C, int points, int n)"
+    suites, _ = guessed(theirs({"m.cu": f"__global__ void matmul{signature} {{ C[0] = A[0] * B[1]; }}"}))
+    assert suites["matmul"].axes[0].names == ("points_", "n")
+    assert suites["matmul"].reference.flop == "2 * case.points_ * case.n * case.points_"
 
 
 def test_an_executables_benchmarks_are_named(theirs, call):
@@ -586,3 +603,12 @@ def test_attributes_templates_and_declarations_around_a_kernel():
     assert [launch.template for launch in source.launches if launch.name == "b"] == [
         ("float", "8", "true"), ("float", "(1<<3)"),
     ]  # fmt: skip
+
+
+def test_a_numba_kernels_arrays_may_have_names_that_end_in_an_underscore(theirs):
+    kernel = "from numba import cuda\n\n@cuda.jit\ndef twice(out_, x):\n    i = cuda.grid(1)\n"
+    suites, _ = guessed(theirs({"k.py": kernel + "    out_[i] = x[i] * 2.0\n"}))
+    assert [(array.name, array.role) for array in suites["twice"].arrays] == [
+        ("out_", "Output"),
+        ("x", "Input"),
+    ]

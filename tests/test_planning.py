@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 
-from harness import Axis, Case, Kernel, Output, Problem, Suite
+from harness import Axis, Case, Kernel, Output, Problem, Step, Suite
 from harness.device.backends import null
 from harness.errors import LaunchError, NotToldError, NotYetKnownError, SuiteError, UsageError
+from harness.records import Launch
 from harness.spec.device_facts import DeviceFacts, facts_of
 from harness.spec.kernel import on_device
 from harness.spec.planning import at_least_one, check_patterns, launch_of, plan, refusal
@@ -191,6 +192,14 @@ def test_geometry_that_makes_no_sense(what, how, given):
 
 
 CARD = DeviceFacts("Card", "cuda", {"sm_count": 28, "capability": 121, "threads_per_sm": 1536})
+
+
+def test_a_step_has_a_launch_of_its_own():
+    step = Step("add", block=lambda c: (c.n, 2), grid=3, dynamic_shared_bytes=lambda c: 8 * c.n)
+    made = kernel(block=64, grid=7, dynamic_shared_bytes=16, steps=[step])
+    launch = launch_of(made, LINES.case(made, {"n": 5}))
+    assert (launch.block, launch.grid, launch.dynamic_shared_bytes) == ((64, 1, 1), (7, 1, 1), 16)
+    assert launch.steps == (Launch(grid=(3, 1, 1), block=(5, 2, 1), dynamic_shared_bytes=40),)
 
 
 def test_a_grid_of_as_many_blocks_as_stay_resident():

@@ -12,7 +12,8 @@ import pytest
 
 from harness import Axis, Input, Kernel, Output, Problem, Step, Suite
 from harness.bench.buffers import Arena
-from harness.device.backends import nvcc, open_device
+from harness.device.backends import open_device
+from harness.device.backends.cubin import parameters
 from harness.device.backends.cuda import _formats
 from harness.errors import LaunchError, MeasureError, SuiteError
 from harness.records import Launch
@@ -276,16 +277,16 @@ def cubin(tmp_path_factory):
 
 
 def test_a_cubin_tells_where_its_parameters_lie(cubin):
-    found = nvcc.parameters(cubin, "one")
+    found = parameters(cubin, "one")
     # The structure lies at a multiple of 64 of the constant bank, where parameters do not begin at one.
     assert found is not None
     assert [size for _, size in found] == [8, 4, 4, 128, 2, 8, 1]
     assert [offset for offset, _ in found[:3]] == [0, 8, 12]
     assert found[3][0] % 16 == 0
     assert offsets(_formats("toy.one", ARGUMENTS, found)) == [offset + size for offset, size in found]
-    assert nvcc.parameters(cubin, "none") == ()
-    assert nvcc.parameters(cubin, "nobody") is None
-    assert nvcc.parameters(b"no cubin", "one") is None
+    assert parameters(cubin, "none") == ()
+    assert parameters(cubin, "nobody") is None
+    assert parameters(b"no cubin", "one") is None
     with pytest.raises(LaunchError) as caught:
         _formats("toy.one", [*ARGUMENTS[:2], np.int64(7), *ARGUMENTS[3:]], found)
     assert caught.value.message == (

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.init.cpp import CudaKernel, Expression, Token, text_of
+from harness.init.cpp import CudaKernel, Expression, Token, closing, text_at, text_of, tokens
+from harness.spec.problem import Problem
 
 _ASSIGN = {"=", "+=", "-=", "*=", "/=", "|=", "&=", "^=", "<<=", ">>="}
 _FUNCTIONS = {
@@ -23,41 +24,16 @@ _FUNCTIONS = {
 }
 """CUDA's functions of floating-point numbers, and NumPy's for them."""
 _CASTS = {
-    "float",
-    "double",
-    "int",
-    "unsigned",
-    "unsigned int",
-    "size_t",
-    "uint",
-    "long",
-    "long long",
-    "int64_t",
+    *("float", "double", "int", "unsigned", "unsigned int", "size_t", "uint", "long", "long long", "int64_t")
 }
 _LOADS = {"__ldg", "__ldcs", "__ldcg", "__ldca", "__ldlu"}
 _CEIL_DIV = re.compile(r"(?i)(ceil|div|round)_?(div|ceil|up)|i?divup|cdiv|ceil_?divide|blocks_?for")
 
 
-_PROBLEM_NAMES = {
-    *(
-        "axes",
-        "arrays",
-        "inputs",
-        "outputs",
-        "data",
-        "reference",
-        "tolerance",
-        "flop",
-        "moved_bytes",
-        "points",
-    ),
-    *("independent", "size_bytes", "integer_bound", "has_reference", "scalars", "self", "case", "np"),
-}
-
-
 def python_name(name: str) -> str:
     """What a parameter is called in suite.py: its own name, unless Python or a Problem has taken it."""
-    return f"{name}_" if keyword.iskeyword(name) or name in _PROBLEM_NAMES else name
+    taken = keyword.iskeyword(name) or hasattr(Problem, name) or name in {"self", "case", "np"}
+    return f"{name}_" if taken else name
 
 
 @dataclass(frozen=True)
@@ -98,24 +74,23 @@ def _with_use(
     """What is known of an array, with what one mention of it tells more."""
     before = [token.text for token in body[max(0, at - 3) : at]]
     after = at + 1
-    if after < len(body) and body[after].text == "[":
-        after = _close(body, after)
+    if text_at(body, after) == "[":
+        after = closing(body, after)
         more = _strides(body[at + 2 : after], locals_)
         use = replace(use, indexed=True, strides=_joined(use.strides, more))
         after += 1
     elif before[-1:] == ["*"] and _is_dereference(body, at - 1):
         pass
     elif before[-1:] == ["("] and before[-2:-1] and before[-2].startswith("atomic"):
-        indexed = use.indexed or (after < len(body) and body[after].text == "+")
-        return replace(use, written=True, added=True, indexed=indexed)
+        return replace(use, written=True, added=True, indexed=use.indexed or text_at(body, after) == "+")
     else:  # A += row * K
         more = _strides(_statement(body, at), locals_) if before[-1:] != ["("] else Counter()
         return replace(use, strides=_joined(use.strides, more))
     if before[-1:] == ["&"] and len(before) > 2 and before[0].startswith("atomic"):
         return replace(use, written=True, added=True)
-    while after < len(body) and body[after].text in {")", "[", "]", ".", "x", "y", "z", "w", "0"}:
+    while text_at(body, after) in {")", "[", "]", ".", "x", "y", "z", "w", "0"}:
         after += 1  # reinterpret_cast<float4 *>(&C[i])[0] = ..., C[i].x = ...
-    sign = body[after].text if after < len(body) else ""
+    sign = text_at(body, after)
     if sign in _ASSIGN:
         right = {alias.get(token.text, token.text) for token in _statement(body, after)}
         reads = not use.written and (sign != "=" or name in right)
@@ -156,15 +131,6 @@ def _statement(body: Sequence[Token], at: int) -> Sequence[Token]:
     return body[at:]
 
 
-def _close(body: Sequence[Token], at: int) -> int:
-    depth = 0
-    for end in range(at, len(body)):
-        depth += (body[end].text == "[") - (body[end].text == "]")
-        if depth == 0:
-            return end
-    return len(body) - 1
-
-
 def _is_dereference(body: Sequence[Token], at: int) -> bool:
     """Whether a `*` is no product: nothing stands before it that has a value."""
     return at == 0 or body[at - 1].text in {";", "{", "}", "=", "(", ",", "+", "-"}
@@ -176,10 +142,9 @@ def _strides(index: Sequence[Token], locals_: Mapping[str, Expression], depth: i
     for at, token in enumerate(index):
         if token.kind != "word":
             continue
-        beside = [index[n].text for n in (at - 1, at + 1) if 0 <= n < len(index)]
         if token.text in locals_ and depth < 3:
             found |= _strides(locals_[token.text], locals_, depth + 1)
-        if "*" in beside:
+        if "*" in (text_at(index, at - 1), text_at(index, at + 1)):
             found[token.text] += 1
     return found
 
@@ -205,7 +170,7 @@ def translate(
     at = 0
     while at < len(expression):
         token = expression[at]
-        following = expression[at + 1].text if at + 1 < len(expression) else ""
+        following = text_at(expression, at + 1)
         cast = _cast_at(expression, at)
         if cast:
             at = cast
@@ -296,9 +261,18 @@ class Elementwise:
 
     output: str
     expression: str
-    magnitude: str
-    """The same of absolute values, with nothing taken away; empty where a function is called."""
-    roundings: int
+
+    @property
+    def magnitude(self) -> str:
+        """The same of absolute values, with nothing taken away; empty where a function is called."""
+        if "(" in re.sub(r"(?<!\w)\(", "", self.expression):
+            return ""
+        absolute = re.sub(r"\b([A-Za-z_]\w*)\b", r"abs(\1)", self.expression)
+        return absolute.replace(" - ", " + ").replace("-", "")
+
+    @property
+    def roundings(self) -> int:
+        return len(re.findall(r" [-+*/] ", self.expression))
 
 
 def elementwise(kernel: CudaKernel) -> Elementwise | None:
@@ -312,48 +286,34 @@ def elementwise(kernel: CudaKernel) -> Elementwise | None:
     if words.count("for") + words.count("while") > 1 or "__shared__" in words or "?" in words:
         return None
     stores = [
-        at for at, token in enumerate(body)
-        if token.text in pointers and body[at + 1 : at + 2] and body[at + 1].text == "["
-        and body[_close(body, at + 1) + 1].text in _ASSIGN
-    ]  # fmt: skip
+        at
+        for at, token in enumerate(body)
+        if token.text in pointers
+        and text_at(body, at + 1) == "["
+        and text_at(body, closing(body, at + 1) + 1) in _ASSIGN
+    ]
     if len(stores) != 1 or any(word.startswith(("atomic", "__syncthreads", "__shfl")) for word in words):
         return None
     at = stores[0]
-    close = _close(body, at + 1)
+    close = closing(body, at + 1)
     index, sign, name = text_of(body[at + 2 : close]), body[close + 1].text, body[at].text
     once = {name: value for name, value in assigned(body).items() if _is_set_once(body, name)}
     right = _with_locals(_statement(body, close + 2), once, pointers, index)
     if sign not in {"=", "+=", "-=", "*="} or right is None or "," in index:
         return None
     if sign != "=":
-        right = (
-            Token(name, 0, "word"),
-            Token(sign[0], 0, "sign"),
-            Token("(", 0, "sign"),
-            *right,
-            Token(")", 0, "sign"),
-        )
+        right = (*tokens(f"{name} {sign[0]} ("), *right, *tokens(")"))
     known = pointers | plain
     expression = translate(right, lambda word: python_name(word) if word in known else None, division="/")
     if expression is None or not pointers - {name} <= {token.text for token in right}:
         return None
-    calls = "(" in re.sub(r"(?<!\w)\(", "", expression)
-    magnitude = (
-        ""
-        if calls
-        else re.sub(r"\b([A-Za-z_]\w*)\b", r"abs(\1)", expression).replace(" - ", " + ").replace("-", "")
-    )
-    return Elementwise(
-        python_name(name), expression, magnitude, len(re.findall(r"(?: [-+/]| \*) ", expression))
-    )
+    return Elementwise(python_name(name), expression)
 
 
 def _is_set_once(body: Sequence[Token], name: str) -> bool:
-    changing = _ASSIGN | {"++", "--"}
     at = [n for n, token in enumerate(body) if token.text == name]
-    after = [body[n + 1].text for n in at if n + 1 < len(body)]
-    before = [body[n - 1].text for n in at if n]
-    return sum(text in changing for text in after) + sum(text in {"++", "--", "&"} for text in before) == 1
+    set_after = sum(text_at(body, n + 1) in _ASSIGN | {"++", "--"} for n in at)
+    return set_after + sum(text_at(body, n - 1) in {"++", "--", "&"} for n in at) == 1
 
 
 def _with_locals(
@@ -365,22 +325,20 @@ def _with_locals(
     while at < len(found):
         token = found[at]
         if token.text in pointers:
-            if at + 1 >= len(found) or found[at + 1].text != "[":
+            if text_at(found, at + 1) != "[":
                 return None
-            close = _close(found, at + 1)
+            close = closing(found, at + 1)
             if text_of(found[at + 2 : close]) != index:
                 return None
             words.append(token)
             at = close
-        elif token.text in _LOADS or (
-            token.text == "&" and found[at + 1 : at + 2] and found[at + 1].text in pointers
-        ):
+        elif token.text in _LOADS or (token.text == "&" and text_at(found, at + 1) in pointers):
             pass  # __ldg(&x[i]) is (x[i])
         elif token.text in locals_ and depth < 4:
             inner = _with_locals(locals_[token.text], locals_, pointers, index, depth + 1)
             if inner is None:
                 return None
-            words += [Token("(", token.line, "sign"), *inner, Token(")", token.line, "sign")]
+            words += [*tokens("("), *inner, *tokens(")")]
         else:
             words.append(token)
         at += 1

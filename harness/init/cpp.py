@@ -23,20 +23,10 @@ _TOKEN = re.compile(
 )
 _DIRECTIVE = re.compile(r"[ \t]*(\w*)((?:[^\n\\/]|\\\r?\n|\\.|/\*.*?\*/|/(?![/*]))*)", re.DOTALL)
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
+_CLOSING = {*_PAIRS.values()}
 _QUALIFIERS = {
-    *(
-        "const",
-        "volatile",
-        "constexpr",
-        "static",
-        "register",
-        "struct",
-        "class",
-        "enum",
-        "typename",
-        "unsigned",
-    ),
-    *("restrict", "__restrict__", "__restrict", "__grid_constant__", "signed", "inline"),
+    *("const", "volatile", "constexpr", "static", "register", "struct", "class", "enum", "typename"),
+    *("restrict", "__restrict__", "__restrict", "__grid_constant__", "inline"),
 }
 _INTEGER_WORDS = {"unsigned", "signed", "int", "long", "short", "char"}
 
@@ -125,6 +115,21 @@ def text_of(tokens: Sequence[Token]) -> str:
     return re.sub(r",\0", ", ", words).replace("\0", "")
 
 
+def text_at(found: Sequence[Token], at: int) -> str:
+    """The text of a token; empty before the first and after the last."""
+    return found[at].text if 0 <= at < len(found) else ""
+
+
+def closing(found: Sequence[Token], at: int) -> int:
+    """Where the bracket closes that opens `at`; the end where it never does."""
+    depth = 0
+    for number in range(at, len(found)):
+        depth += (found[number].text in _PAIRS) - (found[number].text in _CLOSING)
+        if depth == 0:
+            return number
+    return len(found)
+
+
 def read(text: str) -> Source:
     """What a file holds. Nothing is raised: what is not understood is left out."""
     return _Reader(text).read()
@@ -132,24 +137,17 @@ def read(text: str) -> Source:
 
 def tokens(text: str) -> Iterator[Token]:
     """The tokens of a file; a preprocessor's line is one token of kind `hash`."""
-    line, at, end = 1, 0, len(text)
+    line, at = 1, 0
     start_of_line = True
-    match = _TOKEN.match
-    while at < end:
-        found = match(text, at)
-        if found is None:  # a lone quote or backslash: not C++, and of no interest
-            at += 1
-            continue
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        assert found is not None, "any character is a sign"
         kind, value, first = found.lastgroup or "", found.group(), line
         at = found.end()
-        if kind == "mark":
-            kind = "text"
-        if kind == "hash" and start_of_line:
-            directive = _DIRECTIVE.match(text, at)
-            if directive is not None:
-                at = directive.end()
-                value = "".join(directive.groups())
-                yield Token(f"{directive[1]} {directive[2].strip()}", first, "hash")
+        if kind == "hash" and start_of_line and (directive := _DIRECTIVE.match(text, at)):
+            at = directive.end()
+            value = "".join(directive.groups())
+            yield Token(f"{directive[1]} {directive[2].strip()}", first, "hash")
         elif kind not in {"skip", "line"}:
             yield Token(value, first, kind)
             start_of_line = False
@@ -165,7 +163,7 @@ def split(found: Sequence[Token], separator: str = ",") -> list[tuple[Token, ...
     for number, token in enumerate(found):
         if token.text in _PAIRS:
             depth += 1
-        elif token.text in {")", "]", "}"}:
+        elif token.text in _CLOSING:
             depth -= 1
         elif token.text == "<" and number and found[number - 1].kind == "word" and _closes(found, number):
             angles += 1
@@ -240,13 +238,10 @@ class _Reader:
             self.conditions.pop()
         elif word == "include" and (found := re.match(r'"([^"\n]+)"', rest)):
             self.includes.append(found[1])
-        elif word == "define" and (found := re.match(r"([A-Za-z_]\w*)[ \t]+(.+)", rest, re.DOTALL)):
-            # A macro counts from everywhere in the file: it is used after this in any scope.
-            self.scopes[0][1].setdefault(found[1], tuple(tokens(found[2])))
-        elif word == "define" and (
-            found := re.match(r"([A-Za-z_]\w*)", rest)
-        ):  # of parameters, or of nothing
-            self.scopes[0][1].setdefault(found[1], ())
+        elif word == "define" and (found := re.match(r"([A-Za-z_]\w*)(?:[ \t]+(.+))?", rest, re.DOTALL)):
+            # A macro counts from everywhere in the file: it is used after this in any scope. One that has
+            # parameters, or stands for nothing, has no text.
+            self.scopes[0][1].setdefault(found[1], tuple(tokens(found[2] or "")))
 
     def _namespace(self) -> str:
         words = [token.text for token in self.tokens[self.begin : self.at]]
@@ -295,20 +290,7 @@ class _Reader:
                 self.scopes[-1][1][part[0].text] = part[2:]
 
     def _known(self) -> dict[str, Expression]:
-        found: dict[str, Expression] = {}
-        for _, names in self.scopes:
-            found |= names
-        return found
-
-    def _to_close(self, at: int) -> int:
-        """Where the bracket closes that opens `at`; the end where it never does."""
-        depth = 0
-        for number in range(at, len(self.tokens)):
-            text = self.tokens[number].text
-            depth += (text in _PAIRS) - (text in {")", "]", "}"} and self.tokens[number].kind == "sign")
-            if depth == 0:
-                return number
-        return len(self.tokens)
+        return {name: value for _, names in self.scopes for name, value in names.items()}
 
     def _global(self) -> None:
         head = [token for token in self.tokens[self.begin : self.at] if token.kind != "hash"]
@@ -316,7 +298,7 @@ class _Reader:
         for number, token in enumerate(head):
             if token.text == "__launch_bounds__":
                 at = self.begin + self.tokens[self.begin : self.at].index(token)
-                bounds = (split(self.tokens[at + 2 : self._to_close(at + 1)]) or [()])[0]
+                bounds = (split(self.tokens[at + 2 : closing(self.tokens, at + 1)]) or [()])[0]
                 head = head[:number]
                 break
         at = self.at + 1
@@ -324,23 +306,25 @@ class _Reader:
             if self.tokens[at].text != "(":
                 at += 1
                 continue
-            close = self._to_close(at)
+            close = closing(self.tokens, at)
             inside, name = self.tokens[at + 1 : close], self.tokens[at - 1]
-            after = self.tokens[close + 1].text if close + 1 < len(self.tokens) else ""
+            after = text_at(self.tokens, close + 1)
             if name.text in {"__launch_bounds__", "LAUNCH_BOUNDS"}:
                 bounds = (split(inside) or [()])[0]
             elif after == "{" and name.kind == "word":
                 self._kernel(head, name, inside, bounds, close + 1)
                 return
             elif after == ";" and name.text == ">" and [each.text for each in head] == ["template"]:
-                self._instantiation(at - 1)
+                before, arguments = self._template_before(at - 1)
+                called = self.tokens[before]
+                self.launches.append(Launch(name=called.text, line=called.line, template=arguments))
             at = close + 1
         self.at = at - 1
 
     def _kernel(
         self, head: Sequence[Token], name: Token, inside: Sequence[Token], bounds: Expression, opens: int
     ) -> None:
-        close = self._to_close(opens)
+        close = closing(self.tokens, opens)
         if close == len(self.tokens):  # the file ends first
             return
         words = [token.text for token in head]
@@ -383,29 +367,17 @@ class _Reader:
             begin -= 1
         return begin - 1, tuple(text_of(part) for part in split(self.tokens[begin + 1 : at]))
 
-    def _instantiation(self, at: int) -> None:
-        name, template = self._template_before(at)
-        self.launches.append(
-            Launch(name=self.tokens[name].text, line=self.tokens[name].line, template=template)
-        )
-
     def _launch(self) -> None:
         name, template = self._template_before(self.at - 1)
-        end, depth = self.at + 1, 0
-        while end + 2 < len(self.tokens):
-            text = self.tokens[end].text
-            depth += (text in _PAIRS) - (text in {")", "]", "}"})
-            if text == ">" and depth == 0 and [each.text for each in self.tokens[end : end + 3]] == [">"] * 3:
-                break
-            if text == ";":
+        end = self.at + 1
+        while [each.text for each in self.tokens[end : end + 3]] != [">", ">", ">"]:
+            if text_at(self.tokens, end) in {"", ";"}:
                 return
-            end += 1
-        else:
-            return
+            end = (closing(self.tokens, end) if self.tokens[end].text in _PAIRS else end) + 1
         opens = end + 3
-        if opens >= len(self.tokens) or self.tokens[opens].text != "(" or self.tokens[name].kind != "word":
+        if text_at(self.tokens, opens) != "(" or self.tokens[name].kind != "word":
             return
-        close = self._to_close(opens)
+        close = closing(self.tokens, opens)
         called, known = self.tokens[name].text, self._known()
         instance = known.get(called, ())
         if not template and len(instance) > 2 and instance[1].text == "<" and instance[-1].text == ">":
@@ -456,7 +428,7 @@ def _parameter(found: Sequence[Token]) -> Parameter:
         return Parameter(text_of(plain), "", problem=f"no name and type can be told from '{text_of(plain)}'")
     array = "[" in texts
     plain = plain[: texts.index("[")] if array else plain
-    words = [token.text for token in plain if token.text not in _QUALIFIERS - _INTEGER_WORDS]
+    words = [token.text for token in plain if token.text not in _QUALIFIERS]
     stars = words.count("*")
     name = words[-1] if plain[-1].kind == "word" and len(words) > 1 else ""
     before = [word for word in (words[:-1] if name else words) if word != "*"]

@@ -10,10 +10,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import harness
-from harness.config import FILES, load_config
+from harness.config import has_settings, load_config
 from harness.errors import StoreError, UsageError
 from harness.init.model import Array, KernelGuess, SuiteGuess
 from harness.system.files import read_regular
@@ -113,20 +112,7 @@ def suites_folder(folder: Path, asked: str | None) -> str:
 
 def _own_globs(folder: Path) -> tuple[str, ...] | None:
     """The globs of suites that files of this very folder say; None where none does."""
-    for name in FILES:
-        table = _table(folder / name)
-        if table is not None and (name != "pyproject.toml" or "harness" in table.get("tool", {})):
-            return load_config(folder).suites
-    return None
-
-
-def _table(path: Path) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads(read_regular(path).decode())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"Cannot read {path}: {error}.") from None
+    return load_config(folder).suites if has_settings(folder) else None
 
 
 def _settings(folder: Path, below: str) -> dict[str, str]:
@@ -257,9 +243,16 @@ def suite_text(suite: SuiteGuess, folder: str) -> str:
     )
 
 
+def _tuple(words: Sequence[str]) -> str:
+    return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
+
+
 def _strings(names: Sequence[str]) -> str:
-    listed = ", ".join(map(_quoted, names))
-    return f"({listed},)" if len(names) == 1 else f"({listed})"
+    return _tuple([_quoted(name) for name in names])
+
+
+def _sizes(numbers: Sequence[int]) -> str:
+    return _tuple([f"2**{n.bit_length() - 1}" if n > 2**14 and n & (n - 1) == 0 else str(n) for n in numbers])
 
 
 def _problem(suite: SuiteGuess) -> Iterator[str]:
@@ -275,7 +268,7 @@ def _problem(suite: SuiteGuess) -> Iterator[str]:
     yield f'    """{what if len(what) < _WIDTH - 12 else suite.name}."""'
     yield ""
     for group in suite.axes:
-        sizes = f"Axis(default={_tuple(group.default)}, quick={_tuple(group.quick)})"
+        sizes = f"Axis(default={_sizes(group.default)}, quick={_sizes(group.quick)})"
         yield _line(f"{' = '.join(group.names)} = {sizes}", group.why, 4)
     for array in suite.arrays:
         yield _line(f"{array.name} = {_array(array, suite.dtype)}", array.why, 4)
@@ -284,11 +277,6 @@ def _problem(suite: SuiteGuess) -> Iterator[str]:
         yield _line(f"{number.name} = Scalar({number.value}{dtype})", number.why, 4)
     yield from _data(suite)
     yield from _reference(suite)
-
-
-def _tuple(numbers: Sequence[int]) -> str:
-    listed = [f"2**{n.bit_length() - 1}" if n > 2**14 and n & (n - 1) == 0 else str(n) for n in numbers]
-    return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
 
 
 def _array(array: Array, dtype: str) -> str:
@@ -310,15 +298,11 @@ def _data(suite: SuiteGuess) -> Iterator[str]:
     yield "        found = super().data(case, rng)"
     for array in whole:
         least = 0 if array.dtype.startswith(("u", "bool")) else -8
-        shape = _tuple_of([f"case.{axis}" for axis in array.shape])
+        shape = _tuple([f"case.{axis}" for axis in array.shape])
         most = 2 if array.dtype == "bool" else 9
         drawn = f'rng.integers({least}, {most}, {shape}).astype("{array.dtype}")'
         yield f'        found["{array.name}"] = {drawn}'
     yield "        return found"
-
-
-def _tuple_of(words: Sequence[str]) -> str:
-    return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
 
 
 def _reference(suite: SuiteGuess) -> Iterator[str]:
@@ -375,10 +359,11 @@ def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str
     else:
         given = source if kernel.instantiate else f'{{"cuda": {source}}}'
         yield _line(f"{given},", notes.get("source", ""), 12)
+    macros = ", ".join(f'"{name}": {value}' for name, value in kernel.macros.items())
     words = {
         "entry": f'"{kernel.entry}"' if kernel.entry and not kernel.function else "",
         "instantiate": _quoted(kernel.instantiate) if kernel.instantiate else "",
-        "macros": "{" + ", ".join(f'"{name}": {value}' for name, value in kernel.macros.items()) + "}",
+        "macros": f"{{{macros}}}" if macros else "",
         "include": _strings(kernel.include) if kernel.include else "",
         "arch": f'"{kernel.arch}"' if kernel.arch else "",
         "options": f'{{"cuda": {_strings(kernel.options)}}}' if kernel.options else "",
@@ -391,11 +376,10 @@ def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str
     for name, value in words.items():
         if name == "macros" and len(value) > _WIDTH - 20:
             yield "            macros={"
-            listed = ", ".join(f'"{macro}": {given}' for macro, given in kernel.macros.items())
             inside = " " * 16
-            yield textwrap.fill(listed, _WIDTH, initial_indent=inside, subsequent_indent=inside) + ","
+            yield textwrap.fill(macros, _WIDTH, initial_indent=inside, subsequent_indent=inside) + ","
             yield "            },"
-        elif value and value != "{}":
+        elif value:
             yield _line(f"{name}={value},", notes.get(name, ""), 12)
         elif name in notes:
             yield _comment(f"{name}: {notes[name]}", 12)

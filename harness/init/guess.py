@@ -6,15 +6,15 @@ Each guess says what it rests on; what cannot be guessed is left out, with the r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from harness.init.bodies import extents, python_name
 from harness.init.launches import Geometry
-from harness.init.model import Array, Axes, KernelGuess, LeftOut, Number, SuiteGuess
+from harness.init.model import Array, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.python_kernels import python_suites
-from harness.init.readings import INTEGERS, FoundKernel, Reading, integer
+from harness.init.readings import FoundKernel, NotReadError, Reading, integer
 from harness.init.references import reference_of
 from harness.init.repository import Repository
 
@@ -36,15 +36,11 @@ def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
     python, left = python_suites(repository)
     found: list[FoundKernel] = []
     for file, source in repository.sources.items():
-        names = [kernel.qualified for kernel in source.kernels]
         for kernel in source.kernels:
-            each = Reading(repository, file, kernel).found()
-            twice = names.count(kernel.qualified) > 1
-            if isinstance(each, str) or twice:
-                why = each if isinstance(each, str) else "its file defines more than one kernel of this name"
-                left.append(LeftOut(kernel.name, f"{file}:{kernel.line}", why))
-            else:
-                found.append(each)
+            try:
+                found.append(Reading(repository, file, kernel).found())
+            except NotReadError as error:
+                left.append(LeftOut(kernel.name, f"{file}:{kernel.line}", str(error)))
     groups: dict[object, list[FoundKernel]] = {}
     for each in found:
         groups.setdefault(_problem_key(each), []).append(each)
@@ -71,24 +67,20 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 def _problem_key(each: FoundKernel) -> object:
     parameters = tuple(
-        (
-            p.name,
-            p.pointer,
-            "integer" if not p.pointer and each.types[p.name] in INTEGERS else each.types[p.name],
-        )
+        (p.name, p.pointer, "integer" if p.name in each.integers else each.types[p.name])
         for p in each.kernel.parameters
     )
     if _matrices(each) is not None:
         return (parameters, "matmul")
     if each.elementwise is not None:
         return (parameters, each.elementwise.expression)
-    return (parameters, _LADDER_WORDS.sub("", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", each.kernel.name)).lower())
+    return (parameters, _LADDER_WORDS.sub("", snake_case(each.kernel.name)))
 
 
 def _matrices(each: FoundKernel) -> tuple[str, str, str] | None:
     """The arrays of C = A B, where that is what a kernel's name and parameters say."""
-    axes = {name for name in each.names if name.lower() in _SQUARE and _is_integer(each, name)}
-    pointers = [p.name for p in each.kernel.parameters if p.pointer]
+    axes = {name for name in each.integers if name.lower() in _SQUARE}
+    pointers = each.pointers
     by_letter = {re.sub(r"^(d|dev|mat|p)_|_(ptr|d|dev|mat)$", "", name.lower()): name for name in pointers}
     says = re.search(r"(?i)gemm|matmul|mat_?mul|mm\b", each.kernel.name) is not None
     lettered = {"a", "b", "c"} <= by_letter.keys()
@@ -99,18 +91,16 @@ def _matrices(each: FoundKernel) -> tuple[str, str, str] | None:
     return by_letter["a"], by_letter["b"], by_letter["c"]
 
 
-def _is_integer(each: FoundKernel, name: str) -> bool:
-    parameter = next(p for p in each.kernel.parameters if p.name == name)
-    return not parameter.pointer and each.types[name] in INTEGERS
-
-
 # --- a problem ----------------------------------------------------------------------------------
+
+Shape = tuple[tuple[str, ...], str, bool]
+"""Axes, what says so, and whether columns are contiguous."""
 
 
 def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]) -> SuiteGuess | str:
     """One suite of kernels with the same parameters; or why none can be made."""
     first = group[0]
-    axes = [name for name in first.names if _is_integer(first, name) and not _NO_AXIS.fullmatch(name)]
+    axes = [name for name in first.names if name in first.integers and not _NO_AXIS.fullmatch(name)]
     roles = _roles(group)
     if not any(role != "Input" for role, _ in roles.values()):
         return "none of its arrays can be told to be an output"
@@ -119,32 +109,26 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     shapes = _matrix_shapes(group, matrices, axes) if matrices else _shapes(group, axes, roles)
     arrays = [_array(first, name, roles[name], shapes[name]) for name in roles]
     numbers = _numbers(first, axes, shapes)
-    renamed = {name: python_name(name) for name in (*first.names, *axes)}
-    arrays = [replace(a, name=renamed[a.name], shape=tuple(renamed[s] for s in a.shape)) for a in arrays]
-    numbers = [replace(n, name=renamed.get(n.name, n.name)) for n in numbers]
+    axes_here = [python_name(axis) for axis in axes]
+    product = [python_name(name) for name in matrices or ()]
     reference = reference_of(
-        first.kernel.name,
-        arrays,
-        numbers,
-        axes,
-        matrices=[python_name(name) for name in matrices or ()],
-        body=first.elementwise,
+        first.kernel.name, arrays, numbers, axes_here, matrices=product, body=first.elementwise
     )
     by_parameter = {number.name.removesuffix("_wide"): number.name for number in numbers}
-    order = tuple(by_parameter.get(renamed[name], renamed[name]) for name in first.names)
+    order = tuple(by_parameter.get(name, name) for name in map(python_name, first.names))
     inputs = [a.name for a in arrays if a.role == "Input"]
     others = [a.name for a in arrays if a.role != "Input"]
-    plain = (*inputs, *others, *(n.name for n in numbers), *(renamed[axis] for axis in axes))
+    plain = (*inputs, *others, *(n.name for n in numbers), *axes_here)
     dtype = next(array.dtype for array in arrays if array.role != "Input")
     name = _suite_name(group, matrices, taken)
     kernels: list[KernelGuess] = []
     for each in group:
-        kernels.append(_kernel(repository, each, axes, renamed, {kernel.name for kernel in kernels}))
+        kernels.append(_kernel(repository, each, axes, {kernel.name for kernel in kernels}))
     return SuiteGuess(
         name=name,
         arrays=tuple(arrays),
         numbers=tuple(numbers),
-        axes=_axes(axes, renamed, matrices),
+        axes=sizes_of(axes_here, product=matrices is not None),
         dtype=dtype,
         args=() if order == plain else order,
         reference=reference,
@@ -154,8 +138,8 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
 
 def _roles(group: Sequence[FoundKernel]) -> dict[str, tuple[str, str]]:
     """Input, Output, Output+0 (which begins at 0) or InOut of each array, and what says so."""
-    pointers = [p.name for p in group[0].kernel.parameters if p.pointer]
-    numbers = {p.name.lower() for p in group[0].kernel.parameters if not p.pointer}
+    pointers = group[0].pointers
+    numbers = {name.lower() for name in group[0].names if name not in pointers}
     found = {name: role for name in pointers if (role := _role(group, name))}
     for name in pointers:
         if name in found:
@@ -188,23 +172,17 @@ def _role(group: Sequence[FoundKernel], name: str) -> tuple[str, str] | None:
     return None
 
 
-def _array(
-    first: FoundKernel, name: str, role: tuple[str, str], shape: tuple[tuple[str, ...], str, bool]
-) -> Array:
+def _array(first: FoundKernel, name: str, role: tuple[str, str], shape: Shape) -> Array:
     kind, why = role
     return Array(
-        name=name,
+        name=python_name(name),
         role=kind.removesuffix("+0"),
-        shape=shape[0],
+        shape=tuple(map(python_name, shape[0])),
         dtype=first.types[name],
         why=f"{why}; {shape[1]}" if shape[1] else why,
         init=kind == "Output+0",
         column_major=shape[2],
     )
-
-
-Shape = tuple[tuple[str, ...], str, bool]
-"""Axes, what says so, and whether columns are contiguous."""
 
 
 def _matrix_shapes(
@@ -216,15 +194,12 @@ def _matrix_shapes(
     leading = {name.lower() for name in group[0].names}
     found: dict[str, Shape] = {}
     for name, shape in zip(matrices, ((m, k), (k, n), (m, n)), strict=True):
-        strides = {stride for each in group for stride in each.use[name].strides if name in each.use}
+        strides = {stride for each in group for stride in each.use[name].strides}
         columns = shape[0] != shape[1] and shape[0] in strides and shape[1] not in strides
-        if f"ld{name.lower()[-1:]}" in leading:
-            columns = False
-        how = (
-            f"its rows are {shape[0]} apart in memory: column-major"
-            if columns
-            else "by the names of a matrix product"
-        )
+        columns = columns and f"ld{name.lower()[-1:]}" not in leading
+        how = "by the names of a matrix product"
+        if columns:
+            how = f"its rows are {shape[0]} apart in memory: column-major"
         found[name] = shape, how, columns
     return found
 
@@ -235,9 +210,23 @@ def _shapes(
     whole = next((found for each in group if (found := extents(each.kernel, axes))), ())
     inner = {name: _inner_axes(group, name, axes) for name in roles}
     matrix = next(filter(None, inner.values()), ())
-    return {
-        name: _shape(group, name, role, axes, whole, inner[name], matrix) for name, (role, _) in roles.items()
-    }
+
+    def shape(name: str, role: str) -> Shape:
+        if own := inner[name]:
+            leading = next((axis for axis in axes if axis not in own), own[-1])
+            return (leading, *own), f"its index is multiplied by {', '.join(own)}", False
+        if role == "Output+0" and not any(each.use[name].indexed for each in group):
+            return (), "one element, as it has no index", False
+        if whole:
+            return whole, f"an index is compared with {' * '.join(whole)}", False
+        if len(axes) == 1:
+            return (axes[0],), "", False
+        axis = axes[0]
+        if matrix and len(axes) == 2:  # and vectors: what goes in has its columns, what comes out its rows
+            axis = matrix[-1] if role == "Input" else next(each for each in axes if each != matrix[-1])
+        return (axis,), f"guessed: {axis} elements, as nothing says otherwise", False
+
+    return {name: shape(name, role) for name, (role, _) in roles.items()}
 
 
 def _inner_axes(group: Sequence[FoundKernel], name: str, axes: Sequence[str]) -> tuple[str, ...]:
@@ -246,63 +235,21 @@ def _inner_axes(group: Sequence[FoundKernel], name: str, axes: Sequence[str]) ->
     return tuple(sorted((axis for axis in axes if count[axis]), key=lambda axis: count[axis]))
 
 
-def _shape(
-    group: Sequence[FoundKernel],
-    name: str,
-    role: str,
-    axes: Sequence[str],
-    whole: tuple[str, ...],
-    inner: tuple[str, ...],
-    matrix: tuple[str, ...],
-) -> Shape:
-    if inner:
-        leading = next((axis for axis in axes if axis not in inner), inner[-1])
-        return (leading, *inner), f"its index is multiplied by {', '.join(inner)}", False
-    if role == "Output+0" and not any(each.use[name].indexed for each in group):
-        return (), "one element, as it has no index", False
-    if whole:
-        return whole, f"an index is compared with {' * '.join(whole)}", False
-    if len(axes) == 1:
-        return (axes[0],), "", False
-    axis = axes[0]
-    if (
-        matrix and len(axes) == 2
-    ):  # of a matrix and vectors: what goes in has its columns, what comes out its rows
-        axis = matrix[-1] if role == "Input" else next(each for each in axes if each != matrix[-1])
-    return (axis,), f"guessed: {axis} elements, as nothing says otherwise", False
-
-
 def _numbers(first: FoundKernel, axes: Sequence[str], shapes: Mapping[str, Shape]) -> list[Number]:
-    return [
-        _launched(first, _number(parameter.name, first.types[parameter.name], axes, shapes))
-        for parameter in first.kernel.parameters
-        if not parameter.pointer
-        and not (parameter.name in axes and first.types[parameter.name] in {"int32", "uint32"})
-    ]
-
-
-def _launched(first: FoundKernel, number: Number) -> Number:
-    """A number that is no length with the value that the launch gives for it, where that is a constant."""
-    names = list(first.names)
-    if first.launch is None or not number.why.startswith("guessed: its name") or number.name not in names:
-        return number
-    at = names.index(number.name)
-    given = first.launch.arguments[at] if at < len(first.launch.arguments) else ()
-    value = integer(given, first.launch.names)
-    return (
-        number
-        if value is None
-        else replace(number, value=str(value), why=f"as launched at {first.launched_at}")
+    found = (
+        _number(first, name, axes, shapes)
+        for name in first.names
+        if name not in first.pointers and not (name in axes and first.types[name] in {"int32", "uint32"})
     )
+    return [replace(number, name=python_name(number.name)) for number in found]
 
 
-def _number(name: str, dtype: str, axes: Sequence[str], shapes: Mapping[str, Shape]) -> Number:
+def _number(first: FoundKernel, name: str, axes: Sequence[str], shapes: Mapping[str, Shape]) -> Number:
     by_letter = {array.lower()[-1:]: shape[0] for array, shape in shapes.items()}
-    lower = name.lower()
+    lower, dtype = name.lower(), first.types[name]
     if name in axes:
-        return Number(
-            f"{name}_wide", f"lambda c: c.{python_name(name)}", dtype, f"{name} is passed in 64 bits"
-        )
+        value = f"lambda c: c.{python_name(name)}"
+        return Number(f"{name}_wide", value, dtype, f"{name} is passed in 64 bits")
     if re.fullmatch("ld[a-z]", lower) and by_letter.get(lower[-1]):
         columns = python_name(by_letter[lower[-1]][-1])
         return Number(name, f"lambda c: c.{columns}", dtype, "guessed: rows are contiguous")
@@ -312,59 +259,46 @@ def _number(name: str, dtype: str, axes: Sequence[str], shapes: Mapping[str, Sha
     if dtype == "bool":
         return Number(name, "1", "uint8", "guessed: true")
     if dtype.startswith(("int", "uint")):
-        return Number(name, "1", dtype, "guessed: its name says that it is no length")
+        value, why = _launched_with(first, name)
+        return Number(name, value, dtype, why)
     return Number(name, "1e-5" if "eps" in lower else "0.5", dtype, "guessed: say what is usual")
 
 
-def _axes(axes: Sequence[str], renamed: Mapping[str, str], matrices: object) -> tuple[Axes, ...]:
-    names = tuple(renamed[axis] for axis in axes)
-    if matrices:
-        return (
-            Axes(names, (1024, 2048, 4096), (256,), "sizes are guessed; square, and multiples of any tile"),
-        )
-    if len(names) == 1:
-        return (Axes(names, (2**24, 2**26), (2**16,), "sizes are guessed"),)
-    side = {2: 4096, 3: 256}.get(len(names), 64)
-    return tuple(Axes((name,), (side,), (min(side, 256),), "its size is guessed") for name in names)
+def _launched_with(first: FoundKernel, name: str) -> tuple[str, str]:
+    """A value for an integer that is no length: the launch's, where that is a constant; and what says so."""
+    at, launch = first.names.index(name), first.launch
+    if launch is not None and at < len(launch.arguments):
+        value = integer(launch.arguments[at], launch.names)
+        if value is not None:
+            return str(value), f"as launched at {first.launched_at}"
+    return "1", "guessed: its name says that it is no length"
 
 
-def _kernel(
-    repository: Repository,
-    each: FoundKernel,
-    axes: Sequence[str],
-    renamed: Mapping[str, str],
-    taken: Iterable[str],
-) -> KernelGuess:
+def _kernel(repository: Repository, each: FoundKernel, axes: Sequence[str], taken: set[str]) -> KernelGuess:
     kernel = each.kernel
     name = kernel.name
     if name in taken:
         name = f"{name}_{re.sub(r'[^A-Za-z0-9]+', '_', PurePosixPath(each.file).stem)}"
-    number = 2
-    while name in taken:
-        name, number = f"{kernel.name}_{number}", number + 1
+    if name in taken:
+        name = _free_name(kernel.name, taken)
     numbers = {p.name for p in kernel.template if not p.is_type}
     arguments = ", ".join(
         f"{{{p.name}}}" if p.name in numbers else each.template[p.name] for p in kernel.template
     )
-    instantiate = kernel.qualified + (f"<{arguments}>" if kernel.template else "")
-    scalars = {
-        name: python_name(name) for name in each.names if _NO_AXIS.fullmatch(name) and _is_integer(each, name)
-    }
-    geometry = Geometry(repository, each, axes, {**renamed, **scalars})
+    whole = kernel.qualified + (f"<{arguments}>" if kernel.template else "")
+    geometry = Geometry(repository, each, axes)
     notes = {**each.notes, **geometry.notes}
     file, _, variable = each.file.partition("::")
     arch, what = ("", "") if variable else repository.arch_of(each.source)
     notes |= {"arch": f"{what.rstrip('.')} needs it"} if arch else {}
     if options := () if variable else repository.options:
         notes["options"] = "of the project's own build"
-    if variable:
-        instantiate = ""
     return KernelGuess(
         name=name,
         file=file,
         line=kernel.line,
         source=each.source.partition("::")[0],
-        instantiate="" if kernel.extern_c else instantiate,
+        instantiate="" if kernel.extern_c or variable else whole,
         entry=variable or (kernel.name if kernel.extern_c and name != kernel.name else ""),
         function="CupyFunction" if variable else "",
         block=geometry.block,
@@ -382,18 +316,12 @@ def _suite_name(group: Sequence[FoundKernel], matrices: object, taken: set[str])
     """What the kernels' names have in common; what they compute, where that is nothing."""
     names = [each.kernel.name for each in group]
     common = names[0]
-    for name in names[1:]:
-        length = next(
-            (n for n, pair in enumerate(zip(common, name, strict=False)) if pair[0] != pair[1]), None
-        )
-        common = common[: min(len(common), len(name)) if length is None else length]
-    plain = re.sub(
-        r"(?i)^kernel_|(_?v?\d*)?_?kernel$|_v?\d*$|\d+$", "", common if len(names) > 1 else names[0]
-    )
+    while not all(name.startswith(common) for name in names):
+        common = common[:-1]
+    plain = re.sub(r"(?i)^kernel_|(_?v?\d*)?_?kernel$|_v?\d*$|\d+$", "", common)
     if len(plain) < 3 or (len(names) > 1 and not re.search(r"[aeiouy]|mm$", plain.lower())):
         plain = "matmul" if matrices else re.sub(r"(?i)_?kernel\d*$", "", names[0]) or names[0]
-    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", plain if plain.isidentifier() else names[0]).lower()
-    return _free_name(plain, taken)
+    return _free_name(snake_case(plain if plain.isidentifier() else names[0]), taken)
 
 
 def _free_name(plain: str, taken: set[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,22 @@ class Axes:
     why: str
 
 
+def sizes_of(axes: Sequence[str], *, product: bool) -> tuple[Axes, ...]:
+    """Sizes for the axes of a problem, in suite.py's names; those of a product of matrices move together."""
+    if product:
+        why = "sizes are guessed; square, and multiples of any tile"
+        return (Axes(tuple(axes), (1024, 2048, 4096), (256,), why),)
+    if len(axes) == 1:
+        return (Axes(tuple(axes), (2**24, 2**26), (2**16,), "sizes are guessed"),)
+    side = {2: 4096, 3: 256}.get(len(axes), 64)
+    return tuple(Axes((axis,), (side,), (min(side, 256),), "its size is guessed") for axis in axes)
+
+
+def snake_case(name: str) -> str:
+    """``matMul`` as ``mat_mul``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
 @dataclass(frozen=True)
 class KernelGuess:
     name: str
@@ -46,15 +63,15 @@ class KernelGuess:
     line: int
     source: str
     """What is compiled: the file, or one that includes it after what it needs."""
-    instantiate: str
-    entry: str
-    block: str
-    grid: str
-    shared: str
-    macros: Mapping[str, int]
-    include: tuple[str, ...]
     notes: Mapping[str, str]
     """What was guessed, by the field that it is of; by the empty name, of the whole."""
+    instantiate: str = ""
+    entry: str = ""
+    block: str = ""
+    grid: str = ""
+    shared: str = ""
+    macros: Mapping[str, int] = field(default_factory=dict)
+    include: tuple[str, ...] = ()
     arch: str = ""
     options: tuple[str, ...] = ()
     """Of nvcc."""

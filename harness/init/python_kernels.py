@@ -7,12 +7,13 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from harness.init.bodies import Elementwise, python_name
-from harness.init.model import Array, Axes, KernelGuess, LeftOut, Number, SuiteGuess
+from harness.init.launches import callable_of
+from harness.init.model import Array, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.references import reference_of
 from harness.init.repository import Repository
 
@@ -30,12 +31,12 @@ _KIND = {
 }
 """What a parameter is that has no annotation, by its name; of any other name it is a tensor."""
 _NO_TENSOR = {"str", "Optional[str]", "dict", "list", "tuple", "Callable", *_SCALAR_TYPES}
-_FRAMEWORKS = {
-    "triton": "TritonFunction",
-    "torch": "TorchFunction",
-    "cupy": "CupyFunction",
-    "numba": "NumbaFunction",
+_JIT = {
+    "triton.jit": "triton",
+    **dict.fromkeys(("cuda.jit", "numba.cuda.jit"), "numba"),
+    **dict.fromkeys(("jit.rawkernel", "cupyx.jit.rawkernel"), "cupy"),
 }
+"""The framework that compiles a function, by its decorator."""
 
 
 @dataclass(frozen=True)
@@ -85,25 +86,35 @@ def _module(repository: Repository, file: str) -> _Module | None:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
-    from_triton = re.search(r"^from triton import [^\n]*\bjit\b", text, re.MULTILINE) is not None
+    from_triton = re.search(r"^from triton import [^\n]*\bjit\b", text, re.MULTILINE)
+    known = {**_JIT, "jit": "triton"} if from_triton else _JIT
     jitted = {
         node.name: (framework, node)
         for node in tree.body
-        if isinstance(node, ast.FunctionDef) and (framework := _jit_of(node, from_triton=from_triton))
+        if isinstance(node, ast.FunctionDef) and (framework := _jit_of(node, known))
     }
     made: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and isinstance(node.targets[0], ast.Name)
-        ):
-            called = _dotted(node.value.func).rpartition(".")[2]
-            if called in {"RawKernel", "ElementwiseKernel", "ReductionKernel", "get_function"}:
-                made[node.targets[0].id] = "cupy"
-            elif called in {"load_inline", "load"} and "cpp_extension" in text:
-                made[node.targets[0].id] = "torch"
+    for name, value in _named(ast.walk(tree)):
+        called = _dotted(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
+        if called in {"RawKernel", "ElementwiseKernel", "ReductionKernel", "get_function"}:
+            made[name] = "cupy"
+        elif called in {"load_inline", "load"} and "cpp_extension" in text:
+            made[name] = "torch"
     return _Module(file, tree, text, jitted, made)
+
+
+def _named(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """The names that are given a value, and these values."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name), *_], value=value):
+                yield name, value
+
+
+def _jit_of(node: ast.FunctionDef, known: Mapping[str, str]) -> str:
+    """The framework that compiles a function, by its decorators; empty for none."""
+    called = (ast.unparse(decorator).partition("(")[0] for decorator in node.decorator_list)
+    return next((known[name] for name in called if name in known), "")
 
 
 def _dotted(node: ast.expr) -> str:
@@ -112,18 +123,6 @@ def _dotted(node: ast.expr) -> str:
         before = _dotted(node.value)
         return f"{before}.{node.attr}" if before else ""
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _jit_of(node: ast.FunctionDef, *, from_triton: bool) -> str:
-    """The framework that compiles a function, by its decorators; empty for none."""
-    for decorator in node.decorator_list:
-        text = ast.unparse(decorator).partition("(")[0]
-        known = {"triton": "triton", "cuda": "numba", "numba": "numba", "jit": "cupy", "cupyx": "cupy"}
-        if text == "jit" and from_triton:
-            return "triton"
-        if text in {"triton.jit", "cuda.jit", "numba.cuda.jit", "jit.rawkernel", "cupyx.jit.rawkernel"}:
-            return known[text.split(".")[0]]
-    return ""
 
 
 def _suites_in(module: _Module) -> Iterator[SuiteGuess | LeftOut]:
@@ -139,15 +138,13 @@ def _suites_in(module: _Module) -> Iterator[SuiteGuess | LeftOut]:
         if made is not None:
             yield made
     for name, (framework, node) in module.jitted.items():
-        where = f"{module.file}:{node.lineno}"
         if name in launched or _is_called(module, name):
             continue
         if framework == "numba":
             yield _numba(module, node)
         else:
-            yield LeftOut(
-                name, where, "no function at the top of its file launches it on tensors: write one that does"
-            )
+            why = "no function at the top of its file launches it on tensors: write one that does"
+            yield LeftOut(name, f"{module.file}:{node.lineno}", why)
 
 
 def _is_called(module: _Module, name: str) -> bool:
@@ -206,24 +203,23 @@ def _launcher(
     arrays = [
         _array(name, "Output" if name in written else "Input", shapes, axes, dtype, "a parameter")
         for name in tensors
-    ] + [_array(name, "Output", shapes, axes, dtype, "what it returns") for name in returned]
-    found = [array.name for array in arrays]
+    ]
+    arrays += [_array(name, "Output", shapes, axes, dtype, "what it returns") for name in returned]
     body = _triton_body(module, kernels, [*tensors, *returned])
-    matrices = found if _is_product(node.name, arrays) else None
-    line = module.works_when_imported
-    notes = (
-        {"": f"importing the file runs line {line}: guard it with if __name__ == '__main__'"} if line else {}
-    )
+    matrices = [array.name for array in arrays] if _is_product(node.name, arrays) else None
+    notes: dict[str, str] = {}
+    if line := module.works_when_imported:
+        notes[""] = f"importing the file runs line {line}: guard it with if __name__ == '__main__'"
     if framework == "torch":
         notes["source"] = (
             "each commit needs an extension of its own: write a file here that builds it by "
             "torch.utils.cpp_extension.load, and calls it"
         )
     return SuiteGuess(
-        name=re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower().strip("_"),
+        name=snake_case(node.name).strip("_"),
         arrays=tuple(arrays),
         numbers=tuple(numbers),
-        axes=_axes(axes, matrices),
+        axes=sizes_of(axes, product=matrices is not None),
         dtype=dtype,
         args=(),
         reference=reference_of(node.name, arrays, numbers, axes, matrices=matrices, body=body),
@@ -234,20 +230,22 @@ def _launcher(
 
 def _kernel(node: ast.FunctionDef, file: str, framework: str, notes: Mapping[str, str]) -> KernelGuess:
     return KernelGuess(
-        name=node.name, file=file, line=node.lineno, source=file, instantiate="", entry=node.name, block="",
-        grid="", shared="", macros={}, include=(), notes=notes, function=_FRAMEWORKS[framework],
-    )  # fmt: skip
+        name=node.name,
+        file=file,
+        line=node.lineno,
+        source=file,
+        notes=notes,
+        entry=node.name,
+        function=f"{framework.title()}Function",
+    )
 
 
 def _parameters(node: ast.FunctionDef) -> tuple[list[str], list[Number], list[str]]:
     """Names of tensors, numbers, and what is neither and has no default."""
     given = [*node.args.posonlyargs, *node.args.args]
     plain = given[: len(given) - len(node.args.defaults)]
-    plain += [
-        each
-        for each, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-        if default is None
-    ]
+    optional = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    plain += [each for each, default in optional if default is None]
     tensors, numbers, others = [], [], []
     for parameter in plain:
         kind = ast.unparse(parameter.annotation) if parameter.annotation else _KIND.get(parameter.arg, "")
@@ -267,12 +265,9 @@ def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     like: dict[str, str] = {}
     of_interest = (ast.Call, ast.Attribute, ast.Subscript)
-    assignments = (
-        each
-        for each in ast.walk(node)
-        if isinstance(each, ast.Assign) and isinstance(each.value, of_interest)
-    )
-    for target, value in ((each.targets[0], each.value) for each in assignments):
+    assigned = (each for each in ast.walk(node) if isinstance(each, ast.Assign))
+    of_these = ((each.targets[0], each.value) for each in assigned if isinstance(each.value, of_interest))
+    for target, value in of_these:
         text = ast.unparse(value)
         if isinstance(target, ast.Tuple):
             names = [python_name(ast.unparse(item)) for item in target.elts]
@@ -331,15 +326,6 @@ def _is_product(name: str, arrays: Sequence[Array]) -> bool:
     return len(a) == len(b) == len(c) == 2 and a[1] == b[0] and c == (a[0], b[1])
 
 
-def _axes(axes: Sequence[str], matrices: object) -> tuple[Axes, ...]:
-    if matrices:
-        return (Axes(tuple(axes), (1024, 2048, 4096), (256,), "sizes are guessed; square"),)
-    if len(axes) == 1:
-        return (Axes((axes[0],), (2**24, 2**26), (2**16,), "sizes are guessed"),)
-    side = {2: 4096, 3: 256}.get(len(axes), 64)
-    return tuple(Axes((axis,), (side,), (min(side, 256),), "its size is guessed") for axis in axes)
-
-
 def _dtype(module: _Module, node: ast.FunctionDef, kernels: set[str]) -> str:
     """The element type that a function allocates, or its kernels convert to; else float32."""
     for each in (node, *(module.jitted[name][1] for name in sorted(kernels))):
@@ -361,18 +347,14 @@ def _triton_body(module: _Module, kernels: set[str], arrays: Sequence[str]) -> E
     stores = [call for call in calls if ast.unparse(call.func) == "tl.store"]
     if len(stores) != 1 or any(isinstance(each, (ast.For, ast.While)) for each in ast.walk(node)):
         return None
-    values = {
-        each.targets[0].id: each.value
-        for each in ast.walk(node)
-        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
-    }
+    values = dict(_named(ast.walk(node)))
     pointers = [argument.arg for argument in node.args.args][: len(arrays)]
     place = _place(stores[0].args[0], pointers)
     if place is None:
         return None
     by_pointer = dict(zip(pointers, map(python_name, arrays), strict=False))
     expression = _stored(stores[0].args[1], values, by_pointer, place[1])
-    return None if expression is None else _as_elementwise(by_pointer[place[0]], expression)
+    return None if expression is None else Elementwise(by_pointer[place[0]], ast.unparse(expression))
 
 
 def _place(node: ast.expr, pointers: Sequence[str]) -> tuple[str, str] | None:
@@ -400,12 +382,6 @@ def _stored(
     return None
 
 
-def _as_elementwise(output: str, expression: ast.expr) -> Elementwise:
-    text = ast.unparse(expression)
-    magnitude = re.sub(r"\b([A-Za-z_]\w*)\b", r"abs(\1)", text).replace(" - ", " + ")
-    return Elementwise(output, text, magnitude, len(re.findall(r" [-+*/] ", text)))
-
-
 # --- numba ------------------------------------------------------------------------------------------
 
 
@@ -413,22 +389,21 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
     """A suite of a cuda.jit kernel, which is launched over a grid: its arrays are what it indexes."""
     names = [argument.arg for argument in node.args.args]
     indexed: dict[str, list[str]] = {}
-    stored: dict[str, ast.Assign | ast.AugAssign] = {}
+    stored: dict[str, ast.expr] = {}
     for each in ast.walk(node):
-        if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id in names:
-            indexed.setdefault(each.value.id, []).append(ast.unparse(each.slice).strip("()"))
-        if isinstance(each, (ast.Assign, ast.AugAssign)):
-            target = each.targets[0] if isinstance(each, ast.Assign) else each.target
-            if (
-                isinstance(target, ast.Subscript)
-                and isinstance(target.value, ast.Name)
-                and target.value.id in names
-            ):
-                stored[target.value.id] = each
+        match each:
+            case ast.Subscript(value=ast.Name(id=name), slice=place) if name in names:
+                indexed.setdefault(name, []).append(ast.unparse(place).strip("()"))
+            case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name)), *_]) if name in names:
+                stored[name] = each.value
+            case ast.AugAssign(target=ast.Subscript(value=ast.Name(id=name)) as target) if name in names:
+                stored[name] = ast.BinOp(target, each.op, each.value)
     where = f"{module.file}:{node.lineno}"
     if not stored:
         return LeftOut(node.name, where, "it writes no array that it is given")
-    shapes = {name: tuple(axis.strip() for axis in places[0].split(",")) for name, places in indexed.items()}
+    shapes = {
+        name: tuple(axis.strip() for axis in indexed[name][0].split(",")) for name in names if name in indexed
+    }
     if not all(axis.isidentifier() for shape in shapes.values() for axis in shape):
         return LeftOut(node.name, where, "how it indexes its arrays was not understood")
     written = next(iter(stored))
@@ -437,13 +412,10 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
     axis_of = _axis_names(index, used)
     arrays = []
     for name, shape in shapes.items():
-        role = "Input" if name not in stored else "InOut" if _reads(stored[name], name) else "Output"
-        arrays.append(
-            Array(
-                python_name(name), role, tuple(axis_of[axis] for axis in shape), "float32", "as it is indexed"
-            )
-        )
-    arrays.sort(key=lambda array: names.index(array.name.rstrip("_")))
+        read = name in stored and name in _names_in(stored[name])
+        role = "Input" if name not in stored else "InOut" if read else "Output"
+        axes_of = tuple(axis_of[axis] for axis in shape)
+        arrays.append(Array(python_name(name), role, axes_of, "float32", "as it is indexed"))
     numbers = [
         Number(python_name(name), "2.0", "float32", "guessed: say what is usual")
         for name in names
@@ -451,6 +423,7 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
     ]
     axes = list(dict.fromkeys(axis_of.values()))
     product = len(axes) == 3 and _is_product("matmul", arrays)
+    matrices = [array.name for array in arrays] if product else None
     body = _numba_body(stored[written], written, index, arrays) if len(stored) == 1 and not product else None
     side = "16" if len(index) > 1 else "256"
     grid = [f"ceil_div(c.{axis_of[axis]}, {side})" for axis in index]
@@ -459,55 +432,38 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
     plain += [number.name for number in numbers]
     kernel = replace(
         _kernel(node, module.file, "numba", {"grid": "guessed: one thread for each element"}),
-        block="256" if len(index) == 1 else f"({', '.join(['16'] * len(index))})",
-        grid=f"lambda c: {grid[0]}" if len(grid) == 1 else f"lambda c: ({', '.join(grid)})",
+        block=callable_of([side] * len(index)),
+        grid=callable_of(grid),
     )
     return SuiteGuess(
         name=node.name.lower(),
         arrays=tuple(arrays),
         numbers=tuple(numbers),
-        axes=_axes(axes, product),
+        axes=sizes_of(axes, product=product),
         dtype="float32",
         args=() if list(order) == plain else order,
-        reference=reference_of(
-            node.name,
-            arrays,
-            numbers,
-            axes,
-            matrices=[a.name for a in arrays] if product else None,
-            body=body,
-        ),
+        reference=reference_of(node.name, arrays, numbers, axes, matrices=matrices, body=body),
         kernels=(kernel,),
     )
 
 
 def _axis_names(index: Sequence[str], used: set[str]) -> dict[str, str]:
     """Axes by the index that runs along each: n for one, m and n for two, with k for what is summed over."""
-    names = (
-        ("n",)
-        if len(index) == 1
-        else ("m", "n")
-        if len(index) == 2
-        else tuple(f"n{i}" for i in range(len(index)))
-    )
+    names = {1: ("n",), 2: ("m", "n")}.get(len(index), tuple(f"n{i}" for i in range(len(index))))
     found = dict(zip(index, names, strict=True))
     for number, axis in enumerate(sorted(used - found.keys())):
         found[axis] = f"k{number or ''}"
     return found
 
 
-def _reads(stored: ast.Assign | ast.AugAssign, name: str) -> bool:
-    return isinstance(stored, ast.AugAssign) or name in {
-        each.id for each in ast.walk(stored.value) if isinstance(each, ast.Name)
-    }
+def _names_in(node: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _numba_body(
-    stored: ast.Assign | ast.AugAssign, output: str, index: Sequence[str], arrays: Sequence[Array]
+    stored: ast.expr, output: str, index: Sequence[str], arrays: Sequence[Array]
 ) -> Elementwise | None:
-    target = stored.targets[0] if isinstance(stored, ast.Assign) else stored.target
-    value = stored.value if isinstance(stored, ast.Assign) else ast.BinOp(target, stored.op, stored.value)
-    text = ast.unparse(value)
+    text = ast.unparse(stored)
     place = ", ".join(index)
     names = [array.name for array in arrays]
     text = re.sub(rf"\b({'|'.join(names)})\[\(?{re.escape(place)}\)?\]", r"\1", text)
@@ -516,7 +472,7 @@ def _numba_body(
     inputs = {array.name for array in arrays if array.role == "Input"}
     if not inputs <= set(re.findall(r"\w+", text)):
         return None
-    return _as_elementwise(python_name(output), ast.parse(text, mode="eval").body)
+    return Elementwise(python_name(output), ast.unparse(ast.parse(text, mode="eval")))
 
 
 # --- CUDA in a string -------------------------------------------------------------------------------
@@ -525,17 +481,12 @@ def _numba_body(
 def _raw_kernels(module: _Module) -> Iterator[tuple[str, int, str]]:
     """Name, line and CUDA text of each `name = cupy.RawKernel("text", "entry")` at a file's top."""
     strings = {
-        node.targets[0].id: node.value.value
-        for node in module.tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    }  # fmt: skip
-    for node in module.tree.body:
-        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args):
+        name: value.value for name, value in _named(module.tree.body) if isinstance(value, ast.Constant)
+    }
+    for name, value in _named(module.tree.body):
+        if not (isinstance(value, ast.Call) and value.args and ast.unparse(value.func).endswith("RawKernel")):
             continue
-        target, first = node.targets[0], node.value.args[0]
-        if not ast.unparse(node.value.func).endswith("RawKernel") or not isinstance(target, ast.Name):
-            continue
+        first = value.args[0]
         text = strings.get(first.id) if isinstance(first, ast.Name) else getattr(first, "value", None)
         if isinstance(text, str):
-            yield target.id, node.lineno, text
+            yield name, value.lineno, text

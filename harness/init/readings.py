@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
-from harness.init.cpp import CudaKernel, Expression, Launch, Parameter, text_of, tokens
+from harness.init.cpp import CudaKernel, Expression, Launch, Parameter, TemplateParameter, text_of, tokens
 from harness.init.repository import Repository
 
 DTYPES = {
@@ -34,7 +34,6 @@ DTYPES = {
     "__nv_fp8_e5m2": "float8_e5m2",
 }
 """NumPy's name, or ml_dtypes', of an element by C++'s."""
-INTEGERS = {"int32", "uint32", "int64", "uint64"}
 _MACRO = re.compile(
     r"(?!(?:NULL|NAN|INFINITY|EOF|CHAR_BIT|SIZE_MAX|RAND_MAX)$|(?:M|FLT|DBL|INT|UINT|LONG|INT32|INT64|CUDART|CU)_)"
     r"[A-Z][A-Z0-9_]{3,}"
@@ -65,6 +64,20 @@ class FoundKernel:
     def names(self) -> tuple[str, ...]:
         return tuple(parameter.name for parameter in self.kernel.parameters)
 
+    @property
+    def pointers(self) -> list[str]:
+        return [parameter.name for parameter in self.kernel.parameters if parameter.pointer]
+
+    @property
+    def integers(self) -> set[str]:
+        """The parameters that may be a length."""
+        lengths = {"int32", "uint32", "int64", "uint64"}
+        return {name for name in self.names if self.types[name] in lengths} - {*self.pointers}
+
+
+class NotReadError(Exception):
+    """Why a kernel is left out."""
+
 
 class Reading:
     """What one kernel's file says of it."""
@@ -74,22 +87,31 @@ class Reading:
         self.source = file
         self.notes: dict[str, str] = {}
 
-    def found(self) -> FoundKernel | str:
-        """The kernel, or why it is left out."""
+    def found(self) -> FoundKernel:
+        """The kernel. Raises NotReadError."""
         parameters = self.kernel.parameters
         if problem := next((p.problem for p in parameters if p.problem), ""):
-            return f"its signature cannot be guessed: {problem}"
+            raise NotReadError(f"its signature cannot be guessed: {problem}")
         launched = self.repository.launches_of(self.kernel.name, self.file)
-        mine = [each for each in launched if self._is_mine(each[1])]
-        launches = [launch for _, launch in mine]
+        mine = [each for each in launched if len(each[1].arguments) <= len(parameters)]
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
-        template = self._template(launches)
-        types = self._types({} if isinstance(template, str) else template)
-        for why in (types, template, self._foreign()):
-            if isinstance(why, str) and why:
-                return why
-        assert isinstance(types, dict)
-        assert isinstance(template, dict)
+        template = self._template([each for _, each in mine])
+        types = {parameter.name: self._dtype(parameter, template) for parameter in parameters}
+        if not any(parameter.pointer and not parameter.const for parameter in parameters):
+            raise NotReadError("it writes no array: no parameter is a pointer to non-const")
+        if untold := [name for name, text in template.items() if not text]:
+            raise NotReadError(
+                f"no launch was found that says a number for its template's parameter {untold[0]}: "
+                "write instantiate= yourself"
+            )
+        if headers := self.repository.torch_headers(self.file):
+            raise NotReadError(
+                f"its file includes {headers[0]}, and kernels are compiled without PyTorch's headers: "
+                "measure the operator that launches it, as a TorchFunction"
+            )
+        beside = [each.qualified for each in self.repository.source(self.file).kernels]
+        if beside.count(self.kernel.qualified) > 1:
+            raise NotReadError("its file defines more than one kernel of this name")
         source, include = self._to_compile()
         if self.kernel.condition:
             self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
@@ -97,29 +119,6 @@ class Reading:
             self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template,
             source, include, uses(self.kernel), self.notes, elementwise(self.kernel),
         )  # fmt: skip
-
-    def _types(self, template: Mapping[str, str]) -> dict[str, str] | str:
-        """NumPy's name of each parameter's type; or why one of them has none."""
-        found: dict[str, str] = {}
-        for parameter in self.kernel.parameters:
-            dtype = self._dtype(parameter, template)
-            unknown = any(parameter.type == each.name for each in self.kernel.template) and not template
-            if dtype not in DTYPES.values() and not unknown:
-                return dtype
-            found[parameter.name] = dtype
-        if not any(parameter.pointer and not parameter.const for parameter in self.kernel.parameters):
-            return "it writes no array: no parameter is a pointer to non-const"
-        return found
-
-    def _foreign(self) -> str:
-        """Why its file cannot be compiled by itself; empty where it can."""
-        headers = self.repository.torch_headers(self.file)
-        if not headers:
-            return ""
-        return (
-            f"its file includes {headers[0]}, and kernels are compiled without PyTorch's headers: measure "
-            "the operator that launches it, as a TorchFunction"
-        )
 
     def _to_compile(self) -> tuple[str, tuple[str, ...]]:
         """The file to compile, and the folders that its includes need; what is missing becomes a note."""
@@ -154,53 +153,37 @@ class Reading:
         known = own | self.repository.names_of(self.source).keys() | self.repository.declared_in(self.source)
         return sorted(word for word in words if _MACRO.fullmatch(word) and word not in known)
 
-    def _is_mine(self, launch: Launch) -> bool:
-        return launch.name == self.kernel.name and (
-            not launch.arguments or len(launch.arguments) <= len(self.kernel.parameters)
-        )
-
-    def _template(self, launches: Sequence[Launch]) -> dict[str, str] | str:
-        """What stands for each parameter of the template; or why it cannot be told."""
+    def _template(self, launches: Sequence[Launch]) -> dict[str, str]:
+        """What stands for each parameter of the template; nothing for a number that is not told."""
         parameters = self.kernel.template
-        if not parameters:
-            return {}
-        found: dict[str, str] = {}
+        found = defaults = {each.name: self._argument(each, each.default, None) for each in parameters}
         for launch in launches:
-            found = {}
-            for number, parameter in enumerate(parameters):
-                text = launch.template[number] if number < len(launch.template) else parameter.default
-                if not parameter.is_type:
-                    value = self._integer(text, launch)
-                    text = "" if value is None else str(value)
-                elif text in {"T", "scalar_t", "Type", "DType", "data_t"}:
-                    text = ""
-                found[parameter.name] = text
+            given = (*launch.template, *(each.default for each in parameters[len(launch.template) :]))
+            pairs = zip(parameters, given, strict=False)
+            found = {each.name: self._argument(each, text, launch) for each, text in pairs}
             if all(found.values()):
                 return found
-        for parameter in parameters:
-            text = found.get(parameter.name, "") or parameter.default
-            if not text and not parameter.is_type:
-                return (
-                    f"no launch was found that says a number for its template's parameter {parameter.name}: "
-                    "write instantiate= yourself"
-                )
-            found[parameter.name] = text or "float"
-        guessed = [p.name for p in parameters if p.is_type and found[p.name] == "float"]
-        self.notes["instantiate"] = f"{', '.join(guessed)} = float is a guess: no launch says a type"
-        return found
+        found = {name: text or defaults[name] for name, text in found.items()}
+        if guessed := [each.name for each in parameters if each.is_type and not found[each.name]]:
+            self.notes["instantiate"] = f"{', '.join(guessed)} = float is a guess: no launch says a type"
+        return found | dict.fromkeys(guessed, "float")
 
-    def _integer(self, text: str, launch: Launch | None) -> int | None:
+    def _argument(self, parameter: TemplateParameter, text: str, launch: Launch | None) -> str:
+        """What a text says for a parameter of the template; empty where it is no number, or no type."""
+        if parameter.is_type:
+            return "" if text in {"T", "scalar_t", "Type", "DType", "data_t"} else text
         names = {**self.repository.names_of(self.file), **(launch.names if launch else {})}
-        return integer(tuple(tokens(text)), names)
+        value = integer(tuple(tokens(text)), names)
+        return "" if value is None else str(value)
 
     def _dtype(self, parameter: Parameter, template: Mapping[str, str]) -> str:
-        """NumPy's name of a parameter's type; or why there is none."""
+        """NumPy's name of a parameter's type. Raises NotReadError."""
         text = template.get(parameter.type, parameter.type)
         for _ in range(4):
             if text in DTYPES:
                 return DTYPES[text]
             if vector := _VECTOR.fullmatch(text):
-                return (
+                raise NotReadError(
                     f"parameter {parameter.name} is of type {text}: {vector[2]} elements of {vector[1]} an "
                     "index, which an array's shape cannot say"
                 )
@@ -210,13 +193,10 @@ class Reading:
             if known is None:
                 break
             text = text_of([token for token in known if token.text not in {"const", "struct"}])
-        hint = (
-            " Kernel(setup=...) makes such values on the host"
-            if "ensorMap" in text or "Texture" in text
-            else ""
-        )
-        return (
-            f"parameter {parameter.name} is of type {text}, which is no number and no array of numbers.{hint}"
+        by_setup = "ensorMap" in text or "Texture" in text
+        raise NotReadError(
+            f"parameter {parameter.name} is of type {text}, which is no number and no array of numbers."
+            f"{' Kernel(setup=...) makes such values on the host' if by_setup else ''}"
         )
 
 

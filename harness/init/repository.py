@@ -7,8 +7,8 @@ import posixpath
 import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
+from functools import cache, cached_property
+from pathlib import Path, PurePosixPath
 
 from harness.init.cpp import Expression, Launch, Source, read
 from harness.system.files import read_regular
@@ -16,18 +16,8 @@ from harness.system.git import ask, repository_of
 
 CPP_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl", ".inc", ".cpp", ".cc", ".cxx", ".c")
 NOT_THEIRS = {
-    *(
-        "third_party",
-        "3rdparty",
-        "thirdparty",
-        "external",
-        "extern",
-        "vendor",
-        "vendored",
-        "deps",
-        "node_modules",
-    ),
-    *("build", "dist", ".venv", "venv", "site-packages", ".git", ".asv", "__pycache__"),
+    *("third_party", "3rdparty", "thirdparty", "external", "extern", "vendor", "vendored", "deps"),
+    *("node_modules", "build", "dist", ".venv", "venv", "site-packages", ".git", ".asv", "__pycache__"),
 }
 """Folders with what a project did not write, or has made."""
 TESTS = {"test", "tests", "testing", "unittest", "unit_tests"}
@@ -58,12 +48,10 @@ class Repository:
         self.passed_over: dict[str, int] = {}
         """How many files were not looked at, by the folder's name that says why."""
         self.files = self._listed(suites)
-        self.texts: dict[str, str] = {}
-        self._sources: dict[str, Source] = {}
-        self._bytes: dict[str, bytes] = {}
-        self._added: list[str] = []
-        self._closures: dict[str, tuple[dict[str, str], list[str]]] = {}
-        self._names: dict[str, Mapping[str, Expression]] = {}
+        self._added: dict[str, str] = {}
+        # Each file is read, and what it includes is followed, once.
+        self.bytes_of, self.text, self.source = cache(self._bytes_of), cache(self._text), cache(self._source)
+        self._closure, self.names_of = cache(self._found_closure), cache(self._names_of)
 
     def _listed(self, suites: Sequence[str]) -> list[str]:
         found = []
@@ -102,8 +90,7 @@ class Repository:
 
     def add(self, name: str, text: str) -> None:
         """CUDA text that stands in another file, by a name of its own, `file.py::name`; before `sources`."""
-        self.texts[name] = text
-        self._added.append(name)
+        self._added[name] = text
 
     @cached_property
     def executables(self) -> list[tuple[str, str, int]]:
@@ -155,24 +142,20 @@ class Repository:
             found = [each for each in found if file in self._closure(each[0])[0]]
         return sorted(found, key=lambda each: each[0] != file)
 
-    def bytes_of(self, name: str) -> bytes:
+    def _bytes_of(self, name: str) -> bytes:
         """What a file holds; nothing where it is none, cannot be read or is larger than any source."""
-        if name not in self._bytes:
-            try:
-                self._bytes[name] = read_regular(self.folder / name, _MOST_BYTES)
-            except OSError:
-                self._bytes[name] = b""
-        return self._bytes[name]
+        try:
+            return read_regular(self.folder / name, _MOST_BYTES)
+        except OSError:
+            return b""
 
-    def text(self, name: str) -> str:
-        if name not in self.texts:
-            self.texts[name] = self.bytes_of(name).decode(errors="replace").removeprefix("\ufeff")
-        return self.texts[name]
+    def _text(self, name: str) -> str:
+        if name in self._added:
+            return self._added[name]
+        return self.bytes_of(name).decode(errors="replace").removeprefix("\ufeff")
 
-    def source(self, name: str) -> Source:
-        if name not in self._sources:
-            self._sources[name] = read(self.text(name))
-        return self._sources[name]
+    def _source(self, name: str) -> Source:
+        return read(self.text(name))
 
     # --- includes -------------------------------------------------------------------------------
 
@@ -200,15 +183,10 @@ class Repository:
                         found[_cmake_folder(word.strip('"'), here)] = None
             elif posixpath.basename(name) == "compile_commands.json":
                 for word in re.findall(r"-I\s*([^\s\"\\]+)", self.text(name)):
-                    found[
-                        posixpath.normpath(os.path.relpath(word, self.folder) if word[0] == "/" else word)
-                    ] = None
-        folders = {posixpath.dirname(name) for names in self._by_base.values() for name in names}
-        every = (
-            folders
-            | {"/".join(f.split("/")[:n]) for f in folders for n in range(1, f.count("/") + 1)}
-            | {"."}
-        )
+                    inside = os.path.relpath(word, self.folder) if word[0] == "/" else word
+                    found[posixpath.normpath(inside)] = None
+        headers = (PurePosixPath(name) for names in self._by_base.values() for name in names)
+        every = {str(folder) for header in headers for folder in header.parents}
         return [folder for folder in found if folder in every]
 
     @cached_property
@@ -236,11 +214,6 @@ class Repository:
                     return candidate, candidate[: -len(included)].rstrip("/") or "."
         return None
 
-    def _closure(self, name: str) -> tuple[dict[str, str], list[str]]:
-        if name not in self._closures:
-            self._closures[name] = self._found_closure(name)
-        return self._closures[name]
-
     def _found_closure(self, name: str) -> tuple[dict[str, str], list[str]]:
         """Every file that a file includes, by the folder that finds it, and what is missing."""
         found, missing, waiting = {name: ""}, [], deque([name])
@@ -249,7 +222,9 @@ class Repository:
             for kind, included in self._includes(here):
                 resolved = self._resolve(included, here, kind)
                 if resolved is None:
-                    if kind == '"' and self._is_own(included):
+                    # One that the build makes, rather than a library's.
+                    made = posixpath.basename(included) in self._made or "/" not in included
+                    if kind == '"' and made:
                         missing.append(included)
                 elif resolved[0] not in found:
                     found[resolved[0]] = resolved[1]
@@ -259,23 +234,17 @@ class Repository:
     def _includes(self, name: str) -> list[tuple[str, str]]:
         return _INCLUDE.findall(self.text(name))
 
-    def _is_own(self, included: str) -> bool:
-        """Whether a header that is not there is one that the build makes, rather than a library's."""
-        return posixpath.basename(included) in self._made or "/" not in included
-
     def includes_of(self, name: str) -> tuple[tuple[str, ...], list[str]]:
         """The folders that a file's includes need, and those that are missing."""
         found, missing = self._closure(name)
         return tuple(dict.fromkeys(filter(None, found.values()))), list(dict.fromkeys(missing))
 
-    def names_of(self, name: str) -> Mapping[str, Expression]:
+    def _names_of(self, name: str) -> Mapping[str, Expression]:
         """Macros, constants and aliases at the top of a file and of all that it includes."""
-        if name not in self._names:
-            found: dict[str, Expression] = {}
-            for each in self._closure(name)[0]:
-                found = {**self.source(each).names, **found}
-            self._names[name] = found
-        return self._names[name]
+        found: dict[str, Expression] = {}
+        for each in self._closure(name)[0]:
+            found = {**self.source(each).names, **found}
+        return found
 
     def declared_in(self, name: str) -> set[str]:
         """Words in capitals that a file and its includes declare in any scope: `SIZE = 1`, `enum {A, B}`."""

@@ -28,11 +28,7 @@ _WILD = re.compile(r"[*?\[]")
 
 def size_label(sizes: Mapping[str, int]) -> str:
     """``4096`` for a point whose axes are all equal, else ``500x300x700``."""
-    return _label(tuple(sizes.values()))
-
-
-def _label(lengths: tuple[int, ...]) -> str:
-    return str(lengths[0]) if len(set(lengths)) == 1 else "x".join(map(str, lengths))
+    return Size.of(sizes).label
 
 
 def short_id(suite: str, kernel: str, label: str) -> str:
@@ -72,7 +68,9 @@ class Size:
 
     @property
     def label(self) -> str:
-        return _label(self.lengths)
+        """``4096`` for a point whose axes are all equal, else ``500x300x700``."""
+        alike = len(set(self.lengths)) == 1
+        return str(self.lengths[0]) if alike else "x".join(map(str, self.lengths))
 
     def fits(self, axes: Collection[str]) -> bool:
         """Whether it says a length for each of a problem's axes, and for nothing else."""

@@ -351,7 +351,7 @@ class Kernel:
     @property
     def capability(self) -> tuple[int, int] | None:
         """Least compute capability as (major, minor), or None where any device will do."""
-        match = _CAPABILITY.match(self.requires or "") or _ARCH.match(self.arch)
+        match = _ARCH.match(self.requires or self.arch)
         return (int(match[1]), int(match[2])) if match else None
 
 
@@ -408,12 +408,12 @@ def workspaces(kernel: Kernel, case: Case) -> dict[str, int]:
     found = {}
     for name, room in kernel.workspace.items():
         value = computed(kernel.name, f"workspace {name}", room, case)
-        extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+        shaped = isinstance(value, (tuple, list))
+        extents = tuple(value) if shaped else (value,)
         if not extents or not all(type(extent) is int and extent > 0 for extent in extents):
             raise SuiteError(
                 f"Kernel {kernel.name!r} has workspace {name} = {value!r} at {case.size_label}; expected a "
                 "number of bytes from 1, or a tuple of extents."
             )
-        shaped = isinstance(value, (tuple, list))
         found[name] = math.prod(extents) * (element_bits(case.dtype) if shaped else 8) // 8
     return found

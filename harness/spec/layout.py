@@ -153,18 +153,14 @@ class Layout:
         values: NDArray[Any] = np.ascontiguousarray(ordered).reshape(-1).view(np.uint8)
         if self.dtype in _PACKED:
             values = (values[0::2] & 0xF) | (values[1::2] << 4)
-        if not self.padded:
-            return values
-        whole = np.full((self.lines, self.pitch_bytes), padding, np.uint8)
-        whole[:, : self.line_bytes] = values.reshape(self.lines, self.line_bytes)
-        return whole.reshape(-1)
+        return self.filled(values.reshape(self.lines, self.line_bytes), padding) if self.padded else values
 
-    def filled(self, byte: int, padding: int) -> NDArray[np.uint8]:
-        """Lines of one byte, and another between them."""
+    def filled(self, content: int | NDArray[np.uint8], padding: int) -> NDArray[np.uint8]:
+        """Lines of one byte, or of the rows of `content`, and another byte between them."""
         import numpy as np
 
         whole = np.full((self.lines, self.pitch_bytes), padding, np.uint8)
-        whole[:, : self.line_bytes] = byte
+        whole[:, : self.line_bytes] = content
         return whole.reshape(-1)
 
     def unpack(self, raw: NDArray[np.uint8]) -> NDArray[Any]:

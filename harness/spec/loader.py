@@ -216,15 +216,29 @@ def modules_of(folder: Path, before: AbstractSet[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class LoadedSuite:
-    suite: Suite
+class _Asked:
+    """Which suite, and of which files."""
+
     path: Path
     """The folder that was asked for, in the working tree."""
     repository: Path | None
     commit: str | None
     """Full hash; None for the working tree."""
-    suite_from: str | None = None
+    suite_from: str | None
     """The commit that suite.py is of, where it is another than `commit`; WORKING_TREE for none."""
+
+    def explained(self, message: str, log: str = "") -> str:
+        """The message of an error that this suite led to; at a commit, with why something may be missing."""
+        if self.commit is None or self.repository is None:
+            return message
+        beside = next((each for each in (self.path.parent, *self.path.parents) if each.is_dir()), None)
+        why = why_missing(self.repository, self.commit, beside, f"{message}\n{log}")
+        return message if not why or why in message else f"{message} {why}"
+
+
+@dataclass(frozen=True)
+class LoadedSuite(_Asked):
+    suite: Suite
     absent: bool = False
     """True where the commit does not have the suite, and `suite` stands in, from another commit."""
     problem: SuiteError | None = None
@@ -257,12 +271,6 @@ class LoadedSuite:
             return None
         return _repository_around(self.path)
 
-    def explained(self, message: str, log: str = "") -> str:
-        """The message of an error that this suite led to; at a commit, with why something may be missing."""
-        if self.commit is None or self.repository is None:
-            return message
-        return _explained(message, log, self.path, self.repository, self.commit)
-
     def _is_dirty(self, repository: Path) -> bool:
         suite = self.suite
         named = {Path(os.path.normpath(suite.root / name)) for each in suite.kernels for name in each.files}
@@ -271,13 +279,9 @@ class LoadedSuite:
 
 
 @dataclass(frozen=True)
-class Begun:
+class Begun(_Asked):
     """A suite that is being loaded, beside others."""
 
-    path: Path
-    repository: Path | None
-    commit: str | None
-    suite_from: str | None
     loading: Loading
 
     def result(self) -> LoadedSuite:
@@ -285,12 +289,11 @@ class Begun:
             suite = self.loading.suite()
             if self.commit is not None and self.repository is not None:
                 _check_absolute(suite, self.repository)
-            return LoadedSuite(suite, self.path, self.repository, self.commit, self.suite_from)
+            return LoadedSuite(self.path, self.repository, self.commit, self.suite_from, suite)
         except SuiteError as error:
-            if self.commit is None or self.repository is None:
+            if self.commit is None:
                 raise
-            message = f"At commit {self.commit[:12]}: {error.message}"
-            message = _explained(message, error.log, self.path, self.repository, self.commit)
+            message = self.explained(f"At commit {self.commit[:12]}: {error.message}", error.log)
             raise SuiteError(message, log=error.log) from error
 
 
@@ -332,7 +335,7 @@ def begin(
     if not (exported / "suite.py").is_file():
         lacks = f"Commit {commit[:12]} has no suite {inside.as_posix()}."
         log = f"No such file: {inside.as_posix()}/suite.py"
-        raise NoSuiteError(_explained(lacks, log, path, repository, commit))
+        raise NoSuiteError(_Asked(path, repository, commit, suite_from).explained(lacks, log))
     return Begun(path, repository, commit, suite_from, Loading(exported, timeout_s))
 
 
@@ -364,13 +367,6 @@ def _check_absolute(suite: Suite, repository: Path) -> None:
                 f"{file} lies in the working tree, and a source includes it by its whole path: it is not the "
                 "commit's. Include it by a path relative to the file that names it."
             )
-
-
-def _explained(message: str, log: str, path: Path, repository: Path, commit: str) -> str:
-    """The message of an error at a commit, and why something may be missing there."""
-    beside = next((folder for folder in (path.parent, *path.parents) if folder.is_dir()), None)
-    why = why_missing(repository, commit, beside, f"{message}\n{log}")
-    return message if not why or why in message else f"{message} {why}"
 
 
 def _inside(path: Path, repository: Path) -> Path:

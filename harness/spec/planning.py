@@ -14,16 +14,8 @@ from harness.config import FILES, Config, suites_said
 from harness.errors import LaunchError, NoSuiteError, NotYetKnownError, SuiteError, UsageError
 from harness.records import DeviceInfo, Launch
 from harness.spec.case_id import CaseId, Selector, Size
-from harness.spec.kernel import Geometry, Kernel, is_for
-from harness.spec.loader import (
-    WORKING_TREE,
-    Begun,
-    LoadedSuite,
-    begin,
-    discover,
-    discover_at,
-    remember,
-)
+from harness.spec.kernel import Geometry, Kernel, Step, is_for
+from harness.spec.loader import WORKING_TREE, Begun, LoadedSuite, begin, discover, discover_at, remember
 from harness.spec.problem import Case, computed
 from harness.spec.suite import Suite
 from harness.system import git
@@ -149,16 +141,13 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
     Raises SuiteError where it is not one to three integers, NotYetKnownError and NotToldError where it asks
     for what is not known of the device, LaunchError where not one block fits on a multiprocessor.
     """
-    launch = Launch(
-        grid=(1, 1, 1),
-        block=_extents(kernel, "block", kernel.block, case),
-        dynamic_shared_bytes=_shared_bytes(kernel, kernel.dynamic_shared_bytes, case),
+    launch = dataclasses.replace(
+        _shape(kernel, kernel, "", case),
         dispatch=_extents(kernel, "dispatch", kernel.dispatch, case) if kernel.dispatch else None,
         steps=tuple(
-            Launch(
+            dataclasses.replace(
+                _shape(kernel, step, f" of {step.entry}", case),
                 grid=_extents(kernel, f"grid of {step.entry}", step.grid, case),
-                block=_extents(kernel, f"block of {step.entry}", step.block, case),
-                dynamic_shared_bytes=_shared_bytes(kernel, step.dynamic_shared_bytes, case),
             )
             for step in kernel.steps
         ),
@@ -172,13 +161,15 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
     return dataclasses.replace(launch, grid=grid)
 
 
-def _shared_bytes(kernel: Kernel, spec: int | Callable[[Case], int], case: Case) -> int:
-    shared = computed(kernel.name, "dynamic_shared_bytes", spec, case)
+def _shape(kernel: Kernel, launched: Kernel | Step, of: str, case: Case) -> Launch:
+    """The launch of one block."""
+    block = _extents(kernel, f"block{of}", launched.block, case)
+    shared = computed(kernel.name, "dynamic_shared_bytes", launched.dynamic_shared_bytes, case)
     if not isinstance(shared, int) or shared < 0:
         raise SuiteError(
             f"Kernel {kernel.name!r} has dynamic_shared_bytes {shared!r}; expected an integer from 0."
         )
-    return shared
+    return Launch(grid=(1, 1, 1), block=block, dynamic_shared_bytes=shared)
 
 
 def _built(kernel: Kernel, case: Case, resident_blocks: int | None) -> Case:
@@ -207,23 +198,19 @@ def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -
 
 
 def refusal(kernel: Kernel, device: DeviceInfo) -> Refusal | None:
-    name, needs = kernel.name, kernel.requires
+    name, least, there = kernel.name, kernel.requires or kernel.arch, device.compute_capability
     if kernel.capability is None:
         if kernel.source_for(device.backend) is not None:
             return None
-        there = " or ".join(kernel.sources)
-        return Refusal("needs-backend", f"{name} runs on {there}; {device.spec} is {device.name}.")
-    if device.compute_capability is None:
-        return Refusal(
-            "needs-cuda", f"{name} needs CUDA ({needs or kernel.arch}); {device.spec} is {device.name}."
-        )
-    if tuple(device.compute_capability) < kernel.capability:
-        major, minor = device.compute_capability
-        least = needs or kernel.arch
-        return Refusal("needs-capability", f"{name} needs {least}; {device.name} is sm_{major}{minor}.")
-    if kernel.arch and not is_for(kernel.arch, device.compute_capability):
-        major, minor = device.compute_capability
-        built = f"{name} is built for {kernel.arch}, which {device.name}, sm_{major}{minor}, does not run."
+        backends = " or ".join(kernel.sources)
+        return Refusal("needs-backend", f"{name} runs on {backends}; {device.spec} is {device.name}.")
+    if there is None:
+        return Refusal("needs-cuda", f"{name} needs CUDA ({least}); {device.spec} is {device.name}.")
+    own = f"sm_{there[0]}{there[1]}"
+    if tuple(there) < kernel.capability:
+        return Refusal("needs-capability", f"{name} needs {least}; {device.name} is {own}.")
+    if kernel.arch and not is_for(kernel.arch, there):
+        built = f"{name} is built for {kernel.arch}, which {device.name}, {own}, does not run."
         return Refusal("needs-capability", built)
     return None
 

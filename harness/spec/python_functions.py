@@ -53,11 +53,13 @@ class PythonCall:
         """The function, imported. Raises SuiteError where the file has none of that name."""
         found = getattr(_module(self.file), self.name, None)
         if found is None:
-            raise SuiteError(_nothing_named(self.name, self.file, _names_in(self.file)))
+            names = _names(ast.parse(self.file.read_text(encoding="utf-8")))
+            raise SuiteError(_nothing_named(self.name, self.file, names))
         return found  # type: ignore[no-any-return]
 
     def bind(self, function: Callable[..., Any], values: Collection[str] = ()) -> Binding:
-        """What each parameter gets, which may ask for `values` as well as for axes and macros.
+        """What each parameter gets, which may ask for `values` as well as for axes and macros: by names where
+        they are the problem's; else arrays by their order.
 
         Raises SuiteError for one that nobody can tell.
         """
@@ -67,7 +69,55 @@ class PythonCall:
             raise SuiteError(
                 f"{self._told} does not tell its parameters: write a def around it that names them."
             ) from None
-        return _bind(asked, self.parameters, self.outputs, {*self.macros, *values}, self._told)
+        arrays = [parameter.name for parameter in self.parameters if parameter.shape is not None]
+        others = {parameter.name for parameter in self.parameters} - {*arrays} | {*self.macros, *values}
+        wanted = self._wanted(asked, others, arrays)
+        of_arrays = [name for name in wanted if name not in others]
+        by_name = set(of_arrays) <= set(arrays)
+        given = dict(zip(of_arrays, of_arrays if by_name else self._in_order(of_arrays, arrays), strict=True))
+        returned = tuple(name for name in self.outputs if name not in given.values())
+        if lacking := [name for name in returned if name not in arrays]:
+            raise SuiteError(
+                f"{self._told}: the kernel's args leave out the output {lacking[0]!r}; name it there."
+            )
+        alone = [name for name in wanted if asked[name].kind is inspect.Parameter.POSITIONAL_ONLY]
+        return Binding(
+            tuple(given.get(name, name) for name in alone),
+            {name: given.get(name, name) for name in wanted if name not in alone},
+            returned,
+        )
+
+    def _wanted(
+        self, asked: Mapping[str, inspect.Parameter], others: set[str], arrays: Sequence[str]
+    ) -> list[str]:
+        """The parameters that are given something: those of known names, and those without a default."""
+        found = []
+        for name, parameter in asked.items():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                takes = f"{self._told} takes *{name}"
+                raise SuiteError(f"{takes}: name the arrays that it takes, {', '.join(arrays)}.")
+            optional = parameter.kind is parameter.VAR_KEYWORD or parameter.default is not parameter.empty
+            if not optional or name in others or name in arrays:
+                found.append(name)
+        return found
+
+    def _in_order(self, asked: Sequence[str], arrays: Sequence[str]) -> Sequence[str]:
+        """The arrays that parameters of other names get: all of them, or the inputs, in their order."""
+        takes = f"{self._told} takes {_listed(asked)}"
+        inputs = [name for name in arrays if name not in self.outputs]
+        given = next((names for names in (arrays, inputs) if len(names) == len(asked)), None)
+        if given is None:
+            raise SuiteError(
+                f"{takes}; expected the arrays {_listed(arrays)}, or {_listed(inputs)} and a result. Name "
+                "sizes and macros as suite.py does, and give whatever else it takes a default."
+            )
+        for name, array in zip(asked, given, strict=True):
+            if name in arrays and name != array:
+                raise SuiteError(
+                    f"{takes}, of which {name!r} stands where the problem has {array!r}: name all arrays as "
+                    "the problem does, or none."
+                )
+        return given
 
     @property
     def _told(self) -> str:
@@ -87,10 +137,6 @@ def check_defined(file: Path, name: str, text: str) -> None:
 def _nothing_named(name: str, file: Path, names: Sequence[str]) -> str:
     has = ", ".join(names) if names else "nothing that the harness can name"
     return f"{file} has nothing named {name!r}; it has {has}. Check the function's name in suite.py."
-
-
-def _names_in(file: Path) -> list[str]:
-    return _names(ast.parse(file.read_text(encoding="utf-8")))
 
 
 def _names(tree: ast.Module) -> list[str]:
@@ -146,66 +192,6 @@ def _same(one: Path, other: Path) -> bool:
         return one.samefile(other)
     except OSError:
         return False
-
-
-def _bind(
-    asked: Mapping[str, inspect.Parameter],
-    parameters: Sequence[Parameter],
-    outputs: Sequence[str],
-    others: set[str],
-    told: str,
-) -> Binding:
-    """By names where they are the problem's; else arrays by their order."""
-    arrays = [parameter.name for parameter in parameters if parameter.shape is not None]
-    values = {parameter.name for parameter in parameters} - set(arrays) | others
-    wanted = _wanted(asked, {*arrays, *values}, told, arrays)
-    of_arrays = [name for name in wanted if name not in values]
-    known = set(of_arrays) <= set(arrays)
-    given = dict(
-        zip(of_arrays, of_arrays if known else _in_order(of_arrays, arrays, outputs, told), strict=True)
-    )
-    returned = tuple(name for name in outputs if name not in given.values())
-    if lacking := [name for name in returned if name not in arrays]:
-        raise SuiteError(f"{told}: the kernel's args leave out the output {lacking[0]!r}; name it there.")
-    alone = [name for name in wanted if asked[name].kind is inspect.Parameter.POSITIONAL_ONLY]
-    return Binding(
-        tuple(given.get(name, name) for name in alone),
-        {name: given.get(name, name) for name in wanted if name not in alone},
-        returned,
-    )
-
-
-def _wanted(
-    asked: Mapping[str, inspect.Parameter], known: set[str], told: str, arrays: Sequence[str]
-) -> list[str]:
-    """The parameters that are given something: those that the problem knows, and those without a default."""
-    found = []
-    for name, parameter in asked.items():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            raise SuiteError(f"{told} takes *{name}: name the arrays that it takes, {', '.join(arrays)}.")
-        optional = parameter.kind is parameter.VAR_KEYWORD or parameter.default is not parameter.empty
-        if name in known or not optional:
-            found.append(name)
-    return found
-
-
-def _in_order(asked: list[str], arrays: list[str], outputs: Sequence[str], told: str) -> list[str]:
-    inputs = [name for name in arrays if name not in outputs]
-    for given in (arrays, inputs):
-        if len(given) == len(asked):
-            break
-    else:
-        raise SuiteError(
-            f"{told} takes {_listed(asked)}; expected the arrays {_listed(arrays)}, or {_listed(inputs)} and "
-            "a result. Name sizes and macros as suite.py does, and give whatever else it takes a default."
-        )
-    for name, array in zip(asked, given, strict=True):
-        if name in arrays and name != array:
-            raise SuiteError(
-                f"{told} takes {_listed(asked)}, of which {name!r} stands where the problem has {array!r}: "
-                "name all arrays as the problem does, or none."
-            )
-    return list(given)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -226,7 +226,7 @@ def program(
         and is_self_contained(made.text, made.options, system_headers=system_headers)
     )
     if not is_whole:
-        made = dataclasses.replace(made, tree_sha256=_standing_tree(suite))
+        made = dataclasses.replace(made, tree_sha256=_once(suite, "_tree_sha256", tree_sha256))
     if launch is None or not launch.in_parts or backend in ("cpu", "null"):
         return made
     return _in_parts(made, launch, backend)
@@ -457,9 +457,13 @@ def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) 
         file = Path(inspect.getsourcefile(function) or "").read_text(encoding="utf-8")
     except (OSError, TypeError) as error:
         raise SuiteError(f"The source of {function!r} cannot be read: {error}.") from None
-    macros = [f"{name}={value}" for name, value in sorted(case.macros.items())]
-    point = [f"{name}={size}" for name, size in case.sizes.items()]
-    return "\n".join((*_versions(needs), function.__qualname__, case.dtype, *point, *macros, file))
+    return "\n".join((*_versions(needs), function.__qualname__, *_values(case), file))
+
+
+def _values(case: Case) -> list[str]:
+    """Type, sizes and macros of a case, as far as they tell one program from another."""
+    sizes = [f"{axis}={size}" for axis, size in case.sizes.items()]
+    return [case.dtype, *sizes, *(f"{macro}={value}" for macro, value in sorted(case.macros.items()))]
 
 
 def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunction) -> tuple[PythonCall, str]:
@@ -477,9 +481,8 @@ def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunctio
     brought = [packages.first_installed(group) for group in source.packages]
     told = (
         *_versions((*filter(None, brought), *source.needs)),
-        *(source.framework, source.file, name, case.dtype),
-        *(f"{axis}={size}" for axis, size in case.sizes.items()),
-        *(f"{macro}={value}" for macro, value in sorted(case.macros.items())),
+        *(source.framework, source.file, name),
+        *_values(case),
     )
     code = _once(suite, "_python_sha256", lambda suite: tree_sha256(suite, _python_meaning))
     call = PythonCall(
@@ -640,12 +643,8 @@ def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
             yield folder / entry.name
 
 
-def _standing_tree(suite: Suite) -> str:
-    """The hash of a suite's tree, taken once for a suite that was loaded: each of its programs asks."""
-    return _once(suite, "_tree_sha256", tree_sha256)
-
-
 def _once(suite: Suite, name: str, hash_: Callable[[Suite], str]) -> str:
+    """A hash of a suite's tree, taken once for a suite that was loaded: each of its programs asks."""
     known: dict[str, Any] = vars(suite)
     if name not in known:
         known[name] = hash_(suite)

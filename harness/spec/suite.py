@@ -13,24 +13,9 @@ from pathlib import Path
 
 from harness.errors import NotYetKnownError, SuiteError
 from harness.spec.device_facts import DeviceFacts
-from harness.spec.kernel import (
-    Kernel,
-    Parameter,
-    argument_names,
-    check_folders,
-    with_macros,
-    workspaces,
-)
+from harness.spec.kernel import Kernel, Parameter, argument_names, check_folders, with_macros, workspaces
 from harness.spec.layout import Layout
-from harness.spec.problem import (
-    Case,
-    Problem,
-    Value,
-    check_identifier,
-    computed,
-    point_of,
-    twice_in,
-)
+from harness.spec.problem import Case, Problem, Value, check_identifier, computed, point_of, twice_in
 
 
 @dataclass(frozen=True)

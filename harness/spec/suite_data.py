@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -245,14 +245,11 @@ def _rebuilt_array(data: ArrayData, answering: Answering) -> Array:
     return {"input": Input, "inout": InOut}[data.kind](*data.shape, **lying)
 
 
-_SAME_IN_KERNEL = (
-    *("name", "block", "grid", "macros", "entry", "dtype", "requires", "dynamic_shared_bytes", "args"),
-    *("instantiate", "arch", "include", "options", "dispatch", "library", "about", "workspace"),
+_SAME_IN_KERNEL = tuple(
+    name for name in KernelData.__struct_fields__ if name not in ("sources", "tune", "steps", "setup")
 )
 """What a kernel and its data have by the same name."""
-
-
-_OF_STEP = ("entry", "block", "grid", "args", "dynamic_shared_bytes")
+_OF_STEP = tuple(each.name for each in dataclasses.fields(Step))
 
 
 def _kernel(kernel: Kernel, functions: Functions) -> dict[str, Any]:
@@ -330,25 +327,24 @@ def _problem(data: ProblemData, answering: Answering) -> Problem:
 def _rebuilt_kernel(data: KernelData, answering: Answering) -> Kernel:
     return Kernel(
         source={backend: _rebuilt_source(source) for backend, source in data.sources.items()},
-        tune=_rebuilt_tuning(data.tune, answering) if data.tune else None,
+        tune=Tuning(**_asked_all(data.tune, TuningData.__struct_fields__, answering)) if data.tune else None,
         steps=[Step(**{name: _asked(each, answering) for name, each in step.items()}) for step in data.steps],
         setup=_elsewhere if data.setup else None,
-        **{name: _asked(getattr(data, name), answering) for name in _SAME_IN_KERNEL},
+        **_asked_all(data, _SAME_IN_KERNEL, answering),
     )
+
+
+def _asked_all(data: object, names: Iterable[str], answering: Answering) -> dict[str, Any]:
+    return {name: _asked(getattr(data, name), answering) for name in names}
 
 
 def _asked(value: Any, answering: Answering) -> Any:
     """Not a function inside another that calls itself: that is a cycle, which keeps the suite's process."""
     if isinstance(value, dict):
         return {key: _asked(each, answering) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_asked(each, answering) for each in value)
     return answering(value) if isinstance(value, Function) else value
-
-
-def _rebuilt_tuning(data: TuningData, answering: Answering) -> Tuning:
-    parameters: Any = data.parameters  # values that no macro can have are refused when one is made of them
-    configurations: Any = data.configurations
-    rules = [_asked(rule, answering) for rule in data.rules]
-    return Tuning(parameters, configurations, rules, data.sizes, data.groups)
 
 
 def _rebuilt_source(data: SourceData) -> Source:

@@ -78,11 +78,9 @@ def _members(module: ModuleType) -> Iterator[tuple[Any, str, Any]]:
         if name not in _ANYBODYS and (callable(value) or isinstance(value, ModuleType)):
             yield module, name, value
         if isinstance(value, type) and value.__module__ == module.__name__:
-            yield from ((value, inner, member) for inner, member in vars(value).items() if _works(member))
-
-
-def _works(member: object) -> bool:
-    return callable(member) or isinstance(member, (property, classmethod, staticmethod))
+            for inner, member in vars(value).items():
+                if callable(member) or isinstance(member, (property, classmethod, staticmethod)):
+                    yield value, inner, member
 
 
 def _code(value: object) -> tuple[object, ...]:
