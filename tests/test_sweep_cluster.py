@@ -21,12 +21,14 @@ import harness
 from harness.bench import protocol
 from harness.errors import DeviceError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo
+from harness.spec.loader import begin
 from harness.sweep import dask_worker
 from harness.sweep.bench import Job, JobResult
 from harness.sweep.cluster import DaskExecutor
+from harness.sweep.comparisons import DaskCrew
 from harness.system.process import Failed
 from tests import toy
-from tests.support import IMPORT_PATH, write_files
+from tests.support import IMPORT_PATH, commit, make_repository, write_files
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.usefixtures("forked_dask_workers")
@@ -437,6 +439,15 @@ def test_another_version_of_dask_is_refused(told, scheduler, monkeypatch):
 
 def test_one_device_with_two_workers_is_refused(told, scheduler):
     with pytest.raises(UsageError, match="Several workers opened one device"), on(scheduler, told, "cpu:0"):
+        pass
+
+
+def test_one_device_with_two_workers_that_compare_is_refused(told):
+    """Though its driver tells no UUID."""
+    repository = make_repository(told.suite.parent.parent)
+    loaded = begin(told.suite, commit(repository, {"harness.toml": ""}, 1)).result()
+    crew = DaskCrew(loaded, ["cpu:0", "cpu:0"], Seen())
+    with pytest.raises(UsageError, match="Several workers opened one device"), crew:
         pass
 
 

@@ -16,6 +16,7 @@ from harness.bench import protocol
 from harness.device.lock import Busy, held
 from harness.errors import DeviceError, HarnessError
 from harness.records import DeviceInfo, Toolchain
+from harness.run.compare import Purpose
 from harness.run.device_session import DeviceObserver, DeviceSession
 from harness.system.process import Failed, Request
 
@@ -62,16 +63,14 @@ class Executor(Protocol):
 
 
 class Silent:
-    """A DeviceObserver that tells nobody."""
+    """A DeviceObserver, and a CompareObserver, that tells nobody."""
 
-    def opened(self, device: DeviceInfo) -> None:
-        pass
-
-    def waiting(self, sentence: str) -> None:
-        pass
-
-    def stage(self, stage: str) -> None:
-        pass
+    def opened(self, device: DeviceInfo) -> None: ...
+    def waiting(self, sentence: str) -> None: ...
+    def stage(self, stage: str) -> None: ...
+    def process(self, number: int, cases: int, purpose: Purpose) -> None: ...
+    def started(self, case: str) -> None: ...
+    def measured(self, case: str) -> None: ...
 
 
 class LocalExecutor:

@@ -22,7 +22,7 @@ from harness.records import DeviceInfo, Toolchain
 from harness.run.device_session import DeviceObserver
 from harness.sweep import dask_worker
 from harness.sweep.bench import Job, JobResult, Silent
-from harness.sweep.dask_worker import OpenedDevice, WorkerSetup
+from harness.sweep.dask_worker import OpenedDevice, WorkerSetup, WorkerSpecs
 from harness.system.files import scratch_folder
 from harness.system.process import Failed
 
@@ -193,17 +193,121 @@ AHEAD = 2
 """Jobs sent for each device. No more: Dask holds a worker's loss against every job that waits there."""
 
 
-class DaskExecutor:
-    """Several devices, each with a worker process of Dask's; see harness.sweep.bench.Executor.
+class DaskDevices:
+    """Several devices of one model, each with a worker process of Dask's; a context manager.
 
-    Without `scheduler` there is a process for each device of `devices`, on this host, and they end with the
-    executor. With one, the workers of that cluster are used that announce the resource GPU; `devices` may
-    then name one spec, which each of them opens; otherwise each opens its own $HARNESS_DEVICE, or the first
-    device that works.
+    Without `scheduler` there is a process for each device of `devices`, on this host, and they end with it.
+    With one, the workers of that cluster are used that announce the resource GPU; `devices` may then name one
+    spec, which each of them opens; otherwise each opens its own $HARNESS_DEVICE, or the first device that
+    works.
 
     Entering raises UsageError where the devices are not of one model or one of them is there twice, or where
     Dask is missing or differs; DeviceError where a device does not open; MeasureError where nothing answers
     or nobody announces a GPU.
+    """
+
+    alike = (
+        "A sweep needs devices of one model, driver and compiler, or it would rank cards, not configurations"
+    )
+    goes_on = "A sweep that is repeated continues where it ended."
+
+    def __init__(self, devices: Sequence[str], scheduler: str | None, observer: DeviceObserver) -> None:
+        if scheduler is not None and len(set(devices)) > 1:
+            raise UsageError(
+                f"Workers of {scheduler} were told to open {', '.join(devices)}; expected one device, which "
+                "each of them opens: what it sees is said where it is started, with CUDA_VISIBLE_DEVICES."
+            )
+        self.devices: tuple[DeviceInfo, ...] = ()
+        self.toolchain = Toolchain(compiler="")
+        self._scheduler, self._observer = scheduler, observer
+        self._specs = WorkerSpecs(
+            specs=() if scheduler else tuple(devices), spec=devices[0] if scheduler and devices else None
+        )
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(quiet())
+            if self._scheduler is None:
+                self._client = local(stack, self._specs.specs)
+            else:
+                self._client = connected(stack, self._scheduler)
+                check_cluster(self._client, self._scheduler, self._announced())
+            self._begin(stack)
+            for device in self.devices:
+                self._observer.opened(device)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stack.close()
+
+    def _begin(self, stack: contextlib.ExitStack) -> None:
+        """Have the workers open their devices, with what `stack` is to end."""
+        raise NotImplementedError
+
+    def _submit(self, what: Callable[..., Any], *given: Any, **how: Any) -> Any:
+        return self._client.submit(what, *given, pure=False, resources={RESOURCE: 1}, **how)
+
+    def _announced(self) -> dict[str, Any]:
+        try:
+            workers = self._client.sync(self._client.scheduler.identity, callback_timeout=CONNECT_S)[
+                "workers"
+            ]
+        except Exception as error:
+            raise self._scheduler_lost(error) from error
+        return {
+            address: worker for address, worker in workers.items() if worker["resources"].get(RESOURCE, 0) > 0
+        }
+
+    def _open(self, what: Callable[..., OpenedDevice | HarnessError], *given: Any) -> list[OpenedDevice]:
+        """Have every worker open its device, all at once, and see that they are of one model."""
+        futures = [self._submit(what, *given, workers=[address]) for address in self._announced()]
+        found = [_opened(future) for future in futures]
+        for one in found:
+            if isinstance(one, HarnessError):
+                raise one
+        opened = [one for one in found if isinstance(one, OpenedDevice)]
+        named = [
+            f"{one.device.name} ({one.device.uuid or one.device.spec}) on {one.host}"
+            for one in opened
+            if one.device.backend != "null"  # of which a host has as many as it likes
+        ]
+        if twice := [name for name, count in Counter(named).items() if count > 1]:
+            raise UsageError(
+                f"Several workers opened one device: {'; '.join(twice)}. Expected one worker for each: ask "
+                "for each device once, or start each worker with its own CUDA_VISIBLE_DEVICES."
+            )
+        if len({one.model for one in opened}) > 1:
+            listed = "; ".join(
+                f"worker {one.worker} on {one.host} has {', '.join(one.model)}" for one in opened
+            )
+            raise UsageError(f"{self.alike}: {listed}. Choose devices that are alike.")
+        self.devices = tuple(one.device for one in opened)
+        self.toolchain = opened[0].toolchain
+        return opened
+
+    def _scheduler_lost(self, error: BaseException) -> WorkerError:
+        where = f" at {self._scheduler}" if self._scheduler else ""
+        return WorkerError(f"The Dask scheduler{where} was lost ({said(error)}). {self.goes_on}")
+
+
+def _opened(future: Any) -> OpenedDevice | HarnessError:
+    try:
+        found: OpenedDevice | HarnessError = future.result(timeout=OPEN_S)
+    except Exception as error:
+        raise WorkerError(
+            f"A Dask worker did not open its device within {OPEN_S:g} s, or was lost meanwhile "
+            f"({said(error)}): see what it says itself, and whether it is busy with something else.",
+            log=traceback.format_exc(),
+        ) from error
+    return found
+
+
+class DaskExecutor(DaskDevices):
+    """Devices that carry out jobs; see harness.sweep.bench.Executor.
+
+    Entering raises BusyError too, where a device is not to be had and nobody wants to wait.
     """
 
     def __init__(
@@ -215,12 +319,8 @@ class DaskExecutor:
         observer: DeviceObserver = Silent(),  # noqa: B008 - it has no state
         busy: Busy = "wait",
     ) -> None:
-        self.devices: tuple[DeviceInfo, ...] = ()
-        self.toolchain = Toolchain(compiler="")
-        self._observer = observer
+        super().__init__(devices, scheduler, observer)
         self._busy = busy
-        self._scheduler = scheduler
-        self._specs = tuple(devices)
         self._suite = suite.resolve()
         self._name = f"harness-{secrets.token_hex(6)}"
         self._counter = 0
@@ -228,41 +328,26 @@ class DaskExecutor:
         """By a worker's address: why it has no device any more."""
         self._bound: dict[str, list[str]] = {}
         """By a task's key: addresses of the workers that may have it, where not all may."""
-        self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(quiet())
-            if self._scheduler is None:
-                self._client = local(stack, self._specs)
-                suite, sent = str(self._suite), b""
-            else:
-                self._client = connected(stack, self._scheduler)
-                check_cluster(self._client, self._scheduler, self._announced())
-                if len(set(self._specs)) > 1:
-                    raise UsageError(
-                        f"Workers of {self._scheduler} were told to open {', '.join(self._specs)}; expected "
-                        "one device, which each of them opens: what it sees is said where it is started, "
-                        "with CUDA_VISIBLE_DEVICES."
-                    )
-                sent, suite = dask_worker.pack(self._suite)
-            self._setup = WorkerSetup(
-                sweep=self._name,
-                version=harness.__version__,
-                suite=suite,
-                specs={} if self._scheduler else {str(at): spec for at, spec in enumerate(self._specs)},
-                spec=self._specs[0] if self._scheduler and self._specs else None,
-                busy=self._busy,
-            )
-            # A builtin, so that whichever worker holds the bytes needs nothing of ours.
-            self._sent = self._client.submit(bytes, sent, key=f"{self._name}-suite", pure=False)
-            stack.callback(self._tell, dask_worker.end_sweep)
-            self._open()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._stack.close()
+    def _begin(self, stack: contextlib.ExitStack) -> None:
+        sent, suite = dask_worker.pack(self._suite) if self._scheduler else (b"", str(self._suite))
+        setup = WorkerSetup(
+            sweep=self._name,
+            version=harness.__version__,
+            suite=suite,
+            specs=self._specs,
+            busy=self._busy,
+        )
+        # A builtin, so that whichever worker holds the bytes needs nothing of ours.
+        self._sent = self._client.submit(bytes, sent, key=f"{self._name}-suite", pure=False)
+        stack.callback(self._tell, dask_worker.end_sweep)
+        opened = self._open(dask_worker.open_device, setup, self._sent)
+        for one in opened:
+            if one.busy_with and self._busy == "fail":
+                raise BusyError(f"On {one.host}, {one.busy_with}. Without --no-wait its jobs wait.")
+            if one.busy_with:
+                self._observer.waiting(f"On {one.host}, {one.busy_with}: jobs there wait.")
+        self._setup = dataclasses.replace(setup, model=opened[0].model)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         """Carry out jobs; results come as they are ready, in any order.
@@ -305,70 +390,9 @@ class DaskExecutor:
                 if not self._bound[key]:
                     raise list(self._lost.values())[-1]
             job = waiting.popleft()
-            future = self._client.submit(
-                dask_worker.run_job,
-                self._setup,
-                self._sent,
-                job,
-                key=key,
-                pure=False,
-                resources={RESOURCE: 1},
-                workers=self._bound.get(key),
-            )
+            setup, allowed = self._setup, self._bound.get(key)
+            future = self._submit(dask_worker.run_job, setup, self._sent, job, key=key, workers=allowed)
             running[future] = job
-
-    def _announced(self) -> dict[str, Any]:
-        try:
-            workers = self._client.sync(self._client.scheduler.identity, callback_timeout=CONNECT_S)[
-                "workers"
-            ]
-        except Exception as error:
-            raise self._scheduler_lost(error) from error
-        return {
-            address: worker for address, worker in workers.items() if worker["resources"].get(RESOURCE, 0) > 0
-        }
-
-    def _open(self) -> None:
-        """Have every worker open its device, all at once, and see that they are of one model."""
-        futures = [
-            self._client.submit(
-                dask_worker.open_device,
-                self._setup,
-                self._sent,
-                key=f"{self._name}-open-{number}",
-                pure=False,
-                workers=[address],
-                resources={RESOURCE: 1},
-            )
-            for number, address in enumerate(self._announced())
-        ]
-        found = [self._opened(future) for future in futures]
-        for one in found:
-            if isinstance(one, HarnessError):
-                raise one
-        opened = [one for one in found if isinstance(one, OpenedDevice)]
-        _check_devices(opened)
-        for one in opened:
-            if one.busy_with and self._busy == "fail":
-                raise BusyError(f"On {one.host}, {one.busy_with}. Without --no-wait its jobs wait.")
-            if one.busy_with:
-                self._observer.waiting(f"On {one.host}, {one.busy_with}: jobs there wait.")
-        self.devices = tuple(one.device for one in opened)
-        self.toolchain = opened[0].toolchain
-        self._setup = dataclasses.replace(self._setup, model=opened[0].model)
-        for device in self.devices:
-            self._observer.opened(device)
-
-    def _opened(self, future: Any) -> OpenedDevice | HarnessError:
-        try:
-            found: OpenedDevice | HarnessError = future.result(timeout=OPEN_S)
-        except Exception as error:
-            raise WorkerError(
-                f"A Dask worker did not open its device within {OPEN_S:g} s, or was lost meanwhile "
-                f"({said(error)}): see what it says itself, and whether it is busy with something else.",
-                log=traceback.format_exc(),
-            ) from error
-        return found
 
     def _over(self, running: Mapping[Any, Job]) -> list[Any]:
         """Those that are done, or will not be where they were sent, once there are any."""
@@ -396,13 +420,6 @@ class DaskExecutor:
                     self._client.cancel(stranded)
             if over := [future for future in running if future.status != "pending"]:
                 return over
-
-    def _scheduler_lost(self, error: BaseException) -> WorkerError:
-        where = f" at {self._scheduler}" if self._scheduler else ""
-        return WorkerError(
-            f"The Dask scheduler{where} was lost ({said(error)}). A sweep that is repeated continues where "
-            "it ended."
-        )
 
     def _result(self, job: Job, future: Any) -> JobResult | None:
         """What came of a job; None where it is still to be done, elsewhere."""
@@ -437,23 +454,3 @@ class DaskExecutor:
         with contextlib.suppress(Exception):
             if self._client.status == "running":
                 self._client.run(what, self._name, workers=list(self._announced()), on_error="ignore")
-
-
-def _check_devices(opened: Sequence[OpenedDevice]) -> None:
-    """Raises UsageError for two workers on one device (the null device is none), or unlike devices."""
-    named = [
-        f"{one.device.name} ({one.device.uuid or one.device.spec}) on {one.host}"
-        for one in opened
-        if one.device.backend != "null"
-    ]
-    if twice := [name for name, count in Counter(named).items() if count > 1]:
-        raise UsageError(
-            f"Several workers opened one device: {'; '.join(twice)}. Expected one worker for each: ask for "
-            "each device once, or start each worker with its own CUDA_VISIBLE_DEVICES."
-        )
-    if len({one.model for one in opened}) > 1:
-        listed = "; ".join(f"worker {one.worker} on {one.host} has {', '.join(one.model)}" for one in opened)
-        raise UsageError(
-            "A sweep needs devices of one model, driver and compiler, or it would rank cards instead of "
-            f"configurations: {listed}. Choose devices that are alike."
-        )

@@ -13,8 +13,8 @@ import platform
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,28 @@ def unpack(sent: bytes, scratch: Path) -> Path:
 # The worker's device
 
 
+def this_worker() -> Any:
+    from distributed import get_worker
+
+    return get_worker()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpecs:
+    """Which device a worker opens."""
+
+    specs: tuple[str, ...] = ()
+    """Of each worker of a cluster of our own, whose names are numbers."""
+    spec: str | None = None
+    """Of any other; None leaves it to the worker: its $HARNESS_DEVICE, or the first device that works."""
+
+    def here(self) -> str | None:
+        """What the worker that asks is to open."""
+        if self.specs:
+            return self.specs[int(this_worker().name)]
+        return self.spec or os.environ.get("HARNESS_DEVICE") or None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSetup:
     """What every worker is told, with each job: a worker may be new, or new again."""
@@ -85,10 +107,7 @@ class WorkerSetup:
     version: str
     suite: str
     """The suite's folder; where the suite is sent along, its place in what was sent."""
-    specs: Mapping[str, str] = field(default_factory=dict)
-    """The device that a worker is to open, by the worker's name."""
-    spec: str | None = None
-    """For any other; None leaves it to the worker: its $HARNESS_DEVICE, or the first device that works."""
+    specs: WorkerSpecs
     busy: Busy = "wait"
     model: tuple[str, ...] = ()
 
@@ -99,10 +118,20 @@ class OpenedDevice:
     host: str
     device: DeviceInfo
     toolchain: Toolchain
-    model: tuple[str, ...]
-    """What must be the same for times to be compared."""
-    busy_with: str
+    busy_with: str = ""
     """Who else measures there at this moment; empty where nobody does."""
+
+    @classmethod
+    def here(cls, device: DeviceInfo, toolchain: Toolchain, busy_with: str = "") -> OpenedDevice:
+        """Of the worker that asks."""
+        worker, host = str(this_worker().name), platform.node()
+        return cls(worker=worker, host=host, device=device, toolchain=toolchain, busy_with=busy_with)
+
+    @property
+    def model(self) -> tuple[str, ...]:
+        """What must be the same for times to be compared."""
+        device = self.device
+        return device.name, device.arch, f"driver {device.driver}", self.toolchain.compiler
 
 
 class _WorkerDevice:
@@ -122,7 +151,7 @@ class _WorkerDevice:
         if self._executor is None:
             executor = LocalExecutor(self._suite, self._spec, busy=self._busy, hold_later=True)
             self._executor = executor.__enter__()
-            found = _model(executor)
+            found = OpenedDevice.here(executor.devices[0], executor.toolchain).model
             if model and found != model:
                 self.close()
                 raise DeviceError(
@@ -179,13 +208,8 @@ _devices: dict[str, _WorkerDevice] = {}  # by sweep
 _opening = threading.Lock()
 
 
-def _model(executor: LocalExecutor) -> tuple[str, ...]:
-    (device,) = executor.devices
-    return device.name, device.arch, f"driver {device.driver}", executor.toolchain.compiler
-
-
 def _device_for(setup: WorkerSetup, sent: bytes) -> _WorkerDevice:
-    worker = _worker()
+    worker = this_worker()
     with _opening:
         if setup.sweep not in _devices:
             name = f"The Dask worker {worker.name} on {platform.node()}"
@@ -198,15 +222,8 @@ def _device_for(setup: WorkerSetup, sent: bytes) -> _WorkerDevice:
             suite = Path(setup.suite)
             if sent:
                 suite = unpack(sent, Path(worker.local_directory)) / suite
-            spec = setup.specs.get(str(worker.name), setup.spec) or os.environ.get("HARNESS_DEVICE") or None
-            _devices[setup.sweep] = _WorkerDevice(suite, spec, name, setup.busy)
+            _devices[setup.sweep] = _WorkerDevice(suite, setup.specs.here(), name, setup.busy)
         return _devices[setup.sweep]
-
-
-def _worker() -> Any:
-    from distributed import get_worker
-
-    return get_worker()
 
 
 def open_device(setup: WorkerSetup, sent: bytes) -> OpenedDevice | HarnessError:
@@ -216,21 +233,14 @@ def open_device(setup: WorkerSetup, sent: bytes) -> OpenedDevice | HarnessError:
         with own.in_use():
             executor = own.open()
             (device,) = executor.devices
-            return OpenedDevice(
-                worker=str(_worker().name),
-                host=platform.node(),
-                device=device,
-                toolchain=executor.toolchain,
-                model=_model(executor),
-                busy_with=busy_with(device),
-            )
+            return OpenedDevice.here(device, executor.toolchain, busy_with(device))
     except HarnessError as error:
         return error
 
 
 def run_job(setup: WorkerSetup, sent: bytes, job: Job) -> tuple[str, JobResult | HarnessError]:
     """The worker's address, and a job's result, or why this worker can do no more of them."""
-    address: str = _worker().address
+    address: str = this_worker().address
     try:
         own = _device_for(setup, sent)
         with own.in_use():

@@ -35,23 +35,11 @@ from harness.spec.problem import ceil_div
 from harness.spec.sources import lacking
 from harness.spec.tuning import Tuning
 from harness.statistics import summarize
+from harness.sweep import model
 from harness.sweep.bench import Executor, Job, JobResult
 from harness.sweep.halving import Contender, Decision, Duels, duel_effect, next_step
 from harness.sweep.journal import SweepJournal, SweepState
-from harness.sweep.model import (
-    Configuration,
-    Duel,
-    Final,
-    Prepared,
-    Repeat,
-    Rules,
-    Sweep,
-    SweepResult,
-    SweepRow,
-    SweepSettings,
-    configurations,
-    points,
-)
+from harness.sweep.model import Configuration, Sweep, SweepResult, SweepRow, SweepSettings
 from harness.system import packages
 from harness.system.process import Failed
 
@@ -85,8 +73,6 @@ class SweepObserver(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """What is asked for, beyond the kernel."""
-
     sizes: tuple[str, ...] = ()
     settings: SweepSettings = field(default_factory=SweepSettings)
     results: Path | None = None
@@ -116,11 +102,11 @@ class Sweeping:
         refused = refusal(kernel, self.device)
         if problem := refused.message if refused else lacking(kernel, self.device.backend):
             raise MeasureError(problem)
-        sizes = points(self.suite, kernel.tune, options.sizes, quick=self.device.kind != "gpu")
-        self.all = configurations(self.suite, kernel, kernel.tune, sizes)
+        sizes = model.points(self.suite, kernel.tune, options.sizes, quick=self.device.kind != "gpu")
+        self.all = model.configurations(self.suite, kernel, kernel.tune, sizes)
         self._by_number: Mapping[int, Configuration] = {each.number: each for each in self.all}
         tuning = replace(kernel.tune, rules=(*kernel.tune.rules, *self.settings.rules))
-        rules = Rules(self.suite, kernel, tuning, self.device)
+        rules = model.Rules(self.suite, kernel, tuning, self.device)
         self.rejected = {each.number: row for each in self.all if (row := rules.rejected(each))}
         self.sweep = self._described(kernel.tune)
         self.journal = SweepJournal(None, self.sweep)
@@ -256,7 +242,7 @@ class Sweeping:
             assert isinstance(reply, protocol.Prepared)
             facts = list(reply.sides)
         for each, fact in zip(chunk, facts, strict=True):
-            prepared = Prepared(
+            prepared = model.Prepared(
                 number=each.number,
                 reason=fact.reason,
                 message=fact.message,
@@ -272,11 +258,11 @@ class Sweeping:
             self._settle(prepared)
             self.observer.moved()
 
-    def _settle(self, prepared: Prepared) -> None:
+    def _settle(self, prepared: model.Prepared) -> None:
         if prepared.reason and prepared.number not in self.state.rows:
             self.journal.add(self._failed(prepared.number, prepared))
 
-    def _failed(self, number: int, why: Prepared | Failed | Row) -> SweepRow:
+    def _failed(self, number: int, why: model.Prepared | Failed | Row) -> SweepRow:
         prepared = self.state.prepared[number]
         return SweepRow(
             configuration=self._by_number[number],
@@ -398,7 +384,7 @@ class Sweeping:
                 self._digests[number] = reply.sides["head"].digest
                 self._digests[each.against] = reply.sides["base"].digest
                 self.journal.add(
-                    Duel(
+                    model.Duel(
                         round=each.round,
                         number=number,
                         against=each.against,
@@ -464,7 +450,7 @@ class Sweeping:
             self._undo(number, measured)
             return
         self.journal.add(
-            Repeat(
+            model.Repeat(
                 number=number,
                 process=process,
                 time_ns=summarize(measured.measurement.times_ns).median_ns,
@@ -479,7 +465,7 @@ class Sweeping:
         repeats.sort(key=lambda repeat: repeat.process)
         times_ns = tuple(repeat.time_ns for repeat in repeats)
         self.journal.add(
-            Final(
+            model.Final(
                 sizes=self._by_number[decision.winner].sizes,
                 number=decision.winner,
                 time_ns=median(times_ns),

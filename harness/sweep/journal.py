@@ -13,7 +13,7 @@ import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -23,9 +23,6 @@ from harness.store.records_file import JsonLines, decoded_line
 from harness.sweep.model import SCHEMA_VERSION, Duel, Final, Prepared, Repeat, Sweep, SweepResult, SweepRow
 from harness.system.cache import write_atomically
 from harness.system.files import open_regular, read_regular, try_lock
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Item = Prepared | SweepRow | Duel | Repeat | Final
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -73,8 +70,8 @@ class SweepState:
                 return _Line(final=item)
 
 
-class SweepJournal:
-    """The file of one sweep, begun or gone on with; without a folder, the state alone. A context manager.
+class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
+    """The file of one sweep, begun or gone on with; without a folder, the state alone.
 
     It is written as long as it can be: a disk that fills up must not cost what is being measured. Raises
     StoreError where it cannot be begun, is damaged, or another process is at it.
@@ -136,9 +133,6 @@ class SweepJournal:
             self._lines.append(line)
         except StoreError as error:
             self.problem = error.message
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         if self._lines:

@@ -6,7 +6,6 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
 from typing import Any, Literal
 
 from harness.device.backends.base import check_launch
@@ -272,7 +271,13 @@ class Rules:
             raise SuiteError(
                 f"Kernel {self.kernel.name!r} has the rule {rule!r}, which is no expression: {error}."
             ) from None
-        return _Rule(rule.strip(), _evaluated(code), code.co_names)
+
+        def holds(case: Case) -> Any:
+            # Over parameters and axes, in Kernel Tuner's form. Nothing of Python's own is at hand.
+            known: dict[str, Any] = {**case.sizes, **case.macros, "__builtins__": {}}
+            return eval(code, known)  # noqa: S307 - it is suite.py's author who wrote it
+
+        return _Rule(rule.strip(), holds, code.co_names)
 
     def rejected(self, configuration: Configuration) -> SweepRow | None:
         """The row of a configuration that breaks a rule; None for one that may be tried.
@@ -307,16 +312,6 @@ class Rules:
                 f"Kernel {self.kernel.name!r}: rule {rule.name!r} at {case.size_label} with "
                 f"{_listed(case.macros)} raised {type(error).__name__}: {error}"
             ) from error
-
-
-def _evaluated(code: CodeType) -> Callable[[Case], Any]:
-    """An expression over parameters and axes, in Kernel Tuner's form. Nothing of Python's own is at hand."""
-
-    def holds(case: Case) -> Any:
-        known: dict[str, Any] = {**case.sizes, **case.macros, "__builtins__": {}}
-        return eval(code, known)  # noqa: S307 - it is suite.py's author who wrote it
-
-    return holds
 
 
 def _listed(values: Mapping[str, Value]) -> str:
