@@ -84,6 +84,7 @@ def stay() -> None:
             while True:
                 time.sleep(60)
         os._exit(0)
+    os.wait()
     say("stays")
     while True:
         sys.stdin.readline()
@@ -196,6 +197,7 @@ class Watch:
                 if process.stdout.readline():
                     break
                 process.wait()
+                gone_after_s(began)
             found[f"{name}: processes"] = len(of_suite())
             if name == "connection":
                 process.kill()

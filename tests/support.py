@@ -184,7 +184,8 @@ class Recorder:
 
 def records_below(folder: Path) -> list[tuple[Run, tuple[Row, ...], bool]]:
     """Every record below a folder, oldest first: run, rows, complete or not."""
-    stored = [read_run(path) for path in sorted(folder.rglob("*.jsonl"))]
+    stored = [read_run(path) for path in folder.rglob("*.jsonl")]
+    stored.sort(key=lambda record: record.run.started_at)  # a file's name knows no more than the second
     return [(record.run, record.rows, record.complete) for record in stored]
 
 
