@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from harness.device.backends.null import devices
-from harness.errors import ExitCode, HarnessError
+from harness.errors import ExitCode, HarnessError, Side
 from harness.output.progress import BisectProgress
-from harness.records import Effect, Verdict, VerdictStatus
+from harness.records import Effect, Toolchain, Verdict, VerdictStatus
 from harness.run.bisect import Bisecting, BisectOptions, BisectResult, Commit
 from harness.run.commit_pairs import Found, Question, is_known
 from harness.run.compare import CompareSettings
@@ -35,6 +35,7 @@ from harness.statistics.bisection import (
     smallest_range,
     suspected,
 )
+from harness.system.process import Failed
 from scripts import synthetic_history as synthetic
 from tests import toy
 from tests.support import GPU, Done, caller, device_is_missing, git, make_repository
@@ -136,7 +137,7 @@ class Scripted:
     """A crew that knows how long each commit takes; None for one that does not build."""
 
     devices = tuple(devices())
-    compiler = "none"
+    toolchain = Toolchain(compiler="none")
 
     def __init__(self, line: Sequence[Commit], levels: Sequence[float | None], noise: float = 0.0003) -> None:
         self.levels = dict(zip((commit.hash for commit in line), levels, strict=True))
@@ -151,7 +152,9 @@ class Scripted:
             self.asked.append((question.base, question.head))
             base, head = self.levels[question.base], self.levels[question.head]
             if base is None or head is None:
-                yield Found(question=question, reason="build-failed", side="base" if base is None else "head")
+                side: Side = "base" if base is None else "head"
+                failed = Failed(reason="build-failed", message="", side=side)
+                yield Found(question=question, failed=failed)
                 continue
             found = Found(
                 question=question, base_code=self._code(question.base), head_code=self._code(question.head)

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from harness.bench.injection import planted
-from harness.device.backends import nvcc
+from harness.device.backends import cubin, nvcc
 from harness.errors import BuildError, ExitCode
-from harness.run import build_only, kept_builds
+from harness.run import build_only
 from harness.spec.kernel import Kernel, Parameter
 from harness.spec.loader import load
 from harness.spec.problem import Axis, Output, Problem
@@ -247,8 +247,8 @@ def test_parameters_are_held_against_what_is_passed():
 
 
 def test_damaged_binaries_have_no_kernels():
-    assert nvcc.entries(b"\x7fELF\x02\x01" + b"\xff" * 90) == {}
-    assert nvcc.entries(b"no ELF") == {}
+    assert cubin.entries(b"\x7fELF\x02\x01" + b"\xff" * 90) == {}
+    assert cubin.entries(b"no ELF") == {}
 
 
 TEMPLATES = """
@@ -326,7 +326,7 @@ def test_a_sweep_tries_template_arguments_and_slowdowns_are_planted_in_templates
     planted_too = planted(made, "cuda")
     for each, sizes in ((made, (8, 4)), (planted_too, (8, 4, 4))):
         binary, _ = nvcc.cubin(each, nvcc.STANDARD, "sm_86")
-        assert nvcc.entries(binary)[nvcc.entry(each, binary)] == sizes
+        assert cubin.entries(binary)[nvcc.entry(each, binary)] == sizes
 
 
 FEATURE = f'{HEAD} k(const float *x, float *y, int n) {{ asm volatile("wgmma.fence.sync.aligned;"); }}'
@@ -361,7 +361,7 @@ def test_that_a_source_needed_more_is_remembered(own_cache, monkeypatch):
         binary, _ = nvcc.through_cache(
             BinaryCache(), made, nvcc.STANDARD, "sm_90", lambda given: nvcc.cubin(made, given, "sm_90")[0]
         )
-        assert nvcc.built_for(binary) == "sm_90a"
+        assert cubin.built_for(binary) == "sm_90a"
     assert asked == ["-arch=sm_90", "-arch=sm_90a"]
 
 
@@ -408,7 +408,7 @@ def test_each_commit_has_its_own_headers_and_one_that_changed_is_another_program
         [kernel] = loaded.suite.kernels
         made = program(loaded.suite, kernel, loaded.suite.case(kernel, {"n": 64}), "cuda")
         binary, _ = nvcc.cubin(made, (*nvcc.STANDARD, *made.all_options), "sm_86")
-        found.append((made.sha256, loaded.source.tree_sha256, nvcc.code_sha256(binary)))
+        found.append((made.sha256, loaded.source.tree_sha256, cubin.code_sha256(binary)))
         assert made.code_sha256 is None
     assert found[0] == found[1]
     assert all(here != before for here, before in zip(found[2], found[1], strict=True))
@@ -499,7 +499,7 @@ def test_ptx_of_sm_90a_is_for_that_alone():
         command = [str(nvcc.path()), "-ptx", "-arch=sm_90a", "-o", "k.ptx", "k.cu"]
         subprocess.run(command, cwd=folder, check=True)
         made = Program("t.k", "k", (folder / "k.ptx").read_text(encoding="utf-8"), suffix=".ptx")
-    assert nvcc.built_for(nvcc.cubin(made, nvcc.STANDARD, "sm_90")[0]) == "sm_90a"
+    assert cubin.built_for(nvcc.cubin(made, nvcc.STANDARD, "sm_90")[0]) == "sm_90a"
     with pytest.raises(BuildError, match="is PTX for sm_90a, which sm_100 does not run"):
         nvcc.cubin(made, nvcc.STANDARD, "sm_100")
 
@@ -568,7 +568,7 @@ def test_builds_are_kept_until_a_file_of_the_suite_or_a_package_changes(project,
     shared = RIGHT.replace("{ int", "{ __shared__ volatile int s[8]; s[0] = n; int")
     assert [shared_bytes(text) for text in (RIGHT, shared, RIGHT, shared)] == [0, 32, 0, 32]
     assert len(asked) == 2
-    monkeypatch.setattr(kept_builds, "_installed", lambda: "another package")
+    monkeypatch.setattr(build_only, "_installed", lambda: "another package")
     assert (shared_bytes(RIGHT), len(asked)) == (0, 3)
 
 

@@ -266,6 +266,23 @@ def test_a_failure_is_in_the_exit_status_the_table_and_the_words(
     assert reason in done.out
     assert ("verified" if command == "run" else "not-built") in done.out
     assert f"toy.plain[n=64] failed ({reason}): " in done.err
+    assert ("\n    toy.plain: error: scripted fault\n" in done.err) is (fault == "build")
+
+
+def test_a_suite_that_no_size_fits_is_left_out_and_told(harness, project):
+    wider = toy.SUITE.replace('"toy"', '"wide"').replace("    x =", "    m = Axis(default=(8,))\n    x =")
+    sources = {f"kernels/wide/{name}.cu": toy.BODY.format(name=name) for name in ("plain", "tiled")}
+    project.write({"kernels/wide/suite.py": wider, **sources})
+    done = harness("check", "--device", "null", "--size", "64x8", "--json")
+    assert done.err.startswith("toy is left out: no --size gives numbers for n.\n")
+    assert [each["run"]["source"]["suite"] for each in done.json] == ["wide"]
+
+
+@pytest.mark.parametrize("option", [("--markdown", "x.md"), ("--report", "x.json"), ("--fail-on", "spill")])
+def test_static_facts_of_one_commit_are_no_comparison(harness, project, option):
+    done = harness("static", *option)
+    assert done.status == ExitCode.USAGE
+    assert f"{option[0]} is for a comparison: say with what, by --base COMMIT." in done.err
 
 
 def test_only_skipped_kernels_are_not_a_success(harness, project):

@@ -79,6 +79,13 @@ def test_the_code_of_a_kernel_is_the_same_under_another_name_beside_another_kern
     assert code(f"__device__ float kept = 3; {TILED}".replace("= sum[j]", "= sum[j] + kept")).sha256 != (
         code(f"__device__ float kept = 4; {TILED}".replace("= sum[j]", "= sum[j] + kept")).sha256
     )
+    # How many threads a block may have is no instruction either.
+    few, many = (
+        code(f'extern "C" __global__ void __launch_bounds__({most}) one(float *x) {{ *x = 1; }}', "one")
+        for most in (256, 512)
+    )
+    assert few.instructions == many.instructions
+    assert few.sha256 != many.sha256
     assert kernel_code(b"no cubin", "tiled") is None
     assert kernel_code(compiled(TILED).binary, "elsewhere") is None
 

@@ -11,8 +11,9 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from textwrap import indent
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -56,6 +57,26 @@ def echo_json(value: Any) -> None:
 def tell(text: str) -> None:
     """Something that is amiss, on standard error."""
     click.echo(f"harness: {harmless(text)}", err=True)
+
+
+def tell_lines(lines: Iterable[str]) -> None:
+    """What was left out and why, on standard error, each sentence once."""
+    for line in dict.fromkeys(lines):
+        click.echo(line, err=True)
+
+
+def tell_failed(sentence: str, log: str) -> None:
+    """On standard error, with the evidence below it."""
+    click.echo("\n".join(filter(None, (sentence, indent(log, "    ")))), err=True)
+
+
+def show_sheets(sheets: Iterable[Any]) -> None:
+    """What `print_out` takes, on standard output, with an empty line behind each."""
+    from harness.output.tables import print_out
+
+    for sheet in sheets:
+        print_out(sheet)
+        click.echo()
 
 
 def tell_end(problem: str, path: Path | str | None, interrupted: str) -> None:
@@ -112,7 +133,10 @@ def main() -> None:
         from harness.cli.completion import complete
 
         sys.exit(complete(cli))
-    _outlive_readers()
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and out is sys.__stdout__:  # and nobody's who captures it
+        by_line = out.line_buffering
+        sys.stdout = _Outliving(out.buffer, encoding=out.encoding, errors=out.errors, line_buffering=by_line)
     sys.exit(_run())
 
 
@@ -138,13 +162,6 @@ class _Outliving(io.TextIOWrapper):
             nobody = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nobody, self.fileno())
             os.close(nobody)
-
-
-def _outlive_readers() -> None:
-    out = sys.stdout
-    if isinstance(out, io.TextIOWrapper) and out is sys.__stdout__:  # and nobody's who captures it
-        by_line = out.line_buffering
-        sys.stdout = _Outliving(out.buffer, encoding=out.encoding, errors=out.errors, line_buffering=by_line)
 
 
 def _run() -> int:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli import completion, echo_json, options, tell
-from harness.cli.compare_command import repository_of
+from harness.cli.compare_command import repository_of, settings_from
 from harness.config import Config, load_config
 from harness.errors import ExitCode, UsageError
-from harness.spec.case_id import in_short
+from harness.spec.case_id import CaseId, in_short
 from harness.system import git
 
 if TYPE_CHECKING:
     from harness.run.bisect import BisectResult
     from harness.run.commit_pairs import Crew
-    from harness.run.compare import CompareObserver, CompareSettings
-    from harness.spec.case_id import CaseId
+    from harness.run.compare import CompareObserver
     from harness.spec.loader import LoadedSuite
     from harness.spec.planning import SuitePair
 
@@ -32,12 +31,10 @@ if TYPE_CHECKING:
 @click.argument("bad", default="HEAD", shell_complete=completion.commits)
 @options.suite_from
 @options.case_options
-@click.option(
-    "--devices",
-    metavar="SPECS",
-    help="Several devices at once, such as cuda:0,cuda:1: so many commits a round.",
+@options.value(
+    "--devices", "SPECS", "Several devices at once, such as cuda:0,cuda:1: so many commits a round."
 )
-@click.option("--scheduler", metavar="ADDRESS", help="The workers of a Dask cluster at once.")
+@options.value("--scheduler", "ADDRESS", "The workers of a Dask cluster at once.")
 @options.percent("--margin", "A change of the ends up to this is nobody's business; as of compare.")
 @options.seconds("--budget", "Device time after which nothing more is measured.")
 @options.l2
@@ -114,9 +111,8 @@ def _bisect(
     pair, chosen = _chosen(config, selection, case, *ends)
     if bad == "HEAD" and git.is_dirty(repository, pair.head.path):
         tell("What is not committed is not looked at.")
-    asked = BisectOptions(
-        settings=_settings(config, selection, given), suite_from=selection.suite_from, fresh=given["fresh"]
-    )
+    settings = settings_from(config, selection, given | {"twins": False}, command="bisect")
+    asked = BisectOptions(settings=settings, suite_from=selection.suite_from, fresh=given["fresh"])
     with BisectProgress() as observer:
         searched = touching(repository, line, pair)
         with _crew(pair.head, selection, asked.settings.device, given, observer) as crew:
@@ -144,13 +140,8 @@ def _crew(
     from harness.sweep.comparisons import DaskCrew
 
     # On a cluster, what this machine's configuration says of devices means nothing.
-    specs = (
-        [spec.strip() for spec in devices.split(",")]
-        if devices
-        else [selection.device]
-        if selection.device
-        else []
-    )
+    named = devices.split(",") if devices else filter(None, [selection.device])
+    specs = [spec.strip() for spec in named]
     with DaskCrew(loaded, specs, observer, scheduler=scheduler, suite_from=suite_from) as crew:
         yield crew
 
@@ -159,15 +150,9 @@ def _chosen(
     config: Config, selection: options.Selection, case: str, good: str, bad: str
 ) -> tuple[SuitePair, CaseId]:
     """The suite at both ends, and the one case that is named. Raises UsageError."""
-    from harness.spec.case_id import CaseId
-    from harness.spec.planning import fitting, load_pairs
-
     selection = dataclasses.replace(selection, cases=(case,))
-    pairs = load_pairs(
-        config, good, bad, (case,), timeout_s=selection.timeout, suite_from=selection.suite_from
-    )
     found: dict[str, tuple[SuitePair, CaseId]] = {}
-    for pair, sizes in fitting(pairs, (case,), selection.size).chosen:
+    for pair, sizes in selection.pairs(config, good, bad):
         for side in pair.plans((case,), sizes, quick=selection.quick):
             for each in (planned.case for planned in side):
                 found[each.id] = pair, CaseId.of(each.suite, each.kernel, each.sizes)
@@ -177,21 +162,3 @@ def _chosen(
         raise UsageError(f"{case} is no case at {good[:10]} nor at {bad[:10]}.")
     some = ", ".join(each.short for _, each in list(found.values())[:6])
     raise UsageError(f"{case} names {len(found)} cases, and one is bisected: name one, of {some}.")
-
-
-def _settings(config: Config, selection: options.Selection, given: dict[str, Any]) -> CompareSettings:
-    from harness.run.compare import CompareSettings
-
-    return CompareSettings(
-        command="bisect",
-        device=selection.device or config.device,
-        margin=given["margin"],
-        l2=given["l2"] or config.l2,  # type: ignore[arg-type]
-        timeout_s=selection.timeout or config.timeout_s,
-        busy=given["busy"],
-        budget_s=given["budget"],
-        seed=selection.seed,
-        twins=False,
-        results=given["results"] or config.results_folder,
-        save=not given["no_save"],
-    )

@@ -5,20 +5,14 @@ out, an exit status.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from textwrap import indent
 
-import click
-
-from harness.cli import echo_json, options
-from harness.cli.execute import fitting
+from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
-from harness.output.builds import as_json, build_table
 from harness.output.progress import Waiting
 from harness.output.sentences import commit_label
-from harness.output.tables import print_out
+from harness.output.static_tables import build_table, builds_json
 from harness.run.build_only import BuildResult, build_only
-from harness.spec import planning
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase, plan
 from harness.static.builds import check_arch
@@ -31,11 +25,9 @@ def build(chosen: options.Selection, archs: str) -> int:
         raise UsageError(f"--build-only runs on no device: leave out --device {chosen.device}.")
     results = [result for result, _ in built(chosen, wanted)]
     if chosen.as_json:
-        echo_json(as_json(results))
+        echo_json(builds_json(results))
     else:
-        for result in results:
-            print_out(build_table(result))
-            click.echo()
+        show_sheets(map(build_table, results))
     tell_left_out(results)
     return status_of(results)
 
@@ -50,10 +42,7 @@ def built(
 ) -> Iterator[tuple[BuildResult, list[PlannedCase]]]:
     """What is chosen, a suite after the other, with its cases."""
     config = load_config()
-    suites = planning.load_suites(
-        config, chosen.commit, chosen.cases, timeout_s=chosen.timeout, suite_from=chosen.suite_from
-    )
-    for loaded, sizes in fitting(suites, chosen):
+    for loaded, sizes in chosen.suites(config):
         planned = plan(loaded.suite, chosen.cases, sizes, quick=chosen.quick)
         timeout_s = chosen.timeout or config.timeout_s
         yield built_suite(loaded, planned, archs, timeout_s, instructions=instructions), planned
@@ -76,8 +65,7 @@ def built_suite(
 def tell_left_out(results: Sequence[BuildResult]) -> None:
     """On standard error: what was not built, and what failed, with the compiler's words."""
     rows = [row for result in results for row in result.builds]
-    for message in dict.fromkeys(row.message for row in rows if row.status == "not-built"):
-        click.echo(f"Not built: {message}", err=True)
+    tell_lines(f"Not built: {row.message}" for row in rows if row.status == "not-built")
     failed: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
         if row.status == "failed":
@@ -86,9 +74,7 @@ def tell_left_out(results: Sequence[BuildResult]) -> None:
             failed.setdefault((row.cases[0], row.reason, message, row.log), []).append(row.arch)
     for (case, reason, message, log), archs in failed.items():
         listed = ", ".join(archs)
-        click.echo(f"{case} failed for {listed} ({reason}): {message.replace('{arch}', archs[0])}", err=True)
-        if log:
-            click.echo(indent(log, "    "), err=True)
+        tell_failed(f"{case} failed for {listed} ({reason}): {message.replace('{arch}', archs[0])}", log)
 
 
 def status_of(results: Sequence[BuildResult]) -> ExitCode:

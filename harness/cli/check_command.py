@@ -10,11 +10,10 @@ from harness.errors import UsageError
 
 @click.command("check")
 @options.max_launch
-@click.option(
+@options.value(
     "--build-only",
-    metavar="ARCH[,ARCH]",
-    help="Compile CUDA kernels for these architectures, such as sm_86,sm_90a, and run nothing: no card is "
-    "needed.",
+    "ARCH[,ARCH]",
+    "Compile CUDA kernels for these architectures, such as sm_86,sm_90a, and run nothing: no card is needed.",
 )
 @options.flag(
     "--sanitize",
@@ -53,4 +52,4 @@ def command(
         return sanitize_all(selection, tools)
     from harness.cli.execute import execute
 
-    return execute(selection, "check", None, results=None, save=False, max_launch_ms=max_launch_ms)
+    return execute(selection, "check", None, no_save=True, max_launch_ms=max_launch_ms)

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 @options.comparison
 @options.path("--results", "Where records go; default: .asv/results.")
 @options.no_save
-@click.option(
+@options.value(
     "--toolchain",
-    "toolchains",
+    "PATH|VERSION",
+    "Twice, base's first: compare two on one commit. An nvcc, a CUDA folder, an environment, or 12.9.",
+    to="toolchains",
     multiple=True,
-    metavar="PATH|VERSION",
-    help="Twice, base's first: compare two on one commit. An nvcc, a CUDA folder, an environment, or 12.9.",
 )
 @executables.options_of_executables
 def command(selection: options.Selection, base: str | None, rest: tuple[str, ...], **given: Any) -> int:
@@ -48,26 +48,23 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
     """
     config = load_config()
     if toolchains := given.pop("toolchains"):
-        return show(
-            compare_toolchains(config, selection, toolchains, base, rest, given),
-            given["fail_on"],
-            as_json=selection.as_json,
-        )
-    if executables.are_given(given):
+        results = compare_toolchains(config, selection, toolchains, base, rest, given)
+    elif executables.are_given(given):
         ends = executables.Ends(None)
         if base is not None:
             one, other, cases = commits_of(config, base, rest)
             ends = executables.Ends(repository_of(config), (one, other), cases)
         results = executables.compare(config, selection, ends, given)
-        return show(results, given["fail_on"], as_json=selection.as_json)
-    if base is None:
+    elif base is None:
         raise UsageError(
             "Missing argument 'BASE': 'harness compare main' compares main and the working tree."
         )
-    base, head, cases = commits_of(config, base, rest)
-    selection = dataclasses.replace(selection, cases=cases)
-    finished = compare_commits(config, selection, settings_from(config, selection, given), base, head)
-    return show(finished.results, given["fail_on"], as_json=selection.as_json)
+    else:
+        base, head, cases = commits_of(config, base, rest)
+        selection = dataclasses.replace(selection, cases=cases)
+        settings = settings_from(config, selection, given)
+        results = compare_pairs(selection.pairs(config, base, head), selection, settings).results
+    return show(results, given["fail_on"], as_json=selection.as_json)
 
 
 def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json: bool) -> int:
@@ -82,23 +79,19 @@ def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json
     return status
 
 
-def settings_from(config: Config, selection: options.Selection, given: Mapping[str, Any]) -> CompareSettings:
-    """What the options say, and for the rest the configuration."""
+def settings_from(
+    config: Config, selection: options.Selection, given: Mapping[str, Any], **more: Any
+) -> CompareSettings:
+    """What the options say, for the rest the configuration, and `more`."""
     from harness.run.compare import CompareSettings
 
+    shared = executables.shared_settings(config, selection, given)
     return CompareSettings(
-        device=selection.device or config.device,
-        margin=given["margin"],
-        tolerance=given["tolerance"],
-        confidence=given["confidence"],
         l2=given["l2"] or config.l2,  # type: ignore[arg-type]
         timeout_s=selection.timeout or config.timeout_s,
-        busy=given["busy"],
-        budget_s=given["budget"],
-        seed=selection.seed,
         twins=given["twins"],
-        results=given.get("results") or config.results_folder,
-        save=not given.get("no_save"),
+        **shared,
+        **more,
     )
 
 
@@ -111,26 +104,6 @@ class Compared(NamedTuple):
     """Each result's suite at head."""
 
 
-def compare_commits(
-    config: Config,
-    selection: options.Selection,
-    settings: CompareSettings,
-    base: str,
-    head: str | None,
-    *,
-    most_cases: int | None = None,
-) -> Compared:
-    """Compare the selected cases at two revisions, suite by suite, and show how it goes; without `head`, base
-    and the working tree. Raises UsageError before it measures more cases of a suite than `most_cases`.
-    """
-    from harness.spec.planning import load_pairs
-
-    pairs = load_pairs(
-        config, base, head, selection.cases, timeout_s=selection.timeout, suite_from=selection.suite_from
-    )
-    return _compare_pairs(pairs, selection, settings, most_cases=most_cases)
-
-
 def compare_toolchains(
     config: Config,
     selection: options.Selection,
@@ -141,43 +114,38 @@ def compare_toolchains(
 ) -> list[ComparisonResult]:
     """Compare two toolchains on the suites of one commit, or of the working tree."""
     from harness.device.toolchains import pair_of
-    from harness.spec.planning import SuitePair, load_suites
+    from harness.spec.planning import SuitePair
 
     if executables.are_given(given):
         raise UsageError("--toolchain compares suites, and --with-command executables: give one of them.")
     cases = tuple(rest)
     if commit is not None and ".." in commit:
         raise UsageError(f"{commit} is two commits: toolchains are compared on one.")
-    if commit is not None and not _is_commit(config, commit):
-        cases, commit = (commit, *rest), None
-    settings = dataclasses.replace(settings_from(config, selection, given), toolchains=pair_of(named))
-    selection = dataclasses.replace(selection, cases=cases)
-    loaded = load_suites(config, commit, cases, timeout_s=selection.timeout, suite_from=selection.suite_from)
-    return _compare_pairs([SuitePair(each, each) for each in loaded], selection, settings).results
-
-
-def _is_commit(config: Config, word: str) -> bool:
     repository = git.repository_of(config.root)
-    return repository is not None and git.is_commit(repository, word)
+    if commit is not None and (repository is None or not git.is_commit(repository, commit)):
+        cases, commit = (commit, *rest), None
+    settings = settings_from(config, selection, given, toolchains=pair_of(named))
+    selection = dataclasses.replace(selection, cases=cases, commit=commit)
+    pairs = [(SuitePair(each, each), sizes) for each, sizes in selection.suites(config)]
+    return compare_pairs(pairs, selection, settings).results
 
 
-def _compare_pairs(
-    pairs: Sequence[SuitePair],
+def compare_pairs(
+    pairs: Sequence[tuple[SuitePair, Sequence[str]]],
     selection: options.Selection,
     settings: CompareSettings,
     *,
     most_cases: int | None = None,
 ) -> Compared:
+    """Compare the selected cases, suite by suite, each at its sizes, and show how it goes. Raises UsageError
+    before it measures more cases of a suite than `most_cases`.
+    """
     from harness.output.progress import CompareProgress
     from harness.run.compare import Comparing
-    from harness.spec.planning import fitting
 
-    wanted = fitting(pairs, selection.cases, selection.size)
-    for line in wanted.left_out:
-        click.echo(line, err=True)
     done = Compared([], [])
     with CompareProgress() as observer:
-        for pair, sizes in wanted.chosen:
+        for pair, sizes in pairs:
             with Comparing(pair.base, pair.head, settings, observer) as comparing:
                 quick = selection.quick or comparing.device.kind != "gpu"
                 plans = pair.plans(selection.cases, sizes, quick=quick)

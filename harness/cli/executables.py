@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,44 +11,37 @@ import click
 from harness.cli import options
 from harness.config import Config
 from harness.errors import UsageError
+from harness.records import Source
 from harness.spec.case_id import Selector, size_label
 from harness.system import git
+from harness.system.files import scratch_folder
 
 if TYPE_CHECKING:
-    from harness.records import Source
     from harness.run.compare import ComparisonResult
-    from harness.run.executables import Executable, SideName
+    from harness.run.executables import Executable
+    from harness.run.turns import SideName
     from harness.store.imported import ImportedCase
 
-FORMATS = ("nvbench", "google-benchmark")
 _GIVEN = ("with_command", "base_command", "head_command")
-_NO_USE = {"size": "--size", "quick": "--quick"}
-_NO_USE_EITHER = {"l2": "--l2", "twins": "--twins"}
 TIMEOUT_S = 600.0
 BUILD_TIMEOUT_S = 3600.0
 
 options_of_executables = options.together(
-    click.option(
+    options.several(
         "--with-command",
-        multiple=True,
-        metavar="COMMAND",
-        help="Compare a benchmark executable in place of suites: run at both commits, in turns; repeatable.",
+        "COMMAND",
+        "Compare a benchmark executable in place of suites: run at both commits, in turns",
     ),
-    click.option("--build-command", metavar="COMMAND", help="What builds it, in each commit's files."),
-    click.option(
-        "--base-command",
-        multiple=True,
-        metavar="COMMAND",
-        help="An executable that is built already; base's.",
-    ),
-    click.option("--head-command", multiple=True, metavar="COMMAND", help="Head's."),
+    options.value("--build-command", "COMMAND", "What builds it, in each commit's files."),
+    options.value("--base-command", "COMMAND", "An executable that is built already; base's.", multiple=True),
+    options.value("--head-command", "COMMAND", "Head's.", multiple=True),
     click.option(
         "--format",
         "format_",
-        type=click.Choice(FORMATS),
+        type=options.FORMATS,
         help="Of the executables; default: what they say with --help.",
     ),
-    click.option("--suite", metavar="NAME", help="What to call an executable; default: its own name."),
+    options.value("--suite", "NAME", "What to call an executable; default: its own name."),
 )
 
 
@@ -64,6 +55,18 @@ def are_given(given: Mapping[str, Any]) -> bool:
     return False
 
 
+def shared_settings(config: Config, selection: options.Selection, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of CompareSettings and ExecutablesSettings alike; without what a command has no option for."""
+    named = {"margin": "margin", "tolerance": "tolerance", "confidence": "confidence", "budget": "budget_s"}
+    return {field: given[name] for name, field in named.items() if name in given} | {
+        "device": selection.device or config.device,
+        "busy": given["busy"],
+        "seed": selection.seed,
+        "results": given.get("results") or config.results_folder,
+        "save": not given.get("no_save"),
+    }
+
+
 def compare(
     config: Config, selection: options.Selection, ends: Ends, given: Mapping[str, Any]
 ) -> list[ComparisonResult]:
@@ -71,28 +74,22 @@ def compare(
     from harness.output.progress import CompareProgress
     from harness.run.compare_executables import ComparingExecutables, ExecutablesSettings
     from harness.run.executables import name_of
-    from harness.system.files import scratch_folder
 
     _check(selection, ends, given)
     settings = ExecutablesSettings(
         format=given["format_"],
         suite=given["suite"],
-        device=selection.device or config.device,
-        margin=given["margin"],
-        tolerance=given["tolerance"],
-        confidence=given["confidence"],
         timeout_s=selection.timeout or TIMEOUT_S,
-        busy=given["busy"],
-        budget_s=given["budget"],
-        seed=selection.seed,
-        results=given.get("results") or config.results_folder,
-        save=not given.get("no_save"),
+        **shared_settings(config, selection, given),
     )
+    wanted = [Selector.parse(case) for case in ends.cases]
+
+    def is_wanted(suite: str, case: ImportedCase) -> bool:
+        label = size_label(case.sizes)
+        return not wanted or any(each.names(suite, case.kernel) and each.has_label(label) for each in wanted)
+
     results: list[ComparisonResult] = []
-    with ExitStack() as stack:
-        observer = stack.enter_context(CompareProgress())
-        place = stack.enter_context(scratch_folder())
-        is_wanted = partial(_is_wanted, [Selector.parse(case) for case in ends.cases])
+    with CompareProgress() as observer, scratch_folder() as place:
         for one, other in _executables(config, place, ends, given, observer.stage):
             comparing = ComparingExecutables(one, other, settings, observer, is_wanted)
             results.append(comparing.run(name_of(other.command)))
@@ -104,9 +101,8 @@ def compare(
 def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -> None:
     from harness.run.importing import checked_suite
 
-    told = {option: getattr(selection, name) for name, option in _NO_USE.items()}
-    told |= {option: given[name] for name, option in _NO_USE_EITHER.items()}
-    for option, value in told.items():
+    of_suites = {"--size": selection.size, "--quick": selection.quick}
+    for option, value in (of_suites | {"--l2": given["l2"], "--twins": given["twins"]}).items():
         if value:
             raise UsageError(f"{option} is of no use here: an executable's own options say what it measures.")
     if given["with_command"] and (given["base_command"] or given["head_command"]):
@@ -125,11 +121,6 @@ def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -
         raise UsageError("--suite names one executable, and there are more.")
 
 
-def _is_wanted(wanted: Sequence[Selector], suite: str, case: ImportedCase) -> bool:
-    label = size_label(case.sizes)
-    return not wanted or any(each.names(suite, case.kernel) and each.has_label(label) for each in wanted)
-
-
 class Ends(NamedTuple):
     """What is compared with what."""
 
@@ -140,53 +131,35 @@ class Ends(NamedTuple):
     cases: tuple[str, ...] = ()
 
 
-def _source(repository: Path | None, commit: str | None) -> Source:
-    from harness.records import Source
-
+def source_at(repository: Path | None, commit: str | None, suite: str = "") -> Source:
+    """A commit, by its full hash, or None for the working tree. Raises GitError."""
     if repository is None:
-        return Source(suite="", path="")
+        return Source(suite=suite, path="")
     at = commit or git.resolve(repository, "HEAD")
     dirty = commit is None and git.is_dirty(repository, repository)
-    return Source(suite="", path="", commit=at, committed_at=git.committed_at(repository, at), dirty=dirty)
+    return Source(suite=suite, path="", commit=at, committed_at=git.committed_at(repository, at), dirty=dirty)
 
 
 def _executables(
     config: Config, place: Path, ends: Ends, given: Mapping[str, Any], tell: Callable[[str], None]
 ) -> list[tuple[Executable, Executable]]:
     """Base and head of each executable, built and ready to run."""
-    from harness.run.executables import Executable
-
-    one, other = (_source(ends.repository, commit) for commit in ends.commits)
-    if given["base_command"]:
-        here = Path.cwd()
-        commands = zip(given["base_command"], given["head_command"], strict=True)
-        return [
-            (Executable("base", base, here, one), Executable("head", head, here, other))
-            for base, head in commands
-        ]
-    base = _of_commit(config, place / "base", "base", ends, one, given, tell)
-    head = _of_commit(config, place / "head", "head", ends, other, given, tell)
-    return list(zip(base, head, strict=True))
-
-
-def _of_commit(
-    config: Config,
-    folder: Path,
-    side: SideName,
-    ends: Ends,
-    source: Source,
-    given: Mapping[str, Any],
-    tell: Callable[[str], None],
-) -> list[Executable]:
-    """Every executable of one side, in a folder that has the files of its commit, built there."""
     from harness.run.executables import Executable, built, put_files
 
-    assert ends.repository is not None
-    put_files(ends.repository, ends.commits[side == "head"], folder)
-    folder /= config.root.resolve().relative_to(ends.repository.resolve())
-    folder.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its command fails
-    problem = None
-    if command := given["build_command"]:
-        tell(f"building {side}")
-        problem = built(command, folder, side, BUILD_TIMEOUT_S)
-    return [Executable(side, one, folder, source, problem) for one in given["with_command"]]
+    def of_side(side: SideName, commit: str | None) -> list[Executable]:
+        source = source_at(ends.repository, commit)
+        if given["base_command"]:
+            return [Executable(side, each, Path.cwd(), source) for each in given[f"{side}_command"]]
+        assert ends.repository is not None
+        folder = place / side  # which has the files of its commit
+        put_files(ends.repository, commit, folder)
+        folder /= config.root.resolve().relative_to(ends.repository.resolve())
+        folder.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its command fails
+        problem = None
+        if command := given["build_command"]:
+            tell(f"building {side}")
+            problem = built(command, folder, side, BUILD_TIMEOUT_S)
+        return [Executable(side, each, folder, source, problem) for each in given["with_command"]]
+
+    base, head = ends.commits
+    return list(zip(of_side("base", base), of_side("head", head), strict=True))

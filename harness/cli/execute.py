@@ -5,21 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli import echo_json, options, tell_end
+from harness.cli import echo_json, options, show_sheets, tell_end, tell_failed, tell_lines
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode
 from harness.output.progress import ProgressObserver
-from harness.output.tables import check_table, print_out, run_tables, summary_of
+from harness.output.tables import check_table, run_tables, summary_of
 from harness.run.run import RunResult, Session, SessionSettings
-from harness.spec import planning
-from harness.spec.loader import LoadedSuite
 from harness.spec.planning import divided, plan
 
 
@@ -28,9 +25,9 @@ def execute(
     command: str,
     measure: MeasureSettings | None,
     *,
-    results: Path | None,
-    save: bool,
-    library: bool = True,
+    results: Path | None = None,
+    no_save: bool = False,
+    no_library: bool = False,
     max_launch_ms: float | None = None,
     busy: Busy = "wait",
 ) -> int:
@@ -43,24 +40,23 @@ def execute(
         measure=measure,
         timeout_s=chosen.timeout or config.timeout_s,
         seed=chosen.seed,
-        library=library and max_launch_ms is None,  # a library launches as it likes
+        library=not no_library and max_launch_ms is None,  # a library launches as it likes
         max_launch_ms=max_launch_ms,
         busy=busy,
-        results=(results or config.results_folder) if save else None,
+        results=None if no_save else results or config.results_folder,
     )
     finished: list[RunResult] = []
     with ProgressObserver() as observer:
-        suites = planning.load_suites(
-            config, chosen.commit, chosen.cases, timeout_s=chosen.timeout, suite_from=chosen.suite_from
-        )
-        for loaded, sizes in fitting(suites, chosen):
+        for loaded, sizes in chosen.suites(config):
             with Session(loaded, settings, observer) as session:
                 quick = chosen.quick or session.device.kind != "gpu"
                 planned = plan(loaded.suite, chosen.cases, sizes, quick=quick)
                 cases, others = divided(planned, chosen.cases, session.device)
                 result = session.run(cases)
-            for there, names in others.items():
-                click.echo(f"Not for {session.device.spec}: {', '.join(names)} ({there}).", err=True)
+            tell_lines(
+                f"Not for {session.device.spec}: {', '.join(names)} ({there})."
+                for there, names in others.items()
+            )
             finished.append(result)
             if result.interrupted:
                 break
@@ -68,20 +64,18 @@ def execute(
         echo_json([_as_json(result) for result in finished])
     else:
         for result in finished:
-            _print(result, timed=measure is not None)
+            show_sheets(run_tables(result) if measure is not None else [check_table(result)])
+            tell_lines(f"Left out: {row.message}" for row in result.rows if row.status == "skipped")
+            if any(row.status == "not-built" for row in result.rows):
+                click.echo(
+                    "The null device compiles nothing: references stood in for kernels. 'harness check "
+                    "--build-only sm_90' compiles them without a card.",
+                    err=True,
+                )
+            tell_result(result, "the rows above are all that was finished")
     left_out = all(row.status == "skipped" for result in finished for row in result.rows)
     status = status_of(finished)
     return ExitCode.NOT_MEASURED if left_out and status is ExitCode.FINE else status
-
-
-def fitting(
-    suites: Sequence[LoadedSuite], chosen: options.Selection
-) -> tuple[tuple[LoadedSuite, tuple[str, ...]], ...]:
-    """The suites that are asked for, each with the sizes that fit it; what is left out is told."""
-    found = planning.fitting(suites, chosen.cases, chosen.size)
-    for line in found.left_out:
-        click.echo(line, err=True)
-    return found.chosen
 
 
 def _as_json(result: RunResult) -> dict[str, Any]:
@@ -94,28 +88,11 @@ def _as_json(result: RunResult) -> dict[str, Any]:
     }
 
 
-def _print(result: RunResult, *, timed: bool) -> None:
-    for table in run_tables(result) if timed else [check_table(result)]:
-        print_out(table)
-        click.echo()
-    for message in dict.fromkeys(row.message for row in result.rows if row.status == "skipped"):
-        click.echo(f"Left out: {message}", err=True)
-    if any(row.status == "not-built" for row in result.rows):
-        click.echo(
-            "The null device compiles nothing: references stood in for kernels. 'harness check --build-only "
-            "sm_90' compiles them without a card.",
-            err=True,
-        )
-    tell_result(result, "the rows above are all that was finished")
-
-
 def tell_result(result: RunResult, interrupted: str) -> None:
     """On standard error: what failed, with its evidence, the record, and what an interrupted run left."""
     for row in result.rows:
         if row.status == "failed":
-            click.echo(f"{row.case} failed ({row.reason}): {row.message}", err=True)
-            if row.log:
-                click.echo(indent(row.log, "    "), err=True)
+            tell_failed(f"{row.case} failed ({row.reason}): {row.message}", row.log)
     tell_end(result.problem, result.path, interrupted if result.interrupted else "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,43 +18,33 @@ if TYPE_CHECKING:
     from harness.history.reading import History
     from harness.history.triage import Decision
 
-Percent = click.FloatRange(min=0, min_open=True)
-Name = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command("history")
 @options.cases
-@click.option("--card", "cards", multiple=True, metavar="GLOB", help="Cards by name; repeatable.")
-@click.option("--metric", metavar="NAME", help="Another track than the headline, such as time_ms or power_w.")
-@click.option(
+@options.several("--card", "GLOB", "Cards by name", to="cards")
+@options.value("--metric", "NAME", "Another track than the headline, such as time_ms or power_w.")
+@options.value(
     "--smallest",
-    type=Percent,
-    metavar="PERCENT",
-    help="Smallest change to look for; default: what is visible by the card's calibration, else 1.",
+    "PERCENT",
+    "Smallest change to look for; default: what is visible by the card's calibration, else 1.",
+    type=options.ABOVE_ZERO,
 )
 @options.commit("--branch", default="HEAD", show_default=True, help="Whose first parents to follow.")
-@click.option(
-    "--since", metavar="REV|DATE", help="Only what a commit after this one did; 2026-11-01 does too."
-)
+@options.value("--since", "REV|DATE", "Only what a commit after this one did; 2026-11-01 does too.")
 @click.option("--all", "every", is_flag=True, help="A line for every change of every card, not one an event.")
 @options.path("--results", "Where records and asv's results lie; default: asv.conf.json's results_dir.")
-@click.option(
-    "--export", "exported", type=Name, metavar="FILE", help="Write every point to a .csv or .parquet file."
+@options.value(
+    "--export", "FILE", "Write every point to a .csv or .parquet file.", to="exported", type=options.FILE
 )
-@click.option(
-    "--acknowledge",
-    metavar="ID",
-    help="Accept an event, or one change, for a reason: adds it to harness-triage.toml.",
+@options.value(
+    "--acknowledge", "ID", "Accept an event, or one change, for a reason: adds it to harness-triage.toml."
 )
-@click.option("--reason", metavar="TEXT", help="Why it is accepted.")
-@click.option("--author", metavar="NAME", help="Who accepts it; default: git's user.name.")
-@click.option(
-    "--expires",
-    type=click.DateTime(["%Y-%m-%d"]),
-    metavar="DATE",
-    help="Until when it is accepted; default: for good.",
+@options.value("--reason", "TEXT", "Why it is accepted.")
+@options.value("--author", "NAME", "Who accepts it; default: git's user.name.")
+@options.value(
+    "--expires", "DATE", "Until when it is accepted; default: for good.", type=click.DateTime(["%Y-%m-%d"])
 )
-@click.option("--largest", type=Percent, metavar="PERCENT", help="How large it may become.")
+@options.value("--largest", "PERCENT", "How large it may become.", type=options.ABOVE_ZERO)
 @options.flag("--every-card", "Accept it on other cards too.")
 @options.json
 def command(
@@ -68,7 +59,7 @@ def command(
     exported: Path | None,
     as_json: bool,
     acknowledge: str | None,
-    **accepting: Any,
+    **given: Any,
 ) -> int:
     """Search the records of every card, and asv's results, for changes: which commit made which case slower
     or faster, by how much, and whether the code or the card's clocks did it.
@@ -105,7 +96,7 @@ def command(
             tell=waiting.tell,
         )
     if acknowledge:
-        path = write_decision(config.root, _decision(history, acknowledge, config.root, **accepting))
+        path = write_decision(config.root, _decision(history, acknowledge, config.root, given))
         click.echo(f"Added to {path}. Commit it, so that others can review it.")
         return ExitCode.FINE
     if since:
@@ -132,17 +123,7 @@ def _position(history: History, repository: Path, since: str) -> int:
     return max((at for at, commit in enumerate(commits.line) if commit.time < day), default=-1)
 
 
-def _decision(
-    history: History,
-    accepted: str,
-    root: Path,
-    *,
-    reason: str | None,
-    author: str | None,
-    expires: dt.datetime | None,
-    largest: float | None,
-    every_card: bool,
-) -> Decision:
+def _decision(history: History, accepted: str, root: Path, given: Mapping[str, Any]) -> Decision:
     """What to write down. Raises UsageError where there is no such regression, or no reason is given."""
     from harness.history.triage import WORSE, Decision
 
@@ -152,23 +133,23 @@ def _decision(
     if event is None and (change is None or change.kind not in WORSE):
         known = ", ".join(each.id for each in history.events if each.is_open) or "none"
         raise UsageError(f"No regression has the id {accepted}. Open ones: {known}.")
-    if not reason:
+    if not given["reason"]:
         raise UsageError("--acknowledge needs --reason: whoever reviews it wants to know why.")
-    if not (author := author or git.user_name(root)):
+    if not (author := given["author"] or git.user_name(root)):
         raise UsageError("Who accepts it? Give --author, or set git's user.name.")
     case, card, last = None, None, -1
     if event is not None:
         # A drift is of one case and of no commit: where it began nothing else became worse.
         case, last = (event.cases[0], event.good) if event.kind == "drift" else (None, event.bad)
     elif change is not None:
-        case, card, last = change.case, None if every_card else change.card, change.bad
+        case, card, last = change.case, None if given["every_card"] else change.card, change.bad
     return Decision(
         id=accepted,
         case=case,
         card=card,
         commit=history.commits[last].hash[:12],
-        reason=reason,
+        reason=given["reason"],
         author=author,
-        expires=expires.date() if expires else None,
-        largest_percent=largest,
+        expires=given["expires"].date() if given["expires"] else None,
+        largest_percent=given["largest"],
     )

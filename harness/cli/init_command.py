@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,9 +30,9 @@ _MOST = 12
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @options.flag("--yes", "Ask nothing: write every suite that is proposed.")
 @options.flag("--ci", "Write the workflows too, as 'harness ci init' does.")
-@click.option("--harness", "requirement", metavar="REQUIREMENT", help="With --ci: as of 'harness ci init'.")
-@click.option("--suites", metavar="FOLDER", help="Where the suites are to lie; default: perf.")
-@click.option("--only", metavar="GLOB", multiple=True, help="Only suites of such a name; repeatable.")
+@options.value("--harness", "REQUIREMENT", "With --ci: as of 'harness ci init'.", to="requirement")
+@options.value("--suites", "FOLDER", "Where the suites are to lie; default: perf.")
+@options.several("--only", "GLOB", "Only suites of such a name")
 @options.flag("--dry-run", "Show what would be written, and write nothing.")
 @options.flag("--force", "Overwrite files that are there and differ.")
 @options.json
@@ -103,8 +104,6 @@ def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: b
 
 
 def _chosen(proposed: Sequence[SuiteGuess], only: Sequence[str]) -> list[SuiteGuess]:
-    from fnmatch import fnmatchcase
-
     if not only:
         return list(proposed)
     for pattern in only:

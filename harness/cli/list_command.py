@@ -7,29 +7,29 @@ from typing import Any
 
 import click
 
-from harness.cli import echo_json, options
+from harness.cli import echo_json, options, tell_lines
 from harness.config import load_config
 from harness.errors import SuiteError
 from harness.spec.case_id import Selector
 from harness.spec.kernel import Kernel
 from harness.spec.loader import LoadedSuite
-from harness.spec.planning import load_suites
+from harness.spec.planning import fitting, load_suites, plan
 from harness.spec.sources import check_functions, missing_files
 from harness.spec.suite import Ladder, Suite
 
 
 @click.command("list")
 @options.commit("--commit", help="As of this commit; default: the working tree.")
-@click.option(
+@options.value(
     "--card",
-    "cards",
-    metavar="NAME",
+    "NAME",
+    "What each case asks of a card, which need not be here: rtx3060, a6000, a10, a100, rtx4090, rtx5090, "
+    "h100, h200, all of them by 'all', or any as its capability and multiprocessors, such as sm_86:28; "
+    "repeatable.",
+    to="cards",
     multiple=True,
-    help="What each case asks of a card, which need not be here: rtx3060, a6000, a10, a100, rtx4090, "
-    "rtx5090, h100, h200, all of them by 'all', or any as its capability and multiprocessors, such as "
-    "sm_86:28; repeatable.",
 )
-@options.size(help="With --card: the sizes, in place of the suite's own; repeatable.")
+@options.size("With --card: the sizes, in place of the suite's own; repeatable.")
 @options.json
 @options.cases
 def command(
@@ -51,13 +51,7 @@ def command(
     else:
         for loaded, kernels in listed:
             _print(loaded.suite, kernels)
-    _check_files(listed)
-
-
-def _check_files(listed: Sequence[tuple[LoadedSuite, Sequence[Kernel]]]) -> None:
-    """Raises SuiteError, once all is shown, where a kernel's source, its function or its prelude is not
-    there.
-    """
+    # Once all is shown: whether every kernel's source, its function and its prelude are there.
     missing = [
         loaded.explained(f"{loaded.suite.name}{of}: there is no file {path}.", f"No such file: {path}")
         for loaded, kernels in listed
@@ -134,15 +128,13 @@ def _show_demands(
     commit: str | None, cases: Sequence[str], sizes: Sequence[str], names: Sequence[str], as_json: bool
 ) -> None:
     from harness.output import demands as output
-    from harness.spec.planning import fitting, plan
     from harness.static.demand import demands
     from harness.static.occupancy import CARDS, card
 
     every = [known for name in names for known in (CARDS if name == "all" else (name,))]
     asked = list(dict.fromkeys(map(card, every)))
     wanted = fitting(load_suites(load_config(), commit, cases), cases, sizes)
-    for line in wanted.left_out:
-        click.echo(line, err=True)
+    tell_lines(wanted.left_out)
     planned = [(each.suite, plan(each.suite, cases, fits)) for each, fits in wanted.chosen]
     found = [(known, [(suite, demands(suite, some, known)) for suite, some in planned]) for known in asked]
     if as_json:

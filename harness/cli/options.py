@@ -3,48 +3,58 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from harness.cli import completion
+from harness.cli import completion, tell_lines
 from harness.errors import UsageError
 from harness.records import FAILING
 from harness.spec.case_id import Selector
 
+if TYPE_CHECKING:
+    from harness.config import Config
+    from harness.spec.loader import LoadedSuite
+    from harness.spec.planning import SuitePair
+
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", "LoadedSuite", "SuitePair")
+Sized = tuple[tuple[S, tuple[str, ...]], ...]
+"""Suites, or pairs of them, each with the sizes that fit it."""
 Option = Callable[[Any], Any]
+ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
 
 
 def flag(name: str, text: str) -> Option:
     return click.option(name, is_flag=True, help=text)
 
 
+def value(name: str, metavar: str, text: str, *, to: str = "", **more: Any) -> Option:
+    """A word, or whatever `more` makes of it; the command gets it as `to`, if not by the option's name."""
+    return click.option(name, *filter(None, [to]), metavar=metavar, help=text, **more)
+
+
+def several(name: str, metavar: str, text: str, **more: Any) -> Option:
+    """The same any number of times, as its help says."""
+    return value(name, metavar, f"{text}; repeatable.", multiple=True, **more)
+
+
 def path(name: str, text: str, **more: Any) -> Option:
     """A file or folder, which need not be there."""
-    settings = {"type": click.Path(path_type=Path), "metavar": "FOLDER", "help": text, **more}
-    return click.option(name, **settings)
+    return value(name, more.pop("metavar", "FOLDER"), text, **{"type": click.Path(path_type=Path), **more})
 
 
 def percent(name: str, text: str, *, least: float = 0, **more: Any) -> Option:
     """A number of percents below 100; the command gets a share of 1."""
-    return click.option(
-        name,
-        type=click.FloatRange(min=least, max=100, min_open=True, max_open=True),
-        callback=lambda _context, _option, given: given and given / 100,
-        metavar="PERCENT",
-        help=text,
-        **more,
-    )
+    more["type"] = click.FloatRange(min=least, max=100, min_open=True, max_open=True)
+    return value(name, "PERCENT", text, callback=lambda _, __, given: given and given / 100, **more)
 
 
 def seconds(name: str, text: str, **more: Any) -> Option:
-    return click.option(
-        name, type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help=text, **more
-    )
+    return value(name, "SECONDS", text, type=ABOVE_ZERO, **more)
 
 
 def together(*options: Option) -> Option:
@@ -52,17 +62,17 @@ def together(*options: Option) -> Option:
     return lambda function: functools.reduce(lambda call, option: option(call), reversed(options), function)
 
 
-device = click.option(
+device = value(
     "--device",
-    metavar="SPEC",
+    "SPEC",
+    "cuda:0, opencl:0, opengl:0 or cpu:0, by default the first that works; or null.",
     shell_complete=completion.devices,
-    help="cuda:0, opencl:0, opengl:0 or cpu:0, by default the first that works; or null.",
 )
-max_launch = click.option(
+max_launch = value(
     "--max-launch-ms",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="MS",
-    help="Launch each grid in parts that take at most this long, for a card that drives a display.",
+    "MS",
+    "Launch each grid in parts that take at most this long, for a card that drives a display.",
+    type=ABOVE_ZERO,
 )
 no_wait = click.option(
     "--no-wait",
@@ -71,9 +81,16 @@ no_wait = click.option(
     callback=lambda _context, _option, given: "fail" if given else "wait",
     help="Fail where another process measures on the device, instead of waiting for it.",
 )
+history_url = value("--history", "URL", "The published pages, to link to.", default="")
 json = click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FORMATS = click.Choice(("nvbench", "google-benchmark"))
 L2 = click.Choice(["cold", "hot"])
 l2 = click.option("--l2", type=L2, help="Flush the L2 before every launch, or not.")
+form = click.option(
+    "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
+)
 no_save = flag("--no-save", "Keep no record.")
 cases = click.argument("cases", nargs=-1, metavar="[CASES]...", shell_complete=completion.cases)
 
@@ -88,10 +105,8 @@ suite_from = commit(
 )
 
 
-def size(*names: str, help: str) -> Callable[[F], F]:  # noqa: A002 - as click calls it
-    return click.option(
-        *("--size", *names), multiple=True, metavar="N|MxNxK", help=help, shell_complete=completion.sizes
-    )
+def size(text: str, *, to: str = "") -> Option:
+    return value("--size", "N|MxNxK", text, to=to, multiple=True, shell_complete=completion.sizes)
 
 
 @dataclass(frozen=True)
@@ -117,6 +132,30 @@ class Selection:
                 f"Size {self.size[0]} is of no use: {self.cases[0]} says its size itself. Leave one out."
             )
 
+    def suites(self, config: Config) -> Sized[LoadedSuite]:
+        """The suites that are asked for, each with the sizes that fit it; tells what is left out."""
+        from harness.spec.planning import load_suites
+
+        return self._fitting(
+            load_suites(config, self.commit, self.cases, timeout_s=self.timeout, suite_from=self.suite_from)
+        )
+
+    def pairs(self, config: Config, base: str, head: str | None) -> Sized[SuitePair]:
+        """The same of suites at two commits; without `head`, at base and in the working tree."""
+        from harness.spec.planning import load_pairs
+
+        return self._fitting(
+            load_pairs(config, base, head, self.cases, timeout_s=self.timeout, suite_from=self.suite_from)
+        )
+
+    def _fitting(self, suites: Sequence[S]) -> Sized[S]:
+        """Those that are asked for; tells what is left out. Raises UsageError for a size that fits none."""
+        from harness.spec.planning import fitting
+
+        found = fitting(suites, self.cases, self.size)
+        tell_lines(found.left_out)
+        return found.chosen
+
 
 def selection(function: F) -> F:
     """CASES, --commit and the options that choose cases; the command gets one Selection."""
@@ -124,8 +163,8 @@ def selection(function: F) -> F:
     return cases(at(suite_from(case_options(function))))
 
 
-def case_options(function: F) -> F:
-    """The options that choose cases and how to run them; the command gets one Selection."""
+def one_selection(function: F) -> F:
+    """Give a command one Selection in the place of the options that are its fields."""
 
     @functools.wraps(function)
     def call(**options: Any) -> Any:
@@ -133,14 +172,19 @@ def case_options(function: F) -> F:
         selection = Selection(**{name: options.pop(name, None) for name in names})
         return function(selection, **options)
 
+    return call  # type: ignore[return-value]
+
+
+def case_options(function: F) -> F:
+    """The options that choose cases and how to run them; the command gets one Selection."""
     return together(  # type: ignore[no-any-return]
-        size(help="One number for every axis, or one an axis; repeatable."),
+        size("One number for every axis, or one an axis; repeatable."),
         device,
         flag("--quick", "The suite's small sizes; the default on a CPU."),
         seconds("--timeout", "For one case, by default 120; for loading a suite, by default 60."),
         click.option("--seed", default=1, show_default=True, help="Seed of the input data."),
         json,
-    )(call)
+    )(one_selection(function))
 
 
 fail_on = click.option(

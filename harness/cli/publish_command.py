@@ -16,13 +16,11 @@ from harness.output.progress import Waiting
 from harness.spec.loader import discover, load
 from harness.spec.suite import Suite
 
-Folder = click.Path(path_type=Path, file_okay=False)
-
 
 @click.command("publish")
 @options.flag("--without-asv", "Leave asv's own pages as they are: quick for a long history.")
-@options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=Folder)
-@options.path("--html", "Where the site goes.", type=Folder)
+@options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=options.FOLDER)
+@options.path("--html", "Where the site goes.", type=options.FOLDER)
 @options.json
 def command(without_asv: bool, results: Path | None, html: Path | None, as_json: bool) -> int:
     """Write the site: asv's pages, and beside them what is open, each card's ladder, the history of each case

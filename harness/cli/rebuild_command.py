@@ -12,11 +12,9 @@ from harness.config import load_config
 from harness.errors import ConfigError, ExitCode
 from harness.integrations.asv.conf import loaded_conf
 
-Folder = click.Path(path_type=Path, file_okay=False)
-
 
 @click.command("rebuild")
-@options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=Folder)
+@options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=options.FOLDER)
 @options.json
 def command(results: Path | None, as_json: bool) -> int:
     """Make asv's result files anew from the records beside them: those that are gone, empty, torn or wrong.

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from harness.cli import echo_json, options
+from harness.cli import echo_json, options, tell_lines
 from harness.errors import StoreError, UsageError
-from harness.judgement.noise import FILE, Calibration, read_calibration
+from harness.judgement.noise import FILE, read_calibration
 from harness.output.progress import Waiting
 from harness.output.verdicts import print_rejudged, rejudged_as_json, rejudged_exit_code
 from harness.run.rejudge import Limits, RejudgedRecord, read_labels, rejudge_record, unmatched
 from harness.store.records_file import find_comparisons, read_comparison
 from harness.system.texts import harmless
 
-Folder = click.Path(path_type=Path, file_okay=False)
-
 
 @click.command("rejudge")
 @click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORD...")
 @options.limits("default: the record's", "default: the record's", "; default: the record's")
-@options.path("--calibration", f"Where the card's {FILE} lies; default: beside each record.", type=Folder)
+@options.path(
+    "--calibration", f"Where the card's {FILE} lies; default: beside each record.", type=options.FOLDER
+)
 @options.flag("--uncalibrated", "Judge by an assumption, whatever lies beside a record.")
 @options.path(
     "--labels",
@@ -33,14 +34,12 @@ Folder = click.Path(path_type=Path, file_okay=False)
 @options.json
 def command(
     records: tuple[Path, ...],
-    margin: float | None,
-    tolerance: float | None,
-    confidence: float | None,
     calibration: Path | None,
     uncalibrated: bool,
     labels: tuple[Path, ...],
     fail_on: tuple[str, ...],
     as_json: bool,
+    **limits: Any,
 ) -> int:
     """Judge stored comparisons by today's rules, from the quads that they hold: no device is needed.
 
@@ -49,14 +48,12 @@ def command(
 
     The exit status is that of compare, by what is said now; 3 where a record cannot be read.
     """
-    noise = _calibration_in(calibration, uncalibrated=uncalibrated)
-    limits = Limits(
-        margin=margin,
-        tolerance=tolerance,
-        confidence=confidence,
-        calibration=noise,
-        uncalibrated=uncalibrated,
-    )
+    noise = None
+    if calibration is not None and uncalibrated:
+        raise UsageError("--calibration and --uncalibrated contradict each other: give one of them.")
+    if calibration is not None and (noise := read_calibration(calibration)) is None:
+        raise UsageError(f"There is no {FILE} in {calibration}: name the folder of the card's records.")
+    judging = Limits(calibration=noise, uncalibrated=uncalibrated, **limits)
     known = read_labels(labels)
     found = find_comparisons(records)
     problems, asides = list(found.problems), []
@@ -72,7 +69,7 @@ def command(
                 if twice := judged.get(stored.comparison.run_id):
                     asides.append(f"Left out: {path} is the comparison of {twice.path} again.")
                     continue
-                judged[stored.comparison.run_id] = rejudge_record(path, stored, limits, known)
+                judged[stored.comparison.run_id] = rejudge_record(path, stored, judging, known)
             except StoreError as error:
                 problems.append(error.message)
     if astray := unmatched(known, judged.values()):
@@ -80,20 +77,8 @@ def command(
     asides += (f"harness: {problem}" for problem in problems)
     status = rejudged_exit_code([*judged.values()], problems, fail_on)
     if as_json:
-        for aside in asides:
-            click.echo(harmless(aside), err=True)
+        tell_lines(map(harmless, asides))
         echo_json([rejudged_as_json(record) for record in judged.values()])
     else:
         print_rejudged([*judged.values()], asides, status)
     return status
-
-
-def _calibration_in(folder: Path | None, *, uncalibrated: bool) -> Calibration | None:
-    if folder is None:
-        return None
-    if uncalibrated:
-        raise UsageError("--calibration and --uncalibrated contradict each other: give one of them.")
-    known = read_calibration(folder)
-    if known is None:
-        raise UsageError(f"There is no {FILE} in {folder}: name the folder of the card's records.")
-    return known

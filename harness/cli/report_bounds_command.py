@@ -8,21 +8,19 @@ from pathlib import Path
 
 import click
 
-from harness.cli import echo_json, options
+from harness.cli import echo_json, options, tell_lines
 from harness.config import load_config
 from harness.device.peaks import SLACK
 from harness.errors import ExitCode, HarnessError, UsageError
-from harness.output.bounds_table import bounds_tables
 from harness.output.progress import Waiting
+from harness.output.static_tables import bounds_tables
 from harness.output.tables import print_out
 from harness.run.bounds_held import Held, held, read_record
 
 
 @click.command("bounds")
 @click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORD...")
-@click.option(
-    "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
-)
+@options.form
 @options.seconds("--timeout", "For one compilation; default 120.")
 @options.json
 def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json: bool) -> int:
@@ -44,8 +42,7 @@ def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json
             click.echo(f"Left out: {path.name}: {error.message}", err=True)
             continue
         found |= {(each.card, each.case): each for each in told}
-        for line in none:
-            click.echo(f"Left out: {line}", err=True)
+        tell_lines(f"Left out: {line}" for line in none)
     every = list(found.values())
     if as_json:
         echo_json([asdict(each) | {"reached": each.reached} for each in every])
@@ -55,7 +52,9 @@ def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json
         else:
             print_out(sheet)
         click.echo()
-    return _status(every)
+    if not every:
+        return ExitCode.NOT_MEASURED
+    return ExitCode.REGRESSION if any(each.reached > SLACK for each in every) else ExitCode.FINE
 
 
 def _files(places: Sequence[Path]) -> Iterator[Path]:
@@ -67,9 +66,3 @@ def _files(places: Sequence[Path]) -> Iterator[Path]:
             raise UsageError(f"There is no record in {place} or below: expected files that end in .jsonl.")
         files += below
     yield from sorted(files, key=lambda each: each.name)
-
-
-def _status(every: Sequence[Held]) -> ExitCode:
-    if not every:
-        return ExitCode.NOT_MEASURED
-    return ExitCode.REGRESSION if any(each.reached > SLACK for each in every) else ExitCode.FINE

@@ -59,11 +59,9 @@ class _Report(LazyGroup):
 )
 @options.path("--out", "Where the files of --format github go.")
 @options.path("--results", "Where records lie.")
-@click.option(
-    "--repository", metavar="URL", default="", help="The repository's page, to link to lines of it."
-)
-@click.option("--run", metavar="URL", default="", help="The run that measured, to link to.")
-@click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
+@options.value("--repository", "URL", "The repository's page, to link to lines of it.", default="")
+@options.value("--run", "URL", "The run that measured, to link to.", default="")
+@options.history_url
 @options.fail_on
 @options.json
 def command(

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli import completion, echo_json, options
+from harness.cli import completion, echo_json, options, tell_lines
 from harness.cli.execute import status_of, tell_result
 from harness.config import load_config
 from harness.device import backends
@@ -46,34 +46,31 @@ def known_card(text: str) -> Card | None:
 @click.argument("names", nargs=-1, metavar="[SUITE|LADDER|CASE]...", shell_complete=completion.ladders)
 @options.flag("--measure", "Measure what is missing first, as 'harness run' does.")
 @options.flag("--slow", "With --measure: what takes minutes too.")
-@click.option(
+@options.several(
     "--device",
-    "devices",
-    multiple=True,
-    metavar="SPEC",
+    "SPEC",
+    "Show, or measure on, this device alone",
+    to="devices",
     shell_complete=completion.devices,
-    help="Show, or measure on, this device alone; repeatable.",
 )
-@options.size("sizes", help="Other sizes than the authors'.")
-@click.option(
+@options.size("Other sizes than the authors'.", to="sizes")
+@options.value(
     "--against",
-    metavar="KERNEL",
+    "KERNEL",
+    "The kernel to hold against the host; default: the fastest.",
     default="",
     shell_complete=completion.cases,
-    help="The kernel to hold against the host; default: the fastest.",
 )
-@click.option(
+@options.value(
     "--card",
-    metavar="NAME",
-    help="What the kernels ask of this card, as in 'harness list --card'; default: of the author's, at a "
+    "NAME",
+    "What the kernels ask of this card, as in 'harness list --card'; default: of the author's, at a "
     "terminal, where it is one of those that are known.",
 )
 @options.seconds("--timeout", "For one case; default 120, with --slow 3600.")
 @options.path("--results", "Where records lie.")
 @options.no_wait
-@click.option(
-    "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
-)
+@options.form
 @options.json
 def command(
     names: tuple[str, ...],
@@ -151,8 +148,7 @@ def _measured_on(
 
 def _show(asked: Sequence[SuiteLadders], form: str, named: Card | None, *, as_json: bool) -> None:
     found = [ladders.reports() for ladders in asked]
-    for problem in dict.fromkeys(problem for _, problems in found for problem in problems):
-        click.echo(f"harness: {problem}", err=True)
+    tell_lines(f"harness: {problem}" for _, problems in found for problem in problems)
     reports = [
         (ladders.suite, report) for ladders, (some, _) in zip(asked, found, strict=True) for report in some
     ]

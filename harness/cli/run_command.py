@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
 from harness.bench.measure import MeasureSettings
 from harness.cli import options
-from harness.device.lock import Busy
 
 
 @click.command("run")
@@ -22,16 +21,7 @@ from harness.device.lock import Busy
 @options.no_save
 @options.no_wait
 @options.selection
-def command(
-    selection: options.Selection,
-    l2: str | None,
-    max_time: float | None,
-    max_launch_ms: float | None,
-    results: Path | None,
-    no_library: bool,
-    no_save: bool,
-    busy: Busy,
-) -> int:
+def command(selection: options.Selection, l2: str | None, max_time: float | None, **given: Any) -> int:
     """Verify, then measure, the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them.
 
     Prints a ladder per size: rate, speed-up over the first kernel, share of the card's peak and of the
@@ -40,13 +30,4 @@ def command(
     from harness.cli.execute import execute
 
     measure = MeasureSettings(l2=l2, max_time_s=max_time)  # type: ignore[arg-type]
-    return execute(
-        selection,
-        "run",
-        measure,
-        results=results,
-        save=not no_save,
-        library=not no_library,
-        max_launch_ms=max_launch_ms,
-        busy=busy,
-    )
+    return execute(selection, "run", measure, **given)

@@ -5,21 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from textwrap import indent
 
-import click
-
-from harness.cli import echo_json, options
-from harness.cli.execute import fitting
+from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines
 from harness.config import load_config
 from harness.device.backends import compute_sanitizer
 from harness.errors import DeviceError, ExitCode, UsageError
 from harness.output.progress import SanitizeProgress
 from harness.output.sanitized import sanitized_table
-from harness.output.tables import print_out
 from harness.run.device_session import find_device
 from harness.run.sanitize import OCLGRIND, SIZE, Sanitized, sanitize
-from harness.spec import planning
+from harness.spec.case_id import Selector
 from harness.spec.planning import plan
 
 
@@ -33,25 +28,27 @@ def sanitize_all(chosen: options.Selection, named: Sequence[str]) -> int:
     device = chosen.device or configured
     tools = tuple(dict.fromkeys(named)) or _tools(chosen.device, device)
     _check(chosen.device, tools)
-    if not chosen.size and not chosen.quick:
-        chosen = replace(chosen, size=(str(SIZE),)) if not _say_sizes(chosen.cases) else chosen
-    suites = planning.load_suites(
-        config, chosen.commit, chosen.cases, timeout_s=chosen.timeout, suite_from=chosen.suite_from
-    )
+    if not (chosen.size or chosen.quick or any(Selector.parse(case).size for case in chosen.cases)):
+        chosen = replace(chosen, size=(str(SIZE),))
     told: list[Sanitized] = []
     timeout_s = chosen.timeout or config.timeout_s
-    for loaded, sizes in fitting(suites, chosen):
+    for loaded, sizes in chosen.suites(config):
         planned = plan(loaded.suite, chosen.cases, sizes, quick=chosen.quick)
         with SanitizeProgress() as progress:
             found = sanitize(loaded, planned, tools, device, timeout_s, chosen.seed, progress)
         if not chosen.as_json:
-            print_out(sanitized_table(loaded.source, found))
-            click.echo()
+            show_sheets([sanitized_table(loaded.source, found)])
         told += found
     if chosen.as_json:
         echo_json(told)
-    _tell_left_out(told)
-    return _status(told)
+    tell_lines(f"Left out: {each.message}" for each in told if each.status == "skipped")
+    for each in told:
+        if each.status == "failed":
+            tell_failed(f"{each.case} failed under {each.tool} ({each.reason}): {each.message}", each.log)
+    statuses = {each.status for each in told}
+    if "found" in statuses:
+        return ExitCode.REGRESSION
+    return ExitCode.NOT_MEASURED if "failed" in statuses or "clean" not in statuses else ExitCode.FINE
 
 
 def _tools(asked: str | None, device: str) -> tuple[str, ...]:
@@ -75,26 +72,3 @@ def _check(device: str | None, tools: Sequence[str]) -> None:
             f"compute-sanitizer watches CUDA cards alone, and {device} is none: leave out --device, or give "
             "one such as cuda:0."
         )
-
-
-def _say_sizes(cases: Sequence[str]) -> bool:
-    from harness.spec.case_id import Selector
-
-    return any(Selector.parse(case).size for case in cases)
-
-
-def _tell_left_out(told: Sequence[Sanitized]) -> None:
-    for message in dict.fromkeys(each.message for each in told if each.status == "skipped"):
-        click.echo(f"Left out: {message}", err=True)
-    for each in told:
-        if each.status == "failed":
-            click.echo(f"{each.case} failed under {each.tool} ({each.reason}): {each.message}", err=True)
-            if each.log:
-                click.echo(indent(each.log, "    "), err=True)
-
-
-def _status(told: Sequence[Sanitized]) -> ExitCode:
-    statuses = {each.status for each in told}
-    if "found" in statuses:
-        return ExitCode.REGRESSION
-    return ExitCode.NOT_MEASURED if "failed" in statuses or "clean" not in statuses else ExitCode.FINE

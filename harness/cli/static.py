@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 
-from harness.cli import echo_json, options
+from harness.cli import echo_json, options, show_sheets, tell_lines
 from harness.cli.build import built, built_suite, status_of, tell_left_out, wanted_archs
 from harness.config import StaticConfig, load_config
-from harness.errors import ExitCode, UsageError
+from harness.errors import ExitCode
 from harness.github.events import append_summary, links_of_run
 from harness.output import static_differences
 from harness.output.review.markdown import SUMMARY_BYTES
 from harness.output.review.static import encode_static, static_comment
 from harness.output.sentences import commit_label
-from harness.output.static_tables import as_json, facts_tables
+from harness.output.static_tables import facts_json, facts_tables
 from harness.output.tables import print_out
 from harness.run.build_only import BuildResult
 from harness.run.static_records import write_static
 from harness.spec.loader import LoadedSuite
-from harness.spec.planning import PlannedCase, SuitePair, fitting, load_pairs
+from harness.spec.planning import PlannedCase, SuitePair
 from harness.static.builds import capability_of
 from harness.static.differences import Difference, differences
 from harness.static.facts import Facts, facts
@@ -30,46 +29,20 @@ from harness.static.occupancy import Card, card
 from harness.system.cache import write_atomically
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the command is told beside the selection."""
-
-    archs: str | None
-    cards: tuple[str, ...]
-    base: str | None
-    markdown: Path | None
-    report: Path | None
-    fail_on: tuple[str, ...]
-    results: Path | None
-    no_save: bool
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for options that would count for nothing."""
-        for name, given in (
-            ("--markdown", self.markdown),
-            ("--report", self.report),
-            ("--fail-on", self.fail_on),
-        ):
-            if given and self.base is None:
-                raise UsageError(f"{name} is for a comparison: say with what, by --base COMMIT.")
-
-
-def show(chosen: options.Selection, asked: Asked) -> int:
+def show(chosen: options.Selection, given: Mapping[str, Any]) -> int:
     """What the kernels of one commit need. Raises UsageError for an architecture or a card that is none."""
-    config, cards = load_config(), {words: card(words) for words in asked.cards}
-    archs = _wanted(asked.archs, cards.values(), config.static)
+    config, cards = load_config(), {words: card(words) for words in given["cards"]}
+    archs = _wanted(given["archs"], cards.values(), config.static)
     found: list[tuple[BuildResult, list[Facts]]] = []
     for result, planned in built(chosen, archs, instructions=True):
         told = facts(result.loaded.suite.problem, planned, result.builds, cards)
-        if chosen.commit is not None and not asked.no_save:
-            write_static(result, planned, told, asked.results or config.results_folder)
+        if chosen.commit is not None and not given["no_save"]:
+            write_static(result, planned, told, given["results"] or config.results_folder)
         found.append((result, told))
     if chosen.as_json:
-        echo_json([row for result, some in found for row in as_json(result, some)])
+        echo_json([row for result, some in found for row in facts_json(result, some)])
     else:
-        for sheet in (sheet for result, some in found for sheet in facts_tables(result, some)):
-            print_out(sheet)
-            click.echo()
+        show_sheets(sheet for result, some in found for sheet in facts_tables(result, some))
     results = [result for result, _ in found]
     tell_left_out(results)
     _tell_missing([each for _, some in found for each in some])
@@ -84,8 +57,7 @@ def _tell_missing(found: Sequence[Facts]) -> None:
         lines = [f"{build.kernel}: ptxas warns: {warning}" for warning in build.warnings]
         for line in filter(None, (*lines, build.code.problem if build.code else "", each.problem)):
             told.setdefault(line, []).append(build.arch)
-    for line, archs in told.items():
-        click.echo(f"{line} ({', '.join(dict.fromkeys(archs))})", err=True)
+    tell_lines(f"{line} ({', '.join(dict.fromkeys(archs))})" for line, archs in told.items())
 
 
 def _wanted(archs: str | None, cards: Iterable[Card], settings: StaticConfig) -> list[str]:
@@ -97,27 +69,17 @@ def _wanted(archs: str | None, cards: Iterable[Card], settings: StaticConfig) ->
     return wanted or wanted_archs(",".join(settings.archs))
 
 
-def against(chosen: options.Selection, asked: Asked) -> int:
+def against(chosen: options.Selection, given: Mapping[str, Any]) -> int:
     """What differs from a base. Raises UsageError and ConfigError."""
     config = load_config()
-    assert asked.base is not None, "there is something to compare with"
-    failing = {*(asked.fail_on or config.static.fail_on)}
-    archs = _wanted(asked.archs, [card(words) for words in asked.cards], config.static)
-    pairs = load_pairs(
-        config,
-        asked.base,
-        chosen.commit,
-        chosen.cases,
-        timeout_s=chosen.timeout,
-        suite_from=chosen.suite_from,
-    )
-    wanted = fitting(pairs, chosen.cases, chosen.size)
-    for line in wanted.left_out:
-        click.echo(line, err=True)
+    failing = {*(given["fail_on"] or config.static.fail_on)}
+    archs = _wanted(given["archs"], [card(words) for words in given["cards"]], config.static)
     told: list[tuple[SuitePair, list[Difference]]] = []
     heads: list[BuildResult] = []
-    for pair, sizes in wanted.chosen:
-        if _same_files(pair):
+    pairs = chosen.pairs(config, given["base"], chosen.commit)
+    for pair, sizes in pairs:
+        one, other = (each.source.tree_sha256 for each in pair)
+        if one and one == other and not (pair.base.absent or pair.head.absent):
             click.echo(f"{pair.head.suite.name}: no file that a build can read differs.", err=True)
             continue
         base, head = pair.plans(chosen.cases, sizes, quick=chosen.quick)
@@ -126,8 +88,8 @@ def against(chosen: options.Selection, asked: Asked) -> int:
         result, after = _built(pair.head, head, archs, timeout_s)
         told.append((pair, differences(before, after, most_registers=config.static.max_registers)))
         heads += filter(None, [result])
-    ends = [side.source.commit for side in wanted.chosen[0][0]] if wanted.chosen else [None, None]
-    _tell(told, chosen, asked, [each.compiler for each in heads], (ends[0], ends[1]))
+    ends = [side.source.commit for side in pairs[0][0]] if pairs else [None, None]
+    _tell(told, chosen, given, [each.compiler for each in heads], (ends[0], ends[1]))
     tell_left_out(heads)
     risks = {risk.kind for _, found in told for each in found for risk in each.risks}
     if risks & failing:
@@ -145,16 +107,10 @@ def _built(
     return result, facts(loaded.suite.problem, planned, result.builds, {})
 
 
-def _same_files(pair: SuitePair) -> bool:
-    """Whether there is nothing to compile: all that a build can read is the same at both commits."""
-    base, head = (each.source.tree_sha256 for each in pair)
-    return bool(base) and base == head and not (pair.base.absent or pair.head.absent)
-
-
 def _tell(
     told: Sequence[tuple[SuitePair, list[Difference]]],
     chosen: options.Selection,
-    asked: Asked,
+    given: Mapping[str, Any],
     compilers: Sequence[str],
     commits: tuple[str | None, str | None],
 ) -> None:
@@ -164,7 +120,9 @@ def _tell(
         )
     else:
         for pair, found in told:
-            table = static_differences.differences_table(_title(pair), found)
+            base, head = (commit_label(side.source.commit, dirty=side.source.dirty) for side in pair)
+            title = f"{pair.head.suite.name}, {base} → {head}"
+            table = static_differences.differences_table(title, found)
             if table.columns:
                 print_out(table)
             else:
@@ -175,12 +133,7 @@ def _tell(
     )
     text = static_comment(report, links_of_run(), limit_bytes=SUMMARY_BYTES)
     append_summary(text)
-    if asked.markdown is not None:
-        write_atomically(asked.markdown, text.encode())
-    if asked.report is not None:
-        write_atomically(asked.report, encode_static(report))
-
-
-def _title(pair: SuitePair) -> str:
-    base, head = (commit_label(side.source.commit, dirty=side.source.dirty) for side in pair)
-    return f"{pair.head.suite.name}, {base} → {head}"
+    if given["markdown"] is not None:
+        write_atomically(given["markdown"], text.encode())
+    if given["report"] is not None:
+        write_atomically(given["report"], encode_static(report))

@@ -8,21 +8,18 @@ import click
 
 from harness.cli import options
 from harness.config import ARCHITECTURES, RISKS
+from harness.errors import UsageError
 
 
 @click.command("static")
-@click.option(
+@options.value(
     "--arch",
-    "archs",
-    metavar="ARCH[,ARCH]",
-    help=f"Architectures to compile for; default: {','.join(ARCHITECTURES)}, or those of the cards.",
+    "ARCH[,ARCH]",
+    f"Architectures to compile for; default: {','.join(ARCHITECTURES)}, or those of the cards.",
+    to="archs",
 )
-@click.option(
-    "--card",
-    "cards",
-    metavar="NAME",
-    multiple=True,
-    help="Waves at each size on a card, named as by 'harness list --card'; repeatable.",
+@options.several(
+    "--card", "NAME", "Waves at each size on a card, named as by 'harness list --card'", to="cards"
 )
 @options.commit("--commit", help="Kernels as they were at this commit; default: the working tree.")
 @options.commit("--base", help="Tell what differs from this commit, and what of it may cost time.")
@@ -37,23 +34,15 @@ from harness.config import ARCHITECTURES, RISKS
     help="With --base: risks that fail the command; repeatable. Default: fail_on of [tool.harness.static].",
 )
 @options.suite_from
-@options.size(help="One number for every axis, or one an axis; repeatable.")
+@options.size("One number for every axis, or one an axis; repeatable.")
 @options.flag("--quick", "The suite's small sizes.")
 @options.path("--results", "Where records of --commit go, a folder an architecture; default: as configured.")
 @options.no_save
 @options.seconds("--timeout", "For one compilation, by default 120; for loading a suite, by default 60.")
 @options.json
 @options.cases
-def command(
-    cases: tuple[str, ...],
-    commit: str | None,
-    suite_from: str | None,
-    size: tuple[str, ...],
-    quick: bool,
-    timeout: float | None,
-    as_json: bool,
-    **asked: Any,
-) -> int:
+@options.one_selection
+def command(selection: options.Selection, **given: Any) -> int:
     """Registers, spills, shared memory, occupancy and instructions of the kernels that CASES select (globs
     such as 'matmul.*tiling*'), or all of them, for cards that need not be here.
 
@@ -62,10 +51,11 @@ def command(
 
     Exit status 1 where a risk that fails is found, 3 if any could not be compiled, or none was.
     """
-    from harness.cli.static import Asked, against, show
+    if given["base"] is None:
+        for name in ("markdown", "report", "fail_on"):
+            if given[name]:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} is for a comparison: say with what, by --base COMMIT.")
+    from harness.cli.static import against, show
 
-    chosen = options.Selection(
-        cases, size, None, commit, suite_from, quick=quick, timeout=timeout, seed=1, as_json=as_json
-    )
-    given = Asked(**asked)
-    return against(chosen, given) if given.base is not None else show(chosen, given)
+    return show(selection, given) if given["base"] is None else against(selection, given)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import completion, echo_json, options, tell_end
+from harness.cli import completion, echo_json, options, show_sheets, tell_end, tell_failed
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.spec.case_id import Selector
+from harness.spec.kernel import Kernel
 
 if TYPE_CHECKING:
     from harness.run.device_session import DeviceObserver
-    from harness.spec.kernel import Kernel
     from harness.spec.loader import LoadedSuite
     from harness.sweep.bench import Executor
     from harness.sweep.model import SweepResult, SweepRow
@@ -25,28 +24,24 @@ if TYPE_CHECKING:
 
 @click.command("sweep")
 @click.argument("kernel", metavar="KERNEL", shell_complete=completion.tuned)
-@options.size(help="One number for every axis, or one an axis; repeatable. Default: the tuning's.")
-@click.option(
+@options.size("One number for every axis, or one an axis; repeatable. Default: the tuning's.")
+@options.several(
     "--rule",
-    "rules",
-    multiple=True,
-    metavar="EXPRESSION",
-    help="A rule beside the tuning's own, such as 'BM * BN < 4096', that configurations keep; repeatable.",
+    "EXPRESSION",
+    "A rule beside the tuning's own, such as 'BM * BN < 4096', that configurations keep",
+    to="rules",
 )
 @options.device
-@click.option("--gpus", metavar="all|0,1", help="Share the work out among several cards of this machine.")
-@click.option("--scheduler", metavar="ADDRESS", help="Share it out among the workers of a Dask cluster.")
+@options.value("--gpus", "all|0,1", "Share the work out among several cards of this machine.")
+@options.value("--scheduler", "ADDRESS", "Share it out among the workers of a Dask cluster.")
 @options.flag("--fresh", "Measure anew what is stored.")
 @options.path("--results", "Where records go; default: the project's.")
 @options.no_save
 @options.no_wait
 @options.seconds("--timeout", "For one configuration.", default=60.0, show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Seed of the data and of the order.")
-@click.option(
-    "--export",
-    multiple=True,
-    metavar="html:FILE|t4:FILE",
-    help="Write the result as a page, or in Kernel Tuner's T4 format, too; repeatable.",
+@options.several(
+    "--export", "html:FILE|t4:FILE", "Write the result as a page, or in Kernel Tuner's T4 format, too"
 )
 @options.json
 def command(kernel: str, **given: Any) -> int:
@@ -78,7 +73,12 @@ def command(kernel: str, **given: Any) -> int:
     _print(result, as_json=given["as_json"])
     for form, file in exports:
         _write(result, form, file)
-    return _status(result)
+    if result.interrupted:
+        return ExitCode.INTERRUPTED
+    if any(row.reason == "wrong-result" for row in result.rows):
+        return ExitCode.REGRESSION
+    measured = any(row.status == "measured" for row in result.rows)
+    return ExitCode.FINE if measured and not result.problem else ExitCode.NOT_MEASURED
 
 
 def _chosen(pattern: str, selector: Selector) -> tuple[LoadedSuite, Kernel]:
@@ -161,17 +161,12 @@ def _write(result: SweepResult, form: str, file: Path) -> None:
 
 def _print(result: SweepResult, *, as_json: bool) -> None:
     from harness.output import sweeps
-    from harness.output.tables import console, print_out
+    from harness.output.tables import console
 
     if as_json:
         echo_json(sweeps.as_json(result))
     else:
-        for sheet in sweeps.sweep_tables(result):
-            print_out(sheet)
-            click.echo()
-        for table in sweeps.heat_map(result, console().width):
-            print_out(table)
-            click.echo()
+        show_sheets([*sweeps.sweep_tables(result), *sweeps.heat_map(result, console().width)])
     _tell_failures(result)
     if result.reused:
         click.echo(f"{result.reused} of {result.sweep.total} configurations reused from before.", err=True)
@@ -190,15 +185,4 @@ def _tell_failures(result: SweepResult) -> None:
         numbers = [str(row.configuration.number) for row in rows]
         some = ", ".join(numbers[:8]) + (" and others" if len(numbers) > 8 else "")
         who = f"Configuration {some}" if len(rows) == 1 else f"{len(rows)} configurations ({some})"
-        click.echo(f"{who} failed ({reason}): {message}", err=True)
-        if rows[-1].log:
-            click.echo(indent(rows[-1].log, "    "), err=True)
-
-
-def _status(result: SweepResult) -> ExitCode:
-    if result.interrupted:
-        return ExitCode.INTERRUPTED
-    if any(row.reason == "wrong-result" for row in result.rows):
-        return ExitCode.REGRESSION
-    measured = any(row.status == "measured" for row in result.rows)
-    return ExitCode.FINE if measured and not result.problem else ExitCode.NOT_MEASURED
+        tell_failed(f"{who} failed ({reason}): {message}", rows[-1].log)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from harness.records import DeviceInfo, Snapshot
 
@@ -101,7 +101,6 @@ class Facts:
 
 
 Status = Literal["good", "note", "warn", "bad", "unknown"]
-STATUSES: tuple[Status, ...] = ("good", "note", "warn", "bad", "unknown")
 Group = Literal["card", "timers", "host", "project"]
 
 
@@ -366,9 +365,7 @@ def display(facts: Facts) -> Answer:
 
 @line("card", watched=True)
 def processes(facts: Facts) -> Answer:
-    pids = facts.rest.processes if facts.rest else None
-    if pids is None:
-        raise NotKnown(_why(facts, "processes"))
+    pids = _at_rest(facts, "processes")
     if not pids:
         return Answer("good", "none other")
     return Answer(
@@ -407,9 +404,7 @@ def temperature(facts: Facts) -> Answer:
 
 @line("card", watched=True)
 def clock_events(facts: Facts) -> Answer:
-    events = facts.rest.clock_event_reasons if facts.rest else None
-    if events is None:
-        raise NotKnown(_why(facts, "clock_event_reasons"))
+    events = _at_rest(facts, "clock_event_reasons")
     said = ", ".join(events) or "none"
     if slowing := _SLOWING_EVENTS.intersection(events):
         suspects = "cooling" if slowing <= _THERMAL_EVENTS else "power supply, connectors and cooling"
@@ -482,9 +477,9 @@ def _identity_or_none(facts: Facts, name: str) -> str | None:
         return None
 
 
-def _at_rest(facts: Facts, name: str) -> float:
-    """A number of the card before it is given any work. Raises NotKnown."""
-    value: float | None = getattr(facts.rest, name, None)
+def _at_rest(facts: Facts, name: str) -> Any:
+    """What the card tells of itself before it is given any work. Raises NotKnown."""
+    value = getattr(facts.rest, name, None)
     if value is None:
         raise NotKnown(_why(facts, name))
     return value

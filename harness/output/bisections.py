@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness.errors import ExitCode
 from harness.numbers import counted, half_width, interval, moved, percent, percent_figure, seconds
+from harness.output.sentences import effect_figure
 from harness.output.sheet import Cell, Column, Sheet
 from harness.output.tables import console, print_error, print_out
 from harness.records import Effect
@@ -54,23 +55,21 @@ def print_bisection(result: BisectResult, status: ExitCode) -> None:
 
 def _table(result: BisectResult) -> Sheet:
     looked = result.looked
+    effects = [each.effect for each in looked]
+    span = f"{result.good.hash[:10]}..{result.bad.hash[:10]}"
     against = ["GOOD" if each.against == result.good else each.against.hash[:10] for each in looked]
     return Sheet(
-        title=f"{in_short(result.case)}: {_span(result)} on {result.devices[0].name}",
+        title=f"{in_short(result.case)}: {span} on {result.devices[0].name}",
         columns=[
             Column("commit", [each.commit.hash[:10] for each in looked], text=True, whole=True),
             Column("side", [Cell(each.side, _MARKS[each.side]) for each in looked], text=True, whole=True),
-            Column("change %", [percent_figure(_share(each), sign=True) for each in looked]),
-            Column("±", [percent_figure(half_width(each.effect)) for each in looked]),
+            Column("change %", list(map(effect_figure, effects))),
+            Column("±", [percent_figure(half_width(each)) for each in effects]),
             Column("against", against, text=True, whole=True),
             Column("", [told(each) for each in looked], text=True),
         ],
         cut=True,
     )
-
-
-def _share(looked: Looked) -> float | None:
-    return looked.effect.effect if looked.effect else None
 
 
 def told(looked: Looked) -> str:
@@ -81,10 +80,6 @@ def told(looked: Looked) -> str:
     how = how or ("measured before; " if looked.remembered else "")
     how = how or ("follows from both over GOOD; " if looked.derived else "")
     return f"{how}{looked.commit.subject}"
-
-
-def _span(result: BisectResult) -> str:
-    return f"{result.good.hash[:10]}..{result.bad.hash[:10]}"
 
 
 def _lines(result: BisectResult) -> Iterator[Text]:

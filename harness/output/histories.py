@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from harness.errors import ExitCode
-from harness.history.changes import Change
+from harness.history.changes import Analysed, Change
 from harness.history.events import Event, settling
 from harness.history.facts import Commits
 from harness.history.figures import Case
@@ -42,6 +43,7 @@ _STATE, _EFFECT, _WHAT = 9, 15, 13
 _INDENT = "  "
 _NAMED = 4
 """Commits of several that are named."""
+_FIGURES = ("before", "after", "effect", "low", "high", "p_value", "cycles_effect")
 
 
 def exit_code(history: History) -> ExitCode:
@@ -241,8 +243,13 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
     out, commits = console(), history.commits
     out.print()
     out.print(title, style="bold")
+    whats = [
+        event.state or (event.worst.change.attribution if event.kind == "environment" else event.kind)
+        for event in events
+    ]
     heads = [
-        f"{_what(event):{_WHAT}}{_span(event.good, event.bad, commits)} {_sizes(event)}" for event in events
+        f"{what:{_WHAT}}{_span(event.good, event.bad, commits)} {_sizes(event)}"
+        for event, what in zip(events, whats, strict=True)
     ]
     cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), _CLIP // 2)
     tails = [
@@ -260,10 +267,6 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
         out.print(Text(f"{head} {case} {tail}"))
     if more:
         out.print(f"and {counted(more, 'older one')}: --since COMMIT, or --all", style="dim")
-
-
-def _what(event: Event) -> str:
-    return event.state or (event.worst.change.attribution if event.kind == "environment" else event.kind)
 
 
 def _sizes(event: Event) -> str:
@@ -307,22 +310,22 @@ def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
     states = [each.state or each.change.kind for each in shown]
     marks = {"new": "open", "drift": "open"}
     names = distinct((change.case for change in changes), _CLIP)
+    halves = ["unsure" if is_unsure(each) else percent_figure(half_width(each)) for each in changes]
     spans = [_span(change.good, change.bad, commits) for change in changes]
     return Sheet(
         columns=[
             Column("state", [Cell(state, marks.get(state, state)) for state in states], text=True),
             Column("case", [names[change.case] for change in changes], text=True),
             Column("change %", [percent_figure(change.effect, sign=True) for change in changes]),
-            Column("±", [_half_width(change) for change in changes], spare=1),
+            Column(
+                "±",
+                halves,
+                spare=1,
+            ),
             Column("commits", spans, text=True, whole=True),
             Column("id", [change.id for change in changes], text=True, whole=True),
         ]
     )
-
-
-def _half_width(change: Change) -> str:
-    half = percent_figure(half_width(change))
-    return "unsure" if is_unsure(change) else half
 
 
 def _span(good: int, bad: int, commits: Commits) -> str:
@@ -421,29 +424,11 @@ def _event_json(event: Event, history: History) -> dict[str, Any]:
 
 
 def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
-    analysed = card.analysed
-    cases = {one.series.case.name: one.series.case for one in analysed}
+    cases = {one.series.case.name: one.series.case for one in card.analysed}
     return {
         "name": card.name,
         "machine": card.machine,
-        "cases": [
-            {
-                "case": one.series.case,
-                "points": len(one.series.positions),
-                "failed": int(one.series.failed.sum()),
-                "noise": None if one.noise != one.noise else one.noise,
-                "floor": one.floor,
-                "newest": commits[int(one.series.positions[-1])].hash,
-                "stale": _is_stale(card, one.series.case.name),
-                "renamed_to": _renamed_to(card, one.series.case.name),
-                "level": one.levels[-1].level if one.levels else None,
-                "epochs": [
-                    {"from": commits[int(one.series.positions[epoch.start])].hash, "changed": epoch.changed}
-                    for epoch in one.series.epochs
-                ],
-            }
-            for one in analysed
-        ],
+        "cases": [_case_json(one, card, commits) for one in card.analysed],
         "failing": [
             {"case": one.case, "good": commits[one.good].hash, "bad": commits[one.bad].hash}
             for one in card.failing
@@ -453,14 +438,23 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
     }
 
 
-def _is_stale(card: CardHistory, case: str) -> bool:
-    fresh = card.case_freshness.get(case)
-    return fresh is not None and fresh.stale
-
-
-def _renamed_to(card: CardHistory, case: str) -> str:
-    fresh = card.case_freshness.get(case)
-    return fresh.renamed_to if fresh else ""
+def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, Any]:
+    series, fresh = one.series, card.case_freshness.get(one.series.case.name)
+    return {
+        "case": series.case,
+        "points": len(series.positions),
+        "failed": int(series.failed.sum()),
+        "noise": None if math.isnan(one.noise) else one.noise,
+        "floor": one.floor,
+        "newest": commits[int(series.positions[-1])].hash,
+        "stale": fresh is not None and fresh.stale,
+        "renamed_to": fresh.renamed_to if fresh else "",
+        "level": one.levels[-1].level if one.levels else None,
+        "epochs": [
+            {"from": commits[int(series.positions[epoch.start])].hash, "changed": epoch.changed}
+            for epoch in series.epochs
+        ],
+    }
 
 
 def _change_json(each: Stated, case: Case, commits: Commits) -> dict[str, Any]:
@@ -473,13 +467,7 @@ def _change_json(each: Stated, case: Case, commits: Commits) -> dict[str, Any]:
         "attribution": change.attribution,
         "direction": case.direction,
         "unit": case.unit,
-        "before": change.before,
-        "after": change.after,
-        "effect": change.effect,
-        "low": change.low,
-        "high": change.high,
-        "p_value": change.p_value,
-        "cycles_effect": change.cycles_effect,
+        **{name: getattr(change, name) for name in _FIGURES},
         "clock_before_mhz": change.clock_before,
         "clock_after_mhz": change.clock_after,
         "static": change.static,

@@ -665,27 +665,16 @@ def _is_of(name: str, suite: Suite, ladder: Ladder) -> bool:
     return any(selector.names(suite.name, rung.kernel) for rung in ladder.rungs)
 
 
+_PUBLISHED = ("title", "source", "publication", "author", "url", "date", "card", "peak", "against", "note")
+
+
 def as_json(report: LadderReport) -> dict[str, Any]:
     ladder = report.ladder
     return {
         "suite": report.suite,
         "unit": report.unit,
         "ladder": ladder.name,
-        **{
-            name: getattr(ladder, name)
-            for name in (
-                "title",
-                "source",
-                "publication",
-                "author",
-                "url",
-                "date",
-                "card",
-                "peak",
-                "against",
-                "note",
-            )
-        },
+        **{name: getattr(ladder, name) for name in _PUBLISHED},
         "rungs": [_line_json(line) for line in report.lines],
         "held_against": {
             machine: {size: _ours_json(ours) for size, ours in by_size.items()}

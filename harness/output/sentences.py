@@ -118,6 +118,11 @@ def leading(case: Case) -> tuple[Effect | Change | None, str]:
     return (case.cycles, "cycles") if by_cycles else (case.time, "time")
 
 
+def effect_figure(change: Effect | Change | None) -> str:
+    """``+1.70``: percent, for a column whose heading has the unit."""
+    return percent_figure(change.effect if change else None, sign=True)
+
+
 def clocks(case: Case) -> str:
     """``1,980 → 1,975``: megahertz at base and at head, once where they are the same."""
     known = [side.sm_clock_mhz if side else None for side in (case.base, case.head)]
@@ -289,15 +294,9 @@ def verdict_columns(
         Column("base", list(map(duration, times_ns)), spare=2)
         if small
         else Column("base ms", list(map(milliseconds, times_ns)), spare=2),
-        Column(
-            "change %", [percent_figure(case.time.effect if case.time else None, sign=True) for case in cases]
-        ),
+        Column("change %", [effect_figure(case.time) for case in cases]),
         Column("±", [percent_figure(half_width(case.time)) for case in cases]),
-        Column(
-            "cycles %",
-            [percent_figure(case.cycles.effect if case.cycles else None, sign=True) for case in cases],
-            spare=4,
-        ),
+        Column("cycles %", [effect_figure(case.cycles) for case in cases], spare=4),
         Column("visible", [percent_figure(case.smallest_visible) for case in cases], spare=1),
         Column("floor", [percent_figure(case.noise_floor) for case in cases], spare=3),
         Column("MHz", list(map(clocks, cases))),

@@ -183,7 +183,11 @@ def _html(column: Column, cell: str | Cell, rows: int) -> str:
     if not rows:
         return ""
     text, mark, hint = cell if isinstance(cell, Cell) else (cell, "", "")
-    inner = safe(text.strip()) if column.text else safe(typeset(text.strip()))
+    inner = (
+        safe(text.strip())
+        if column.text
+        else safe(typeset(text.strip()).replace(" → ", "\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}"))
+    )
     if tag := _TAGS.get(mark):
         inner = f"<{tag}>{inner}</{tag}>"
     if column.heads:

@@ -1,34 +1,91 @@
-"""Static facts as tables and as JSON."""
+"""What is known without a card, as tables and as JSON: builds, static facts, bounds beside measured times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from statistics import quantiles
 from typing import Any
 
 from harness.numbers import number
-from harness.output.builds import arch_label, size_columns
 from harness.output.sentences import commit_label
 from harness.output.sheet import Cell, Column, Sheet
+from harness.run.bounds_held import Held
 from harness.run.build_only import BuildResult
 from harness.spec.case_id import CaseId
+from harness.static.builds import Build
 from harness.static.facts import Facts
-from harness.static.sass import Instructions, arithmetic, by_width
+from harness.static.sass import arithmetic, by_width
 
 _MEMORY = ("LDG", "LDGSTS", "STG", "LDL", "STL", "LDS", "LDSM", "STS")
 
 
-def facts_tables(result: BuildResult, facts: Sequence[Facts]) -> Iterator[Sheet]:
-    """A line a kernel and architecture: what it needs; then what its hottest loop is made of."""
+def build_table(result: BuildResult) -> Sheet:
+    """A line a kernel and architecture: built or not, and what ptxas says of it."""
+    rows = result.builds
+    used = [row.usage for row in rows]
+    return Sheet(
+        title=_title(result),
+        columns=[
+            *_names([(row, row.cases) for row in rows]),
+            Column("regs", [str(use.registers) if use else "" for use in used]),
+            Column("spills B", [number(use.spill_store_bytes) if use else "" for use in used]),
+            Column("shared B", [number(use.shared_bytes) if use else "" for use in used]),
+            Column("result", [Cell(row.reason or row.status, row.status) for row in rows], text=True),
+        ],
+    )
+
+
+def builds_json(results: Iterable[BuildResult]) -> list[dict[str, Any]]:
+    return [
+        {
+            "suite": result.loaded.source.suite,
+            "source": result.loaded.source,
+            "compiler": result.compiler,
+            "rows": [asdict(row) for row in result.builds],
+        }
+        for result in results
+    ]
+
+
+def _title(result: BuildResult) -> str:
     source = result.loaded.source
     commit = commit_label(source.commit, dirty=source.dirty)
+    return f"{source.suite} at {commit}, built with {result.compiler or 'no compiler'}"
+
+
+def _names(rows: Sequence[tuple[Build, Sequence[str]]]) -> list[Column]:
+    """Kernel and architecture of builds, each with those of its cases that it is about; of kernels that are
+    another program at another size, which.
+    """
+    builds = [build for build, _ in rows]
+    archs = [
+        row.arch if row.built_for in ("", row.arch) else f"{row.built_for} for {row.arch}" for row in builds
+    ]
+    programs = [(row.kernel, row.arch) for row in builds]
+    sizes = [
+        ", ".join(CaseId.parse(case).short.partition("@")[2] for case in cases)
+        if programs.count(key) > 1
+        else ""
+        for key, (_, cases) in zip(programs, rows, strict=True)
+    ]
+    return [
+        Column("kernel", [row.kernel for row in builds], text=True, heads=True, whole=True),
+        Column("size", sizes, text=True),
+        Column("arch", archs, text=True, whole=True),
+    ]
+
+
+def facts_tables(result: BuildResult, facts: Sequence[Facts]) -> Iterator[Sheet]:
+    """A line a kernel and architecture: what it needs; then what its hottest loop is made of."""
     rows = [each.build for each in facts]
     used, codes = [row.usage for row in rows], [row.code for row in rows]
     held = [each.residency for each in facts]
+    results = [Cell(row.reason if row.status != "built" else "", row.status) for row in rows]
     yield Sheet(
-        title=f"{source.suite} at {commit}, built with {result.compiler or 'no compiler'}",
+        title=_title(result),
         columns=[
-            *_names(facts),
+            *_names([(each.build, each.cases) for each in facts]),
             Column("regs", [str(use.registers) if use else "" for use in used]),
             Column("stack B", [number(use.stack_bytes) if use else "" for use in used], spare=3),
             Column("spills B", [number(use.spill_store_bytes) if use else "" for use in used]),
@@ -46,7 +103,7 @@ def facts_tables(result: BuildResult, facts: Sequence[Facts]) -> Iterator[Sheet]
             Column(
                 "SASS", [code.sha256[:8] if code else "" for code in codes], text=True, whole=True, spare=8
             ),
-            Column("result", [_result(each) for each in facts], text=True),
+            Column("result", results, text=True),
         ],
     )
     if any(code and code.instructions for code in codes):
@@ -79,19 +136,6 @@ def _on_card(card: str, facts: Sequence[Facts]) -> Sheet:
     )
 
 
-def _names(facts: Sequence[Facts]) -> list[Column]:
-    rows = [each.build for each in facts]
-    return [
-        Column("kernel", [row.kernel for row in rows], text=True, heads=True, whole=True),
-        *size_columns([(each.build, each.cases) for each in facts]),
-        Column("arch", list(map(arch_label, rows)), text=True, whole=True),
-    ]
-
-
-def _result(facts: Facts) -> Cell:
-    return Cell(facts.build.reason if facts.build.status != "built" else "", facts.build.status)
-
-
 def _shared(facts: Facts) -> str:
     if facts.build.usage is None:
         return ""
@@ -99,14 +143,14 @@ def _shared(facts: Facts) -> str:
 
 
 def _mix(facts: Sequence[Facts]) -> Sheet:
-    told = [each for each in facts if each.build.code and each.build.code.instructions]
-    every = [_instructions(each) for each in told]
+    found = [(each, each.build.code.instructions) for each in facts if each.build.code]
+    told, every = [each for each, code in found if code], [code for _, code in found if code]
     loops = [each.hottest.kinds if each.hottest else {} for each in every]
     work = [_work(kinds) for kinds in loops]
     return Sheet(
         title="Instructions, and of them in the hottest loop; loads and stores by bits",
         columns=[
-            *_names(told),
+            *_names([(each.build, each.cases) for each in told]),
             Column("all", [number(each.count) for each in every]),
             Column("loop", [number(each.hottest.count) if each.hottest else "" for each in every]),
             Column("arithmetic", work, text=True, whole=True),
@@ -114,12 +158,6 @@ def _mix(facts: Sequence[Facts]) -> Sheet:
             Column("branches", [number(kinds.get("branch", 0)) for kinds in loops], spare=6),
         ],
     )
-
-
-def _instructions(facts: Facts) -> Instructions:
-    assert facts.build.code is not None
-    assert facts.build.code.instructions is not None
-    return facts.build.code.instructions
 
 
 def _work(kinds: Mapping[str, int]) -> str:
@@ -141,7 +179,7 @@ def _memory(kinds: Mapping[str, int]) -> str:
     )
 
 
-def as_json(result: BuildResult, facts: Sequence[Facts]) -> list[dict[str, Any]]:
+def facts_json(result: BuildResult, facts: Sequence[Facts]) -> list[dict[str, Any]]:
     """One object a kernel and architecture; of a kernel that is built in several ways one for each."""
     source = result.loaded.source
     return [
@@ -184,3 +222,45 @@ def fields_of(facts: Facts) -> dict[str, Any]:
         "instructions_problem": code.problem if code else "",
         "warnings": build.warnings,
     }
+
+
+def bounds_tables(held: Sequence[Held]) -> Iterator[Sheet]:
+    """Of each card every case, the farthest from its bound first; then how far they are from it in all."""
+    for card in dict.fromkeys(each.card for each in held):
+        of_card = sorted((each for each in held if each.card == card), key=lambda each: each.reached)
+        reached = [
+            Cell(f"{100 * each.reached:.1f}", "failed" if each.reached > 1 else "") for each in of_card
+        ]
+        yield Sheet(
+            title=f"Measured on {card}, beside the shortest time by arithmetic",
+            columns=[
+                Column("case", [CaseId.parse(each.case).short for each in of_card], text=True, heads=True),
+                Column("ms", [number(each.time_ns / 1e6) for each in of_card]),
+                Column("≥ ms", [number(each.bound_ns / 1e6) for each in of_card], over="bound"),
+                Column("by", [each.by for each in of_card], text=True, over="bound"),
+                Column("reached %", reached),
+            ],
+        )
+        yield _distribution(card, of_card)
+
+
+def _distribution(card: str, held: Sequence[Held]) -> Sheet:
+    groups: dict[str, list[float]] = {}
+    for each in held:
+        groups.setdefault(each.by, []).append(100 * each.reached)
+    if len(groups) > 1:
+        groups["all"] = [100 * each.reached for each in held]
+    # Sorted already.
+    cuts = [
+        (each[0], *(quantiles(each, n=4, method="inclusive") if len(each) > 1 else 3 * each), each[-1])
+        for each in groups.values()
+    ]
+    names = ("least", "lower quarter", "median", "upper quarter", "most")
+    return Sheet(
+        title=f"Share of the bound that was reached on {card}, in %",
+        columns=[
+            Column("bound by", [*groups], text=True, heads=True),
+            Column("cases", [str(len(each)) for each in groups.values()]),
+            *(Column(name, [f"{values[at]:.1f}" for values in cuts]) for at, name in enumerate(names)),
+        ],
+    )

@@ -46,11 +46,8 @@ class RankedRow:
 
     place: int
     row: SweepRow
-    time_ns: float
     half_width: float | None
-    """Of the time, over it: half its interval; of a winner half the range of its processes."""
-    rate: float
-    peak_percent: float | None
+    """Of its time, over it: half its interval; of a winner half the range of its processes."""
     behind: Effect | None
     winner: bool
     """Whether it was measured again in fresh processes."""
@@ -194,10 +191,7 @@ class SweepFigures:
                 RankedRow(
                     place=place,
                     row=row,
-                    time_ns=self.time_ns(row),
                     half_width=_half_width(row, final if winner else None),
-                    rate=self.rate(row),
-                    peak_percent=self.peak_percent(row),
                     behind=None if winner else row.behind,
                     winner=winner,
                     tied=final is not None and at in final.tied,
@@ -354,6 +348,7 @@ def _by_group(figures: SweepFigures) -> Iterator[Sheet]:
 def _best_ten(figures: SweepFigures, size: str, ranked: Sequence[RankedRow]) -> Sheet:
     shown = ranked[:BEST]
     rows = [each.row for each in shown]
+    registers = [number(row.resources.registers if row.resources else None) for row in rows]
     more = f", {len(shown)} of {len(ranked)}" if len(ranked) > len(shown) else ""
     return Sheet(
         kind="ranking",
@@ -361,12 +356,12 @@ def _best_ten(figures: SweepFigures, size: str, ranked: Sequence[RankedRow]) -> 
         columns=[
             Column("", [f"{each.place}{' =' if each.tied else ''}" for each in shown], text=True),
             Column("configuration", _configurations(figures, rows), text=True, heads=True),
-            Column(figures.unit, [number(each.rate) for each in shown]),
+            Column(figures.unit, [number(figures.rate(row)) for row in rows]),
             Column("±%", [percent_figure(each.half_width) for each in shown], spare=4),
-            Column("% peak", [number(each.peak_percent, 3) for each in shown], spare=1),
+            Column("% peak", [number(figures.peak_percent(row), 3) for row in rows], spare=1),
             Column("behind, %", list(map(_behind, shown))),
             Column("threads", list(map(_threads, rows))),
-            Column("regs", list(map(_registers, rows)), spare=3),
+            Column("regs", registers, spare=3),
             Column("no.", [str(row.configuration.number) for row in rows], spare=5),
             Column("same code", [", ".join(map(str, each.also)) for each in shown], text=True, spare=6),
         ],
@@ -390,10 +385,10 @@ def _best(figures: SweepFigures, first: Mapping[str, RankedRow]) -> Sheet:
         columns=[
             Column("size", list(first), heads=True),
             Column("configuration", _configurations(figures, rows), text=True),
-            Column(figures.unit, [number(each.rate) for each in first.values()]),
-            Column("% peak", [number(each.peak_percent, 3) for each in first.values()]),
+            Column(figures.unit, [number(figures.rate(row)) for row in rows]),
+            Column("% peak", [number(figures.peak_percent(row), 3) for row in rows]),
             Column("threads", list(map(_threads, rows))),
-            Column("ms", [milliseconds(each.time_ns) for each in first.values()], spare=1),
+            Column("ms", [milliseconds(figures.time_ns(row)) for row in rows], spare=1),
             Column("measured", ways, text=True, spare=2),
             Column("tied with", tied, text=True, spare=3),
         ],
@@ -414,11 +409,6 @@ def _behind(each: RankedRow) -> str:
 
 def _threads(row: SweepRow) -> str:
     return f"{prod(row.launch.block):,}" if row.launch else ""
-
-
-def _registers(row: SweepRow) -> str:
-    known = row.resources.registers if row.resources else None
-    return "" if known is None else str(known)
 
 
 def heat_sheets(result: SweepResult) -> Iterator[Sheet]:
@@ -610,7 +600,9 @@ def as_json(result: SweepResult) -> dict[str, Any]:
             name: [{"label": label_of(line.values), **asdict(line)} for line in lines]
             for name, lines in figures.by_group().items()
         },
-        "best": {size: [_ranked_json(each) for each in figures.ranking(size)] for size in figures.sizes},
+        "best": {
+            size: [_ranked_json(figures, each) for each in figures.ranking(size)] for size in figures.sizes
+        },
     }
 
 
@@ -624,15 +616,15 @@ def _summary(figures: SweepFigures, row: SweepRow) -> dict[str, Any] | None:
     }
 
 
-def _ranked_json(each: RankedRow) -> dict[str, Any]:
+def _ranked_json(figures: SweepFigures, each: RankedRow) -> dict[str, Any]:
     return {
         "place": each.place,
         "number": each.row.configuration.number,
         "parameters": each.row.configuration.parameters,
-        "time_ms": each.time_ns / 1e6,
+        "time_ms": figures.time_ns(each.row) / 1e6,
         "half_width": each.half_width,
-        "rate": each.rate,
-        "peak_percent": each.peak_percent,
+        "rate": figures.rate(each.row),
+        "peak_percent": figures.peak_percent(each.row),
         "behind": each.behind,
         "winner": each.winner,
         "tied": each.tied,

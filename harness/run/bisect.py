@@ -23,7 +23,6 @@ import numpy as np
 import harness
 from harness.device.machine import machine_name
 from harness.errors import MeasureError, NoSuiteError, SuiteError, UsageError
-from harness.errors import Side as ErrorSide
 from harness.numbers import percent
 from harness.records import DeviceInfo, Effect, Verdict
 from harness.run.commit_pairs import WITHOUT, Crew, Found, PairJournal, Question
@@ -31,25 +30,11 @@ from harness.run.compare import CompareObserver, CompareSettings
 from harness.spec.case_id import CaseId
 from harness.spec.loader import WORKING_TREE, LoadedSuite
 from harness.spec.sources import files_outside, include_folders
-from harness.statistics.bisection import (
-    BELIEVED,
-    SURE,
-    UNLIKELY,
-    Answer,
-    Block,
-    Floats,
-    Pair,
-    beliefs,
-    believed,
-    chance_of,
-    likeliest,
-    nearest_before,
-    questions,
-    smallest_range,
-    suspected,
-)
+from harness.statistics import bisection
+from harness.statistics.bisection import Answer, Block, Floats, Pair
 from harness.system import git
 from harness.system.cache import export_root
+from harness.system.process import Failed
 
 _WIDEST = 0.6
 """The largest tolerance: what is several times as slow does not need a wider one."""
@@ -80,8 +65,6 @@ class Commit:
 
 
 class BisectObserver(CompareObserver, Protocol):
-    """What hears of a bisection's progress."""
-
     def asking(self, against: Commit, commit: Commit) -> None: ...
     def looked(self, looked: Looked, suspects: int) -> None:
         """Something is known of a commit; so many are still suspected."""
@@ -116,8 +99,6 @@ Outcome = Literal["found", "range", "nothing", "inconclusive", "not-measured"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectResult:
-    """What `Bisecting` found."""
-
     case: str
     good: Commit
     bad: Commit
@@ -239,15 +220,15 @@ class Bisecting:
         self._answers: list[Answer] = []
         self._asked: Counter[Pair] = Counter()
         self._looked: dict[Pair, Looked] = {}
-        self._prior = np.array([1.0 if at in touching else UNLIKELY for at in range(1, len(line))])
+        self._prior = np.array([1.0 if at in touching else bisection.UNLIKELY for at in range(1, len(line))])
         self._whole = 0.0
         """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
         self._ruler: Ruler = "time"
         self._reach = NormalDist().inv_cdf((1 + options.settings.confidence) / 2)
         self._comparisons, self._gpu_s, self._refuted = 0, 0.0, 0
-        results, device = self.settings.results, crew.devices[0]
+        results, device, compiler = self.settings.results, crew.devices[0], crew.toolchain.compiler
         folder = results / machine_name(device) / "bisects" if results and self.settings.save else None
-        context = f"{harness.__version__}, driver {device.driver}, {crew.compiler}, L2 {self.settings.l2}"
+        context = f"{harness.__version__}, driver {device.driver}, {compiler}, L2 {self.settings.l2}"
         self._journal = PairJournal(folder, case, context, fresh=options.fresh)
 
     def run(self) -> BisectResult:
@@ -277,8 +258,9 @@ class Bisecting:
 
     def _search(self) -> None:
         most = _MOST_ANSWERS * (self.last.bit_length() + 1)
-        while len(self._answers) < most and self._refuted < _MOST_REFUTED and not self._is_spent:
-            pairs = questions(
+        budget_s = math.inf if self.settings.budget_s is None else self.settings.budget_s
+        while len(self._answers) < most and self._refuted < _MOST_REFUTED and self._gpu_s < budget_s:
+            pairs = bisection.questions(
                 self._likely, self._cuts, self._there, self._broken, self._asked, len(self.crew.devices)
             )
             if not pairs:
@@ -296,20 +278,18 @@ class Bisecting:
         (before, half_before), (after, half_after) = (over_good[at] for at in pair)
         value, half = after - before, math.hypot(half_before, half_after)
         low, high = value - half, value + half
-        if chance_of(value, low, high, self._whole, self._reach) < BELIEVED:
+        if bisection.chance_of(value, low, high, self._whole, self._reach) < bisection.BELIEVED:
             return False
         effect, low, high = map(math.expm1, (value, low, high))
         self._asked[pair] += 1
-        self._looked[pair] = Looked(
-            position=pair[1],
-            commit=self.line[pair[1]],
-            against=self.line[pair[0]],
-            side="bad",
-            effect=Effect(effect=effect, low=low, high=high, processes=0, quads=0),
-            derived=True,
-        )
-        self.observer.looked(self._looked[pair], suspected(self._likely))
+        derived = Effect(effect=effect, low=low, high=high, processes=0, quads=0)
+        self._looked[pair] = self._about(pair, side="bad", effect=derived, derived=True)
+        self.observer.looked(self._looked[pair], bisection.suspected(self._likely))
         return True
+
+    def _about(self, pair: Pair, **known: Any) -> Looked:
+        against, commit = (self.line[at] for at in pair)
+        return Looked(position=pair[1], commit=commit, against=against, **known)
 
     def _over_good(self) -> dict[int, tuple[float, float]]:
         """By position the logarithm of a commit over GOOD and half its interval, by the shortest chain of
@@ -329,13 +309,8 @@ class Bisecting:
             found |= more
 
     @property
-    def _is_spent(self) -> bool:
-        budget_s = self.settings.budget_s
-        return budget_s is not None and self._gpu_s >= budget_s
-
-    @property
     def _likely(self) -> Floats:
-        return beliefs(self._prior, self._answers)
+        return bisection.beliefs(self._prior, self._answers)
 
     @property
     def _there(self) -> list[int]:
@@ -388,12 +363,12 @@ class Bisecting:
         for position, code in zip(pair, (found.base_code, found.head_code), strict=True):
             self._codes[position] = self._codes.get(position, frozenset()) | code
         verdict = found.verdict
-        if found.reason:
-            self._skip(pair, found.side, found.reason, found.message, found.log)
+        if found.failed:
+            self._skip(pair, found.failed)
         elif verdict is None:
             self._recall(pair)
         elif verdict.status in ("failed", "missing", "new"):
-            self._skip(pair, verdict.side, verdict.reason, verdict.message, verdict.log)
+            self._skip(pair, verdict)
         else:
             self._comparisons += verdict.status != "identical"
             self._gpu_s += verdict.gpu_s
@@ -403,30 +378,23 @@ class Bisecting:
         if found.interrupted:
             raise KeyboardInterrupt
 
-    def _skip(self, pair: Pair, side: ErrorSide, reason: str, message: str, log: str) -> None:
+    def _skip(self, pair: Pair, why: Failed | Verdict) -> None:
         """A commit cannot be compared: the later one, unless the other failed, and is not the good end."""
         if pair == self._ends:
-            end = "GOOD" if side == "base" else "BAD"
-            kind = UsageError if reason in _OF_SUITES else MeasureError
-            hint = f" {_SUITE_FROM}" if reason in _WITHOUT else ""
-            raise kind(f"{end} cannot be compared ({reason}): {message}{hint}", log=log)
-        position = pair[0] if side == "base" and pair[0] else pair[1]
-        looked = Looked(
-            position=position,
-            commit=self.line[position],
-            against=self.line[pair[0]],
-            side="skipped",
-            reason=reason,
-            message=message,
-        )
+            end = "GOOD" if why.side == "base" else "BAD"
+            kind = UsageError if why.reason in _OF_SUITES else MeasureError
+            hint = f" {_SUITE_FROM}" if why.reason in _WITHOUT else ""
+            raise kind(f"{end} cannot be compared ({why.reason}): {why.message}{hint}", log=why.log)
+        position = pair[0] if why.side == "base" and pair[0] else pair[1]
+        looked = self._about((pair[0], position), side="skipped", reason=why.reason, message=why.message)
         for each in self._alike(position):
             self._broken[each] = dataclasses.replace(looked, position=each, commit=self.line[each])
-        self.observer.looked(looked, suspected(self._likely))
+        self.observer.looked(looked, bisection.suspected(self._likely))
 
     def _alike(self, position: int) -> range:
         """A commit that cannot be compared, and those that have the same files, if none of them could be."""
         touching = sorted({0, *self._touching, self.last})
-        first = position if position in touching else nearest_before(position, touching)
+        first = position if position in touching else bisection.nearest_before(position, touching)
         if first in {0, *(upto for _, upto in self._looked)}:
             return range(position, position + 1)
         return range(first, min(at for at in (*touching, len(self.line)) if at > position))
@@ -438,14 +406,13 @@ class Bisecting:
         effect: Effect | None = getattr(verdict, self._ruler)
         chance = self._chance(verdict, effect)
         if pair != self._ends:
-            is_parent = 0 < pair[0] == nearest_before(pair[1], self._there)
+            is_parent = 0 < pair[0] == bisection.nearest_before(pair[1], self._there)
             self._refuted += is_parent and chance <= 1 - _CLEAR
-            self._answers.append(Answer(*pair, chance, self._believed(effect)))
+            most = bisection.believed(*_logarithms(effect)[1:], self._whole) if effect else bisection.BELIEVED
+            self._answers.append(Answer(*pair, chance, most))
             self._suspect(pair, chance)
-        looked = Looked(
-            position=pair[1],
-            commit=self.line[pair[1]],
-            against=self.line[pair[0]],
+        looked = self._about(
+            pair,
             side="bad" if chance >= _CLEAR else "good" if chance <= 1 - _CLEAR else "unsure",
             effect=effect,
             reason=verdict.reason,
@@ -455,7 +422,7 @@ class Bisecting:
             gpu_s=verdict.gpu_s if now else 0.0,
         )
         self._looked[pair] = looked
-        self.observer.looked(looked, suspected(self._likely) if self._whole else self.last)
+        self.observer.looked(looked, bisection.suspected(self._likely) if self._whole else self.last)
 
     def _measure_ends(self, verdict: Verdict) -> None:
         if verdict.status in ("regression", "improvement") and not verdict.reason.endswith("-in-tail"):
@@ -470,10 +437,7 @@ class Bisecting:
             return 0.0
         if effect is None or verdict.status == "invalid" or not self._whole:
             return 0.5
-        return chance_of(*_logarithms(effect), self._whole, self._reach)
-
-    def _believed(self, effect: Effect | None) -> float:
-        return believed(*_logarithms(effect)[1:], self._whole) if effect else BELIEVED
+        return bisection.chance_of(*_logarithms(effect), self._whole, self._reach)
 
     def _suspect(self, pair: Pair, chance: float) -> None:
         """Where the parent of a suspect was measured, and it is not the suspect that made the change, commits
@@ -483,7 +447,7 @@ class Bisecting:
         if parent in self._told:
             return
         if chance < 0.5:
-            start = nearest_before(parent, sorted(self._told))
+            start = bisection.nearest_before(parent, sorted(self._told))
             self._told |= set(range(start + 1, parent))
         self._told.add(parent)
 
@@ -522,16 +486,16 @@ class Bisecting:
             ends = self._looked.get(self._ends)
             nothing = ends is not None and ends.reason in ("within-tolerance", "same-code")
             return {"outcome": "nothing" if nothing else "inconclusive"}
-        found = likeliest(self._likely, self._cuts)
-        step = self._looked.get((nearest_before(found.upto, self._there), found.upto))
+        found = bisection.likeliest(self._likely, self._cuts)
+        step = self._looked.get((bisection.nearest_before(found.upto, self._there), found.upto))
         if step and step.side == "good":
             found = self._spread()
-        elif found.mass < SURE:
-            found = smallest_range(self._likely)
+        elif found.mass < bisection.SURE:
+            found = bisection.smallest_range(self._likely)
         inside = range(found.after + 1, found.upto + 1)
         suspects = [at for at in inside if at in self._told or at in self._touching]
         return {
-            "outcome": "found" if len(suspects) == 1 and found.mass >= SURE else "range",
+            "outcome": "found" if len(suspects) == 1 and found.mass >= bisection.SURE else "range",
             "suspects": tuple(self.line[at] for at in suspects),
             "sure": found.mass,
             "step": step,

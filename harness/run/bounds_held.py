@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from harness.errors import StoreError, UsageError
-from harness.records import Comparison, DeviceInfo, L2Policy, Run, Source
+from harness.records import DeviceInfo, L2Policy, Source
 from harness.run.build_only import build_only
 from harness.spec.loader import LoadedSuite, load
 from harness.spec.planning import plan
 from harness.static.bounds import By
 from harness.static.facts import facts
 from harness.static.occupancy import CARDS, Card
-from harness.store.records_file import read_comparison, read_run
+from harness.statistics.paired import of_arm
+from harness.store.records_file import StoredComparison, StoredRun, read_comparison, read_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,44 +52,40 @@ class Record:
 def read_record(path: Path) -> Record:
     """A run's or a comparison's. Raises StoreError, also for one of what ran on no CUDA card."""
     try:
-        stored = read_run(path)
+        run = read_run(path)
     except StoreError:
-        return _of_comparison(path)
+        record = _of_comparison(read_comparison(path))
+    else:
+        record = _of_run(run)
+    if record.device.backend != "cuda" or record.device.compute_capability is None:
+        name = record.device.name
+        raise StoreError(f"{path} was measured on {name}, which is no CUDA card: it has no bounds.")
+    return record
+
+
+def _of_run(stored: StoredRun) -> Record:
+    run = stored.run
     rows = {row.case: row.measurement for row in stored.rows if row.measurement and row.status == "measured"}
-    times_ns = {case: median(each.times_ns) for case, each in rows.items()}
-    l2: L2Policy = next((each.l2 for each in rows.values()), "cold")
-    return _record(path, stored.run, stored.run.source, l2, times_ns, stored.run.peaks.get("memory"))
+    return Record(
+        source=run.source,
+        device=run.device,
+        memory_gbytes_per_s=run.peaks.get("memory"),
+        l2=next((each.l2 for each in rows.values()), "cold"),
+        times_ns={case: median(each.times_ns) for case, each in rows.items()},
+    )
 
 
-def _of_comparison(path: Path) -> Record:
-    stored = read_comparison(path)
-    slots: dict[str, list[float]] = {}
+def _of_comparison(stored: StoredComparison) -> Record:
+    slots: dict[str, list[float]] = defaultdict(list)
     for each in stored.blocks:
         for quad in each.block.quads:
-            sides = zip(quad.order, quad.times_ns, strict=True)
-            slots.setdefault(each.case, []).extend(time_ns for side, time_ns in sides if side == "A")
-    times_ns = {case: median(each) for case, each in slots.items()}
-    l2: L2Policy = next((each.block.l2 for each in stored.blocks), "cold")
-    return _record(path, stored.comparison, stored.comparison.base, l2, times_ns, None)
-
-
-def _record(
-    path: Path,
-    told: Run | Comparison,
-    source: Source,
-    l2: L2Policy,
-    times_ns: Mapping[str, float],
-    memory_gbytes_per_s: float | None,
-) -> Record:
-    device = told.device
-    if device.backend != "cuda" or device.compute_capability is None:
-        raise StoreError(f"{path} was measured on {device.name}, which is no CUDA card: it has no bounds.")
+            slots[each.case] += of_arm(quad.order, quad.times_ns, "A")
     return Record(
-        source=source,
-        device=device,
-        memory_gbytes_per_s=memory_gbytes_per_s,
-        l2=l2,
-        times_ns=times_ns,
+        source=stored.comparison.base,
+        device=stored.comparison.device,
+        memory_gbytes_per_s=None,
+        l2=next((each.block.l2 for each in stored.blocks), "cold"),
+        times_ns={case: median(each) for case, each in slots.items()},
     )
 
 
@@ -96,14 +94,10 @@ def card_of(record: Record) -> Card:
     in it what the card's own driver says.
     """
     device, name = record.device, record.device.name.replace(" ", "").lower()
-    known = [
-        card
-        for words, card in CARDS.items()
-        if words in name
-        and (card.capability, card.multiprocessors) == (device.compute_capability, device.compute_units)
-    ]
-    if known:
-        return known[0]
+    built = device.compute_capability, device.compute_units
+    for words, card in CARDS.items():
+        if words in name and (card.capability, card.multiprocessors) == built:
+            return card
     assert device.compute_capability is not None, "read_record has asked for it"
     return Card(
         device.name,
@@ -144,12 +138,9 @@ def held(
     found: dict[str, Held] = {}
     for each in told:
         for case, bound in each.bounds.get(card.name, {}).items():
+            time_ns = record.times_ns[case]
             found[case] = Held(
-                case=case,
-                card=card.name,
-                time_ns=record.times_ns[case],
-                bound_ns=bound.time_ns,
-                by=bound.by,
+                case=case, card=card.name, time_ns=time_ns, bound_ns=bound.time_ns, by=bound.by
             )
     why = {case: each.build.message or each.problem for each in told for case in each.cases}
     none = [

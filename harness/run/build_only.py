@@ -1,22 +1,38 @@
-"""Building a suite's kernels for architectures that need not be here. No device is opened."""
+"""Building a suite's kernels for architectures that need not be here. No device is opened.
+
+What was found is kept by all that it follows from: then no worker loads the suite, generates a source or
+compiles. It is written and read by the process that runs no code of a suite, under a hash of the suite's
+whole tree: what a commit's code answers is believed of that very tree alone. Beyond that it is as trustworthy
+as the users who may write the cache: see "Secrets and caches" in docs/runners.md.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from harness.bench.protocol import BuildOnly, BuiltOnly, CaseOf, Open
-from harness.errors import BuildError, ExitCode, UsageError
-from harness.run import kept_builds
-from harness.run.device_session import WorkerProcess, opened
+import msgspec
+
+import harness
+from harness.bench.protocol import BuildOnly, BuiltOnly, CaseOf
+from harness.device.backends import nvcc
+from harness.errors import BuildError, ExitCode, SuiteError, UsageError
+from harness.run.device_session import WorkerProcess
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
 from harness.spec.problem import ceil_div
+from harness.spec.sources import tree_sha256
+from harness.spec.suite import Suite
 from harness.static import disassembly
 from harness.static.builds import Build
-from harness.system.files import scratch_folder
+from harness.system.cache import BinaryCache
+from harness.system.files import read_regular, scratch_folder
 from harness.system.process import Failed
 
 
@@ -47,11 +63,11 @@ def build_only(
     """
     cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in plan)
     request = BuildOnly(cases=cases, archs=tuple(archs), instructions=instructions, timeout_s=timeout_s)
-    key = kept_builds.key_of(loaded.suite, request)
-    if (reply := kept_builds.kept(key)) is None:
+    key = _key_of(loaded.suite, request)
+    if (reply := _kept(key)) is None:
         reply = _asked(loaded, request, timeout_s, tell)
-        if kept_builds.key_of(loaded.suite, request) == key:  # no file was edited meanwhile
-            kept_builds.keep(key, reply)
+        if _key_of(loaded.suite, request) == key:  # no file was edited meanwhile
+            _keep(key, reply)
     explained = (
         replace(each, message=loaded.explained(each.message, each.log)) if each.message else each
         for each in reply.builds
@@ -63,17 +79,64 @@ def build_only(
 def _asked(
     loaded: LoadedSuite, request: BuildOnly, timeout_s: float, tell: Callable[[str], object]
 ) -> BuiltOnly:
-    """A worker's answer."""
     turns = ceil_div(len(request.cases) * len(request.archs), os.cpu_count() or 1)
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
-        work_tree = str(loaded.work_tree) if loaded.work_tree else None
         # The null device: a suite is loaded and no card touched.
-        opened(
-            child,
-            Open(device="null", suite=str(loaded.suite.root), scratch=str(scratch), work_tree=work_tree),
-        )
+        child.open("null", loaded.suite.root, work_tree=loaded.work_tree)
         reply = child.ask(request, timeout_s * (1 + turns), lambda progress: tell(progress.stage))
     if isinstance(reply, Failed):
         kind = UsageError if reply.exit_code == ExitCode.USAGE else BuildError
         raise kind(loaded.explained(reply.message, reply.log), log=reply.log)
     return reply
+
+
+# What was found before
+
+
+def _key_of(suite: Suite, request: BuildOnly) -> str | None:
+    """Of what a request for a suite's builds follows from; None where its files cannot be read."""
+    try:
+        tree = tree_sha256(suite)
+    except SuiteError:
+        return None
+    # Headers that are found in folders are told by their whole paths.
+    root = str(suite.root) if suite.include or any(each.include for each in suite.kernels) else ""
+    asked = repr((suite.name, request.cases, request.archs, request.instructions))
+    tools = (*nvcc.identity(), disassembly.version() if request.instructions else "")
+    return BinaryCache.key(tree, (asked, root, *tools, _installed()), _own_code(), "builds")
+
+
+def _kept(key: str | None) -> BuiltOnly | None:
+    """What was found before, while all that it rests on is as it was."""
+    if key is None or (entry := BinaryCache().get(key)) is None:
+        return None
+    try:
+        found = msgspec.msgpack.decode(entry, type=BuiltOnly)
+    except msgspec.MsgspecError:
+        return None
+    return found if all(each.is_current() for each in found.relied_on or ()) else None
+
+
+def _keep(key: str | None, found: BuiltOnly) -> None:
+    """Only what would be found again: a compilation that failed may have run out of time or memory."""
+    told = [each.code.problem for each in found.builds if each.code]
+    failed = any(each.status == "failed" for each in found.builds)
+    if key is not None and found.relied_on is not None and not failed and not any(told):
+        BinaryCache().put(key, msgspec.msgpack.encode(found))
+
+
+@functools.cache
+def _own_code() -> str:
+    """A hash of this harness: another one may tell something else of the same code."""
+    top, digest = Path(harness.__file__).parent, hashlib.sha256(sys.version.encode())
+    for file in sorted(top.rglob("*.py")):
+        digest.update(hashlib.sha256(read_regular(file)).digest())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _installed() -> str:
+    """The packages that a suite can import, each with its version, as pip names their folders."""
+    folders = [Path(folder) for folder in dict.fromkeys(sys.path)]
+    names = (folder.glob(f"*.{kind}-info") for folder in folders for kind in ("dist", "egg"))
+    return "\n".join(sorted(str(name) for some in names for name in some))

@@ -33,8 +33,6 @@ class CalibrateSettings:
 
 @dataclass(frozen=True, slots=True)
 class Planting:
-    """One slowdown planted, and what became of it."""
-
     case: str
     level: float
     verdict: Verdict
@@ -139,9 +137,8 @@ class _Work:
 
     def _keep(self, change: Callable[[Calibration], Calibration]) -> None:
         """Add to what is on disk now, and judge by it from here on."""
-        folder = self.comparing.folder
-        keeps = folder is not None and self.comparing.settings.save
-        known = read_calibration(folder) if keeps and folder else self.comparing.calibration
+        folder = self.comparing.folder if self.comparing.settings.save else None
+        known = read_calibration(folder) if folder else self.comparing.calibration
         now = change(known or self.blank())
         now = dataclasses.replace(
             now,
@@ -149,7 +146,7 @@ class _Work:
             harness_version=harness.__version__,
         )
         self.comparing.judge_by(now)
-        if keeps and folder:
+        if folder:
             self.path = write_calibration(folder, now)
 
     def blank(self) -> Calibration:
@@ -177,13 +174,12 @@ def _noise(earlier: CaseNoise | None, entry: Entry, verdict: Verdict) -> CaseNoi
     rounds = [*entry.trial.rounds, *entry.trial.again]
     time = [each.all.time for each in rounds if each.all.time]
     cycles = [each.all.cycles for each in rounds if each.all.cycles]
-    clock = verdict.base.sm_clock_mhz if verdict.base else None
     return CaseNoise(
         time=_newest(earlier.time if earlier else (), time),
         cycles=_newest(earlier.cycles if earlier else (), cycles),
         smallest_visible=verdict.smallest_visible,
         clock_exponent=verdict.clock_exponent,
-        sm_clock_mhz=clock,
+        sm_clock_mhz=verdict.base.sm_clock_mhz if verdict.base else None,
         power_capped=verdict.power_capped,
     )
 

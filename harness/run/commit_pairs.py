@@ -17,7 +17,7 @@ import msgspec
 
 from harness.bench.pair_runner import ArraysError, code_identities
 from harness.errors import Side, StoreError, SuiteError, UsageError
-from harness.records import DeviceInfo, Verdict
+from harness.records import DeviceInfo, Toolchain, Verdict
 from harness.run.compare import CompareObserver, CompareSettings, Comparing, match
 from harness.run.device_session import DeviceSession
 from harness.spec.case_id import CaseId
@@ -25,6 +25,7 @@ from harness.spec.loader import LoadedSuite, begin
 from harness.spec.planning import PlannedCase, plan
 from harness.store.records_file import JsonLines
 from harness.system.files import read_regular
+from harness.system.process import Failed, failure
 
 _SIDES: tuple[Side, ...] = ("base", "head")
 WITHOUT: Mapping[Side, str] = {"base": "only-in-head", "head": "only-in-base"}
@@ -45,18 +46,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What came of a question."""
-
     question: Question
     base_code: frozenset[str] = frozenset()
     head_code: frozenset[str] = frozenset()
     verdict: Verdict | None = None
-    """None where head's code is known, or a side cannot be compared at all: then there is a reason."""
-    reason: str = ""
-    message: str = ""
-    log: str = ""
-    side: Side = ""
-    """Which side cannot be compared."""
+    """None where head's code is known, or a side cannot be compared at all."""
+    failed: Failed | None = None
+    """Why a side cannot be compared, and which."""
     interrupted: bool = False
 
 
@@ -64,7 +60,7 @@ class Crew(Protocol):
     """One device or several of one model, ready to compare."""
 
     devices: tuple[DeviceInfo, ...]
-    compiler: str
+    toolchain: Toolchain
 
     def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
         """What comes of questions, as each is answered."""
@@ -77,12 +73,14 @@ def compare(question: Question, base: LoadedSuite, head: LoadedSuite, observer: 
         if not planned:
             commit = question.base if side == "base" else question.head
             message = f"Commit {commit[:12]} has no {question.case}."
-            return Found(question=question, reason=WITHOUT[side], message=message, side=side)
+            failed = Failed(reason=WITHOUT[side], message=message, side=side)
+            return Found(question=question, failed=failed)
     with Comparing(base, head, question.settings, observer) as comparing:
         fit, why = comparing.divide(sides[1])
         both, _ = match(comparing.divide(sides[0])[0], fit)
         if not both:
-            return Found(question=question, reason=ArraysError.reason, message=" ".join(why), side="head")
+            failed = Failed(reason=ArraysError.reason, message=" ".join(why), side="head")
+            return Found(question=question, failed=failed)
         entry = comparing.entry(*both[0])
         comparing.inspect([entry])
         found = Found(question=question)
@@ -125,7 +123,7 @@ def answer(question: Question, load: Loader, device: str | None, observer: Compa
         side = "head"
         head = load(question.head)
     except SuiteError as error:
-        return Found(question=question, reason=error.reason, message=error.message, log=error.log, side=side)
+        return Found(question=question, failed=msgspec.structs.replace(failure(error), side=side))
     settings = dataclasses.replace(question.settings, device=device)
     found = compare(dataclasses.replace(question, settings=settings), base, head, observer)
     return dataclasses.replace(found, question=question)
@@ -144,7 +142,7 @@ class OneDevice:
         self._load, self._observer = loader(loaded.path, suite_from), observer
         with DeviceSession(observer, loaded.suite.root, device=device, busy="ignore") as place:
             self.devices: tuple[DeviceInfo, ...] = (place.device,)
-            self.compiler = place.toolchain.compiler
+            self.toolchain = place.toolchain
 
     def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
         for question in asked:

@@ -25,10 +25,10 @@ from harness.device.peaks import BeyondPeakError
 from harness.device.telemetry import Sampler
 from harness.device.toolchains import FoundToolchain, environment_of
 from harness.errors import HarnessError, Side, UsageError, WorkerError
-from harness.judgement.attribution import SoloBlocks, solo_of
+from harness.judgement.attribution import solo_of
 from harness.judgement.case_trial import CaseTrial, Noise, bare_verdict, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
-from harness.judgement.judge import Policy
+from harness.judgement.judge import Policy, policy_of
 from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.records import (
@@ -59,25 +59,32 @@ WARM_S = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareSettings:
-    """How a comparison is carried out."""
+class JudgeSettings:
+    """How anything is compared on a device."""
 
-    command: str = "compare"
     device: str | None = None
     margin: float | None = None
     tolerance: float | None = None
     """None for margin or tolerance takes what suits the device."""
     confidence: float = 0.999
-    l2: L2Policy | None = None
-    pair: PairSettings | None = None
-    """How many quads; None takes what suits the device."""
     timeout_s: float = 120.0
-    """Timeout of one case in one process."""
+    """Timeout of one case in one process; of executables, of one process."""
     busy: Busy = "wait"
     """What to do where another process measures on the device."""
     budget_s: float | None = None
-    """Device time after which no process is begun."""
+    """Device time after which no process is begun; of executables, time of processes."""
     seed: int = 1
+    results: Path | None = None
+    """Folder of all records, where calibrations are looked for; None has none."""
+    save: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareSettings(JudgeSettings):
+    command: str = "compare"
+    l2: L2Policy | None = None
+    pair: PairSettings | None = None
+    """How many quads; None takes what suits the device."""
     solo_s: float = 1.0
     """How long each side of a flagged case runs by itself, to see what power it draws; 0 for not at all."""
     twins: bool | None = None
@@ -86,17 +93,12 @@ class CompareSettings:
     """Whether to measure kernels whose compiled code is the same, to learn of the noise."""
     toolchains: Mapping[SideName, FoundToolchain] = field(default_factory=dict)
     """What compiles each side, where both are of one source; empty for what is found."""
-    results: Path | None = None
-    """Folder of all records, where calibrations are looked for; None has none."""
-    save: bool = True
 
 
 Purpose = Literal["look", "confirm", "attribute"]
 
 
 class CompareObserver(DeviceObserver, Protocol):
-    """What hears of a comparison's progress."""
-
     def process(self, number: int, cases: int, purpose: Purpose) -> None: ...
     def started(self, case: str) -> None: ...
     def measured(self, case: str) -> None: ...
@@ -142,23 +144,10 @@ class ComparisonResult:
     """What head's problem asks for otherwise than base's, a sentence each."""
 
 
-def policy_for(device: DeviceInfo, settings: CompareSettings) -> Policy:
+def policy_for(device: DeviceInfo, settings: JudgeSettings) -> Policy:
     """What was asked for, else what suits the device. Raises UsageError where that makes no sense."""
-    usual_margin, usual_tolerance = USUAL_LIMITS[device.kind]
-    margin, tolerance = settings.margin, settings.tolerance
-    if tolerance is None:
-        tolerance = usual_tolerance if margin is None else max(usual_tolerance, 2 * margin)
-    if margin is None:
-        margin = min(usual_margin, tolerance / 2)
-    if margin >= tolerance:
-        raise UsageError(
-            f"A margin of {100 * margin:g} % is not below the tolerance of {100 * tolerance:g} %: give a "
-            "smaller --margin or a larger --tolerance."
-        )
-    try:
-        return Policy(margin=margin, tolerance=tolerance, confidence=settings.confidence)
-    except ValueError as error:
-        raise UsageError(f"These cannot be judged by: {error}") from None
+    usual, margin, tolerance = USUAL_LIMITS[device.kind], settings.margin, settings.tolerance
+    return policy_of(usual, margin, tolerance, confidence=settings.confidence)
 
 
 def pair_settings_for(device: DeviceInfo, policy: Policy) -> PairSettings:
@@ -188,7 +177,8 @@ def match(
         else:
             alone.append(bare_verdict(name, case, "new", "only-in-head"))
     gone = {name: case for name, case in of_base.items() if name not in of_head}
-    return both, [*alone, *(bare_verdict(n, case, "missing", "only-in-base") for n, case in gone.items())]
+    alone += [bare_verdict(name, case, "missing", "only-in-base") for name, case in gone.items()]
+    return both, alone
 
 
 def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.PairOf:
@@ -198,15 +188,9 @@ def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.
     return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
 
 
-def _failed_at(verdict: Verdict, failed: Failed) -> Verdict:
-    return dataclasses.replace(
-        verdict,
-        status="failed",
-        reason=failed.reason,
-        message=failed.message,
-        log=failed.log,
-        side=failed.side,
-    )
+def failed_by(verdict: Verdict, failed: Failed | HarnessError) -> Verdict:
+    reason, message, log, side = failed.reason, failed.message, failed.log, failed.side
+    return dataclasses.replace(verdict, status="failed", reason=reason, message=message, log=log, side=side)
 
 
 class Comparing(DeviceSession):
@@ -333,7 +317,7 @@ class Comparing(DeviceSession):
         problem = (self.base if side == "base" else self.head).problem
         if problem is None:
             return verdict
-        return _failed_at(verdict, msgspec.structs.replace(failure(problem), side=side))
+        return failed_by(verdict, msgspec.structs.replace(failure(problem), side=side))
 
     def _with_what_is_missing(self, verdict: Verdict) -> Verdict:
         """A failed verdict that says which files its commit lacks."""
@@ -353,7 +337,6 @@ class Comparing(DeviceSession):
     def compare(
         self, entries: list[Entry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
     ) -> ComparisonResult:
-        """Measure and judge these entries."""
         described = self.describe()
         interrupted = False
         twins: list[Entry] = []
@@ -498,7 +481,7 @@ class Comparing(DeviceSession):
         """
         new = {verdict.case: verdict for verdict in alone if verdict.status == "new"}
         wrong = self._wrong(new, by_base=changed)
-        return [_failed_at(each, wrong[each.case]) if each.case in wrong else each for each in alone]
+        return [failed_by(each, wrong[each.case]) if each.case in wrong else each for each in alone]
 
     def _wrong(self, cases: Mapping[str, Case | Verdict], by_base: Collection[str] = ()) -> dict[str, Failed]:
         """What failed of these cases of head, by id; those of `by_base` dtypes are held to base's problem
@@ -572,16 +555,13 @@ class Comparing(DeviceSession):
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))
-        for entry in [each for each in shuffled if not each.in_turns]:
-            self.observer.started(entry.pair.id)
-            self._measure(entry)
-            self.observer.measured(entry.pair.id)
-        self.leave()
-        for entry in [each for each in shuffled if each.in_turns and not each.trial.settled]:
-            self.observer.started(entry.pair.id)
-            self._measure(entry)
-            self.observer.measured(entry.pair.id)
-        self.leave()
+        for in_turns in (False, True):  # in the first round more may turn out to need the second
+            for entry in shuffled:
+                if entry.in_turns == in_turns and not entry.trial.settled:
+                    self.observer.started(entry.pair.id)
+                    self._measure(entry)
+                    self.observer.measured(entry.pair.id)
+            self.leave()
 
     def _measure(self, entry: Entry) -> None:
         trial, wanted = entry.trial, entry.trial.precision
@@ -616,29 +596,23 @@ class Comparing(DeviceSession):
         self._spent_s += block.gpu_s
         kept = CaseBlock(case=entry.pair.id, process=self._processes, block=block, touched=gated.touched)
         self._journal.add(dataclasses.replace(kept, confirming=trial.confirming))
-        if not entry.in_turns and (level := canary_level([block])):
-            self._canaries.append(level)
+        if not entry.in_turns:
+            self._canaries.append(canary_level(block.quads))
         trial.add(block, gated)
 
     def _ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.Compared | Failed:
         """What a pair of processes answers; one is started where there is none, and ended where it fails."""
-        reply: protocol.Compared | Failed
-        try:
+
+        def answer() -> protocol.Compared | Failed:
             if self._turns is None:
                 with ExitStack() as stack:
                     self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
                     self._turns = TurnPair(self._start_side, self._open, self.observer.stage)
                     stack.callback(self._turns.close)
                     self._worker = stack.pop_all()
-            reply = self._turns.compare(request, timeout_s)
-        except HarnessError as error:
-            reply = failure(error)
-        except BaseException:
-            self.leave()  # an interrupt: the answer is still to come, and nobody waits for it
-            raise
-        if isinstance(reply, Failed):
-            self.leave()
-        return reply
+            return self._turns.compare(request, timeout_s)
+
+        return self._answered(answer)
 
     def _start_side(self, side: SideName) -> WorkerProcess:
         """A worker for one side, with what its toolchain asks of it."""
@@ -680,8 +654,8 @@ class Comparing(DeviceSession):
             reply = self.ask(request, self.settings.timeout_s + 2 * seconds)
             if not isinstance(reply, Failed):
                 seen = self.snapshots
-                runs = {side: solo_of(seen, **dataclasses.asdict(run)) for side, run in reply.sides.items()}
-                entry.trial.solo = SoloBlocks(base=runs["base"], head=runs["head"])
+                runs = reply.sides.items()
+                entry.trial.solo = {side: solo_of(seen, **dataclasses.asdict(run)) for side, run in runs}
             self.observer.measured(entry.pair.id)
         self.leave()
 

@@ -7,31 +7,27 @@ takes. How far processes differ is in the quads themselves, so a process that is
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import random
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 
-import harness
-from harness.device.lock import Busy, held
-from harness.device.machine import describe_host, machine_name
+from harness.device.lock import held
+from harness.device.machine import machine_name
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, HarnessError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
 from harness.judgement.gates import GatePolicy, gate
 from harness.judgement.noise import noise_of_card
 from harness.records import Arm, CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Telemetry, Verdict
-from harness.run.compare import CompareObserver, CompareSettings, ComparisonResult, policy_for
-from harness.run.device_session import find_device, identified
-from harness.run.executables import Executable, ProcessRun, SideName, format_of, run_once, time_of
-from harness.run.turns import ORDERS, Order
+from harness.run.compare import CompareObserver, ComparisonResult, JudgeSettings, failed_by, policy_for
+from harness.run.device_session import begun, find_device, identified
+from harness.run.executables import Executable, ProcessRun, format_of, run_once
+from harness.run.turns import ORDERS, Order, SideName
 from harness.spec.problem import Case
-from harness.statistics.paired import MIN_QUADS
+from harness.statistics.paired import MIN_QUADS, trimmed_mean
 from harness.store.imported import Format, ImportedCase, identifier
 from harness.store.records_file import Journal, RecordWriter
 from harness.system.files import scratch_folder
@@ -42,26 +38,17 @@ _TICKS_NS: Mapping[str, float] = {"nvbench": 500.0, "google-benchmark": 1.0}
 """Of CUDA's events half a microsecond, by its documents; of Linux's clocks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutablesSettings:
-    """How executables are compared. What it shares with a comparison of suites means the same there."""
+FirstRuns = Mapping[SideName, ProcessRun | HarnessError]
+"""What one process of each side told, or why it failed."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutablesSettings(JudgeSettings):
     format: Format | None = None
     """None finds it out by what the executable says of its options."""
     suite: str | None = None
     """None is the executable's name."""
-    device: str | None = None
-    margin: float | None = None
-    tolerance: float | None = None
-    confidence: float = 0.999
     timeout_s: float = 600.0
-    """Of one process."""
-    busy: Busy = "wait"
-    budget_s: float | None = None
-    """Time of processes after which no block is begun."""
-    seed: int = 1
-    results: Path | None = None
-    save: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +107,7 @@ class ComparingExecutables:
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
             self.observer.opened(self.device)
-            known = CompareSettings(
-                margin=self.settings.margin,
-                tolerance=self.settings.tolerance,
-                confidence=self.settings.confidence,
-            )
-            self.policy = policy_for(self.device, known)
+            self.policy = policy_for(self.device, self.settings)
             return self._compare(name, first)
 
     # Before anything counts
@@ -147,7 +129,7 @@ class ComparingExecutables:
                 raise
             return None  # no PyCUDA here, which an nvbench executable does not need
 
-    def _first_runs(self) -> Mapping[SideName, ProcessRun | HarnessError]:
+    def _first_runs(self) -> FirstRuns:
         """One process of each side, which tells the cases and fills the caches of files."""
         found: dict[SideName, ProcessRun | HarnessError] = {}
         for side in ("head", "base"):
@@ -158,7 +140,7 @@ class ComparingExecutables:
                 found[side] = error
         return found
 
-    def _device_told(self, first: Mapping[SideName, ProcessRun | HarnessError]) -> DeviceInfo:
+    def _device_told(self, first: FirstRuns) -> DeviceInfo:
         for each in first.values():
             if isinstance(each, ProcessRun):
                 return each.device
@@ -166,7 +148,7 @@ class ComparingExecutables:
         assert isinstance(problem, HarnessError)
         raise problem
 
-    def _check_device(self, device: DeviceInfo, first: Mapping[SideName, ProcessRun | HarnessError]) -> None:
+    def _check_device(self, device: DeviceInfo, first: FirstRuns) -> None:
         """That what is watched is what nvbench measured on. Google Benchmark does not tell."""
         for side, each in first.items():
             if isinstance(each, ProcessRun) and self.format == "nvbench" and each.device.name != device.name:
@@ -188,7 +170,7 @@ class ComparingExecutables:
 
     # The comparison
 
-    def _compare(self, name: str, first: Mapping[SideName, ProcessRun | HarnessError]) -> ComparisonResult:
+    def _compare(self, name: str, first: FirstRuns) -> ComparisonResult:
         told = [each for each in first.values() if isinstance(each, ProcessRun)]
         named = next((each.executable for each in told if each.executable), name)
         self.suite = self.settings.suite or identifier(named)
@@ -225,16 +207,13 @@ class ComparingExecutables:
         settings = self.settings
         base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
         return Comparison(
-            harness_version=harness.__version__,
-            run_id=secrets.token_hex(8),
-            started_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+            **begun(),
             command="compare",
             base=base,
             head=head,
             kernels=tuple(dict.fromkeys(kernels)),
             device=self.device,
             toolchain=None,
-            host=describe_host(),
             identity=self.probe.identity(),
             settings={
                 "format": self.format,
@@ -252,16 +231,13 @@ class ComparingExecutables:
             },
         )
 
-    def _cases(
-        self, first: Mapping[SideName, ProcessRun | HarnessError]
-    ) -> tuple[dict[str, CaseTrial], list[Verdict], tuple[str, ...]]:
+    def _cases(self, first: FirstRuns) -> tuple[dict[str, CaseTrial], list[Verdict], tuple[str, ...]]:
         """The trials by label, the verdicts of what one side has alone, and why others are left out."""
-        failed: dict[SideName, HarnessError] = {
-            side: each for side, each in first.items() if isinstance(each, HarnessError)
-        }
+        failed = {side: each for side, each in first.items() if isinstance(each, HarnessError)}
         found = {side: each.cases for side, each in first.items() if isinstance(each, ProcessRun)}
         if not found:
-            return {}, [self._failed(self._bare(None), failed["head"])], ()
+            whole = Case(self.suite, "executable", {}, "")
+            return {}, [failed_by(bare_verdict(whole.id, whole, "failed", ""), failed["head"])], ()
         trials: dict[str, CaseTrial] = {}
         alone: list[Verdict] = []
         left_out: dict[str, None] = {}
@@ -272,29 +248,16 @@ class ComparingExecutables:
             self._names[label] = case.name
             if not self.is_wanted(self.suite, case):
                 continue
-            bare = self._bare(case)
+            of_suite = Case(self.suite, case.kernel, case.sizes, "")
+            bare = bare_verdict(of_suite.id, of_suite, "failed", "")
             if failed:
-                alone.append(self._failed(bare, next(iter(failed.values()))))
+                alone.append(failed_by(bare, next(iter(failed.values()))))
             elif verdict := _not_at_both(bare, sides, left_out):
                 alone.append(verdict)
             elif not any(each and each.skipped for each in sides.values()):
-                trials[label] = self._trial(case)
+                noise = noise_of_card(None, self.device)
+                trials[label] = CaseTrial(of_suite.id, of_suite, self.policy, noise)
         return trials, alone, tuple(left_out)
-
-    def _trial(self, case: ImportedCase) -> CaseTrial:
-        of_suite = Case(self.suite, case.kernel, case.sizes, "")
-        return CaseTrial(of_suite.id, of_suite, self.policy, noise_of_card(None, self.device))
-
-    def _bare(self, case: ImportedCase | None) -> Verdict:
-        """A verdict of a case, or of the whole executable, that says nothing yet."""
-        kernel, sizes = (case.kernel, case.sizes) if case else ("executable", {})
-        of_suite = Case(self.suite, kernel, sizes, "")
-        return bare_verdict(of_suite.id, of_suite, "failed", "")
-
-    def _failed(self, bare: Verdict, error: HarnessError) -> Verdict:
-        return dataclasses.replace(
-            bare, reason=error.reason, message=error.message, log=error.log, side=error.side
-        )
 
     def _measure(self, trials: Mapping[str, CaseTrial], journal: Journal) -> None:
         while wanting := {label: trial for label, trial in trials.items() if not trial.settled}:
@@ -347,16 +310,12 @@ class ComparingExecutables:
         took_s: float,
         journal: Journal,
     ) -> None:
-        """What a block says of one case."""
         for quad in quads:
             for side, slot in zip(ORDERS[quad.order], quad.slots, strict=True):
-                if why := _absence(slot.run.cases.get(label)):
-                    trial.end(
-                        "failed",
-                        "not-measured",
-                        why,
-                        side=side,
-                    )
+                case = slot.run.cases.get(label)
+                why = case.failed or case.skipped if case else "A later process did not write it."
+                if why:
+                    trial.end("failed", "not-measured", why, side=side)
                     return
         block = _block_of(label, quads, self.format, seen, took_s)
         gated = gate(block, GatePolicy(), usual=None)
@@ -412,13 +371,6 @@ def _while_running(seen: Telemetry, slots: Sequence[_Slot]) -> Telemetry:
     return dataclasses.replace(seen, foreign_processes=None)
 
 
-def _absence(case: ImportedCase | None) -> str:
-    """Why a process has no time of a case; empty where it has."""
-    if case is None:
-        return "A later process did not write it."
-    return case.failed or case.skipped
-
-
 def _block_of(
     label: str, quads: Sequence[_Quad], kind: Format, seen: Telemetry, took_s: float
 ) -> PairedBlock:
@@ -439,7 +391,7 @@ def _block_of(
 def _paired(label: str, quad: _Quad) -> Quad:
     """A quad of one case; with cycles where every process tells its SM clock."""
     cases = [slot.run.cases[label] for slot in quad.slots]
-    a, b, c, d = map(time_of, cases)
+    a, b, c, d = (trimmed_mean(case.times_ns) for case in cases)
     clocks = [case.sm_clock_mhz for case in cases]
     paired = Quad(
         order=quad.order,

@@ -51,20 +51,45 @@ class TimedOutError(WorkerError):
 
 
 class WorkerProcess(Process):
-    """One worker process."""
-
     def __init__(
         self, scratch: Path, python: str = "", env: Mapping[str, str] = {}, before: Sequence[str] = ()
     ) -> None:
         """With `python` in another interpreter's environment, which lends it the packages and this one the
         harness; under what `before` starts.
         """
+        self._scratch = scratch
         # The worker is in a folder of its own, where it would look for relative paths.
         names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
         super().__init__(
             "harness.bench.worker", cwd=scratch, env={**paths, **env}, python=python, before=before
         )
+
+    def open(
+        self,
+        device: str | None,
+        suite: Path | None = None,
+        base: Path | None = None,
+        *,
+        work_tree: Path | None = None,
+        peaks: Mapping[str, float] = {},
+        compilers: Mapping[str, str] = {},
+    ) -> Opened:
+        """Have it open a device, and suites if given. Raises UsageError, DeviceError, WorkerError."""
+        request = Open(
+            device=device,
+            suite=str(suite) if suite else None,
+            scratch=str(self._scratch),
+            base=str(base) if base else None,
+            work_tree=str(work_tree) if work_tree else None,
+            peaks=peaks,
+            compilers=compilers,
+        )
+        reply = self.ask(request, OPEN_TIMEOUT_S)
+        if isinstance(reply, Failed):
+            kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
+            raise kind(reply.message, log=reply.log)
+        return reply
 
     def ask(
         self,
@@ -112,8 +137,6 @@ OPEN_TIMEOUT_S = 60.0
 
 
 class DeviceObserver(Protocol):
-    """What hears of the progress of anything on a device."""
-
     def opened(self, device: DeviceInfo) -> None: ...
     def waiting(self, sentence: str) -> None:
         """Another process measures on the device, or nothing keeps others off it."""
@@ -233,13 +256,20 @@ class DeviceSession:
 
     def ask(self, request: Request[R], timeout_s: float) -> R | Failed:
         """What the worker process answers. One is started where there is none; one that fails is ended."""
-        reply: R | Failed
-        try:
+
+        def answer() -> R | Failed:
             self.start()
             assert self._child is not None
-            reply = self._child.ask(
+            return self._child.ask(
                 request, timeout_s, lambda heard: self.observer.stage(f"{heard.stage} {heard.side}".strip())
             )
+
+        return self._answered(answer)
+
+    def _answered(self, answer: Callable[[], R | Failed]) -> R | Failed:
+        """An answer, or why there is none: then the worker process is ended."""
+        try:
+            reply = answer()
         except HarnessError as error:
             reply = failure(error)
         except BaseException:
@@ -256,15 +286,8 @@ class DeviceSession:
 
     def description(self) -> dict[str, Any]:
         """What any record says of where and when it was measured."""
-        return {
-            "harness_version": harness.__version__,
-            "run_id": secrets.token_hex(8),
-            "started_at": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-            "device": self.device,
-            "toolchain": self.toolchain,
-            "host": describe_host(),
-            "identity": self.probe.identity(),
-        }
+        identity = self.probe.identity()
+        return {**begun(), "device": self.device, "toolchain": self.toolchain, "identity": identity}
 
     def seen(self, started_ns: int, ended_ns: int) -> Telemetry:
         """What the card said between two moments; ask at once, while the worker is still there."""
@@ -284,21 +307,24 @@ class DeviceSession:
             self._spare.close()
 
     def _open(self, child: WorkerProcess) -> Opened:
-        """Open the device and the suites in a worker."""
-        base, work_tree = (str(folder) if folder else None for folder in (self._base, self._work_tree))
-        suite, scratch = str(self._suite), str(self.scratch)
-        return opened(
-            child,
-            Open(
-                device=self._spec,
-                suite=suite,
-                scratch=scratch,
-                base=base,
-                work_tree=work_tree,
-                peaks=self.peaks,
-                compilers=self._compilers,
-            ),
+        return child.open(
+            self._spec,
+            self._suite,
+            self._base,
+            work_tree=self._work_tree,
+            peaks=self.peaks,
+            compilers=self._compilers,
         )
+
+
+def begun() -> dict[str, Any]:
+    """What any record says of what began it, here and now."""
+    return {
+        "harness_version": harness.__version__,
+        "run_id": secrets.token_hex(8),
+        "started_at": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        "host": describe_host(),
+    }
 
 
 def unfit(planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False) -> Refusal | None:
@@ -337,15 +363,6 @@ def identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
 def find_device(spec: str | None) -> DeviceInfo:
     """The device that `spec` names, or the default. Raises UsageError, DeviceError."""
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
-        device = opened(child, Open(device=spec, suite=None, scratch=str(scratch))).device
+        device = child.open(spec).device
         with closing(probe_for(device)) as probe:
             return identified(device, probe.identity())
-
-
-def opened(child: WorkerProcess, request: Open) -> Opened:
-    """Have a worker open a device. Raises UsageError, DeviceError, WorkerError."""
-    reply = child.ask(request, OPEN_TIMEOUT_S)
-    if isinstance(reply, Failed):
-        kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
-        raise kind(reply.message, log=reply.log)
-    return reply

@@ -8,20 +8,17 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import numpy as np
 
 from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo, Source
 from harness.run.device_session import TimedOutError
+from harness.run.turns import SideName
 from harness.spec.export import export
 from harness.store.imported import FORMATS, Format, ImportedCase, ImportedFile, executable_name
 from harness.store.imported_files import read_imported
 from harness.system import git
 from harness.system.process import run_shell
 
-SideName = Literal["base", "head"]
 OUT = "{out}"
 """In a command, what stands for the file that it is to write."""
 _FLAGS = {
@@ -31,7 +28,6 @@ _FLAGS = {
 _HELP_TELLS: dict[Format, str] = {"nvbench": "nvbench::", "google-benchmark": "--benchmark_out"}
 """Words that each has in its help. nvbench's does not name --jsonbin, the option that is used."""
 _HELP_S = 60.0
-TRIM = 0.2
 
 
 class NoJsonError(MeasureError):
@@ -145,13 +141,6 @@ def _on_device(file: ImportedFile, wanted: str | None) -> tuple[DeviceInfo, dict
 
 def _label(case: ImportedCase) -> str:
     return f"{case.kernel}[{','.join(f'{axis}={size}' for axis, size in case.sizes.items())}]"
-
-
-def time_of(case: ImportedCase) -> float:
-    """A process's time in ns: the 20 % trimmed mean of its samples, which a burst of other work leaves be."""
-    ordered = np.sort(np.asarray(case.times_ns))
-    cut = int(TRIM * ordered.size)
-    return float(ordered[cut : ordered.size - cut].mean())
 
 
 def put_files(repository: Path, commit: str | None, place: Path) -> None:

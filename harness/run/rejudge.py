@@ -21,7 +21,7 @@ from harness.judgement.judge import Policy
 from harness.judgement.limits import TWINS
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.records import CaseBlock, Comparison, PairedBlock, Quad, Verdict
-from harness.run.compare import CompareSettings, pair_settings_for, policy_for, with_twins
+from harness.run.compare import JudgeSettings, pair_settings_for, policy_for, with_twins
 from harness.spec.case_id import in_short
 from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
@@ -42,8 +42,6 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejudgedRecord:
-    """A stored comparison, judged again."""
-
     path: Path
     comparison: Comparison
     complete: bool
@@ -110,7 +108,7 @@ def _policy(path: Path, stored: StoredComparison, limits: Limits) -> Policy:
                 )
         if value:
             given[name] = value
-    return policy_for(stored.comparison.device, dataclasses.replace(CompareSettings(), **given))
+    return policy_for(stored.comparison.device, JudgeSettings(**given))
 
 
 def _noise(stored: StoredComparison, calibration: Calibration | None) -> dict[str, Noise]:
@@ -183,7 +181,6 @@ class Rejudged:
 
     @property
     def same(self) -> bool:
-        """Whether the same is said now as was then."""
         return self.then is not None and self.then.status == self.now.status
 
 
@@ -222,7 +219,6 @@ class Score:
 
 
 def score(known: Sequence[tuple[Truth, str]]) -> Score:
-    """Count statuses, each beside its truth."""
     counts: Counter[str] = Counter()
     for truth, status in known:
         said: Truth | None = _MEANS.get(status)
@@ -303,8 +299,7 @@ class _Replay:
         self.whole[stage].append(block)
         block = shortened(block, trial.precision, self.pair)
         gated = gate(block, GatePolicy(), usual=usual_level(levels))
-        if level := canary_level([block]):
-            levels.append(level)
+        levels.append(canary_level(block.quads))
         trial.add(block, gated)
         return True
 

@@ -26,8 +26,6 @@ from harness.system.process import Failed, failure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """How a run is carried out."""
-
     command: str = "run"
     device: str | None = None
     measure: MeasureSettings | None = field(default_factory=MeasureSettings)
@@ -50,8 +48,6 @@ class SessionSettings:
 
 
 class Observer(DeviceObserver, Protocol):
-    """What hears of a run's progress."""
-
     def started(self, planned: PlannedCase, number: int, total: int) -> None: ...
     def finished(self, row: Row) -> None: ...
 

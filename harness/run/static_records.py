@@ -5,15 +5,12 @@ A row stands for every size whose program and shape it is, under the first of th
 
 from __future__ import annotations
 
-import datetime as dt
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-import harness
-from harness.device.machine import describe_host
 from harness.records import DeviceInfo, Launch, Resources, Row, RowStatus, Run, Toolchain
 from harness.run.build_only import BuildResult
+from harness.run.device_session import begun
 from harness.spec.planning import PlannedCase
 from harness.static.builds import capability_of
 from harness.static.facts import Facts
@@ -45,16 +42,13 @@ def write_static(
 
 def _run(result: BuildResult, arch: str) -> Run:
     return Run(
-        harness_version=harness.__version__,
-        run_id=secrets.token_hex(8),
-        started_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        **begun(),
         command=COMMAND,
         source=result.loaded.source,
         headline=result.loaded.suite.headline,
         kernels=tuple(kernel.name for kernel in result.loaded.suite.kernels),
         device=_device(arch),
         toolchain=Toolchain(compiler=result.compiler),
-        host=describe_host(),
         settings={"disassembler": result.disassembler or None},
     )
 

@@ -21,6 +21,7 @@ from harness.bench.measure import launches_per_slot
 from harness.errors import HarnessError, WorkerError
 from harness.records import PairedBlock, Quad
 from harness.run.device_session import WorkerProcess
+from harness.statistics.paired import of_arm
 from harness.system.process import Failed, Progress, Request, failure
 
 R = TypeVar("R")
@@ -81,22 +82,12 @@ class TurnPair:
         joined: dict[SideName, protocol.Joined] = {}
         # Head first, as it is head that fails where both are wrong.
         for side in ("head", "base"):
-            joined[side] = self._ask(
-                side,
-                protocol.Join(
-                    pair=request.pair,
-                    side=side,
-                    seed=request.seed,
-                    order_seed=rng.getrandbits(32),
-                    settings=request.settings,
-                    verified=request.verified,
-                    by_base=request.by_base,
-                ),
-                timeout_s,
-            )
+            own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
+            joined[side] = self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
         block = self._block(joined, request.settings, rng, timeout_s)
         for side in rng.sample(SIDES, 2):
-            time_ns = median(_of_side(block.quads, side))
+            arm = "A" if side == "base" else "B"
+            time_ns = median(ns for quad in block.quads for ns in of_arm(quad.order, quad.times_ns, arm))
             self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
         return protocol.Compared(block=block, sides={side: each.facts for side, each in joined.items()})
 
@@ -160,7 +151,7 @@ class TurnPair:
         self, side: SideName, launches: int, data_seed: int, timeout_s: float, *, canary: bool = False
     ) -> Turn:
         request = protocol.Take(launches=launches, data_seed=data_seed, lead_in_s=LEAD_IN_S, canary=canary)
-        return self._ask(side, request, timeout_s).turn
+        return self._ask(side, request, timeout_s)
 
     def _ask(self, side: SideName, request: Request[R], timeout_s: float) -> R:
         """The answer of one side's process. Raises _FailedError and WorkerError, with the side at fault."""
@@ -182,15 +173,6 @@ class _FailedError(Exception):
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.message)
         self.failed = failed
-
-
-def _of_side(quads: Sequence[Quad], side: SideName) -> list[float]:
-    return [
-        time_ns
-        for quad in quads
-        for name, time_ns in zip(ORDERS[quad.order], quad.times_ns, strict=True)
-        if name == side
-    ]
 
 
 def _all(values: Sequence[float | None]) -> tuple[float, float, float, float] | None:

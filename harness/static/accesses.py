@@ -150,11 +150,11 @@ def _run(text: str, parameters: Sequence[Parameter], launch: Launch) -> list[Acc
     with tempfile.TemporaryDirectory() as scratch:
         kernel, binary = Path(scratch, "kernel.cpp"), Path(scratch, "accesses")
         kernel.write_text(text, encoding="utf-8")
-        _gxx(*_OPTIONS, f"-I{_ASSETS}", "-c", str(kernel), "-o", f"{kernel}.o")
+        _output(["g++", *_OPTIONS, f"-I{_ASSETS}", "-c", str(kernel), "-o", f"{kernel}.o"])
         dynamic = [f"-Wl,--defsym={name}=harness_dynamic_shared" for name in _undefined(f"{kernel}.o", text)]
         units = (str(_ASSETS / "run.cpp"), f"{kernel}.o")
-        _gxx("-std=c++17", "-O2", "-w", "-no-pie", *units, *dynamic, "-o", str(binary))
-        sizes = [_bytes_of(each) for each in arrays]
+        _output(["g++", "-std=c++17", "-O2", "-w", "-no-pie", *units, *dynamic, "-o", str(binary)])
+        sizes = [each.layout.size_bytes if each.layout else 0 for each in arrays]
         told = ""
         # A grid that does not depend on the size can have a middle with nothing to do.
         for block in ([extent // 2 for extent in launch.grid], [0, 0, 0]):
@@ -165,10 +165,6 @@ def _run(text: str, parameters: Sequence[Parameter], launch: Launch) -> list[Acc
         shared = _shared_symbols(binary)
     warps = min(WARPS, -(-launch.block[0] * launch.block[1] * launch.block[2] // 32))
     return _added_up(told, [each.name for each in arrays], shared, warps)
-
-
-def _gxx(*arguments: str) -> None:
-    _output(["g++", *arguments])
 
 
 def _output(command: Sequence[str]) -> str:
@@ -219,7 +215,3 @@ def _added_up(told: str, names: Sequence[str], shared: Mapping[int, str], warps:
         widest = max(each[0] for each in all_of_it)
         found.append(Access(name, space, writes, widest, requests / warps, sectors, conflicts))
     return found
-
-
-def _bytes_of(parameter: Parameter) -> int:
-    return parameter.layout.size_bytes if parameter.layout is not None else 0

@@ -29,7 +29,7 @@ from math import ceil, prod
 from typing import Literal
 
 from harness.device.peaks import peaks
-from harness.records import DeviceInfo, L2Policy, Launch
+from harness.records import L2Policy, Launch
 from harness.static.occupancy import WARP, Card
 from harness.static.sass import LOADS_AND_STORES, Instructions
 
@@ -93,12 +93,13 @@ def bound(
         crossing = max(0, work.read_bytes + work.written_bytes - card.l2_bytes)
     found: dict[By, float] = {"memory": crossing / card.memory_gbytes_per_s}
     share = spread.busiest(card) if spread else 1 / card.multiprocessors
-    peak = peaks(_device(card), card.clock_mhz).get(work.dtype)
+    peak = peaks(card.device, card.clock_mhz).get(work.dtype)
     if work.flop and peak:
         found["arithmetic"] = work.flop * share * card.multiprocessors / peak
     if work.flop and instructions and instructions.hottest:
         turns = _turns(instructions.hottest.kinds, work.flop) * share
-        every, moving = instructions.hottest.count, loads_and_stores(instructions.hottest.kinds)
+        every, kinds = instructions.hottest.count, instructions.hottest.kinds
+        moving = sum(count for kind, count in kinds.items() if kind.partition(".")[0] in LOADS_AND_STORES)
         cycle_ns = 1e3 / card.clock_mhz
         found["issue slots"] = turns * every / (spread.schedulers(card) if spread else _SCHEDULERS) * cycle_ns
         found["load/store units"] = turns * moving * cycle_ns
@@ -108,34 +109,8 @@ def bound(
 
 def _turns(kinds: Mapping[str, int], flop: int) -> float:
     """Of the hottest loop by all warps, if it did all operations; 0 where it does none that are known."""
-    done = sum(_operations(kind) * count for kind, count in kinds.items())
+    done = 0
+    for kind, count in kinds.items():
+        product = _PRODUCT.match(kind)
+        done += count * (2 * prod(map(int, product.groups())) if product else _MULTIPLY_ADDS.get(kind, 0))
     return flop / done if done else 0.0
-
-
-def _operations(kind: str) -> int:
-    product = _PRODUCT.match(kind)
-    return 2 * prod(map(int, product.groups())) if product else _MULTIPLY_ADDS.get(kind, 0)
-
-
-def loads_and_stores(kinds: Mapping[str, int]) -> int:
-    return sum(count for kind, count in kinds.items() if kind.partition(".")[0] in LOADS_AND_STORES)
-
-
-def _device(card: Card) -> DeviceInfo:
-    """As far as peaks ask."""
-    return DeviceInfo(
-        spec="",
-        backend="cuda",
-        name=card.name,
-        vendor="NVIDIA",
-        driver="",
-        kind="gpu",
-        arch=card.arch,
-        compute_capability=card.capability,
-        compute_units=card.multiprocessors,
-        memory_bytes=None,
-        max_threads_per_block=1024,
-        max_block=(1024, 1024, 64),
-        max_grid=(2**31 - 1, 65_535, 65_535),
-        max_shared_bytes=card.holds.shared_bytes_a_block,
-    )

@@ -56,11 +56,7 @@ def facts(
 
 
 def _bounds(
-    problem: Problem,
-    told: Facts,
-    planned: Mapping[str, PlannedCase],
-    cards: Mapping[str, Card],
-    l2: L2Policy,
+    problem: Problem, told: Facts, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card], l2: L2Policy
 ) -> dict[str, dict[str, Bound]]:
     build = told.build
     instructions = build.code.instructions if build.code else None

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from harness.errors import UsageError
-from harness.records import Launch
-from harness.spec.device_facts import DeviceFacts
+from harness.records import DeviceInfo, Launch
+from harness.spec.device_facts import DeviceFacts, facts_of
+from harness.spec.problem import ceil_div
 
 WARP = 32
 _MIB = 2**20
@@ -74,20 +75,33 @@ class Card:
         return CAPABILITIES[self.capability]
 
     @property
+    def device(self) -> DeviceInfo:
+        """It as a backend would describe it, as far as its capability tells."""
+        return DeviceInfo(
+            spec="",
+            backend="cuda",
+            name=self.name,
+            vendor="NVIDIA",
+            driver="",
+            kind="gpu",
+            arch=self.arch,
+            compute_capability=self.capability,
+            compute_units=self.multiprocessors,
+            memory_bytes=None,
+            max_threads_per_block=THREADS_A_BLOCK,
+            max_block=(THREADS_A_BLOCK, THREADS_A_BLOCK, 64),
+            max_grid=(2**31 - 1, 65_535, 65_535),
+            max_shared_bytes=self.holds.shared_bytes_a_block,
+            warp_size=WARP,
+            max_threads_per_sm=self.holds.threads,
+            registers_per_sm=REGISTERS,
+            shared_bytes_per_sm=self.holds.shared_bytes,
+        )
+
+    @property
     def facts(self) -> DeviceFacts:
         """What a kernel's grid and block may know of it."""
-        major, minor = self.capability
-        told = {
-            "sm_count": self.multiprocessors,
-            "capability": 10 * major + minor,
-            "warp_size": WARP,
-            "shared_bytes_per_block": self.holds.shared_bytes_a_block,
-            "shared_bytes_per_sm": self.holds.shared_bytes,
-            "registers_per_sm": REGISTERS,
-            "threads_per_block": THREADS_A_BLOCK,
-            "threads_per_sm": self.holds.threads,
-        }
-        return DeviceFacts(self.name, "cuda", told)
+        return facts_of(self.device)
 
 
 CARDS: Mapping[str, Card] = {
@@ -148,10 +162,9 @@ def residency(card: Card, launch: Launch, registers: int, static_shared_bytes: i
     """What a card holds of a launch whose kernel takes so many registers a thread."""
     holds = card.holds
     warps = ceil(prod(launch.block) / WARP)
-    a_warp = _rounded_up(registers * WARP, _REGISTERS_AT_ONCE)
-    shared = _rounded_up(
-        static_shared_bytes + launch.dynamic_shared_bytes + holds.reserved_bytes, holds.shared_at_once
-    )
+    a_warp = ceil_div(registers * WARP, _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
+    asked = static_shared_bytes + launch.dynamic_shared_bytes + holds.reserved_bytes
+    shared = ceil_div(asked, holds.shared_at_once) * holds.shared_at_once
     limits = {
         "threads": holds.threads // WARP // warps,
         "blocks": holds.blocks,
@@ -163,7 +176,3 @@ def residency(card: Card, launch: Launch, registers: int, static_shared_bytes: i
     limit, blocks = min(limits.items(), key=lambda item: item[1])
     waves = prod(launch.grid) / (blocks * card.multiprocessors) if blocks else 0.0
     return Residency(blocks, blocks * warps * WARP / holds.threads, limit, waves)
-
-
-def _rounded_up(number: int, unit: int) -> int:
-    return -(-number // unit) * unit

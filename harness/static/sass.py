@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from harness.device.backends.cubin_lines import Line
 
@@ -47,8 +46,6 @@ _WIDTH = re.compile(r"\.U?S?(8|16|32|64|128|256)\b")
 _MATRICES = re.compile(r"\.([124])\b")
 _SHAPE = re.compile(r"\.(\d+x?\d*x?\d*)\b")
 LOOP = "loop"
-Span: TypeAlias = tuple[int, int]
-"""Of a loop: where its first instruction and its last branch back stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,30 +193,23 @@ def _heat(loop: Loop) -> tuple[int, int]:
 
 
 def _loops(instructions: Sequence[Instruction]) -> list[Loop]:
-    """By their branches back. One to itself is no loop: it stands behind a kernel's end."""
+    """By their branches back. One to itself is no loop: it stands behind a kernel's end. A loop spans what is
+    between the first instruction that is branched back to and the last such branch.
+    """
     ends: dict[int, int] = {}
     for each in instructions:
         if each.target is not None and each.target < each.at:
             ends[each.target] = max(each.at, ends.get(each.target, 0))
     spans = list(ends.items())
-    return [_loop(span, spans, instructions) for span in spans]
-
-
-def _loop(span: Span, spans: Sequence[Span], instructions: Sequence[Instruction]) -> Loop:
-    inside = [each for each in spans if each != span and _holds(span, each)]
-    own = [
-        each
-        for each in instructions
-        if span[0] <= each.at <= span[1] and not any(begin <= each.at <= end for begin, end in inside)
-    ]
-    return Loop(
-        begins=span[0],
-        ends=span[1],
-        depth=sum(_holds(each, span) for each in spans),
-        count=len(own),
-        kinds=_kinds(own),
-    )
-
-
-def _holds(outer: Span, inner: Span) -> bool:
-    return outer[0] <= inner[0] and inner[1] <= outer[1]
+    found = []
+    for begin, end in spans:
+        within = [(first, last) for first, last in spans if begin <= first and last <= end]
+        inner = [span for span in within if span != (begin, end)]
+        own = [
+            each
+            for each in instructions
+            if begin <= each.at <= end and not any(first <= each.at <= last for first, last in inner)
+        ]
+        depth = sum(first <= begin and end <= last for first, last in spans)
+        found.append(Loop(begins=begin, ends=end, depth=depth, count=len(own), kinds=_kinds(own)))
+    return found

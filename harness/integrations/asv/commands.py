@@ -37,7 +37,9 @@ from asv.util import UserError
 
 from harness.config import load_config
 from harness.errors import HarnessError
+from harness.history.facts import card_records
 from harness.history.figures import Direction
+from harness.history.tables import read_benchmarks
 from harness.integrations.asv.conf import site_conf, write_pages
 from harness.integrations.asv.publish import (
     Explained,
@@ -193,9 +195,6 @@ def _removing_records(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
 
 def _remove_records(results: Path, machine: str, commits: Collection[str]) -> int:
     """Remove asv's records of commits of whose suite asv has no result left; tell how many."""
-    from harness.history.facts import read_facts
-    from harness.history.tables import read_benchmarks
-
     suites: dict[str, str] = {}
     with contextlib.suppress(HarnessError):  # then only what has no result at all is known to have none
         suites = {name: benchmark.suite or "" for name, benchmark in read_benchmarks(results).items()}
@@ -203,7 +202,7 @@ def _remove_records(results: Path, machine: str, commits: Collection[str]) -> in
     known = {*suites.values()}
     gone = [
         facts.file
-        for facts in read_facts(results / machine)
+        for facts in card_records(results / machine).facts
         if facts.command == "asv"
         and (there := left.get(facts.commit)) is not None
         # A suite that had another name at that commit may be one of those that are left.
@@ -264,15 +263,6 @@ class _MirroredSteps(list[Any]):
     pass
 
 
-def _threshold_of_rate(threshold: float) -> float:
-    """The fall of a rate that is a rise by `threshold` of its time: both relative to the figure before.
-
-    Thus a kernel's rate and its time are reported together, and a threshold of 1 or more still has a meaning.
-    """
-    threshold = max(threshold, 0.0)
-    return threshold / (1 + threshold)
-
-
 def _directed_filter() -> type:
     class DirectedFilter(regressions._GraphDataFilter):  # type: ignore[misc]  # noqa: SLF001
         """asv's series to look for regressions in, without those of which no way is better."""
@@ -287,7 +277,11 @@ def _directed_filter() -> type:
                 else:
                     # The least value of a step, the fourth item, is not read by asv's detection.
                     turned = ((*span, _Mirrored(-value), math.nan, error) for *span, value, _, error in steps)
-                    yield index, name, _MirroredSteps(turned), _threshold_of_rate(threshold)
+                    # The fall of a rate that is a rise by the threshold of its time, both relative to the
+                    # figure before: so a kernel's rate and its time are reported together, and a threshold
+                    # of 1 or more still has a meaning.
+                    rise = max(threshold, 0.0)
+                    yield index, name, _MirroredSteps(turned), rise / (1 + rise)
 
     return DirectedFilter
 
@@ -466,12 +460,13 @@ class _Search:
         self._seen: set[int] = set()
         self.passed_over: list[str] = []
 
-    def figures(self, benchmarks: Any, results: Any, name: str, params: Any) -> list[float | None]:
+    def figures(
+        self, benchmarks: Any, commit: str, read: Callable[..., Any], name: str, params: Any
+    ) -> list[float | None]:
+        """What `read` tells of a commit, as the search is to see it."""
         asked = benchmarks.benchmark_selection.get(name)
         values = {
-            place: value
-            for place, value in enumerate(results.get_result_value(name, params))
-            if asked is None or place in asked
+            place: value for place, value in enumerate(read(name, params)) if asked is None or place in asked
         }
         figures = {
             place: value
@@ -480,25 +475,13 @@ class _Search:
         }
         failed = {place for place, value in values.items() if value is None}
         if failed & self._seen or not figures:
-            self.passed_over.append(results.commit_hash[:8])
-            log.warning(
-                f"{results.commit_hash[:8]} is passed over: {name} {'failed' if failed else 'is n/a'}"
-            )
+            self.passed_over.append(commit)
+            log.warning(f"{commit} is passed over: {name} {'failed' if failed else 'is n/a'}")
             return [None] * (max(values) + 1)
         self._seen |= figures.keys()
         higher = direction_in_asv(benchmarks[name]) == "higher"
         turned = {place: _Turned(value) if higher else value for place, value in figures.items()}
         return [turned.get(place) for place in range(max(values) + 1)]
-
-
-class _Searched:
-    """asv's results of one commit, of which a search sees what it asked for."""
-
-    def __init__(self, results: Any, figures: Callable[..., list[float | None]]) -> None:
-        self._results, self.get_result_value = results, functools.partial(figures, results)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._results, name)
 
 
 def _searching(run: Run, *args: Any, **options: Any) -> Any:
@@ -507,7 +490,9 @@ def _searching(run: Run, *args: Any, **options: Any) -> Any:
 
     def directed_run_benchmarks(benchmarks: Any, *args: Any, **kwargs: Any) -> Any:
         results = run_benchmarks(benchmarks, *args, **kwargs)
-        return _Searched(results, functools.partial(search.figures, benchmarks))
+        commit, read = results.commit_hash[:8], results.get_result_value
+        results.get_result_value = functools.partial(search.figures, benchmarks, commit, read)
+        return results
 
     try:
         with _replaced(find, run_benchmarks=directed_run_benchmarks):

@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING, Any
 from harness.config import Config, load_config
 from harness.device.machine import describe_host, machine_entry
 from harness.errors import ConfigError, MeasureError, StoreError
+from harness.records import DeviceInfo
+from harness.spec.suite import Suite
 from harness.system.cache import write_atomically
 from harness.system.files import read_regular
 from harness.system.git import repository_of
 
 if TYPE_CHECKING:
-    from harness.records import DeviceInfo
     from harness.site.publishing import Published
-    from harness.spec.suite import Suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConf:
-    file: Path | None
+    file: Path | None = None
     """None where the project has no asv.conf.json."""
     project: str
     repository: Path
     """Whose commits were measured: the project itself, or the clone that asv keeps of another repository."""
     results: Path
     html: Path
-    branch: str
-    commit_url: str
+    branch: str = "HEAD"
+    commit_url: str = ""
     """With {} for the hash; empty where there is no place to link to."""
 
 
@@ -44,16 +44,8 @@ def read_conf(root: Path) -> SiteConf:
     file = root / "asv.conf.json"
     if file.exists():
         return site_conf(loaded_conf(file), root, file)
-    results, html = load_config(root).results_folder, root / ".asv/html"
-    return SiteConf(
-        file=None,
-        project=root.name,
-        repository=root,
-        results=results,
-        html=html,
-        branch="HEAD",
-        commit_url="",
-    )
+    results = load_config(root).results_folder
+    return SiteConf(project=root.name, repository=root, results=results, html=root / ".asv/html")
 
 
 def history_of(config: Config) -> tuple[Path, Path]:
@@ -88,8 +80,7 @@ def loaded_conf(file: Path) -> Any:
 
 def site_conf(conf: Any, root: Path, file: Path) -> SiteConf:
     """What asv's Config says of the site, its paths relative to a folder."""
-    url = str(conf.show_commit_url or "")
-    project = str(conf.project or root.name)
+    url, project = str(conf.show_commit_url or ""), str(conf.project or root.name)
     return SiteConf(
         file=file,
         project=project,

@@ -140,15 +140,13 @@ class Explained:
 
     @cached_property
     def _history(self) -> History | None:
-        revision = next(filter(None, self.conf.branches or []), "HEAD")
         try:
-            directions = load_config().directions
             return read_history(
                 Path(self.conf.results_dir),
                 Path.cwd(),
                 repository=self.repository,
-                revision=revision,
-                directions=directions,
+                revision=next(filter(None, self.conf.branches or []), "HEAD"),
+                directions=load_config().directions,
             )
         except HarnessError as error:
             log.warning(f"asv's regressions are taken as they are: {error.message}")
@@ -261,14 +259,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     assets: tuple[Asset, ...]
 
 
-class RemoteLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a browser would fetch from another host as soon as it reads the page."""
-
-    tag: str
-    url: str
-    integrity: str | None = None
-
-
 class SiteError(ConfigError, UserError):  # type: ignore[misc]  # asv is untyped
     """Also asv's own kind, which asv prints as one line instead of a traceback."""
 
@@ -292,7 +282,9 @@ def make_offline(html_dir: Path) -> None:
     manifest = load_manifest()
     # Every page is rewritten before anything is written: a refused site must not look half right.
     rewritten = {page: _localise(page, html_dir, manifest) for page in sorted(html_dir.rglob("*.html"))}
-    _check_styles(html_dir, manifest)
+    for sheet in sorted(html_dir.rglob("*.css")):
+        if found := CSS_LOAD.search(_read(sheet)):
+            raise _needs_network(sheet, f"it loads {found[1]}", manifest)
     for page, html in rewritten.items():
         page.write_bytes(html.encode())
     for source in sorted(path for path in (ASSETS / VENDOR).rglob("*") if path.is_file()):
@@ -305,13 +297,12 @@ def load_manifest() -> Manifest:
     return msgspec.json.decode((ASSETS / VENDOR / "manifest.json").read_bytes(), type=Manifest)
 
 
-def find_remote_loads(html: str) -> list[RemoteLoad]:
-    """Everything in a page that would be fetched from another host."""
-    return [
-        RemoteLoad(tag=tag.name, url=url, integrity=dict(tag.attributes).get("integrity"))
-        for tag in _Reader(html).tags
-        for _, url in _remote_loads(tag)
-    ]
+def find_remote_loads(html: str) -> dict[str, str | None]:
+    """The URLs that a browser would fetch from another host as soon as it reads a page, each with its tag's
+    integrity.
+    """
+    tags = _Reader(html).tags
+    return {url: dict(tag.attributes).get("integrity") for tag in tags for _, url in _remote_loads(tag)}
 
 
 class _Tag(msgspec.Struct, frozen=True, kw_only=True):
@@ -369,9 +360,8 @@ def _loaded_urls(tag: _Tag, attribute: str, value: str) -> list[str]:
         relations = set((dict(tag.attributes).get("rel") or "").lower().split())
         clicked = tag.name == "link" and bool(relations) and relations <= NEVER_LOADED
         return [] if clicked else [value.strip()]
-    if attribute in {"src", "poster"} or (tag.name, attribute) == ("object", "data"):
-        return [value.strip()]
-    return []
+    loads = attribute in {"src", "poster"} or (tag.name, attribute) == ("object", "data")
+    return [value.strip()] if loads else []
 
 
 def _localise(page: Path, html_dir: Path, manifest: Manifest) -> str:
@@ -387,25 +377,15 @@ def _localise(page: Path, html_dir: Path, manifest: Manifest) -> str:
                 raise _needs_network(page, f"<{tag.name} {attribute}> loads {url}", manifest)
             local[attribute] = f"{to_root}{VENDOR}/{paths[url]}"
         if local:
-            pieces += [html[done : tag.start], _start_tag(tag, local)]
+            words = [
+                name if value is None else f'{name}="{escape(local.get(name, value))}"'
+                for name, value in tag.attributes
+                if name not in DROPPED
+            ]
+            end = "/>" if tag.source.endswith("/>") else ">"
+            pieces += [html[done : tag.start], f"<{' '.join([tag.name, *words])}{end}"]
             done = tag.start + len(tag.source)
     return "".join([*pieces, html[done:]])
-
-
-def _start_tag(tag: _Tag, local: dict[str, str]) -> str:
-    words = [
-        name if value is None else f'{name}="{escape(local.get(name, value))}"'
-        for name, value in tag.attributes
-        if name not in DROPPED
-    ]
-    return f"<{' '.join([tag.name, *words])}{'/' if tag.source.endswith('/>') else ''}>"
-
-
-def _check_styles(html_dir: Path, manifest: Manifest) -> None:
-    for sheet in sorted(html_dir.rglob("*.css")):
-        found = CSS_LOAD.search(_read(sheet))
-        if found:
-            raise _needs_network(sheet, f"it loads {found[1]}", manifest)
 
 
 def _needs_network(file: Path, what: str, manifest: Manifest) -> SiteError:

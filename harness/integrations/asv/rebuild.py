@@ -12,7 +12,7 @@ import datetime as dt
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -28,7 +28,7 @@ from asv.runner import BenchmarkResult
 from harness.device.machine import ANNOTATIONS, machine_entry
 from harness.errors import ConfigError, HarnessError, StoreError
 from harness.history.cards import card_folders
-from harness.history.facts import read_facts
+from harness.history.facts import card_records
 from harness.history.tables import Benchmark, read_benchmarks
 from harness.integrations.asv import plugin
 from harness.integrations.asv.tracks import TRACKS, Answer, Parameters, answers_of, label_of
@@ -82,14 +82,18 @@ def rebuild(conf: Any, root: Path, results: Path) -> Rebuilt:
                 if content is not None:
                     _write(path, content)
                     written.append(path)
-        problems += _damaged(folder, sound)
+        problems += [
+            f"{path} is damaged, and no record holds its commit. Delete it, and run asv again."
+            for path in sorted(folder.glob("*.json"))
+            if path.name != "machine.json" and path not in sound and _loaded(path, folder.name) is None
+        ]
     return Rebuilt(written=tuple(written), unchanged=len(sound.difference(written)), problems=tuple(problems))
 
 
 def _recorded(folder: Path, problems: list[str]) -> Mapping[str, Sequence[Path]]:
     """By commit the records that asv made, and those of builds without a card; by time."""
     found: dict[str, list[Path]] = defaultdict(list)
-    for facts in read_facts(folder):
+    for facts in card_records(folder).facts:
         if facts.problem:
             problems.append(f"{folder.name}: {facts.problem}")
         if facts.command in ("asv", "static"):
@@ -114,12 +118,6 @@ def _rows(records: Iterable[Path], environment: str, problems: list[str]) -> Map
                 known.clear()  # asv shows no figures of two methods as one
             known |= {(row.kernel, label_of(row.sizes)): (row, stored.run) for row in stored.rows}
     return found
-
-
-def _damaged(folder: Path, sound: set[Path]) -> Iterator[str]:
-    for path in sorted(folder.glob("*.json")):
-        if path.name != "machine.json" and path not in sound and _loaded(path, folder.name) is None:
-            yield f"{path} is damaged, and no record holds its commit. Delete it, and run asv again."
 
 
 def _loaded(path: Path, machine: str) -> Any:
@@ -170,7 +168,12 @@ class _Making:
             )
         machine = {key: value for key, value in (_machine(folder) or {}).items() if key not in ANNOTATIONS}
         params = {**machine, "python": known.python, **known.requirements}
-        date = self._date(commit)
+        try:
+            date = int(self._repository.get_date(commit))  # milliseconds since 1970
+        except (util.UserError, util.ProcessError) as error:
+            raise _UnknownError(
+                f"Commit {commit[:12]} has a record, and asv's repository does not have it: {error}"
+            ) from None
         return Results(params, known.requirements, commit, date, known.python, known.name, known.env_vars)
 
     @cached_property
@@ -182,15 +185,6 @@ class _Making:
         if not found:
             raise ConfigError("asv.conf.json names no environment that there is.")
         return found
-
-    def _date(self, commit: str) -> int:
-        """Milliseconds since 1970, as asv dates a commit."""
-        try:
-            return int(self._repository.get_date(commit))
-        except (util.UserError, util.ProcessError) as error:
-            raise _UnknownError(
-                f"Commit {commit[:12]} has a record, and asv's repository does not have it: {error}"
-            ) from None
 
     @cached_property
     def _repository(self) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from harness.bench.measure import MeasureSettings
-from harness.config import Config, load_config
+from harness.config import Config, has_settings, load_config
 from harness.device.lock import Busy
 from harness.errors import HarnessError, UsageError
 from harness.records import DeviceInfo, L2Policy, Row, Run
@@ -24,20 +24,6 @@ from harness.spec.planning import PlannedCase, SuitePair
 from harness.spec.problem import Case
 
 CaseSide = Literal["base", "head"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginOptions:
-    """What the command line says."""
-
-    device: str | None = None
-    sizes: tuple[str, ...] = ()
-    quick: bool = False
-    base: str | None = None
-    """The revision to compare with; None measures the working tree alone."""
-    gate: bool = False
-    fail_on: tuple[str, ...] = ()
-    busy: Busy = "wait"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +43,8 @@ class CaseOptions:
 class GpuCase:
     """A case as the fixture gpu_case gives it: at base, at head, or both."""
 
-    label: str
-    """``matmul.naive@512``"""
+    label: str = ""
+    """``matmul.naive@512``; with its axes, where these tell it from another."""
     config: Config
     pair: SuitePair
     """Twice the working tree's, where nothing is compared."""
@@ -167,14 +153,18 @@ class _Silent:
 
 
 class CaseRunner:
-    """Measures the cases of a session. `root` is where a project without a configuration file lies. `blind`
-    looks for no device: where nothing will be measured, the small sizes will do.
+    """Measures the cases of a session. `option` tells what pytest's command line says, by an option's name.
+    `root` is where a project without a configuration file lies. `blind` looks for no device: where nothing
+    will be measured, the small sizes will do.
     """
 
     def __init__(
-        self, options: PluginOptions, observer: CompareObserver, root: Path, *, blind: bool = False
+        self, option: Callable[[str], Any], observer: CompareObserver, root: Path, *, blind: bool
     ) -> None:
-        self.options = options
+        self.option = option
+        self._base: str | None = option("perf_base")
+        """The revision to compare with; None measures the working tree alone."""
+        self._busy: Busy = "fail" if option("perf_no_wait") else "wait"
         self._root = root
         self.measured: list[MeasuredCase] = []
         self.notes: dict[str, None] = {}
@@ -188,38 +178,39 @@ class CaseRunner:
         self._session: tuple[Hashable, Session] | None = None
 
     def cases(self, folder: Path, wanted: CaseOptions) -> list[GpuCase]:
-        """The cases of a test in a folder, suite by suite in ladder order. Raises UsageError."""
-        config = self._config(folder)
+        """The cases of a test in a folder, suite by suite in ladder order. Raises UsageError.
+
+        Settings are those of the nearest file upwards, else of pytest's root folder.
+        """
+        config = load_config(folder)
+        config = config if has_settings(config.root) else load_config(self._root)
         pairs = self._suites(config)
         planning.check_patterns(wanted.patterns, [side.suite for pair in pairs for side in pair])
-        sizes_asked = self.options.sizes or wanted.sizes
+        sizes_asked = self.option("perf_size") or wanted.sizes
         asked = planning.fitting(pairs, wanted.patterns, sizes_asked)
         self.notes |= dict.fromkeys(asked.left_out)
         quick = not sizes_asked and self._quick(config, wanted)
         found: dict[str, GpuCase] = {}
         for pair, sizes in asked.chosen:
             for base, head in self._planned(pair, sizes, wanted, quick=quick):
-                case = GpuCase(label="", config=config, pair=pair, base=base, head=head, options=wanted)
-                label = _label(case.case, found)
+                case = GpuCase(config=config, pair=pair, base=base, head=head, options=wanted)
+                label = case.case.short_id if case.case.short_id not in found else case.case.id
+                if label in found:
+                    raise UsageError(f"Two suites have a case {label}: give one of them another name.")
                 found[label] = replace(case, label=label)
         return list(found.values())
 
-    def _config(self, folder: Path) -> Config:
-        """What holds in a folder of tests: by the nearest file upwards, else in pytest's root folder."""
-        config = load_config(folder)
-        found = any((config.root / name).is_file() for name in ("harness.toml", "pyproject.toml"))
-        return config if found else load_config(self._root)
-
     def _suites(self, config: Config) -> list[SuitePair]:
         if config not in self._pairs:
-            if self.options.base is None:
-                self._pairs[config] = [SuitePair(loaded, loaded) for loaded in planning.load_suites(config)]
-            else:
-                self._pairs[config] = planning.load_pairs(config, self.options.base)
+            self._pairs[config] = (
+                [SuitePair(loaded, loaded) for loaded in planning.load_suites(config)]
+                if self._base is None
+                else planning.load_pairs(config, self._base)
+            )
         return self._pairs[config]
 
     def _quick(self, config: Config, wanted: CaseOptions) -> bool:
-        if self._blind or self.options.quick or wanted.quick:
+        if self._blind or self.option("perf_quick") or wanted.quick:
             return True
         try:
             return self.device(config).kind != "gpu"
@@ -232,13 +223,12 @@ class CaseRunner:
         """Every case at base and at head; without a base, of the working tree alone."""
         plans = pair.plans(wanted.patterns, sizes, quick=quick)
         base, head = ({each.case.id: _requiring(each, wanted.requires) for each in plan} for plan in plans)
-        compared = self.options.base is not None
         for name in dict.fromkeys([*head, *base]):
-            yield base.get(name) if compared else None, head.get(name)
+            yield None if self._base is None else base.get(name), head.get(name)
 
     def device(self, config: Config) -> DeviceInfo:
         """What a project is measured on. Raises UsageError, DeviceError."""
-        spec = self.options.device or config.device
+        spec = self.option("perf_device") or config.device
         if spec not in self._devices:
             try:
                 self._devices[spec] = find_device(spec)
@@ -271,10 +261,10 @@ class CaseRunner:
             self.close()
             settings = SessionSettings(
                 command="pytest",
-                device=self.options.device or case.config.device,
+                device=self.option("perf_device") or case.config.device,
                 measure=MeasureSettings(l2=l2) if timed else None,  # type: ignore[arg-type]
                 timeout_s=case.config.timeout_s,
-                busy=self.options.busy,
+                busy=self._busy,
             )
             opened = Session(case.pair.head, settings, _Silent(self._observer.waiting))
             self._session = (key, self._stack.enter_context(opened))
@@ -313,12 +303,12 @@ class CaseRunner:
     def _compare(self, cases: Sequence[GpuCase]) -> ComparisonResult:
         config, pair, wanted = cases[0].config, cases[0].pair, cases[0].options
         settings = CompareSettings(
-            device=self.options.device or config.device,
+            device=self.option("perf_device") or config.device,
             margin=wanted.margin,
             tolerance=wanted.tolerance,
             l2=wanted.l2 or config.l2,  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
-            busy=self.options.busy,
+            busy=self._busy,
             results=config.results_folder,
         )
         with Comparing(pair.base, pair.head, settings, self._observer) as comparing:
@@ -345,11 +335,3 @@ def _requiring(planned: PlannedCase, requires: str | None) -> PlannedCase:
     kernel = replace(planned.kernel, requires=requires)
     own, asked = planned.kernel.capability, kernel.capability
     return planned if own and asked and own >= asked else replace(planned, kernel=kernel)
-
-
-def _label(case: Case, taken: Mapping[str, GpuCase]) -> str:
-    """``matmul.naive@512``; with its axes, where these tell it from another."""
-    label = next((name for name in (case.short_id, case.id) if name not in taken), None)
-    if label is None:
-        raise UsageError(f"Two suites have a case {case.id}: give one of them another name.")
-    return label

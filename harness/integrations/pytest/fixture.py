@@ -94,9 +94,9 @@ class GpuBenchmark:
 
     def _fails(self, verdict: Verdict) -> bool:
         """By the gate; without it only what does not work at head."""
-        options = self._runner.options
-        if options.gate:
-            return fails(verdict, options.fail_on)
+        option = self._runner.option
+        if option("perf_gate"):
+            return fails(verdict, option("perf_fail_on"))
         return verdict.status == "failed" and verdict.side != "base"
 
 

@@ -27,41 +27,33 @@ MARKER = (
     "gpu_cases(*kernels, sizes, quick, margin, tolerance, requires, l2): which cases of the project's suites "
     "gpu_case stands for, by globs of kernels, and how they are measured; margin and tolerance in percent"
 )
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "--perf-device": {"metavar": "SPEC", "help": "cuda:0, opencl:0 or null; default: the first card."},
-    "--perf-size": {
-        "action": "append",
-        "default": [],
-        "metavar": "N|MxNxK",
-        "help": "One number for every axis, or one an axis; repeatable.",
-    },
-    "--perf-quick": {"action": "store_true", "help": "The suites' small sizes; the default on a CPU."},
-    "--perf-base": {
-        "metavar": "REV",
-        "help": "Compare the working tree with this commit: paired, kernel by kernel.",
-    },
-    "--perf-gate": {
-        "action": "store_true",
-        "help": "Fail where --perf-base finds a kernel slower or gone, or --benchmark-compare one gone.",
-    },
-    "--perf-fail-on": {
-        "action": "append",
-        "default": [],
-        "metavar": "VERDICT",
-        "help": "Verdicts that fail the gate; repeatable. Default: all but improvement and new.",
-    },
-    "--perf-no-wait": {
-        "action": "store_true",
-        "help": "Fail where another process measures on the device, instead of waiting for it.",
-    },
-    "--perf-others": {
-        "action": "store_true",
-        "help": "Leave out every kernel of a suite: run the other benchmarks alone.",
-    },
-    "--perf-any-machine": {
-        "action": "store_true",
-        "help": "Let --benchmark-compare show times of another card, or of another driver.",
-    },
+
+
+def _flag(text: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": text}
+
+
+def _value(metavar: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"metavar": metavar, "help": text, **more}
+
+
+_REPEATABLE: dict[str, Any] = {"action": "append", "default": []}
+_OPTIONS = {
+    "--perf-device": _value("SPEC", "cuda:0, opencl:0 or null; default: the first card."),
+    "--perf-size": _value("N|MxNxK", "One number for every axis, or one an axis; repeatable.", **_REPEATABLE),
+    "--perf-quick": _flag("The suites' small sizes; the default on a CPU."),
+    "--perf-base": _value("REV", "Compare the working tree with this commit: paired, kernel by kernel."),
+    "--perf-gate": _flag(
+        "Fail where --perf-base finds a kernel slower or gone, or --benchmark-compare one gone."
+    ),
+    "--perf-fail-on": _value(
+        "VERDICT",
+        "Verdicts that fail the gate; repeatable. Default: all but improvement and new.",
+        **_REPEATABLE,
+    ),
+    "--perf-no-wait": _flag("Fail where another process measures on the device, instead of waiting for it."),
+    "--perf-others": _flag("Leave out every kernel of a suite: run the other benchmarks alone."),
+    "--perf-any-machine": _flag("Let --benchmark-compare show times of another card, or of another driver."),
 }
 
 
@@ -223,19 +215,11 @@ class GpuSession:
     def runner(self) -> CaseRunner:
         """What measures; made when it is first asked for."""
         if self.started is None:
-            from harness.integrations.pytest.bench import CaseRunner, PluginOptions
+            from harness.integrations.pytest.bench import CaseRunner
 
-            options = PluginOptions(
-                device=self.option("perf_device"),
-                sizes=tuple(self.option("perf_size")),
-                quick=self.option("perf_quick"),
-                base=self.option("perf_base"),
-                gate=self.option("perf_gate"),
-                fail_on=tuple(self.option("perf_fail_on")),
-                busy="fail" if self.option("perf_no_wait") else "wait",
-            )
             blind = self.in_worker or self.skipped
-            self.started = CaseRunner(options, _Progress(self.config), self.config.rootpath, blind=blind)
+            progress = _Progress(self.config)
+            self.started = CaseRunner(self.option, progress, self.config.rootpath, blind=blind)
             self.config.add_cleanup(self.started.close)
         return self.started
 
