@@ -506,6 +506,13 @@ def test_a_project_that_cannot_be_measured_ends_the_session(bed, project, argume
     assert words in told(done)
 
 
+def test_a_file_without_settings_beside_the_tests_is_no_project(bed):
+    bed.toy()
+    (bed.root / "pyproject.toml").unlink()
+    write_files(bed.root / "benchmarks", {"pyproject.toml": "[tool.other]\nsuites = 1\n"})
+    bed.run(f"--rootdir={bed.root}", "-k", "plain").assert_outcomes(passed=1)
+
+
 def test_what_the_fixture_is_given_must_be_a_case_and_once(bed):
     bed.toy()
     bed.tests(
@@ -529,6 +536,15 @@ def test_two_suites_of_one_name_are_not_mixed_up(bed):
     done.assert_outcomes(passed=2)
     assert "toy.plain@64 lies in other" in told(done)
     assert "toy.plain[n=64] lies in toy" in told(done)
+
+
+def test_cases_that_no_label_tells_apart_are_refused(bed):
+    for place in ("toy", "other", "third"):
+        write_files(bed.root, {name.replace("/toy/", f"/{place}/"): text for name, text in toy.FILES.items()})
+    bed.tests()
+    done = bed.run()
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert "Two suites have a case toy.plain[n=64]: give one of them another name." in told(done)
 
 
 def test_processes_side_by_side_are_refused(bed):

@@ -211,6 +211,34 @@ def test_a_spill_a_lost_unroll_and_narrower_loads_are_named_and_a_comment_is_ide
     assert risks("base") == (ExitCode.FINE, {}, [])
 
 
+def test_a_library_is_compiled_only_where_what_it_is_made_of_differs(tmp_path, capsys, monkeypatch):
+    """The first does not compile: as long as it is the same, nobody notices."""
+    make_repository(tmp_path)
+    before, _, _ = SUITE.replace("Axis,", "Axis, HostLibrary,").partition("    Kernel(")
+    suite = f'{before}Kernel("tiled", HostLibrary("tiled.cu"))])'
+    whole = 'extern "C" int tiled(void *stream, const float *x, float *y, int n) { return 0; }'
+    own = "kernels/tiles/{}".format
+    changes = {
+        "broken": {own("tiled.cu"): '#include "two.h"', own("two.h"): "#error", own("suite.py"): suite},
+        "beside": {own("other.cu"): TILED},
+        "header": {own("two.h"): whole},
+        "another function": {own("suite.py"): suite.replace('cu")', 'cu"), entry="other"')},
+    }
+    write_files(tmp_path, {"harness.toml": ""})
+    commits = [commit(tmp_path, files, day=day) for day, files in enumerate(changes.values(), 1)]
+    harness = caller(capsys, monkeypatch)
+
+    def compared(base, head):
+        ends = ("--base", commits[base], "--commit", commits[head])
+        done = harness("static", *ends, "--arch", "sm_86", "--json", cwd=tmp_path)
+        return done.status, [row["status"] for row in done.json]
+
+    assert compared(0, 1) == (ExitCode.FINE, ["identical"])
+    assert compared(1, 2) == (ExitCode.FINE, ["changed"])
+    assert compared(2, 1) == (ExitCode.NOT_MEASURED, ["failed"])
+    assert compared(2, 3) == (ExitCode.NOT_MEASURED, ["failed"])
+
+
 @pytest.mark.parametrize(
     ("settings", "base", "head", "status"),
     [

@@ -149,6 +149,8 @@ class BuildOnly(Request[BuiltOnly], frozen=True, kw_only=True):
     archs: tuple[str, ...]
     instructions: bool = False
     """Whether to tell what the instructions are, which needs nvdisasm."""
+    libraries: bool = True
+    """Whether to compile those too."""
     timeout_s: float | None = None
     """Of one compilation."""
 

@@ -133,6 +133,7 @@ class Worker:
             make,
             cache=cache,
             instructions=request.instructions,
+            libraries=request.libraries,
             timeout_s=request.timeout_s,
             tell=lambda done, every: self.report(f"compiled {done} of {every}"),
         )

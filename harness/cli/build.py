@@ -55,17 +55,26 @@ def built_suite(
     timeout_s: float,
     *,
     instructions: bool,
+    libraries: bool = True,
 ) -> BuildResult:
     """A suite's cases, while it is told how far that has come."""
     at = commit_label(loaded.source.commit, dirty=loaded.source.dirty)
     with Waiting(f"Compiling {loaded.suite.name} of {at} for {', '.join(archs)}") as waiting:
-        return build_only(loaded, planned, archs, timeout_s, instructions=instructions, tell=waiting.tell)
+        return build_only(
+            loaded,
+            planned,
+            archs,
+            timeout_s,
+            instructions=instructions,
+            libraries=libraries,
+            tell=waiting.tell,
+        )
 
 
 def tell_left_out(results: Sequence[BuildResult]) -> None:
     """On standard error: what was not built, and what failed, with the compiler's words."""
     rows = [row for result in results for row in result.builds]
-    tell_lines(f"Not built: {row.message}" for row in rows if row.status == "not-built")
+    tell_lines(f"Not built: {row.message}" for row in rows if row.status == "not-built" and row.message)
     failed: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
         if row.status == "failed":

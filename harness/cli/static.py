@@ -84,26 +84,38 @@ def against(chosen: options.Selection, given: Mapping[str, Any]) -> int:
             continue
         base, head = pair.plans(chosen.cases, sizes, quick=chosen.quick)
         timeout_s = chosen.timeout or config.timeout_s
-        _, before = _built(pair.base, base, archs, timeout_s)
-        result, after = _built(pair.head, head, archs, timeout_s)
+        _, before = _built(pair.base, base, archs, timeout_s, libraries=False)
+        result, after = _built(pair.head, head, archs, timeout_s, libraries=False)
+        there = {"", *(each.build.library_sha256 for each in before)}
+        new = {case for each in after if each.build.library_sha256 not in there for case in each.cases}
+        of_new = [each for each in head if each.case.id in new]
+        libraries, compiled = _built(pair.head, of_new, archs, timeout_s, libraries=True)
+        after = [*(each for each in after if new.isdisjoint(each.cases)), *compiled]
         told.append((pair, differences(before, after, most_registers=config.static.max_registers)))
-        heads += filter(None, [result])
+        heads += filter(None, [result, libraries])
     ends = [side.source.commit for side in pairs[0][0]] if pairs else [None, None]
     _tell(told, chosen, given, [each.compiler for each in heads], (ends[0], ends[1]))
     tell_left_out(heads)
     risks = {risk.kind for _, found in told for each in found for risk in each.risks}
     if risks & failing:
         return ExitCode.REGRESSION
-    return status_of(heads) if told else ExitCode.FINE
+    statuses = {each.status for _, found in told for each in found}
+    is_fine = not told or ("failed" not in statuses and statuses & {"identical", "changed", "new"})
+    return ExitCode.FINE if is_fine else ExitCode.NOT_MEASURED
 
 
 def _built(
-    loaded: LoadedSuite, planned: Sequence[PlannedCase], archs: Sequence[str], timeout_s: float
+    loaded: LoadedSuite,
+    planned: Sequence[PlannedCase],
+    archs: Sequence[str],
+    timeout_s: float,
+    *,
+    libraries: bool,
 ) -> tuple[BuildResult | None, list[Facts]]:
     """None where the suite has none of the cases."""
     if not planned:
         return None, []
-    result = built_suite(loaded, planned, archs, timeout_s, instructions=True)
+    result = built_suite(loaded, planned, archs, timeout_s, instructions=True, libraries=libraries)
     return result, facts(loaded.suite.problem, planned, result.builds, {})
 
 

@@ -53,16 +53,23 @@ def build_only(
     timeout_s: float,
     *,
     instructions: bool = False,
+    libraries: bool = True,
     tell: Callable[[str], object] = lambda _stage: None,
 ) -> BuildResult:
     """Build every case's kernel for every architecture, several at a time; with `instructions`, tell what
-    they are. `tell` is called with how far it has come.
+    they are; without `libraries`, compile none of those. `tell` is called with how far it has come.
 
     `timeout_s` is for one compilation. Raises BuildError where the process that does it is lost, SuiteError
     where it cannot load the suite.
     """
     cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in plan)
-    request = BuildOnly(cases=cases, archs=tuple(archs), instructions=instructions, timeout_s=timeout_s)
+    request = BuildOnly(
+        cases=cases,
+        archs=tuple(archs),
+        instructions=instructions,
+        libraries=libraries,
+        timeout_s=timeout_s,
+    )
     key = _key_of(loaded.suite, request)
     if (reply := _kept(key)) is None:
         reply = _asked(loaded, request, timeout_s, tell)
@@ -101,7 +108,7 @@ def _key_of(suite: Suite, request: BuildOnly) -> str | None:
         return None
     # Headers that are found in folders are told by their whole paths.
     root = str(suite.root) if suite.include or any(each.include for each in suite.kernels) else ""
-    asked = repr((suite.name, request.cases, request.archs, request.instructions))
+    asked = repr((suite.name, request.cases, request.archs, request.instructions, request.libraries))
     tools = (*nvcc.identity(), disassembly.version() if request.instructions else "")
     return BinaryCache.key(tree, (asked, root, *tools, _installed()), _own_code(), "builds")
 

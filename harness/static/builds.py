@@ -4,8 +4,9 @@ and whether it takes what the harness will give it.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import cpu_count
@@ -13,8 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from harness.device.backends import nvcc
-from harness.device.backends.cubin import KernelCode, kernel_code
+from harness.device.backends import cubin, nvcc
+from harness.device.backends.cubin import kernel_code
 from harness.device.backends.cubin_lines import lines_of
 from harness.errors import BuildError, HarnessError, UsageError
 from harness.spec.device_facts import DeviceFacts
@@ -108,6 +109,8 @@ class Build:
     warnings: tuple[str, ...] = ()
     """Of ptxas."""
     code: Code | None = None
+    library_sha256: str = ""
+    """Of what a library is made of: nothing more is told of one."""
 
 
 def check_arch(arch: str) -> str:
@@ -122,8 +125,7 @@ def facts_of_arch(arch: str) -> DeviceFacts:
     capability = capability_of(arch)
     if capability not in CAPABILITIES:
         return DeviceFacts(arch, "cuda", {"capability": 10 * capability[0] + capability[1]})
-    told = Card(arch, capability, multiprocessors=1).facts.facts
-    return DeviceFacts(arch, "cuda", {name: fact for name, fact in told.items() if name != "sm_count"})
+    return Card(arch, capability, multiprocessors=0).facts
 
 
 Making = Callable[[PlannedCase, str], Program]
@@ -137,11 +139,13 @@ def builds(
     *,
     cache: BinaryCache | None = None,
     instructions: bool = False,
+    libraries: bool = True,
     timeout_s: float | None = None,
     tell: Callable[[int, int], object] = lambda _done, _all: None,
 ) -> list[Build]:
     """Every distinct program of the cases for every architecture; compilers work side by side, each for no
-    longer than it may, and `tell` is called as they come to their ends.
+    longer than it may, and `tell` is called as they come to their ends. Without `libraries` it is only told
+    what those are made of: one may take minutes.
     """
     kernels = list({each.kernel.name: each.kernel for each in planned}.values())
     asked: list[tuple[Build, Program | None]] = []
@@ -149,33 +153,28 @@ def builds(
         cases = [each for each in planned if each.kernel is kernel]
         for arch in archs:
             asked += _programs(kernel, cases, arch, making)
-    found, codes, kept = [], [], cache or BinaryCache()
+    found, kept = [], cache or BinaryCache()
     with ThreadPoolExecutor(cpu_count()) as pool:
-        waiting = [pool.submit(_build, each, made, kept, timeout_s) for each, made in asked]
+        waiting = [
+            pool.submit(_build, each, made if libraries or not each.library_sha256 else None, kept, timeout_s)
+            for each, made in asked
+        ]
         for done, each in enumerate(waiting, 1):
-            build, code = each.result()
+            found.append(each.result())
             tell(done, len(waiting))
-            found.append(build)
-            codes.append(code)
-        return _disassembled(found, codes, pool) if instructions else found
+        return _disassembled(found, pool) if instructions else [build for build, _ in found]
 
 
-def _disassembled(
-    found: Sequence[Build], codes: Sequence[Listed | None], pool: ThreadPoolExecutor
-) -> list[Build]:
+def _disassembled(found: Sequence[tuple[Build, Listed | None]], pool: ThreadPoolExecutor) -> list[Build]:
     """With what the instructions of each are."""
     by_arch: dict[str, list[Listed]] = {}
-    for each, code in zip(found, codes, strict=True):
+    for build, code in found:
         if code is not None:
-            by_arch.setdefault(each.built_for, []).append(code)
-    told = (
-        dict(zip(by_arch, pool.map(disassembled, *zip(*by_arch.items(), strict=True)), strict=True))
-        if by_arch
-        else {}
-    )
+            by_arch.setdefault(build.built_for, []).append(code)
+    told = dict(zip(by_arch, pool.map(disassembled, by_arch, by_arch.values()), strict=True))
     return [
-        each if code is None else _with_instructions(each, told[each.built_for][code])
-        for each, code in zip(found, codes, strict=True)
+        build if code is None else _with_instructions(build, told[build.built_for][code])
+        for build, code in found
     ]
 
 
@@ -187,68 +186,55 @@ def _with_instructions(build: Build, told: Instructions | BuildError) -> Build:
 
 
 def _programs(
-    kernel: Kernel, cases: Iterable[PlannedCase], arch: str, making: Making
+    kernel: Kernel, cases: Sequence[PlannedCase], arch: str, making: Making
 ) -> list[tuple[Build, Program | None]]:
     """What is to be built for an architecture: a program, with all cases that have it; or why not."""
-    named = tuple(each.case.id for each in cases)
-    if left_out := _left_out(kernel, arch):
-        reason, message = left_out.reason, left_out.message
-        return [
-            (
-                Build(
-                    kernel=kernel.name,
-                    arch=arch,
-                    status="not-built",
-                    reason=reason,
-                    message=message,
-                    cases=named,
-                ),
-                None,
-            )
-        ]
+    build = Build(kernel=kernel.name, arch=arch, status="built")
+    if why := next(_refusals(kernel, arch), None):
+        named = tuple(each.case.id for each in cases)
+        told = replace(build, status="not-built", reason=why.reason, message=why.message, cases=named)
+        return [(told, None)]
     found: dict[tuple[str, ...], tuple[Build, Program | None]] = {}
     for each in cases:
         made: Program | None = None
         try:
             made = making(each, arch)
-            key, one = made.compiled, Build(kernel=kernel.name, arch=arch, status="built")
+            key, one = made.compiled, build
+            if made.kind == "library":
+                one = replace(build, status="not-built", reason="library", library_sha256=_identity(made))
         except HarnessError as error:
-            key, one = (error.message,), _failed(kernel.name, arch, error)
+            key, one = (error.message,), _failed(build, error)
         if key in found:
             one, made = found[key]
         found[key] = replace(one, cases=(*one.cases, each.case.id)), made
     return list(found.values())
 
 
-def _left_out(kernel: Kernel, arch: str) -> Refusal | None:
+def _identity(library: Program) -> str:
+    """The same for two libraries that are made of the same. Its text and its options are all of it, but for
+    headers in folders of its commit.
+    """
+    made_of = library if library.folders else replace(library, tree_sha256="")
+    return hashlib.sha256(f"{library.function}\0{made_of.sha256}".encode()).hexdigest()
+
+
+def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
     """Why a kernel is not built for this architecture."""
-    return _not_for_nvcc(kernel) or _not_for(kernel, arch)
-
-
-def _not_for_nvcc(kernel: Kernel) -> Refusal | None:
-    name, source = kernel.name, kernel.source_for("cuda")
+    name, source, capability = kernel.name, kernel.source_for("cuda"), capability_of(arch)
     if source is None:
-        return Refusal(
-            "needs-backend", f"{name} has no CUDA source: it runs on {' or '.join(kernel.sources)}."
-        )
+        there = " or ".join(kernel.sources)
+        yield Refusal("needs-backend", f"{name} has no CUDA source: it runs on {there}.")
     if not isinstance(source, (str, Generated, HostLibrary)):
-        return Refusal(
-            "host-function", f"{name} is a function of the host: it builds itself what it launches."
-        )
+        told = f"{name} is a function of the host: it builds itself what it launches."
+        yield Refusal("host-function", told)
     if missing := lacking(kernel, "cuda"):
-        return Refusal("needs-package", missing)
-    return None
-
-
-def _not_for(kernel: Kernel, arch: str) -> Refusal | None:
-    name = kernel.name
-    if (refused := _compiler_lacks(arch)) and isinstance(kernel.source_for("cuda"), str):
-        return refused
-    if kernel.capability is not None and capability_of(arch) < kernel.capability:
-        return Refusal("needs-capability", f"{name} needs {kernel.requires or kernel.arch}.")
-    if kernel.arch and not is_for(kernel.arch, capability_of(arch)):
-        return Refusal("needs-capability", f"{name} is built for {kernel.arch}, which is not {arch}.")
-    return None
+        yield Refusal("needs-package", missing)
+    if (refused := _compiler_lacks(arch)) and isinstance(source, str):
+        yield refused
+    if kernel.capability is not None and capability < kernel.capability:
+        yield Refusal("needs-capability", f"{name} needs {kernel.requires or kernel.arch}.")
+    if kernel.arch and not is_for(kernel.arch, capability):
+        yield Refusal("needs-capability", f"{name} is built for {kernel.arch}, which is not {arch}.")
 
 
 def _compiler_lacks(arch: str) -> Refusal | None:
@@ -268,10 +254,8 @@ def capability_of(arch: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _failed(kernel: str, arch: str, error: HarnessError) -> Build:
-    return Build(
-        kernel=kernel, arch=arch, status="failed", reason=error.reason, message=error.message, log=error.log
-    )
+def _failed(build: Build, error: HarnessError) -> Build:
+    return replace(build, status="failed", reason=error.reason, message=error.message, log=error.log)
 
 
 def _build(
@@ -281,33 +265,32 @@ def _build(
         return asked, None
     try:
         if made.kind == "library":
-            return replace(asked, built_for=_library(made, asked.arch, cache), entry=made.function), None
+            return _library(asked, made, cache), None
         if made.kind == "image":
             return _image(asked, made), None
         compiled = compiled_for(made, asked.arch, timeout_s, cache)
         entry = nvcc.entry_among(made, compiled.parameters)
         check_parameters(made, compiled.parameters[entry])
         code = kernel_code(compiled.binary, entry)
-        return replace(
+        built = replace(
             asked,
             built_for=compiled.arch,
             entry=entry,
             usage=compiled.usage.get(entry),
             warnings=compiled.warnings,
-            code=_code(code) if code else None,
-        ), Listed(code.instructions, lines_of(compiled.binary, entry)) if code else None
+        )
+        if code is None:
+            return built, None
+        told = Code(bytes=len(code.instructions), constant_bytes=code.constant_bytes, sha256=code.sha256)
+        return replace(built, code=told), Listed(code.instructions, lines_of(compiled.binary, entry))
     except HarnessError as error:
-        return replace(_failed(asked.kernel, asked.arch, error), cases=asked.cases), None
-
-
-def _code(code: KernelCode) -> Code:
-    return Code(bytes=len(code.instructions), constant_bytes=code.constant_bytes, sha256=code.sha256)
+        return _failed(asked, error), None
 
 
 def _image(asked: Build, made: Program) -> Build:
     """What can be told of a binary that is not built here."""
     nvcc.check_image(made, asked.arch)
-    known = nvcc.entries(made.content)
+    known = cubin.entries(made.content)
     symbol = nvcc.entry(made, made.content)
     if known:
         check_parameters(made, known[symbol])
@@ -316,13 +299,13 @@ def _image(asked: Build, made: Program) -> Build:
         status="not-built",
         reason="prebuilt",
         message=f"{asked.kernel} is a binary already.",
-        built_for=nvcc.built_for(made.content) or "",
+        built_for=cubin.built_for(made.content) or "",
         entry=symbol,
     )
 
 
-def _library(made: Program, arch: str, cache: BinaryCache) -> str:
-    whole = made.arch or nvcc.specific(arch)
+def _library(asked: Build, made: Program, cache: BinaryCache) -> Build:
+    whole = made.arch or nvcc.specific(asked.arch)
     options = (*nvcc.STANDARD, *made.all_options)
     if made.content:
         whole, binary = "", made.content
@@ -330,12 +313,12 @@ def _library(made: Program, arch: str, cache: BinaryCache) -> str:
         binary, _ = nvcc.through_cache(
             cache, made, options, whole, lambda given: nvcc.library(made, given, whole)
         )
-    if not nvcc.exports(binary, made.function):
+    if not cubin.exports(binary, made.function):
         raise BuildError(
             f"{made.name}: its library has no function {made.function!r}. "
             f'Declare it extern "C" int {made.function}(void *stream, ...).'
         )
-    return whole
+    return replace(asked, status="built", reason="", built_for=whole, entry=made.function)
 
 
 def compiled_for(
@@ -386,7 +369,7 @@ def _told(kept: Kept, arch: str) -> Compiled:
     return Compiled(
         arch=marks[0][2] if marks else arch,
         usage=found,
-        parameters=nvcc.entries(kept.binary),
+        parameters=cubin.entries(kept.binary),
         warnings=tuple(dict.fromkeys(_WARNING.findall(kept.said))),
         binary=kept.binary,
     )

@@ -81,10 +81,15 @@ def differences(
 def _difference(base: Facts | None, head: Facts | None, most_registers: int | None) -> Difference:
     if head is None:
         return Difference(base=base, head=None, status="missing")
+    if base and base.build.library_sha256 and base.build.library_sha256 == head.build.library_sha256:
+        return Difference(base=base, head=head, status="identical")
     if head.build.status != "built":
         return Difference(base=base, head=head, status=head.build.status)
-    budget = tuple(_budget(head, most_registers))
-    if base is None or base.build.status != "built":
+    registers = head.build.usage.registers if head.build.usage else 0
+    budget: tuple[Risk, ...] = ()
+    if most_registers is not None and registers > most_registers:
+        budget = (Risk("registers", f"{registers} registers, where {most_registers} are allowed"),)
+    if base is None or (base.build.status != "built" and not base.build.library_sha256):
         return Difference(base=base, head=head, status="new", risks=budget)
     if _same(base, head):
         return Difference(base=base, head=head, status="identical", risks=budget)
@@ -144,24 +149,19 @@ def _risks(base: Facts, head: Facts) -> Iterator[Risk]:
         elif (after.stack_bytes or 0) > (before.stack_bytes or 0):
             words = f"{before.stack_bytes or 0} → {after.stack_bytes} bytes of stack: an array left registers"
             yield Risk("stack", words, _place(places, "STL", "LDL"))
-    yield from _occupancy(base, head)
-    if (old := _instructions(base)) and told:
-        yield from _narrower(old, told)
+    if base.residency and head.residency and head.residency.occupancy < base.residency.occupancy:
+        old, new = (f"{100 * each.occupancy:.3g}" for each in (base.residency, head.residency))
+        yield Risk("occupancy", f"occupancy {old} → {new} %, limited by {head.residency.limit}")
+    if (had := _instructions(base)) and told:
+        yield from _narrower(had, told)
         if not spilled:  # which its loop shows too
-            yield from _loop(old, told)
+            yield from _loop(had, told)
 
 
 def _in_loop(told: Instructions | None) -> str:
     kinds = told.hottest.kinds if told and told.hottest else {}
     count = sum(count for kind, count in kinds.items() if kind.startswith(("LDL.", "STL.")))
     return f", and {count} instructions of the hottest loop move them" if count else ""
-
-
-def _occupancy(base: Facts, head: Facts) -> Iterator[Risk]:
-    before, after = base.residency, head.residency
-    if before and after and after.occupancy < before.occupancy:
-        old, new = (f"{100 * each.occupancy:.3g}" for each in (before, after))
-        yield Risk("occupancy", f"occupancy {old} → {new} %, limited by {after.limit}")
 
 
 def _narrower(base: Instructions, head: Instructions) -> Iterator[Risk]:
@@ -187,25 +187,15 @@ def _loop(base: Instructions, head: Instructions) -> Iterator[Risk]:
     if old and new and new <= _LOST_UNROLL * old and _arithmetic_kinds(after) <= _arithmetic_kinds(before):
         words = f"a turn of the hottest loop does {old} → {new} arithmetic instructions: less is unrolled"
         yield Risk("unroll", words, place)
-    elif _for_each(after, new) > _MORE * _for_each(before, old):
+    elif after.count / (new or 1) > _MORE * before.count / (old or 1):
         words = f"{before.count} → {after.count} instructions in the hottest loop"
         if old and new:
             words += f", {before.count / old:.2f} → {after.count / new:.2f} for each arithmetic one"
         yield Risk("loop", words, place)
 
 
-def _for_each(loop: Loop, work: int) -> float:
-    return loop.count / (work or 1)
-
-
 def _arithmetic_kinds(loop: Loop) -> set[str]:
     return {kind for kind in loop.kinds if arithmetic({kind: 1})}
-
-
-def _budget(head: Facts, most_registers: int | None) -> Iterator[Risk]:
-    used = head.build.usage
-    if most_registers is not None and used and used.registers > most_registers:
-        yield Risk("registers", f"{used.registers} registers, where {most_registers} are allowed")
 
 
 def _instructions(facts: Facts) -> Instructions | None:
