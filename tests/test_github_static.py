@@ -29,7 +29,7 @@ ROW = StaticRow(
 SUITE = StaticSuite(
     suite="matmul",
     counts={"identical": 4, "changed": 2},
-    rows=(ROW, replace(ROW, arch="sm_89")),
+    rows=(ROW, replace(ROW, arch="sm_89", risks=(replace(SPILL, text=SPILL.text.replace("12", "13")),))),
 )
 REPORT = StaticReport(
     harness_version="1", compilers=("nvcc 13.0",), base="b" * 40, head="c" * 40, suites=(SUITE,)
@@ -77,7 +77,7 @@ def test_a_fork_s_pull_request_is_told_what_changed_on_which_architecture(github
         "<li><code>matmul.naive</code> on sm_86, sm_89: <code>0 → 48 bytes spilled (naive.cu:12)</code></li>"
         in body
     )
-    assert "2 builds with a risk of 6: 4 identical, 2 changed." in body
+    assert "2 of 6 builds have a risk: 4 identical, 2 changed." in body
     assert f"https://github.example/{REPOSITORY}/actions/runs/{RUN}" in body
     # Again it is the same comment, and one of a measurement stays beside it.
     github.say(12, "<!-- gpu-harness:review run=1 attempt=1 head=" + HEAD + " -->")

@@ -6,6 +6,7 @@ Anybody's pull request writes the document, so its types are its schema, as of `
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated
@@ -21,6 +22,8 @@ from harness.records import DifferenceStatus, RiskKind
 
 STATIC_SCHEMA_VERSION = 1
 _MOST_ROWS = 16 * 1024
+_PLACE = re.compile(r" \([^()\s]+:[0-9]+\)\Z")
+"""Of a risk's text: another architecture's compiler may have it a line further."""
 
 Arch = Annotated[str, Meta(pattern=r"^sm_[0-9]{2,4}[a-z]?(?![\s\S])")]
 
@@ -102,7 +105,7 @@ def static_comment(
 
 
 def headline(report: StaticReport) -> str:
-    """``3 risks in 203 builds: 200 identical, 3 changed.``"""
+    """``3 of 203 builds have a risk: 200 identical, 3 changed.``"""
     counts: Counter[str] = Counter()
     for suite in report.suites:
         counts.update(suite.counts)
@@ -110,7 +113,11 @@ def headline(report: StaticReport) -> str:
         return "No file that a kernel's build can read differs."
     risks = sum(bool(row.risks) for suite in report.suites for row in suite.rows)
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
-    return f"{counted(risks, 'build')} with a risk of {sum(counts.values())}: {listed}."
+    builds = counted(sum(counts.values()), "build")
+    told = (
+        f"{risks} of {builds} {'has' if risks == 1 else 'have'} a risk" if risks else f"No risk in {builds}"
+    )
+    return f"{told}: {listed}."
 
 
 def _more(what: str) -> Callable[[int], str]:
@@ -118,14 +125,18 @@ def _more(what: str) -> Callable[[int], str]:
 
 
 def _risk_lines(report: StaticReport) -> Iterator[str]:
-    """A line for each risk, with all architectures that have it in the same words."""
-    archs: dict[tuple[str, str], list[str]] = {}
+    """A line for each risk, with all architectures that have it in the same words, the first one's place."""
+    found: dict[tuple[str, str], list[StaticRow]] = {}
+    texts: dict[tuple[str, str], str] = {}
     for suite in report.suites:
         for row in suite.rows:
             for risk in row.risks:
-                archs.setdefault((f"{suite.suite}.{row.kernel}", risk.text), []).append(row.arch)
-    for (kernel, text), found in archs.items():
-        yield f"<li>{code(kernel)} on {', '.join(found)}: {code(text)}</li>"
+                key = f"{suite.suite}.{row.kernel}", _PLACE.sub("", risk.text)
+                texts.setdefault(key, risk.text)
+                found.setdefault(key, []).append(row)
+    for key, rows in found.items():
+        archs = ", ".join(row.arch for row in rows)
+        yield f"<li>{code(key[0])} on {archs}: {code(texts[key])}</li>"
 
 
 def _row_lines(report: StaticReport) -> Iterator[str]:
