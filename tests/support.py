@@ -184,8 +184,9 @@ class Recorder:
 
 def records_below(folder: Path) -> list[tuple[Run, tuple[Row, ...], bool]]:
     """Every record below a folder, oldest first: run, rows, complete or not."""
-    stored = [read_run(path) for path in folder.rglob("*.jsonl")]
-    stored.sort(key=lambda record: record.run.started_at)  # a file's name knows no more than the second
+    # Two of one second have names in no order.
+    written = sorted(folder.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+    stored = [read_run(path) for path in written]
     return [(record.run, record.rows, record.complete) for record in stored]
 
 
