@@ -339,11 +339,12 @@ class _Calling:
         token = os.environ.get(_OF_APP)
         if app is None or (token is None and self.api.dry_run):
             return Checks(self.api, self.repository, app)
+        wanted = f"a token of App {app}, which may write checks"
         if token is None:
-            raise ConfigError(
-                f"{_OF_APP} is not set: set it to a token of App {app}, which may write checks."
-            )
-        return Checks(self.api.with_token(token, _OF_APP), self.repository, app)
+            raise ConfigError(f"{_OF_APP} is not set: set it to {wanted}.")
+        permission = f"grant App {app} that, and accept it where the App is installed."
+        api = self.api.with_token(token, credential=_OF_APP, credential_is=wanted, permission=permission)
+        return Checks(api, self.repository, app)
 
     def show(self, **result: Any) -> None:
         """What was done, with its `message`, and what a dry run has not sent."""
@@ -661,7 +662,11 @@ def _carry_over(calling: _Calling, app: int | None, *, strict: bool) -> None:
     if queued is None:
         calling.show(state="no-request", message="No request: the queue waits for no check.")
         return
-    carried = carry_over(calling.api, calling.checks(app), queued, check_name(), strict=strict)
+    try:
+        carried = carry_over(calling.api, calling.checks(app), queued, check_name(), strict=strict)
+    except StaleError as stale:  # merged or taken out of the queue, which then waits no more
+        calling.show(state="stale", message=f"{stale} So {queued.commit} gets no conclusion.")
+        return
     message = f"{queued.commit} gets the conclusion of {carried.measured}: {carried.conclusion}."
     about = {"pull_request": queued.pull_request, "commit": queued.commit, **asdict(carried)}
     calling.show(state="carried-over", message=message, **about)

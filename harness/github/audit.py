@@ -214,7 +214,7 @@ def _required(asking: _Asking) -> Iterator[Finding]:
         return
     app = _app(asking)
     named = {None: "anybody who may write checks", ACTIONS_APP: "GitHub Actions: any workflow here"}
-    told = (f"App {each}" if each and each != ACTIONS_APP else named[each] for each in sources)
+    told = (named.get(each, f"App {each}") for each in sources)
     seen = f"{check_name()} of {', '.join(dict.fromkeys(told))}"
     source = f"App {app}" if app else "an App of your own, docs/pull-requests.md,"
     to_do = f"Settings, Rules, the required check {check_name()}: {source} as its source"
