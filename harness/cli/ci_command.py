@@ -620,7 +620,8 @@ def request(calling: _Calling, automatic: str, strict: bool, app: int | None) ->
         )
     kind = events.kind_of(calling.event)
     if kind in ("merge_group", "workflow_run"):
-        _carry_over(calling, app, strict=strict)
+        read = events.queued if kind == "merge_group" else events.queued_run
+        _carry_over(calling, read(calling.event, calling.repository), app, strict=strict)
         return
     asked: events.Asked | str | None
     if kind == "pull_request":
@@ -655,10 +656,7 @@ def _pushed(calling: _Calling, automatic: str) -> events.Asked | str:
     return asked
 
 
-def _carry_over(calling: _Calling, app: int | None, *, strict: bool) -> None:
-    later = events.kind_of(calling.event) == "workflow_run"
-    read = events.queued_run if later else events.queued
-    queued = read(calling.event, calling.repository)
+def _carry_over(calling: _Calling, queued: events.Queued | None, app: int | None, *, strict: bool) -> None:
     if queued is None:
         calling.show(state="no-request", message="No request: the queue waits for no check.")
         return

@@ -188,14 +188,19 @@ def _app(asking: _Asking) -> int:
     return int(number) if number.isdecimal() else 0
 
 
+_report_environment = _environment(
+    REPORT_ENVIRONMENT,
+    lambda asking: (asking.default_branch,),
+    "the key is for what was merged",
+    relied=False,
+)
+
+
 @careful(f"environment {REPORT_ENVIRONMENT}")
 def _key(asking: _Asking) -> Iterator[Finding]:
     """Where the App's key is, for whom."""
     if _app(asking):
-        why = "the key is for what was merged"
-        yield from _environment(REPORT_ENVIRONMENT, lambda each: (each.default_branch,), why, relied=False)(
-            asking
-        )
+        yield from _report_environment(asking)
 
 
 @careful("required check")
