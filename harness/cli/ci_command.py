@@ -434,7 +434,13 @@ def _calling(function: Callable[..., None]) -> Callable[..., None]:
     "--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral."
 )
 @options.path("--out", "Write what is posted, and the page, there.")
-@options.path("--fleet", "The file of cards, which may say light.", default=FLEET_FILE, show_default=True)
+@options.path(
+    "--fleet",
+    "The file of cards, which may say light.",
+    metavar="FILE",
+    default=FLEET_FILE,
+    show_default=True,
+)
 @options.history_url
 @options.json
 def post(
