@@ -167,3 +167,4 @@ def test_what_has_no_bound_is_left_out_with_the_reason(stored, capsys, monkeypat
     assert (done.status, "measure again" in done.err) == (ExitCode.NOT_MEASURED, True)
     done = harness("report", "bounds", str(stored({case: 1.0}, backend="opencl")))
     assert (done.status, "no CUDA card" in done.err) == (ExitCode.NOT_MEASURED, True)
+    assert done.err.count(".jsonl") == 1

@@ -269,6 +269,8 @@ def test_a_folder_that_is_not_there_is_no_empty_one(place):
     (place.root / "file").touch()
     with pytest.raises(UsageError, match="There is no folder"):
         place.store(folder=place.root / "file")
+    with pytest.raises(StoreError, match=r"Cannot read .*too long"):
+        place.store(folder=place.root / ("n" * 300))
 
 
 def test_the_project_stays_as_it_is(place):

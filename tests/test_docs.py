@@ -161,6 +161,12 @@ def test_the_python_that_reads_a_record_works(tmp_path, project, capsys, monkeyp
     assert "toy.plain[n=64] measured" in capsys.readouterr().out
 
 
+def test_the_python_that_shows_the_schema_of_a_report_works(capsys):
+    found = FENCE.findall(section("pull-requests.md", "What is handed over"))
+    exec(compile(next(code for kind, code in found if kind == "python"), "pull-requests.md", "exec"), {})
+    assert "schema_version" in capsys.readouterr().out
+
+
 def test_the_python_that_replays_a_comparison_works(tmp_path, project, capsys, monkeypatch):
     source = (project.suite / "plain.cu").read_text(encoding="utf-8")
     for time_ns in (1_000_000, 1_100_000):

@@ -188,6 +188,17 @@ def test_without_the_app_s_token_nothing_is_posted_as_somebody_else(github, comm
 
 
 @pytest.mark.parametrize("app", ["4242"], indirect=True)
+def test_an_app_that_may_not_write_checks_is_told_where_to_grant_it(github, commands):
+    """The job's permissions, which a workflow's own token lacks, are none of an App's."""
+    github.app.tokens[APP_TOKEN] = frozenset({"contents: read"})
+    left(github, SLOWER)
+    done = commands["post"](run_event())
+    assert done.status == 3
+    assert "grant App 4242 that" in done.err
+    assert "job's permissions" not in done.err
+
+
+@pytest.mark.parametrize("app", ["4242"], indirect=True)
 def test_a_dry_run_shows_what_either_would_send(github, commands, monkeypatch):
     monkeypatch.delenv("GITHUB_CHECKS_TOKEN")
     left(github, SLOWER)

@@ -440,6 +440,15 @@ def test_what_was_not_measured_is_not_known_in_the_queue(github, request_, optio
     assert check["output"]["title"] == "Not measured"
 
 
+def test_what_has_left_the_queue_gets_no_conclusion(github, request_):
+    queue(github, conclusion="success")
+    github.open_pull(state="closed")
+    done = request_(queue_event(GROUP))
+    assert (done.status, done.err) == (0, "")
+    assert "Pull request 12 is closed." in done.out
+    assert github.writes == []
+
+
 def test_a_queue_that_is_none_is_refused(github, request_):
     event = queue_event(GROUP)
     event["merge_group"]["head_ref"] = "refs/heads/main"

@@ -339,11 +339,12 @@ class _Calling:
         token = os.environ.get(_OF_APP)
         if app is None or (token is None and self.api.dry_run):
             return Checks(self.api, self.repository, app)
+        wanted = f"a token of App {app}, which may write checks"
         if token is None:
-            raise ConfigError(
-                f"{_OF_APP} is not set: set it to a token of App {app}, which may write checks."
-            )
-        return Checks(self.api.with_token(token, _OF_APP), self.repository, app)
+            raise ConfigError(f"{_OF_APP} is not set: set it to {wanted}.")
+        permission = f"grant App {app} that, and accept it where the App is installed."
+        api = self.api.with_token(token, credential=_OF_APP, credential_is=wanted, permission=permission)
+        return Checks(api, self.repository, app)
 
     def show(self, **result: Any) -> None:
         """What was done, with its `message`, and what a dry run has not sent."""
@@ -433,7 +434,13 @@ def _calling(function: Callable[..., None]) -> Callable[..., None]:
     "--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral."
 )
 @options.path("--out", "Write what is posted, and the page, there.")
-@options.path("--fleet", "The file of cards, which may say light.", default=FLEET_FILE, show_default=True)
+@options.path(
+    "--fleet",
+    "The file of cards, which may say light.",
+    metavar="FILE",
+    default=FLEET_FILE,
+    show_default=True,
+)
 @options.history_url
 @options.json
 def post(
@@ -619,7 +626,8 @@ def request(calling: _Calling, automatic: str, strict: bool, app: int | None) ->
         )
     kind = events.kind_of(calling.event)
     if kind in ("merge_group", "workflow_run"):
-        _carry_over(calling, app, strict=strict)
+        read = events.queued if kind == "merge_group" else events.queued_run
+        _carry_over(calling, read(calling.event, calling.repository), app, strict=strict)
         return
     asked: events.Asked | str | None
     if kind == "pull_request":
@@ -654,14 +662,15 @@ def _pushed(calling: _Calling, automatic: str) -> events.Asked | str:
     return asked
 
 
-def _carry_over(calling: _Calling, app: int | None, *, strict: bool) -> None:
-    later = events.kind_of(calling.event) == "workflow_run"
-    read = events.queued_run if later else events.queued
-    queued = read(calling.event, calling.repository)
+def _carry_over(calling: _Calling, queued: events.Queued | None, app: int | None, *, strict: bool) -> None:
     if queued is None:
         calling.show(state="no-request", message="No request: the queue waits for no check.")
         return
-    carried = carry_over(calling.api, calling.checks(app), queued, check_name(), strict=strict)
+    try:
+        carried = carry_over(calling.api, calling.checks(app), queued, check_name(), strict=strict)
+    except StaleError as stale:  # merged or taken out of the queue, which then waits no more
+        calling.show(state="stale", message=f"{stale} So {queued.commit} gets no conclusion.")
+        return
     message = f"{queued.commit} gets the conclusion of {carried.measured}: {carried.conclusion}."
     about = {"pull_request": queued.pull_request, "commit": queued.commit, **asdict(carried)}
     calling.show(state="carried-over", message=message, **about)

@@ -39,7 +39,8 @@ def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json
             with Waiting(f"Compiling {record.source.suite} for {record.device.name}") as waiting:
                 told, none = held(record, config.root, timeout or config.timeout_s, waiting.tell)
         except HarnessError as error:
-            click.echo(f"Left out: {path.name}: {error.message}", err=True)
+            whose = "" if path.name in error.message else f"{path.name}: "
+            click.echo(f"Left out: {whose}{error.message}", err=True)
             continue
         found |= {(each.card, each.case): each for each in told}
         tell_lines(f"Left out: {line}" for line in none)

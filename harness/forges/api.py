@@ -160,11 +160,11 @@ class Api:
         if not self._loopback:
             self._opener.add_handler(urllib.request.ProxyHandler())
 
-    def with_token(self, token: str | None, variable: str) -> Api:
-        """The same API by another token, which a variable holds; what a dry run does not send is in the same
-        list. Raises ConfigError for a token that is none.
+    def with_token(self, token: str, **told: str) -> Api:
+        """The same API by another token, of which a Forge's fields tell otherwise; what a dry run does not
+        send is in the same list. Raises ConfigError for a token that is none.
         """
-        forge = dataclasses.replace(self.forge, credential=variable)
+        forge = dataclasses.replace(self.forge, **told)  # type: ignore[arg-type]
         made = Api(forge, self.root, token, waits=self._waits, dry_run=self.dry_run)
         made.held = self.held
         return made

@@ -188,14 +188,19 @@ def _app(asking: _Asking) -> int:
     return int(number) if number.isdecimal() else 0
 
 
+_report_environment = _environment(
+    REPORT_ENVIRONMENT,
+    lambda asking: (asking.default_branch,),
+    "the key is for what was merged",
+    relied=False,
+)
+
+
 @careful(f"environment {REPORT_ENVIRONMENT}")
 def _key(asking: _Asking) -> Iterator[Finding]:
     """Where the App's key is, for whom."""
     if _app(asking):
-        why = "the key is for what was merged"
-        yield from _environment(REPORT_ENVIRONMENT, lambda each: (each.default_branch,), why, relied=False)(
-            asking
-        )
+        yield from _report_environment(asking)
 
 
 @careful("required check")
@@ -214,7 +219,7 @@ def _required(asking: _Asking) -> Iterator[Finding]:
         return
     app = _app(asking)
     named = {None: "anybody who may write checks", ACTIONS_APP: "GitHub Actions: any workflow here"}
-    told = (f"App {each}" if each and each != ACTIONS_APP else named[each] for each in sources)
+    told = (named.get(each, f"App {each}") for each in sources)
     seen = f"{check_name()} of {', '.join(dict.fromkeys(told))}"
     source = f"App {app}" if app else "an App of your own, docs/pull-requests.md,"
     to_do = f"Settings, Rules, the required check {check_name()}: {source} as its source"

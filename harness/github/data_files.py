@@ -185,13 +185,15 @@ _UNFINISHED = re.compile(r".*\.part|\..+-[0-9a-f]{16}", re.DOTALL)
 
 
 def scan(folder: Path) -> ResultsFolder:
-    """Names and kinds; nothing is opened. Raises UsageError where there is no such folder."""
-    if not folder.is_dir():
-        raise UsageError(
-            f"There is no folder {folder}: nothing was measured yet, or --from has to name another one."
-        )
+    """Names and kinds; nothing is opened. Raises UsageError where there is no such folder, StoreError
+    where it cannot be read.
+    """
     found = ResultsFolder(folder)
     with reading(folder):
+        if not folder.is_dir():
+            raise UsageError(
+                f"There is no folder {folder}: nothing was measured yet, or --from has to name another one."
+            )
         for entry in sorted(os.scandir(folder), key=attrgetter("name")):
             if entry.name == ".git":  # where the folder is a checkout of the branch
                 continue

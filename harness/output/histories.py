@@ -317,11 +317,7 @@ def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
             Column("state", [Cell(state, marks.get(state, state)) for state in states], text=True),
             Column("case", [names[change.case] for change in changes], text=True),
             Column("change %", [percent_figure(change.effect, sign=True) for change in changes]),
-            Column(
-                "±",
-                halves,
-                spare=1,
-            ),
+            Column("±", halves, spare=1),
             Column("commits", spans, text=True, whole=True),
             Column("id", [change.id for change in changes], text=True, whole=True),
         ]

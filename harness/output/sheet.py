@@ -183,11 +183,10 @@ def _html(column: Column, cell: str | Cell, rows: int) -> str:
     if not rows:
         return ""
     text, mark, hint = cell if isinstance(cell, Cell) else (cell, "", "")
-    inner = (
-        safe(text.strip())
-        if column.text
-        else safe(typeset(text.strip()).replace(" → ", "\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}"))
-    )
+    text = text.strip()
+    if not column.text:
+        text = typeset(text).replace(" → ", "\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}")
+    inner = safe(text)
     if tag := _TAGS.get(mark):
         inner = f"<{tag}>{inner}</{tag}>"
     if column.heads:
