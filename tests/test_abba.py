@@ -43,6 +43,8 @@ class Recording(NullDevice):
     F for a flush, S for a wait, | for a stamp and O for an occupation.
     """
 
+    warms_up = True
+
     def __init__(self, clock: Clock, *, stamp_cycles: float = 0.0, cycles: bool = True, noise=None, **info):
         super().__init__(dataclasses.replace(devices()[0], **info), {"noise": noise} if noise else {})
         self.host, self.stamp_cycles, self.tells = clock, stamp_cycles, cycles

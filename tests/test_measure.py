@@ -101,9 +101,10 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def measured(clock):
-    def run(times, *, tick_ns=1.0, flush_ns=0.0, info=None, **settings):
+    def run(times, *, tick_ns=1.0, flush_ns=0.0, info=None, warms_up=True, **settings):
         """Measure a kernel whose launches take these times, again and again."""
         device = RecordingDevice(clock, tick_ns=tick_ns, flush_ns=flush_ns, **(info or {}))
+        device.warms_up = warms_up
         times = itertools.cycle(times) if isinstance(times, (list, tuple)) else times
         built = NullBuilt(Program("toy.one", "one", ""), "", iter(times))
         found = measure(device, Subject(built, LAUNCH, ["x", "y"]), MeasureSettings(**settings))
@@ -288,6 +289,12 @@ def test_two_windows_that_agree_are_not_yet_settled(measured):
     found = measured([1 * MS], warmup_min_s=0.0, max_slots=3).found
     assert found.warmup_launches == 3
     assert found.settled
+
+
+def test_a_device_that_does_not_warm_up_is_kept_busy_for_no_least_time(measured):
+    found = measured([1 * MS], warms_up=False, warmup_min_s=0.5, min_time_s=0.5, max_time_s=2).found
+    assert (found.warmup_launches, found.settled) == (3, True)
+    assert (len(found.times_ns), found.stopped_by) == (20, "precision")
 
 
 @pytest.mark.parametrize(

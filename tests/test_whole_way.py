@@ -12,7 +12,7 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +79,8 @@ INPUTS = {
 class Way:
     """A repository, its fleet, and the machines that its workflows run on."""
 
-    def __init__(self, root: Path, bundled: Mapping[str, Path], github: GitHub, key: str) -> None:
-        self.root, self.bundled, self.github, self.key = root, bundled, github, key
+    def __init__(self, root: Path, bundled: Mapping[str, Path], github: GitHub) -> None:
+        self.root, self.bundled = root, bundled
         self.origin = root / "there" / REPOSITORY
         self.origin.parent.mkdir(parents=True)
         self.author = make_repository(root / "author")
@@ -100,12 +100,17 @@ class Way:
         settings.write_text(f'[url "file://{root}/there/"]\n\tinsteadOf = {SERVER}/\n', encoding="utf-8")
         self.there = {
             "GIT_CONFIG_GLOBAL": str(settings),
-            "GITHUB_API_URL": github.url,
             "GITHUB_REPOSITORY": REPOSITORY,
             "GITHUB_RUN_ID": str(RUN),
             "GITHUB_SERVER_URL": SERVER,
         }
         self.machines = 0
+        self.host(github)
+
+    def host(self, github: GitHub, key: str = "") -> None:
+        """From now on the repository lies there, with an App of its own where there is a key."""
+        self.github, self.key = github, key
+        self.there["GITHUB_API_URL"] = github.url
         self.follow()
 
     def follow(self) -> str:
@@ -118,7 +123,6 @@ class Way:
         git(self.author, "checkout", "--quiet", "-b", "topic")
         head = commit(self.author, changes, 2)
         git(self.author, "push", "--quiet", "origin", f"{head}:refs/pull/{NUMBER}/head")
-        self.github.open_pull(NUMBER, head)
         return head
 
     def merge(self) -> str:
@@ -248,14 +252,19 @@ class Way:
         }
 
 
-@pytest.fixture
-def way(request, tmp_path, bundled, monkeypatch) -> Iterator[Way]:
-    monkeypatch.delenv("GIT_CONFIG_NOSYSTEM", raising=False)
-    with ExitStack() as stack:
-        github = stack.enter_context(serving_github())
+@contextmanager
+def github_server() -> Iterator[GitHub]:
+    with serving_github() as github:
         github.people["maintainer"] = {"permission": "write", "role_name": "write"}
         github.settings = WELL
-        yield Way(tmp_path, bundled, github, app_key(tmp_path, github) if request.param else "")
+        yield github
+
+
+@pytest.fixture
+def way(tmp_path, bundled, monkeypatch) -> Iterator[Way]:
+    monkeypatch.delenv("GIT_CONFIG_NOSYSTEM", raising=False)
+    with github_server() as github:
+        yield Way(tmp_path, bundled, github)
 
 
 def app_key(folder: Path, github: GitHub) -> str:
@@ -267,21 +276,16 @@ def app_key(folder: Path, github: GitHub) -> str:
     return Path(made[0]).read_text()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)  # some thirty programs, one after the other
-@pytest.mark.parametrize("way", [False, True], indirect=True, ids=["as GitHub Actions", "as an App"])
-def test_from_the_comment_to_the_report_and_from_the_merge_to_the_pages(way):
-    head = way.propose(Play.tree(takes(1_030_000)))
-    asked = way.request(f"/perf {head}")
-    assert asked == {"pull_request": str(NUMBER), "sha": head, "cases": ""}
+def asked(way: Way, head: str) -> dict[str, str]:
+    """What a comment asks for, of a new pull request."""
+    way.github.open_pull(NUMBER, head)
+    inputs = way.request(f"/perf {head}")
+    assert inputs == {"pull_request": str(NUMBER), "sha": head, "cases": ""}
     assert (way.github.reactions, way.github.check_runs[0]["status"]) == (["eyes"], "queued")
+    return inputs
 
-    way.measure(asked)
-    names = {each.name for each in way.github.artifacts[RUN]}
-    assert names == {
-        f"perf-{what}-card-{number}" for what in ("review", "records") for number in range(CARDS)
-    }
 
+def reported(way: Way, head: str) -> None:
     page = way.report(head)
     [body] = way.github.bodies(NUMBER)
     assert "toy.scale@64" in body
@@ -289,9 +293,31 @@ def test_from_the_comment_to_the_report_and_from_the_merge_to_the_pages(way):
     assert (check["head_sha"], check["status"], check["conclusion"]) == (head, "completed", "failure")
     assert check["app"] == (way.github.app.shown if way.key else ACTIONS)
     assert way.github.app.made == (2 if way.key else 0)
-    if way.key:
-        assert way.queue()["conclusion"] == "failure"
     assert set(page.kept) == {"perf-report"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # some thirty programs, one after the other
+def test_from_the_comment_to_the_report_and_from_the_merge_to_the_pages(way):
+    head = way.propose(Play.tree(takes(1_030_000)))
+    way.measure(asked(way, head))
+    measured = way.github.artifacts[RUN]
+    assert {each.name for each in measured} == {
+        f"perf-{what}-card-{number}" for what in ("review", "records") for number in range(CARDS)
+    }
+    reported(way, head)
+
+    # Where an App of its own reports, nothing else changes: no other workflow knows of it.
+    others = ("perf-pr.yml", "perf-history.yml", "pages.yml")
+    assert not any("PERF_APP" in (WORKFLOWS / name).read_text(encoding="utf-8") for name in others)
+    of_actions = way.github
+    with github_server() as of_app:
+        way.host(of_app, app_key(way.root, of_app))
+        asked(way, head)
+        of_app.artifacts[RUN] = measured
+        reported(way, head)
+        assert way.queue()["conclusion"] == "failure"
+    way.host(of_actions)
 
     # Merged all the same: the history has both commits, of every card.
     way.merge()

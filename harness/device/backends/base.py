@@ -98,6 +98,8 @@ class Device(Protocol):
     toolchain: Toolchain
     clock: str
     """What tells the time: cuda-event, opencl-profiling, gl-timer, host, scripted."""
+    warms_up: bool = True
+    """Whether its times change with how long it has been busy; else warming up and waiting tell nothing."""
 
     def compile(self, program: Program) -> None:  # noqa: ARG002
         """Compile into the cache, unless it is there or the device has none. Several threads may call it."""

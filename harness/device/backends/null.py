@@ -99,6 +99,7 @@ class NullBuilt(Built):
 
 class NullDevice(HostMemory):
     clock = "scripted"
+    warms_up = False
 
     def __init__(self, info: DeviceInfo, script: Mapping[str, Any]) -> None:
         self.info = info
