@@ -21,11 +21,12 @@ from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.bench.measure import MeasureSettings
 from harness.bench.worker import Worker
-from harness.device.frameworks import Cupy, Framework, Numba
+from harness.device.frameworks import Cupy, Framework, Numba, Torch
 from harness.errors import HarnessError, LaunchError, SuiteError
 from harness.spec.kernel import Parameter
 from harness.spec.layout import Layout
 from harness.spec.python_functions import PythonCall
+from harness.system.files import try_lock
 from tests.support import IMPORT_PATH, run_command, write_files
 
 SUITE = """\
@@ -463,6 +464,22 @@ def test_triton_launches_on_torchs_tensors(tmp_path):
     assert rows[:2] == ["('verified', '', '')"] * 2, done.stderr
     assert "kernel of k.py is a kernel, not a function that launches one" in rows[2]
     assert "set TRITON_INTERPRET=1" in checked(without)[0][2]
+
+
+def test_a_lock_that_a_killed_build_left_behind_is_removed(tmp_path, monkeypatch):
+    """PyTorch before 2.14 waits for its file to go, and nobody would remove it."""
+    torch: Any = object.__new__(Torch)
+    torch.torch = SimpleNamespace(_C=SimpleNamespace(_dispatch_get_all_op_names=list))
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    call = cast("PythonCall", SimpleNamespace(root=tmp_path / "suite"))
+    with torch.loading(call):
+        place = Path(os.environ["TORCH_EXTENSIONS_DIR"])
+    lock = write_files(place / "ours", {"lock": ""}) / "lock"
+    with torch.loading(call):
+        assert not lock.exists()
+        other = os.open(place, os.O_RDONLY)
+        assert not try_lock(other)  # whoever else builds there waits, and finds no lock of ours to remove
+    os.close(other)
 
 
 OPERATOR = """\

@@ -235,6 +235,30 @@ def test_two_environments_run_a_function_in_turns(harness, project, tmp_path, mo
     assert ratios == pytest.approx(math.log(1.5))
 
 
+MEETING = """
+def function(case, stream):
+    (meeting := Path(__file__).parent / "meeting").mkdir(exist_ok=True)
+    (meeting / str(os.getpid())).touch()
+    until = time.monotonic() + 20
+    while len([*meeting.iterdir()]) < 2:
+        assert time.monotonic() < until, "nobody else came"
+        time.sleep(0.01)
+    return lambda x, y, n: np.multiply(x, 2, out=y)
+"""
+
+
+def test_both_sides_of_turns_are_built_at_once(harness, project, tmp_path):
+    """An extension takes a minute to build, and what a function imports takes seconds."""
+    suite = project / "kernels" / "toy" / "suite.py"
+    text = SUITE.replace("\ndef function(case, stream):\n    return lambda x, y, n: None\n", MEETING)
+    imports = "import os\nimport time\nfrom pathlib import Path\n\nimport numpy as np\n"
+    suite.write_text(imports + text)
+    sides = (str(environment(tmp_path / name)) for name in ("old", "new"))
+    given = [word for side in sides for word in ("--toolchain", side)]
+    done = harness("compare", *given, "called", "--device", "cpu:0", "--json", "--budget", "0.001")
+    assert (done.status, done.json[0]["verdicts"][0]["reason"]) == (4, "budget-spent"), done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

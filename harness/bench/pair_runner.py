@@ -314,6 +314,13 @@ class PairBench:
         self._compile_sides(sides)
         return protocol.Prepared(sides=tuple(self._facts(side, sizes) for side, sizes in sides))
 
+    def build_side(self, request: protocol.BuildSide) -> protocol.Done:
+        """Build one side, whose error names it."""
+        side = request.pair.base if request.side == "base" else request.pair.head
+        with owned_by(request.side):
+            self._built(side, request.pair.sizes, request.side)
+        return protocol.Done()
+
     def compare(self, request: protocol.Compare) -> protocol.Compared:
         """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
@@ -427,6 +434,12 @@ class PairBench:
             prepared = dataclasses.replace(prepared, source=source)
         return prepared
 
+    def _built(
+        self, side: protocol.PairSide, sizes: Mapping[str, int], name: SideName
+    ) -> tuple[Prepared, Built]:
+        prepared = self._prepare(side, sizes)
+        return prepared, build(self.device, prepared, partial(self.report, side=name))
+
     @contextmanager
     def placed(
         self,
@@ -444,8 +457,7 @@ class PairBench:
         made: dict[SideName, tuple[Prepared, Built]] = {}
         for name, side in asked:
             with owned_by(name):
-                prepared = self._prepare(side, pair.sizes)
-                made[name] = prepared, build(self.device, prepared, partial(self.report, side=name))
+                made[name] = self._built(side, pair.sizes, name)
         of_base, of_head = (_arrays(suite.problem, case) for suite, case in (cases["base"], cases["head"]))
         if of_base != of_head:
             found = f"Base has the arrays {', '.join(of_base)}, head {', '.join(of_head)}"

@@ -271,6 +271,13 @@ class Solo(Request[RanAlone], frozen=True, kw_only=True):
     duration_s: float
 
 
+class BuildSide(Request[Done], frozen=True, kw_only=True):
+    """Build one side of a pair ahead of Join. Nothing is launched, so both sides' processes may be at it."""
+
+    pair: PairOf
+    side: Literal["base", "head"]
+
+
 class Joined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     facts: SideFacts
     time_ns: float
@@ -310,4 +317,6 @@ class Finish(Request[Done], frozen=True, kw_only=True):
 
 
 RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
-WorkerRequest = RunRequest | Inspect | Differences | Compare | FindSteps | Solo | Join | Take | Finish
+PairRequest = Inspect | Differences | Compare | FindSteps | Solo
+TurnRequest = BuildSide | Join | Take | Finish
+WorkerRequest = RunRequest | PairRequest | TurnRequest

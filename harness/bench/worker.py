@@ -103,6 +103,7 @@ class Worker:
             protocol.Compare: self.pairs.compare,
             protocol.FindSteps: self.pairs.find_steps,
             protocol.Solo: self.pairs.solo,
+            protocol.BuildSide: self.pairs.build_side,
             protocol.Join: self.turns.join,
             protocol.Take: self.turns.take,
             protocol.Finish: self.turns.finish,

@@ -7,6 +7,7 @@ A framework is imported when a device has a function of it to run, and known now
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib
 import math
@@ -196,7 +197,8 @@ class Torch(Framework):
         self.built = own
         os.environ[_EXTENSIONS] = str(own)
         try:
-            yield
+            with _alone_in(own):
+                yield
         finally:
             os.environ.pop(_EXTENSIONS)
             os.environ.update({_EXTENSIONS: kept} if kept else {})
@@ -204,6 +206,22 @@ class Torch(Framework):
 
     def _operators(self) -> set[str]:
         return set(self.torch._C._dispatch_get_all_op_names())  # noqa: SLF001 - there is no other list
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One process at a time builds there. A lock of PyTorch's outlives, as a file, a process that was killed,
+    and PyTorch before 2.14 waits for such a file to go: none is another's, so they go first.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            for left_behind in folder.glob("*/lock"):
+                left_behind.unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 _EXTENSIONS = "TORCH_EXTENSIONS_DIR"

@@ -408,7 +408,8 @@ class Comparing(DeviceSession):
         same_problem = self.base.suite.root == self.head.suite.root
         # A compiler that hangs or kills its process is reported by the case that needs it.
         with suppress(WorkerError):
-            reply = self.builder.ask(protocol.Inspect(pairs=pairs), turns * self.settings.timeout_s)
+            request = protocol.Inspect(pairs=pairs)
+            reply = self.builder.ask(request, turns * self.settings.timeout_s, self._heard)
             if not isinstance(reply, Failed):
                 same_problem = same_problem or reply.same_problem
                 for entry in inspected:

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import os
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -44,6 +45,10 @@ _DOING = {
     "sanitize": "running the kernel under a sanitizer",
     "end": "ending",
 }
+
+
+Pending = Callable[[Callable[[Progress], object]], R | Failed]
+"""Waits for the answer to a request, and tells of the progress meanwhile."""
 
 
 class TimedOutError(WorkerError):
@@ -98,18 +103,30 @@ class WorkerProcess(Process):
         heard: Callable[[Progress], object] = lambda _progress: None,
     ) -> R | Failed:
         """Raises WorkerError where the process dies or does not answer in time; it is ended then."""
-        last = Progress("start" if isinstance(request, Open) else "build")
+        return self.begin(request, timeout_s)(heard)
 
-        def hear(progress: Progress) -> None:
-            nonlocal last
-            last = progress
-            heard(progress)
+    def begin(self, request: Request[R], timeout_s: float) -> Pending[R]:
+        """Send a request; what is returned waits for its answer. Both raise what `ask` does."""
+        last = Progress("start" if isinstance(request, Open) else "build")
+        deadline = time.monotonic() + timeout_s
+
+        def answer(heard: Callable[[Progress], object]) -> R | Failed:
+            def hear(progress: Progress) -> None:
+                nonlocal last
+                last = progress
+                heard(progress)
+
+            try:
+                return self.answer(request, deadline, hear)
+            except LostError as lost:
+                # Not a variable of this frame, which its traceback holds: that cycle would keep suites alive.
+                raise self._error(lost, last, timeout_s) from None
 
         try:
-            return super().ask(request, timeout_s, hear)
+            self.send(request, deadline)
         except LostError as lost:
-            # Not a variable of this frame, which its traceback holds: that cycle would keep suites alive.
             raise self._error(lost, last, timeout_s) from None
+        return answer
 
     def finish(self, timeout_s: float) -> None:
         """Raises WorkerError where the process does not end in time."""
@@ -260,11 +277,12 @@ class DeviceSession:
         def answer() -> R | Failed:
             self.start()
             assert self._child is not None
-            return self._child.ask(
-                request, timeout_s, lambda heard: self.observer.stage(f"{heard.stage} {heard.side}".strip())
-            )
+            return self._child.ask(request, timeout_s, self._heard)
 
         return self._answered(answer)
+
+    def _heard(self, progress: Progress) -> None:
+        self.observer.stage(f"{progress.stage} {progress.side}".strip())
 
     def _answered(self, answer: Callable[[], R | Failed]) -> R | Failed:
         """An answer, or why there is none: then the worker process is ended."""

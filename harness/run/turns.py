@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from statistics import median
 from typing import Literal, TypeVar
 
@@ -20,9 +20,9 @@ from harness.bench.abba import CANARY_EVERY, PairSettings, Turn, clock_noise, wa
 from harness.bench.measure import launches_per_slot
 from harness.errors import HarnessError, WorkerError
 from harness.records import PairedBlock, Quad
-from harness.run.device_session import WorkerProcess
+from harness.run.device_session import Pending, WorkerProcess
 from harness.statistics.paired import of_arm
-from harness.system.process import Failed, Progress, Request, failure
+from harness.system.process import Failed, Request, failure
 
 R = TypeVar("R")
 
@@ -79,6 +79,7 @@ class TurnPair:
 
     def _compare(self, request: protocol.Compare, timeout_s: float) -> protocol.Compared:
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
+        self._build(request, timeout_s)
         joined: dict[SideName, protocol.Joined] = {}
         # Head first, as it is head that fails where both are wrong.
         for side in ("head", "base"):
@@ -90,6 +91,16 @@ class TurnPair:
             time_ns = median(ns for quad in block.quads for ns in of_arm(quad.order, quad.times_ns, arm))
             self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
         return protocol.Compared(block=block, sides={side: each.facts for side, each in joined.items()})
+
+    def _build(self, request: protocol.Compare, timeout_s: float) -> None:
+        """Build both at once: an extension takes a minute, and what it imports some seconds."""
+        begun: dict[SideName, Pending[protocol.Done]] = {}
+        for side in SIDES:
+            asked = protocol.BuildSide(pair=request.pair, side=side)
+            pending = self._begin(side, asked, timeout_s)
+            begun[side] = pending
+        for side, pending in reversed(begun.items()):
+            self._answer(side, pending)
 
     def _block(
         self,
@@ -155,18 +166,28 @@ class TurnPair:
 
     def _ask(self, side: SideName, request: Request[R], timeout_s: float) -> R:
         """The answer of one side's process. Raises _FailedError and WorkerError, with the side at fault."""
+        pending = self._begin(side, request, timeout_s)
+        return self._answer(side, pending)
 
-        def heard(progress: Progress) -> None:
-            self._report(f"{progress.stage} {side}")
+    def _begin(self, side: SideName, request: Request[R], timeout_s: float) -> Pending[R]:
+        with _at_fault(side):
+            return self._workers[side].begin(request, timeout_s)
 
-        try:
-            reply = self._workers[side].ask(request, timeout_s, heard)
-        except WorkerError as error:
-            error.side = error.side or side
-            raise
+    def _answer(self, side: SideName, pending: Pending[R]) -> R:
+        with _at_fault(side):
+            reply = pending(lambda progress: self._report(f"{progress.stage} {side}"))
         if isinstance(reply, Failed):
             raise _FailedError(msgspec.structs.replace(reply, side=reply.side or side))
         return reply
+
+
+@contextmanager
+def _at_fault(side: SideName) -> Iterator[None]:
+    try:
+        yield
+    except WorkerError as error:
+        error.side = error.side or side
+        raise
 
 
 class _FailedError(Exception):
