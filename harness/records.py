@@ -10,6 +10,7 @@ import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Literal
 
 SCHEMA_VERSION = 4
@@ -393,6 +394,11 @@ class PairedBlock:
     """As in Measurement."""
     in_turns: bool = False
     """Whether each side had a process of its own, and the two took turns slot by slot."""
+
+    def median_ns(self, arm: str) -> float:
+        """Of the slots of one arm, A or B."""
+        slots = (zip(quad.order, quad.times_ns, strict=True) for quad in self.quads)
+        return median(time_ns for quad in slots for each, time_ns in quad if each == arm)
 
 
 VerdictStatus = Literal[

@@ -43,7 +43,7 @@ from harness.spec.problem import Case, Problem
 from harness.spec.sources import Program, program, tree_sha256
 from harness.spec.suite import Suite
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
-from harness.statistics.paired import MIN_QUADS, log_ratios, of_arm, process_effect
+from harness.statistics.paired import MIN_QUADS, log_ratios, process_effect
 from harness.system.file_access import check_committed, commands_told, reaches_beside
 
 MOST_QUADS = 10
@@ -101,12 +101,8 @@ def share_of(name: str, block: PairedBlock) -> LibraryShare:
         low=None if half is None else math.exp(value - half),
         high=None if half is None else math.exp(value + half),
         quads=len(ratios),
-        library_time_ns=_median_ns(block, "B"),
+        library_time_ns=block.median_ns("B"),
     )
-
-
-def _median_ns(block: PairedBlock, arm: str) -> float:
-    return median(time_ns for quad in block.quads for time_ns in of_arm(quad.order, quad.times_ns, arm))
 
 
 def _check_library(checker: Checker, held: Held, case: Case, library: Subject) -> None:
@@ -343,7 +339,7 @@ class PairBench:
             for side, arm in ((head, "B"), (base, "A")):
                 with owned_by(side.name):
                     problem, case = side.prepared.suite.problem, side.prepared.case
-                    check_rates(self.device.info, self.peaks, problem, case, block.l2, _median_ns(block, arm))
+                    check_rates(self.device.info, self.peaks, problem, case, block.l2, block.median_ns(arm))
             self.check_imports(base.prepared, head.prepared)
         return protocol.Compared(block=block, sides=facts)
 

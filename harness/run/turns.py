@@ -10,7 +10,6 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from statistics import median
 from typing import Literal, TypeVar
 
 import msgspec
@@ -21,7 +20,6 @@ from harness.bench.measure import launches_per_slot
 from harness.errors import HarnessError, WorkerError
 from harness.records import PairedBlock, Quad
 from harness.run.device_session import Pending, WorkerProcess
-from harness.statistics.paired import of_arm
 from harness.system.process import Failed, Request, failure
 
 R = TypeVar("R")
@@ -87,8 +85,7 @@ class TurnPair:
             joined[side] = self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
         block = self._block(joined, request.settings, rng, timeout_s)
         for side in rng.sample(SIDES, 2):
-            arm = "A" if side == "base" else "B"
-            time_ns = median(ns for quad in block.quads for ns in of_arm(quad.order, quad.times_ns, arm))
+            time_ns = block.median_ns("A" if side == "base" else "B")
             self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
         return protocol.Compared(block=block, sides={side: each.facts for side, each in joined.items()})
 

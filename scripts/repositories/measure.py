@@ -116,10 +116,10 @@ def main() -> None:
     if (steps.folder / "nvbench").is_dir():
         nvbench(steps)
     for each in (*TIMED, EXTENSION):
-        steps.run(each, "compare", 130, "harness compare HEAD~1 HEAD --no-twins")
+        steps.run(each, "compare", 240, "harness compare HEAD~1 HEAD --no-twins")
         steps.run(each, "asv", 60, "asv run --show-stderr HEAD^!")
         session = f"{sys.executable} -m pytest -q {SESSION} --perf-base HEAD~1"
-        steps.run(each, "pytest", 60, session)
+        steps.run(each, "pytest", 120, session)
         steps.run(each, "run", 30, "harness run --max-time 0.3")
 
 
