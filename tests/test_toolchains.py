@@ -9,12 +9,16 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from harness.device import toolchains
 from harness.device.backends import cubin, nvcc
 from harness.errors import BuildError, UsageError
+from harness.output.sentences import toolchain_labels
+from harness.records import Comparison
 from harness.spec.sources import Program
 from harness.statistics.paired import log_ratios
 from harness.store.records_file import read_comparison
@@ -61,6 +65,19 @@ def no_ci(monkeypatch):
 @pytest.fixture
 def harness(capsys, monkeypatch):
     return caller(capsys, monkeypatch)
+
+
+def test_toolchains_are_told_by_what_sets_them_apart():
+    def told(base: str, head: str) -> tuple[str, str] | None:
+        toolchains = {"base": SimpleNamespace(compiler=base), "head": SimpleNamespace(compiler=head)}
+        settings = {"base_toolchain": "/one", "head_toolchain": "/two"}
+        return toolchain_labels(cast("Comparison", SimpleNamespace(toolchains=toolchains, settings=settings)))
+
+    python = "Python 3.12.3, torch 2.11.0, triton"
+    assert told("nvcc 13.0, V13.0.8", "nvcc 13.0, V13.0.9") == ("nvcc 13.0, V13.0.8", "nvcc 13.0, V13.0.9")
+    assert told(f"{python} 3.6.0", f"{python} 3.7.0") == ("triton 3.6.0", "triton 3.7.0")
+    assert told(f"{python} 3.6.0", f"{python} 3.6.0") == ("Python 3.12.3 (/one)", "Python 3.12.3 (/two)")
+    assert told(f"{python} 3.6.0, jax 1", f"{python} 3.6.0") == ("jax 1", "Python 3.12.3 (/two)")
 
 
 def fake_nvcc(folder: Path, version: str, makes: str = "") -> Path:

@@ -31,6 +31,8 @@ from harness.statistics.rates import false_alarm_bound
 
 _SMALL_NS = 1e4
 """Shorter times than this are awkward in milliseconds."""
+_COMPILERS = re.compile(r", (?!V[0-9])")
+"""Between the names of what compiles; the version of an nvcc has a comma itself."""
 PROCESSES = ("process", "processes")
 """What an effect is measured in, one and many."""
 ROUNDS = ("round of runs", "rounds of runs")
@@ -135,16 +137,18 @@ def commit_label(commit: str | None, *, dirty: bool = False) -> str:
 
 
 def toolchain_labels(comparison: Comparison) -> tuple[str, str] | None:
-    """``nvcc 13.0, V13.0.88`` of each side, with how it was named where both are that; None where commits are
-    compared.
+    """What each side has and the other has not, such as ``nvcc 13.0, V13.0.88`` or ``triton 3.6.0``, and how
+    it was named where that is nothing. None where commits are compared.
     """
     if not comparison.toolchains:
         return None
-    names = [comparison.toolchains[side].compiler for side in ("base", "head")]
-    if names[0] == names[1]:
-        given = (comparison.settings.get(f"{side}_toolchain") for side in ("base", "head"))
-        names = [f"{name} ({path})" for name, path in zip(names, given, strict=True)]
-    return names[0], names[1]
+    all_of = {side: _COMPILERS.split(toolchain.compiler) for side, toolchain in comparison.toolchains.items()}
+
+    def label(side: str, other: str) -> str:
+        own = [each for each in all_of[side] if each not in all_of[other]]
+        return ", ".join(own) or f"{all_of[side][0]} ({comparison.settings.get(f'{side}_toolchain')})"
+
+    return label("base", "head"), label("head", "base")
 
 
 def suite_label(source: Source) -> str:
