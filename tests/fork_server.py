@@ -45,6 +45,8 @@ PROGRAMS = (
     "asv_runner.timing",
 )
 """No plugin of asv: what one defines is in force once it is imported."""
+_LATER = ("harness.device.backends.null", "numpy.random", "psutil")
+"""What nearly every worker imports once it needs it."""
 _PR_SET_CHILD_SUBREAPER = 36
 _SAFE_PATH = getattr(sys.flags, "safe_path", False)  # of Python 3.11
 _DASKS_SEED = "6640"
@@ -311,7 +313,7 @@ def _searched() -> list[str]:
 
 def main(number: str, *modules: str) -> None:
     installed = sys.path[len(_searched()) + (not _SAFE_PATH) :]
-    for name in modules:
+    for name in (*modules, *_LATER):
         with contextlib.suppress(ImportError):  # asv is an extra
             importlib.import_module(name)
     gc.collect()
