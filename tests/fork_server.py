@@ -45,8 +45,8 @@ PROGRAMS = (
     "asv_runner.timing",
 )
 """No plugin of asv: what one defines is in force once it is imported."""
-_LATER = ("harness.device.backends.null", "numpy.random", "psutil")
-"""What nearly every worker imports once it needs it."""
+_LATER = ("harness.device.backends.null", "numpy.ma", "numpy.random", "psutil")
+"""What most import once they need it."""
 _PR_SET_CHILD_SUBREAPER = 36
 _SAFE_PATH = getattr(sys.flags, "safe_path", False)  # of Python 3.11
 _DASKS_SEED = "6640"

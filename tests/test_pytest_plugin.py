@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import cpuinfo  # noqa: F401 - pytester drops what a session inside imports first, and it is imported anew
+import cpuinfo  # type: ignore[import-untyped]  # noqa: F401 - else each session inside imports it anew
 import psutil  # noqa: F401 - likewise
 import pytest
 
