@@ -45,6 +45,8 @@ PROGRAMS = (
     "asv_runner.timing",
 )
 """No plugin of asv: what one defines is in force once it is imported."""
+_LATER = ("harness.device.backends.null", "numpy.ma", "numpy.random", "psutil")
+"""What most import once they need it."""
 _PR_SET_CHILD_SUBREAPER = 36
 _SAFE_PATH = getattr(sys.flags, "safe_path", False)  # of Python 3.11
 _DASKS_SEED = "6640"
@@ -195,7 +197,9 @@ def serve(server: socket.socket, modules: tuple[str, ...], installed: list[str])
             while os.getppid() == parent:  # who dies with its parent is to be adopted first
                 time.sleep(0.0005)
             _become(cwd, env, files)
-            if command[-1] not in WORKERS:
+            if command[-1] in WORKERS:
+                _forget_others()
+            else:
                 _serve_in_turn(modules, installed)
             _end(_status(command, installed))
         os.waitpid(between, 0)
@@ -230,6 +234,16 @@ def _opened(number: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
 
 def _close_above(number: int) -> None:
     os.closerange(number + 1, 1 + max(int(each.name) for each in Path("/proc/self/fd").iterdir()))
+
+
+_of_workers: set[str] = set()
+"""Modules of ours that a worker has, with what it needs."""
+
+
+def _forget_others() -> None:
+    """A worker looks whether a suite has changed any module of ours, and has few of them."""
+    for name in [name for name in sys.modules if name.startswith("harness.") and name not in _of_workers]:
+        del sys.modules[name]
 
 
 def _serve_in_turn(modules: tuple[str, ...], installed: list[str]) -> None:
@@ -311,6 +325,9 @@ def _searched() -> list[str]:
 
 def main(number: str, *modules: str) -> None:
     installed = sys.path[len(_searched()) + (not _SAFE_PATH) :]
+    for name in (*WORKERS, *_LATER):
+        importlib.import_module(name)
+    _of_workers.update(sys.modules)
     for name in modules:
         with contextlib.suppress(ImportError):  # asv is an extra
             importlib.import_module(name)

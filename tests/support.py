@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -91,7 +92,7 @@ def git(repository: Path, *arguments: str, date: str = "2026-01-01T00:00:00Z") -
 
 def make_repository(root: Path) -> Path:
     root.mkdir(parents=True, exist_ok=True)
-    git(root, "init", "--quiet", "--initial-branch=main")
+    git(root, "init", "--quiet", "--initial-branch=main", "--template=")
     return root
 
 
@@ -103,6 +104,27 @@ def commit(repository: Path, files: Mapping[str, str | None], day: int) -> str:
     git(repository, "add", "--all")
     git(repository, "commit", "--quiet", "-m", f"Day {day}", date=f"2026-01-{day:02}T12:00:00Z")
     return git(repository, "rev-parse", "HEAD")
+
+
+def commit_each(repository: Path, changes: Sequence[Mapping[str, str | None]]) -> list[str]:
+    """Commit files, or the lack of those given as None, one after another to a new repository.
+
+    On the days of January 2026 as `commit` does, but by one process of git.
+    """
+    commands = []
+    for day, files in enumerate(changes, 1):
+        at = int(datetime(2026, 1, day, 12, tzinfo=timezone.utc).timestamp())
+        commands.append(f"commit refs/heads/main\ncommitter test <test> {at} +0000\n{_data(f'Day {day}')}")
+        for name, text in files.items():
+            commands.append(f"D {name}\n" if text is None else f"M 644 inline {name}\n{_data(text)}")
+    importing = ["git", "fast-import", "--quiet"]
+    subprocess.run(importing, cwd=repository, check=True, input="".join(commands).encode())
+    git(repository, "reset", "--quiet", "--hard")
+    return git(repository, "rev-list", "--reverse", "main").splitlines()
+
+
+def _data(text: str) -> str:
+    return f"data {len(text.encode())}\n{text}\n"
 
 
 programs = ForkServer(PROGRAMS)

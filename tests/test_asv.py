@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from tests import toy
 from tests.support import (
     ROOT,
     commit,
+    commit_each,
     device_is_missing,
     git,
     make_repository,
@@ -126,13 +128,14 @@ class Home(NamedTuple):
 
 def make_home(root: Path) -> Home:
     repository = make_repository(root / "project")
-    commits = {
-        "first": commit(repository, FILES, 1),
-        "faster": commit(repository, {"kernels/toy/plain.cu": PLAIN + "// changed\n"}, 2),
-        "broken": commit(repository, {"kernels/toy/suite.py": "suite = 1 / 0\n"}, 3),
-        "without": commit(repository, GONE, 4),
-        "last": commit(repository, toy.FILES, 5),
+    changes: dict[str, Mapping[str, str | None]] = {
+        "first": FILES,
+        "faster": {"kernels/toy/plain.cu": PLAIN + "// changed\n"},
+        "broken": {"kernels/toy/suite.py": "suite = 1 / 0\n"},
+        "without": GONE,
+        "last": toy.FILES,
     }
+    commits = dict(zip(changes, commit_each(repository, [*changes.values()]), strict=True))
     (root / "home").mkdir()
     return Home(repository, root / "home", commits)
 

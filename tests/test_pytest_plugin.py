@@ -16,11 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import cpuinfo  # type: ignore[import-untyped]  # noqa: F401 - else each session inside imports it anew
+import psutil  # noqa: F401 - likewise
 import pytest
 
-from harness.errors import UsageError
+from harness.errors import DeviceError, UsageError
 from harness.integrations.pytest.bench import case_options
 from harness.integrations.pytest.report import other_card
+from harness.run.device_session import find_device
 from harness.store.records_file import read_comparison
 from tests import toy
 from tests.commits import KERNELS, MS, SUITE, files, make_project, only, takes
@@ -205,7 +208,7 @@ def test_without_pytest_benchmark_the_fixture_says_what_to_install(bed):
 
 def test_a_case_is_measured_and_saved_with_all_that_is_known(beds):
     beds.toy()
-    beds.script({"toy.plain": {"times_ns": [2e6, 3e6]}, "noise": None})
+    beds.script({"toy.plain": {"times_ns": [*[2e6] * 9, 3e6]}, "noise": None})
     saved = beds.saved("-Werror", "--perf-size", "64")
     assert [*saved["benchmarks"]] == ["test_kernel[toy.plain@64]", "test_kernel[toy.tiled@64]"]
     found = saved["benchmarks"]["test_kernel[toy.plain@64]"]
@@ -219,8 +222,8 @@ def test_a_case_is_measured_and_saved_with_all_that_is_known(beds):
     head = beds.pytester.run("git", "rev-parse", "HEAD").outlines[0]
     assert info.pop("source_sha256")
     assert info.pop("harness_version")
-    assert info.pop("gflops") == pytest.approx(64 / 2.5e6, rel=0.21)
-    assert info.pop("gbytes_per_s") == info.pop("rate") == pytest.approx(512 / 2.5e6, rel=0.21)
+    assert info.pop("gflops") == pytest.approx(64 / 2e6)
+    assert info.pop("gbytes_per_s") == info.pop("rate") == pytest.approx(512 / 2e6)
     assert info == {
         "case": "toy.plain[n=64]",
         "dtype": "float32",
@@ -552,10 +555,10 @@ def test_processes_side_by_side_are_refused(bed):
     bed.apart = True
     bed.toy()
     bed.tests("def test_plain():\n    pass\n", "test_plain.py")
-    done = bed.run("-n2")
+    done = bed.run("-n1")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     assert "--perf-device cannot be used with pytest-xdist: GPU benchmarks cannot share a card." in told(done)
-    done = bed.run("-n2", device=None)
+    done = bed.run("-n1", device=None)
     done.assert_outcomes(passed=1, errors=2)
     assert "GPU benchmarks cannot share a card. Run them in one process: -n 0, or -p no:xdist." in told(done)
     bed.run("-n0").assert_outcomes(passed=3)
@@ -952,12 +955,11 @@ def test_an_interrupt_shows_what_was_measured(bed, tmp_path_factory):
 
 
 @pytest.fixture
-def cpu(bed):
-    devices = bed.pytester.run(
-        sys.executable, "-c", "from harness.cli import main; main()", "devices", "--json"
-    )
-    if "opencl:0" not in devices.stdout.str():
-        device_is_missing("opencl:0", devices.stderr.str() or "there is no OpenCL device")
+def cpu():
+    try:
+        find_device("opencl:0")
+    except DeviceError as error:
+        device_is_missing("opencl:0", error.message)
     return "opencl:0"
 
 

@@ -261,8 +261,10 @@ def warm_up(
         times_ns = [max(timing() / batch, 1.0) for timing in timings]
         windows.append(sum(times_ns))
         duration_s = time.monotonic() - started
-        agree = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settings.settled
-        if (agree and duration_s >= least_s) or duration_s >= settings.warmup_max_s:
+        several = len(windows) > 2
+        agree = several and abs(windows[-1] / windows[-2] - 1) < settings.settled
+        ended = duration_s >= settings.warmup_max_s or (several and not device.warms_up)
+        if ended or (agree and duration_s >= least_s):
             return Warmup(launches, duration_s, agree, min(times_ns))
         # Windows of a tenth of the least warm-up: long enough to mean something, and soon over.
         batch = max(1, min(MOST_LAUNCHES_QUEUED, int(least_s * 1e8 / windows[-1])))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from copy import copy
+from operator import attrgetter, is_
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -31,7 +33,10 @@ _TRUSTED = (
 """What the harness times and compares by, besides modules of its own."""
 _ANYBODYS = ("__import__", "open", "print")
 """Builtins that packages replace in good faith, and that no figure rests on."""
-_MISSING = object()
+_PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+"""What can be changed within a function. New defaults where there are none change no call that is right."""
+_all, _map = all, map
+"""A suite that replaces a builtin replaces it not here. Loops of Python's own take three times as long."""
 
 
 class TamperedError(MeasureError):
@@ -45,11 +50,21 @@ class TamperCheck:
         """`instances` do their work by their classes' methods alone."""
         self._instances = instances
         names = [name for name in sys.modules if name.partition(".")[0] == "harness"]
-        self._known = [
-            (owner, name, value, _code(value))
-            for module in (sys.modules[name] for name in (*names, *_TRUSTED) if name in sys.modules)
-            for owner, name, value in _members(module)
-        ]
+        modules = [sys.modules[name] for name in (*names, *_TRUSTED) if name in sys.modules]
+        self._owners = [each for module in modules for each in _members(module)]
+        self._functions = {
+            value: (owner, name)
+            for owner, members in self._owners
+            for name, value in members.items()
+            if isinstance(value, FunctionType)
+        }
+        self._parts = [(part, *self._having(part)) for part in _PARTS]
+
+    def _having(self, part: str) -> tuple[list[FunctionType], list[object]]:
+        """The functions that have this part, and the part of each."""
+        found = {function: getattr(function, part) for function in self._functions}
+        having = {function: copy(value) for function, value in found.items() if value is not None}
+        return list(having), list(having.values())
 
     def check(self) -> None:
         """Raises TamperedError for the first that is another now."""
@@ -57,10 +72,16 @@ class TamperCheck:
             for name in vars(instance):
                 if callable(getattr(type(instance), name, None)):
                     raise TamperedError(_told(type(instance), name))
-        for owner, name, value, code in self._known:
-            found = vars(owner).get(name, _MISSING)
-            if found is not value or _code(found) != code:
-                raise TamperedError(_told(owner, name))
+        for owner, members in self._owners:
+            there = vars(owner).get
+            if not _all(_map(is_, _map(there, members), members.values())):
+                replaced = next(name for name, value in members.items() if there(name) is not value)
+                raise TamperedError(_told(owner, replaced))
+        for part, functions, known in self._parts:
+            if [*_map(attrgetter(part), functions)] != known:
+                was = dict(zip(functions, known, strict=True))
+                changed = next(each for each in functions if getattr(each, part) != was[each])
+                raise TamperedError(_told(*self._functions[changed]))
 
 
 def _told(owner: Any, name: str) -> str:
@@ -72,19 +93,23 @@ def _told(owner: Any, name: str) -> str:
     )
 
 
-def _members(module: ModuleType) -> Iterator[tuple[Any, str, Any]]:
+def _members(module: ModuleType) -> Iterator[tuple[Any, dict[str, Any]]]:
     """What a module does its work by: functions, the modules it uses, classes and what these are made of."""
-    for name, value in list(vars(module).items()):
-        if name not in _ANYBODYS and (callable(value) or isinstance(value, ModuleType)):
-            yield module, name, value
-        if isinstance(value, type) and value.__module__ == module.__name__:
-            for inner, member in vars(value).items():
-                if callable(member) or isinstance(member, (property, classmethod, staticmethod)):
-                    yield value, inner, member
+    named = {
+        name: value
+        for name, value in vars(module).items()
+        if name not in _ANYBODYS and (callable(value) or isinstance(value, ModuleType))
+    }
+    yield module, named
+    for value in named.values():
+        if isinstance(value, type) and value.__module__ == module.__name__ and not _is_immutable(value):
+            yield value, {name: each for name, each in vars(value).items() if _does_work(each)}
 
 
-def _code(value: object) -> tuple[object, ...]:
-    """What can be changed within a function."""
-    if not isinstance(value, FunctionType):
-        return ()
-    return value.__code__, value.__defaults__, value.__kwdefaults__ and tuple(value.__kwdefaults__.items())
+def _is_immutable(value: type) -> bool:
+    """Whether Python itself refuses to replace what it is made of, as of `int` and of NumPy's array."""
+    return bool(value.__flags__ & 1 << 8)  # Py_TPFLAGS_IMMUTABLETYPE
+
+
+def _does_work(member: object) -> bool:
+    return callable(member) or isinstance(member, (property, classmethod, staticmethod))

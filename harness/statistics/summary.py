@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -38,19 +38,19 @@ def summarize(times_ns: Sequence[float]) -> Summary:
     return Summary(middle, ordered[low], ordered[high], 1.4826 * median(deviations) / middle, len(ordered))
 
 
+@functools.lru_cache(maxsize=2**12)
 def _median_ranks(count: int) -> tuple[int, int]:
     """Indices of the order statistics that bracket the median with CONFIDENCE, or the extremes if none do.
 
     The number of values below the median is binomial(count, 1/2) whatever the distribution: David & Nagaraja,
     Order Statistics, 3rd ed., section 7.1.
     """
-    low, tail = 0, 0.0
+    low, choices, below = 0, 1, 0
+    most = 2**count // round(2 / (1 - CONFIDENCE))
     for index in range(count // 2):
-        choices = math.lgamma(count + 1) - math.lgamma(index + 1) - math.lgamma(count - index + 1)
-        # Of large counts the powers of two overflow a float.
-        exact = count < 1000
-        tail += math.comb(count, index) / 2.0**count if exact else math.exp(choices - count * math.log(2))
-        if tail > (1 - CONFIDENCE) / 2:
+        below += choices
+        if below > most:
             break
         low = index
+        choices = choices * (count - index) // (index + 1)
     return low, count - 1 - low
