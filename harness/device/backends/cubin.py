@@ -53,7 +53,7 @@ class Section(NamedTuple):
     """What its kind says it is, such as a kernel's registers."""
 
 
-DAMAGE = (struct.error, ValueError, OverflowError, IndexError)
+DAMAGE = (struct.error, ValueError, ArithmeticError, IndexError)
 """What reading a file raises that is no 64-bit ELF file, or is damaged."""
 
 
