@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.bench.protocol import SideName
 from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo, Source
 from harness.run.device_session import TimedOutError
-from harness.run.turns import SideName
 from harness.spec.export import export
 from harness.store.imported import FORMATS, Format, ImportedCase, ImportedFile, executable_name
 from harness.store.imported_files import read_imported
