@@ -121,7 +121,8 @@ def command_for(command: str, kind: Format, out: Path, only: Sequence[str] = ())
     """
     given = command if OUT in command else f"{command} {_FLAGS[kind]}"
     if only and kind == "google-benchmark" and OUT not in command:
-        names = "|".join(re.sub(r"([^\w/:, -])", r"\\\1", name) for name in only)
+        # No other character: before < and > a backslash has a meaning in GNU's regular expressions.
+        names = "|".join(re.sub(r"([.^$*+?()\[\]{}|\\])", r"\\\1", name) for name in only)
         given += " " + shlex.quote(f"--benchmark_filter=^({names})$")
     return given.replace(OUT, shlex.quote(str(out)))
 
