@@ -9,6 +9,7 @@ import pytest
 from harness.device.backends import nvcc
 from harness.errors import ExitCode
 from harness.records import Launch
+from harness.run.bounds_held import Record, suite_of
 from harness.spec.loader import load
 from harness.spec.planning import plan
 from harness.static import disassembly
@@ -18,7 +19,8 @@ from harness.static.facts import facts
 from harness.static.occupancy import CARDS, Card
 from harness.static.sass import Instructions, Loop
 from harness.store.records_file import RecordWriter, read_run
-from tests.support import KERNELS, caller, device_is_missing
+from tests import toy
+from tests.support import KERNELS, caller, commit, device_is_missing, make_repository, write_files
 from tests.test_records_file import BLOCK, COMPARISON, ROW, RUN, compared
 
 CARD = Card("Card", (8, 6), multiprocessors=10, clock_mhz=1000, memory_gbytes_per_s=100, l2_bytes=1000)
@@ -165,6 +167,17 @@ def test_of_a_comparison_base_counts_and_nothing_that_it_tests_itself_with(
     nothing = compared(tmp_path / "card", *of.values(), described=described)
     done = harness("report", "bounds", str(nothing))
     assert (done.status, "no case that was measured" in done.err) == (ExitCode.NOT_MEASURED, True)
+
+
+def test_a_suite_that_is_broken_by_now_is_taken_from_its_commit(tmp_path):
+    repository = make_repository(tmp_path / "project")
+    measured = commit(repository, toy.FILES, 1)
+    source = load(repository / "kernels/toy", measured).source
+    record = Record(source=source, device=RUN.device, memory_gbytes_per_s=None, l2="cold", times_ns={})
+    write_files(repository, {"kernels/toy/suite.py": "suite = nothing\n"})
+    assert suite_of(record, repository).source.commit == measured
+    (repository / "kernels/toy/suite.py").unlink()
+    assert suite_of(record, repository).source.commit == measured
 
 
 def test_what_was_measured_stands_beside_its_bound_and_faster_than_that_fails(stored, capsys, monkeypatch):
