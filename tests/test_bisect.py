@@ -204,13 +204,15 @@ def searched(
     hidden: Collection[int] = (),
     results: Path | None = None,
     stop: int = 1000,
+    margin: float | None = None,
     **script: Any,
 ) -> tuple[BisectResult, Scripted]:
     """A bisection of commits named by their numbers. `hidden` ones touch nothing, as far as is known."""
     line = [Commit(f"{number:040}", number, "An Author", f"Change {number}") for number in range(len(levels))]
     crew = Scripted(line, levels, **script)
     crew.most = stop
-    options = BisectOptions(settings=CompareSettings(results=results, save=results is not None))
+    settings = CompareSettings(results=results, save=results is not None, margin=margin)
+    options = BisectOptions(settings=settings)
     touched = set(range(1, len(line))) - set(hidden)
     with BisectProgress() as observer:
         result = Bisecting(CaseId.parse("toy.plain[n=64]"), line, touched, crew, options, observer).run()
@@ -294,6 +296,21 @@ def test_an_interrupted_one_goes_on_where_it_was(tmp_path):
     again, idle = searched(levels, results=tmp_path)
     assert (numbers(again), idle.asked, again.comparisons, again.gpu_s) == ([23], [], 0, 0)
     assert len(crew.asked) == done.comparisons > 2
+
+
+def test_what_two_ends_are_called_is_remembered_by_its_limits_alone(tmp_path):
+    """By a wider margin, or between others that are further apart, the same two did not differ."""
+    levels = rising(20, (5, 0.03), (15, 0.07))
+    assert searched(levels, results=tmp_path, margin=0.2)[0].outcome == "nothing"
+    whole, _ = searched(levels, results=tmp_path)
+    assert numbers(whole) == [15]
+    between = next(looked for looked in whole.looked if looked.position == 10)
+    assert between.reason == "within-tolerance"
+    part, crew = searched(levels[:11], results=tmp_path)
+    assert numbers(part) == [5]
+    assert (f"{0:040}", f"{10:040}") in crew.asked
+    again, idle = searched(levels[:11], results=tmp_path)
+    assert (numbers(again), idle.asked) == ([5], [])
 
 
 def test_what_is_broken_takes_those_with_it_that_touch_nothing():

@@ -9,6 +9,7 @@ import pytest
 from harness.device.backends import nvcc
 from harness.errors import ExitCode
 from harness.records import Launch
+from harness.run.bounds_held import Record, suite_of
 from harness.spec.loader import load
 from harness.spec.planning import plan
 from harness.static import disassembly
@@ -17,9 +18,10 @@ from harness.static.builds import Build
 from harness.static.facts import facts
 from harness.static.occupancy import CARDS, Card
 from harness.static.sass import Instructions, Loop
-from harness.store.records_file import RecordWriter
-from tests.support import KERNELS, caller, device_is_missing
-from tests.test_records_file import ROW, RUN
+from harness.store.records_file import RecordWriter, read_run
+from tests import toy
+from tests.support import KERNELS, caller, commit, device_is_missing, make_repository, write_files
+from tests.test_records_file import BLOCK, COMPARISON, ROW, RUN, compared
 
 CARD = Card("Card", (8, 6), multiprocessors=10, clock_mhz=1000, memory_gbytes_per_s=100, l2_bytes=1000)
 """A cycle is a nanosecond; 128 lanes, 1,024 operations of tensor cores a cycle."""
@@ -140,6 +142,42 @@ def stored(tmp_path):
             return writer.finish(complete=True)
 
     return write
+
+
+def test_of_a_comparison_base_counts_and_nothing_that_it_tests_itself_with(
+    stored, tmp_path, capsys, monkeypatch
+):
+    case, bound_ns = "copy.copy[rows=2048,cols=2048]", (2**24 + 13 * 2**20) / 360
+    run = read_run(stored({case: 1.0})).run
+    described = dataclasses.replace(COMPARISON, base=run.source, head=run.source, device=run.device)
+    times_ns = 2 * bound_ns, 1.0, 1.0, 2 * bound_ns
+    quads = (dataclasses.replace(BLOCK.block.quads[1], times_ns=times_ns),)
+    block = dataclasses.replace(BLOCK, block=dataclasses.replace(BLOCK.block, quads=quads))
+    of = {name: dataclasses.replace(block, case=name) for name in (case, "twin.same", f"{case} +0.5 %")}
+    monkeypatch.chdir(KERNELS.parent)
+    harness = caller(capsys, monkeypatch)
+    done = harness(
+        "report", "bounds", str(compared(tmp_path / "card", *of.values(), described=described)), "--json"
+    )
+    assert done.status == ExitCode.FINE, done.err
+    [row] = done.json
+    assert (row["case"], row["reached"]) == (case, pytest.approx(0.5))
+    assert "Left out" not in done.err
+    of.pop(case)
+    nothing = compared(tmp_path / "card", *of.values(), described=described)
+    done = harness("report", "bounds", str(nothing))
+    assert (done.status, "no case that was measured" in done.err) == (ExitCode.NOT_MEASURED, True)
+
+
+def test_a_suite_that_is_broken_by_now_is_taken_from_its_commit(tmp_path):
+    repository = make_repository(tmp_path / "project")
+    measured = commit(repository, toy.FILES, 1)
+    source = load(repository / "kernels/toy", measured).source
+    record = Record(source=source, device=RUN.device, memory_gbytes_per_s=None, l2="cold", times_ns={})
+    write_files(repository, {"kernels/toy/suite.py": "suite = nothing\n"})
+    assert suite_of(record, repository).source.commit == measured
+    (repository / "kernels/toy/suite.py").unlink()
+    assert suite_of(record, repository).source.commit == measured
 
 
 def test_what_was_measured_stands_beside_its_bound_and_faster_than_that_fails(stored, capsys, monkeypatch):

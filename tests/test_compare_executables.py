@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -374,3 +377,14 @@ def test_another_card_than_the_one_that_is_watched_is_an_error(harness, tmp_path
     done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, cwd=repository)
     assert done.status == ExitCode.USAGE
     assert "head measured on Quadro GV100, and cuda:0 is NVIDIA H200" in done.err
+
+
+def test_a_benchmarks_name_is_taken_as_it_is_by_regular_expressions_of_any_library(tmp_path):
+    """Google Benchmark's are those of C++, or without exceptions GNU's, which grep's are."""
+    name = "BM_copy<float, 4>/n:64/[a]+(b)^c$d*e?f{2}|g\\h.i"
+    given = shlex.split(executables.command_for("bench", "google-benchmark", tmp_path / "out", [name]))
+    pattern = given[-1].removeprefix("--benchmark_filter=")
+    assert re.search(pattern, name)
+    for text, found in ((name, 0), (name.replace(".", "-"), 1)):
+        done = subprocess.run(["grep", "-qE", pattern], input=text, text=True, check=False)
+        assert done.returncode == found

@@ -142,6 +142,9 @@ def test_a_drift_is_no_commits_and_goes_by_its_id():
         ),
         ("unjudged", "h200", "time", r"asv continuous --bench '^matmul\.naive@1024' 00000006 00000008"),
         ("new", "h200", "gflops", "harness bisect matmul.naive@1024 00000006 00000008"),
+        ("new", "static-sm_86", "spill_bytes", ""),
+        ("unjudged", "nvbench-quadro-gv100", "time_ms", ""),
+        ("unjudged", "google-benchmark-host", "time_ms", ""),
     ],
 )
 def test_the_command_that_settles_it_is_one_to_type(state, card, metric, command):

@@ -238,6 +238,7 @@ def test_our_own_process_touches_nothing():
         ((1000,) * 9 + (5000,), 0.0),
         ((1000,) * 8 + (1300, 5000), 0.3),
         ((500, 800) + (1000,) * 8, 0.25),
+        ((0, 1000, 1000), 1.0),
     ],
 )
 def test_where_others_use_the_card_the_canaries_tell_how_much_they_disturb(values, disturbance, unit):

@@ -393,6 +393,17 @@ def test_what_lies_on_another_level_or_began_later_is_no_rename(project):
     assert card.case_freshness[lost].renamed_to == ""
 
 
+@pytest.mark.parametrize(
+    ("lost", "other"), [("bench.Sort.time_поиск", "bench.Sort.time_сумма"), ("ж.+", "ö.-")]
+)
+def test_words_of_any_alphabet_tell_names_apart(project, lost, other):
+    for at in range(30):
+        project.put(at, {X: 1, Y: 1, (lost if at < 9 else other): 1})
+    [card] = project.read(30).values()
+    assert card.case_freshness[lost].stale
+    assert card.case_freshness[lost].renamed_to == ""
+
+
 # Histories that are not as they should be
 
 

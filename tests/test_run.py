@@ -244,6 +244,14 @@ def test_times_are_the_scripted_ones(tmp_path, monkeypatch):
     assert summary_of(result.rows[0], result.run).gflops == 32 / 4000
 
 
+def test_a_kernel_that_takes_no_time_fails_with_a_sentence(tmp_path, monkeypatch):
+    script = {"tiny.one": {"times_ns": [0.0]}}
+    monkeypatch.setenv("HARNESS_NULL_SCRIPT", write_null_script(tmp_path / "script.json", script))
+    [row] = run_all(ladder(tmp_path / "tiny", ["one"]))[0].rows
+    assert (row.status, row.reason) == ("failed", "measure")
+    assert "takes no time by scripted" in row.message
+
+
 def test_a_seed_of_its_own_is_used_and_recorded(tmp_path):
     result, _ = run_all(ladder(tmp_path / "tiny", ["one"]), seed=7)
     assert {check.seed for check in result.rows[0].verification.checks} == {7}

@@ -9,7 +9,7 @@ from bisect import bisect_right
 import pytest
 
 from harness.device.backends import nvcc
-from harness.device.backends.cubin import kernel_code
+from harness.device.backends.cubin import content_of, kernel_code, sections
 from harness.device.backends.cubin_lines import lines_of
 from harness.errors import ExitCode
 from harness.output.review.static import decode_static
@@ -88,6 +88,15 @@ def test_the_code_of_a_kernel_is_the_same_under_another_name_beside_another_kern
     assert few.sha256 != many.sha256
     assert kernel_code(b"no cubin", "tiled") is None
     assert kernel_code(compiled(TILED).binary, "elsewhere") is None
+
+
+def test_a_table_of_lines_that_is_damaged_tells_nothing():
+    binary = compiled(TILED).binary
+    begin = binary.index(content_of(sections(binary), ".debug_line"))
+    for at in range(begin, begin + 30):
+        lines_of(binary[:at] + b"\0" + binary[at + 1 :], "tiled")
+    span = begin + 13
+    assert lines_of(binary[:span] + b"\0" + binary[span + 1 :], "tiled") == () != lines_of(binary, "tiled")
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_120"])

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.backends.cubin import code_sha256, entries, has_no_memory
+from harness.device.backends.cubin import (
+    code_of_any_compiler,
+    code_sha256,
+    entries,
+    has_no_memory,
+    kernel_code,
+)
 
 KERNEL = """\
 static __device__ float kept[64];
@@ -90,6 +96,25 @@ def test_what_changes_how_it_runs_is_other_code(compiled, plain, old, new):
     text = f"#define STEP 4\n{KERNEL}"
     assert old in text
     assert code_sha256(compiled("changed", text.replace(old, new))) != code_sha256(plain)
+
+
+@pytest.mark.parametrize("new", ["p = one + 2", "p = two + 1"])
+@pytest.mark.parametrize("kind", ["__device__", "__constant__"])
+def test_a_pointer_to_another_place_is_other_code(compiled, kind, new):
+    """The instructions are the same, and so are the bytes of what they read, until it is loaded."""
+    text = (
+        "__device__ float one[64] = {1}, two[64] = {2};\n"
+        f"{kind} float *p = one + 1;\n"
+        'extern "C" __global__ void k(float *x) { x[threadIdx.x] = p[threadIdx.x]; }\n'
+    )
+    before, after = compiled("before", text), compiled("after", text.replace("p = one + 1", new))
+    own, other = (kernel_code(binary, "k") for binary in (before, after))
+    assert own is not None
+    assert other is not None
+    assert own.instructions == other.instructions
+    assert own.sha256 != other.sha256
+    for told in (code_sha256, code_of_any_compiler):
+        assert told(before) != told(after)
 
 
 def elf(*sections: tuple[str, int, bytes | int]) -> bytes:

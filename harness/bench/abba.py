@@ -359,8 +359,8 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
         found = Quad(
             order=quad.order,
             times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
-            cycles=_all(a.cycles, b.cycles, c.cycles, d.cycles),
-            sm_clock_mhz=_all(a.clock_mhz, b.clock_mhz, c.clock_mhz, d.clock_mhz),
+            cycles=all_four(a.cycles, b.cycles, c.cycles, d.cycles),
+            sm_clock_mhz=all_four(a.clock_mhz, b.clock_mhz, c.clock_mhz, d.clock_mhz),
             canary_ns=quad.canary.time_ns if quad.canary else None,
             canary_cycles=quad.canary.cycles if quad.canary else None,
             started_ns=int(edges[0]),
@@ -370,7 +370,8 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
     return quads
 
 
-def _all(*values: float | None) -> tuple[float, float, float, float] | None:
+def all_four(*values: float | None) -> tuple[float, float, float, float] | None:
+    """What the slots of a quad tell, where each of them does."""
     known = [value for value in values if value is not None]
     return (known[0], known[1], known[2], known[3]) if len(known) == 4 else None
 

@@ -14,10 +14,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Literal
 
 from harness.device.backends.base import Argument, Built, Device, Stamping, Timing
-from harness.errors import LaunchError
+from harness.errors import LaunchError, MeasureError
 from harness.records import Extent3, L2Policy, Launch, Measurement
 from harness.statistics import summarize
 
@@ -101,7 +102,9 @@ UNWATCHED = Data()
 def measure(
     device: Device, subject: Subject, settings: MeasureSettings, data: Data = UNWATCHED
 ) -> Measurement:
-    """Raw times of a kernel. Raises what `data` raises of outputs that are wrong when timed."""
+    """Raw times of a kernel. Raises MeasureError where they are 0, and what `data` raises of outputs that are
+    wrong when timed.
+    """
     if not device.warms_up:
         settings = replace(settings, min_time_s=0.0)
     l2 = l2_policy(device, settings.l2)
@@ -128,6 +131,11 @@ def measure(
         stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, most_s, settings)
     ended_ns = time.monotonic_ns()
     data.finish([subject], launches)
+    if not median(times):
+        raise MeasureError(
+            f"A slot of {launches} launches takes no time by {device.clock}, whose smallest step is "
+            f"{tick_ns:g} ns: the kernel does nothing, or too little to be timed. Use a larger size."
+        )
     return Measurement(
         times_ns=tuple(times),
         launches_per_slot=launches,
@@ -280,7 +288,7 @@ def _stop(
     times: Sequence[float], elapsed_s: float, most_s: float, settings: MeasureSettings
 ) -> Literal["precision", "time", "slots"] | None:
     enough = len(times) >= settings.min_slots and elapsed_s >= settings.min_time_s
-    if enough and summarize(times).half_width < settings.precision:
+    if enough and (not median(times) or summarize(times).half_width < settings.precision):
         return "precision"
     if len(times) >= settings.max_slots:
         return "slots"

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -28,6 +27,7 @@ from harness.bench.buffers import Arena
 from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject, launches_per_slot
 from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
+from harness.bench.protocol import SideName
 from harness.bench.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
 from harness.bench.verify import Arrays, first_wrong
 from harness.device.backends.base import Argument, Built, Device, check_launch, compile_all
@@ -129,8 +129,6 @@ def _check_library(checker: Checker, held: Held, case: Case, library: Subject) -
         known.write_text(arena.digest(), encoding="ascii")
     rotation.admit(library, case)
 
-
-SideName = Literal["base", "head"]
 
 PADDING_BYTES = 2**20
 MOST_PADDING = 16

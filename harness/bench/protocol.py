@@ -15,6 +15,8 @@ from harness.static.builds import Build
 from harness.system.cache import Manifest
 from harness.system.process import Request
 
+SideName = Literal["base", "head"]
+
 SHARED_OPERATORS = "shared-operators"
 """The reason of a side that one process cannot hold beside the other."""
 
@@ -31,7 +33,7 @@ class CaseOf(msgspec.Struct, frozen=True, kw_only=True):
 class PairSide(msgspec.Struct, frozen=True, kw_only=True):
     """One side of a pair: a kernel of one of the two suites."""
 
-    suite: Literal["base", "head"]
+    suite: SideName
     kernel: str
     planted: bool = False
     """Whether the kernel is built with a slowdown planted, of `steps` steps."""
@@ -295,7 +297,7 @@ class Join(Request[Joined], frozen=True, kw_only=True):
     """Verify one side of a pair and warm it up, to take turns with a process that has the other."""
 
     compare: Compare
-    side: Literal["base", "head"]
+    side: SideName
 
 
 class Take(Request[Turn], frozen=True, kw_only=True):

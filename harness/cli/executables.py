@@ -17,9 +17,9 @@ from harness.system import git
 from harness.system.files import scratch_folder
 
 if TYPE_CHECKING:
+    from harness.bench.protocol import SideName
     from harness.run.compare import ComparisonResult
     from harness.run.executables import Executable
-    from harness.run.turns import SideName
     from harness.store.imported import ImportedCase
 
 _GIVEN = ("with_command", "base_command", "head_command")

@@ -55,28 +55,28 @@ _changing = threading.Lock()
 
 
 @contextlib.contextmanager
-def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], None]) -> Iterator[bool]:
-    """Keep other processes from measuring on a device; whether it was waited for.
+def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], None]) -> Iterator[None]:
+    """Keep other processes from measuring on a device.
 
     `told` gets a sentence before anything is waited for, and where the device cannot be locked, which is no
     error. A process that holds the device already gets it again. Raises BusyError.
     """
     if busy == "ignore" or not _can_be_busy(device):
-        yield False
+        yield
         return
     path = _path(device)
     try:
-        waited = _acquire(path, device, busy, told)
+        _acquire(path, device, busy, told)
     except OSError as error:
         told(
             f"{device.spec} ({device.name}) is measured without a lock, so another run may disturb it: "
             f"{path}: {error.strerror or error}. HARNESS_LOCK_DIR names another folder for locks."
         )
-        yield False
+        yield
         return
     try:
         _tell_others(_ours[path].file, command)
-        yield waited
+        yield
     finally:
         _release(path)
 
@@ -118,10 +118,8 @@ def _path(device: DeviceInfo) -> Path:
     return lock_folder() / f"harness-{re.sub(r'[^A-Za-z0-9.]+', '-', identity)[:100]}.lock"
 
 
-def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], None]) -> bool:
-    """Lock the device, and say whether that had to be waited for. Raises BusyError, and OSError where it
-    cannot be locked.
-    """
+def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], None]) -> None:
+    """Lock the device. Raises BusyError, and OSError where it cannot be locked."""
     known = ""
     # Asked again and again: what blocks in the system cannot be interrupted in a thread, and the file of that
     # name may be another by then.
@@ -129,7 +127,7 @@ def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], N
         file = _opened(path)
         try:
             if _took(path, file):
-                return bool(known)
+                return
             sentence = _sentence(device, file)
         finally:
             os.close(file)

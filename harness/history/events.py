@@ -20,10 +20,11 @@ from typing import Literal
 import numpy as np
 
 from harness.history.cards import machine_of
-from harness.history.changes import Change, Kind
+from harness.history.changes import BUILT, Change, Kind
 from harness.history.facts import Commits
 from harness.history.figures import METRICS, Case
 from harness.history.triage import WORSE, Decision, State, Stated, decided
+from harness.store.imported import FORMATS
 
 Cause = Literal["code", "dependency", "measurement", "card", "unknown"]
 """What an event goes back to: kernels or what they are built of; what the project depends on; what says how
@@ -323,7 +324,8 @@ def settling(event: Event, case: Case, commits: Commits) -> str:
     """
     change = event.worst.change
     asked = event.state == "unjudged" or (event.is_open and event.accused is None)
-    if not asked or event.kind == "environment":
+    # Of what is built alone no time tells, and what another harness measured needs its own command.
+    if not asked or event.kind == "environment" or case.metric in BUILT or change.card.startswith(FORMATS):
         return ""
     good, bad = commits[change.good].hash[:_DIGITS], commits[change.bad].hash[:_DIGITS]
     if case.metric not in METRICS:  # asv's own

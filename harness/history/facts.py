@@ -31,7 +31,7 @@ from harness.history.figures import (
 )
 from harness.records import SCHEMA_VERSION, Row, Run
 from harness.spec.case_id import in_short, size_label
-from harness.store.records_file import PACKED, PART, opened, read_run, reading, unpacked_rest
+from harness.store.records_file import PACKED, PART, opened, read_run, reading, unpacked_rest, whole_lines
 from harness.system import git
 from harness.system.cache import cache_dir, write_atomically
 from harness.system.files import MOST_BYTES, read_regular, stat_of
@@ -433,15 +433,7 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
     base, head = found.base, found.head
     if found.command != "compare" or head.dirty or not (base.commit and head.commit):
         return nothing
-    if packed:
-        lines = unpacked_rest(file).splitlines()
-    else:
-        start = file.tell()
-        file.seek(max(start, nothing.size - _TAIL_BYTES))
-        lines = file.read().splitlines()
-        if len(lines) > 1 and lines[1].startswith(_VERDICT):  # there are more of them before
-            file.seek(start)
-            lines = file.read().splitlines()
+    lines = whole_lines(unpacked_rest(file) if packed else _end_of(file, nothing.size))
     changes = msgspec.json.decode(lines[-1], type=_Line).problem_changes if lines else ()
     told = [msgspec.json.decode(line, type=_Line).verdict for line in lines if line.startswith(_VERDICT)]
     return msgspec.structs.replace(
@@ -452,6 +444,18 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
         problem_changes=changes,
         judged=tuple(Judged(in_short(each.case), each.status, each.time) for each in told if each),
     )
+
+
+def _end_of(file: IO[bytes], size: int) -> bytes:
+    """What of a comparison has its verdicts: as a rule the end, else all that is left to read."""
+    start = file.tell()
+    file.seek(max(start, size - _TAIL_BYTES))
+    content = file.read()
+    rest = content.partition(b"\n")[2]  # its first line is cut, mostly
+    if rest and not rest.startswith(_VERDICT):
+        return content
+    file.seek(start)
+    return file.read()
 
 
 def _context(run: Run) -> dict[str, str]:

@@ -75,7 +75,10 @@ def direction_of(benchmark: Mapping[str, Any], said: Mapping[str, str] | None = 
 @functools.cache
 def words_of(name: str) -> tuple[str, ...]:
     """``memory``, ``bandwidth`` of memory_bandwidth or memoryBandwidth: in small letters."""
-    return tuple(word.lower() for word in re.findall("[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name))
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W0-9A-Za-z_]+")
 
 
 def _direction_by_name(name: str) -> Direction:

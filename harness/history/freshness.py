@@ -125,7 +125,7 @@ def _in_suite(case: Case) -> tuple[str, str]:
 def _alike(first: str, second: str) -> float:
     """The share of words that two names have in common."""
     ours, theirs = set(words_of(first)), set(words_of(second))
-    return len(ours & theirs) / len(ours | theirs)
+    return len(ours & theirs) / max(1, len(ours | theirs))
 
 
 def _is_level(old: Series, new: Series) -> bool:

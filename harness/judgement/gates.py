@@ -254,9 +254,9 @@ def _disturbance(quads: Sequence[Quad], usual: CanaryLevel | None) -> float:
     """How far the canaries between the tenth and the last tenth are apart, or above those of other blocks."""
     level = canary_level(quads)
     values = sorted(_canaries(quads, cycles=level.cycles is not None).values())
-    if len(values) < _FEWEST_CANARIES:
-        return 1.0
     tenth = len(values) // 10
+    if len(values) < _FEWEST_CANARIES or values[tenth] <= 0:  # which is no reading
+        return 1.0
     return max(values[-1 - tenth] / values[tenth] - 1, _above_usual(level, usual))
 
 

@@ -189,7 +189,7 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
         where = f"{_effect(change):>{_EFFECT}}  {_who(event, history.commits)}"
         out.print(Text.assemble(styled(f"{state:{_STATE}} ", mark), where))
         out.print(Text(f"{_INDENT}{names[change.case]}", style="bold"))
-        for line in _about(event, history):
+        for line in filter(None, _about(event, history)):
             out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
     if len(events) > room:
         out.print(f"and {len(events) - room} more: --json, or each change with --all", style="dim")

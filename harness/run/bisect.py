@@ -130,6 +130,10 @@ def _logarithms(effect: Effect) -> tuple[float, float, float]:
     return math.log1p(effect.effect), math.log1p(effect.low), math.log1p(effect.high)
 
 
+def _limits_of(settings: CompareSettings) -> str:
+    return f"{settings.margin} {settings.tolerance} {settings.confidence}"
+
+
 # The commits
 
 
@@ -332,15 +336,25 @@ class Bisecting:
         return self.line[pair[0]].hash, self.line[pair[1]].hash
 
     def _question(self, pair: Pair) -> Question:
-        known = () if self._asked[pair] else self._journal.known
+        known = () if self._asked[pair] else self._journal.known(self._limits(pair))
         base, head = self._hashes(pair)
-        settings = self.settings if pair == self._ends else self._settings_between()
+        settings = self._settings_of(pair)
         if settings.budget_s is not None:
             settings = dataclasses.replace(settings, budget_s=settings.budget_s - self._gpu_s)
         return Question(base=base, head=head, case=str(self.case), settings=settings, known=known)
 
-    def _settings_between(self) -> CompareSettings:
-        """What tells a commit at one end's level from one at the other's: a third of the change from each."""
+    def _limits(self, pair: Pair) -> str | None:
+        """What a verdict must have been reached by to be taken: of the ends what they are called counts, of
+        others how far apart they are.
+        """
+        return _limits_of(self.settings) if pair == self._ends else None
+
+    def _settings_of(self, pair: Pair) -> CompareSettings:
+        """For commits between the ends what tells one at one end's level from one at the other's: a third of
+        the change from each.
+        """
+        if pair == self._ends:
+            return self.settings
         sign = math.copysign(1.0, self._whole)
         margin, tolerance = (abs(math.expm1(sign * part * abs(self._whole) / 3)) for part in (1, 2))
         widest = min(1.0, _WIDEST / tolerance)
@@ -354,7 +368,7 @@ class Bisecting:
     def _recall(self, pair: Pair) -> bool:
         """Take what is known of a pair's code; whether anything is, beyond what was taken before."""
         base, head = map(self._code, pair)
-        known = self._journal.verdicts(base, head)[self._asked[pair] :]
+        known = self._journal.verdicts(base, head, self._limits(pair))[self._asked[pair] :]
         for verdict, before in known:
             self._take(pair, verdict, before=before, now=False)
         return bool(known)
@@ -373,7 +387,8 @@ class Bisecting:
             self._comparisons += verdict.status != "identical"
             self._gpu_s += verdict.gpu_s
             if verdict.complete and verdict.status != "invalid":
-                self._journal.add(self._code(pair[0]), self._code(pair[1]), verdict)
+                limits = _limits_of(self._settings_of(pair))
+                self._journal.add(self._code(pair[0]), self._code(pair[1]), verdict, limits)
             self._take(pair, verdict, before=False, now=True)
         if found.interrupted:
             raise KeyboardInterrupt

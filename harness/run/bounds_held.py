@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from harness.errors import StoreError, UsageError
+from harness.errors import StoreError, SuiteError, UsageError
 from harness.records import DeviceInfo, L2Policy, Source
 from harness.run.build_only import build_only
+from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite, load
 from harness.spec.planning import plan
 from harness.static.bounds import By
@@ -50,7 +52,9 @@ class Record:
 
 
 def read_record(path: Path) -> Record:
-    """A run's or a comparison's. Raises StoreError, also for one of what ran on no CUDA card."""
+    """A run's or a comparison's. Raises StoreError, also for one of what ran on no CUDA card, or without a
+    case that was measured.
+    """
     try:
         run = read_run(path)
     except StoreError:
@@ -60,6 +64,8 @@ def read_record(path: Path) -> Record:
     if record.device.backend != "cuda" or record.device.compute_capability is None:
         name = record.device.name
         raise StoreError(f"{path} was measured on {name}, which is no CUDA card: it has no bounds.")
+    if not record.times_ns:
+        raise StoreError(f"{path} has no case that was measured, such as where all code is identical.")
     return record
 
 
@@ -78,6 +84,9 @@ def _of_run(stored: StoredRun) -> Record:
 def _of_comparison(stored: StoredComparison) -> Record:
     slots: dict[str, list[float]] = defaultdict(list)
     for each in stored.blocks:
+        case = CaseId.parse(each.case)
+        if case.size is None or case.planted:  # the harness's own: base against itself
+            continue
         for quad in each.block.quads:
             slots[each.case] += of_arm(quad.order, quad.times_ns, "A")
     return Record(
@@ -115,7 +124,7 @@ def suite_of(record: Record, root: Path) -> LoadedSuite:
     """
     source = record.source
     folder = root / source.path
-    if (folder / "suite.py").is_file():
+    with suppress(SuiteError):  # it may be broken by now
         here = load(folder)
         if here.source.tree_sha256 == source.tree_sha256:
             return here

@@ -152,7 +152,7 @@ class OneDevice:
 # What is known already
 
 
-class _Pair(msgspec.Struct, frozen=True, kw_only=True):
+class _Pair(msgspec.Struct, frozen=True):
     """A line of the journal: what was measured of two pieces of code, known by any of their identities."""
 
     context: str
@@ -160,6 +160,8 @@ class _Pair(msgspec.Struct, frozen=True, kw_only=True):
     base: tuple[str, ...]
     head: tuple[str, ...]
     verdict: Verdict
+    limits: str = ""
+    """What it was judged by. How far apart the two are is the same by any; what that is called is not."""
 
 
 class PairJournal:
@@ -198,8 +200,9 @@ class PairJournal:
                 self._pairs.append(pair)
         self._before = len(self._pairs)
 
-    def add(self, base: Collection[str], head: Collection[str], verdict: Verdict) -> None:
-        pair = _Pair(context=self._context, base=tuple(base), head=tuple(head), verdict=verdict)
+    def add(self, base: Collection[str], head: Collection[str], verdict: Verdict, limits: str) -> None:
+        sides = tuple(base), tuple(head)
+        pair = _Pair(self._context, *sides, verdict, limits)
         self._pairs.append(pair)
         if self._lines is None or self.problem:
             return
@@ -208,17 +211,27 @@ class PairJournal:
         except StoreError as error:
             self.problem = error.message
 
-    def verdicts(self, base: Collection[str], head: Collection[str]) -> list[tuple[Verdict, bool]]:
-        """Every verdict on two pieces of code, and whether it is from before, oldest first."""
+    def verdicts(
+        self, base: Collection[str], head: Collection[str], limits: str | None = None
+    ) -> list[tuple[Verdict, bool]]:
+        """Every verdict on two pieces of code, and whether it is from before, oldest first; with `limits`,
+        those that were reached by the same.
+        """
         return [
             (pair.verdict, at < self._before)
             for at, pair in enumerate(self._pairs)
-            if not set(base).isdisjoint(pair.base) and not set(head).isdisjoint(pair.head)
+            if limits in (None, pair.limits)
+            and not set(base).isdisjoint(pair.base)
+            and not set(head).isdisjoint(pair.head)
         ]
 
-    @property
-    def known(self) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
-        return tuple((frozenset(pair.base), frozenset(pair.head)) for pair in self._pairs)
+    def known(self, limits: str | None = None) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+        """Of what it has verdicts, likewise."""
+        return tuple(
+            (frozenset(pair.base), frozenset(pair.head))
+            for pair in self._pairs
+            if limits in (None, pair.limits)
+        )
 
     def close(self) -> None:
         if self._lines:

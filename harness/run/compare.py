@@ -19,6 +19,7 @@ import msgspec
 from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.bench.problem_changes import Changes, demanding, sentences
+from harness.bench.protocol import SideName
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError
@@ -42,7 +43,7 @@ from harness.records import (
     VerdictStatus,
 )
 from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
-from harness.run.turns import SideName, TurnPair
+from harness.run.turns import TurnPair
 from harness.spec.case_id import size_label
 from harness.spec.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
 from harness.spec.loader import LoadedSuite

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
+from harness.bench.abba import Order
+from harness.bench.protocol import SideName
 from harness.device.lock import held
 from harness.device.machine import machine_name
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
@@ -25,7 +27,7 @@ from harness.records import Arm, CaseBlock, Comparison, DeviceInfo, PairedBlock,
 from harness.run.compare import CompareObserver, ComparisonResult, JudgeSettings, failed_by, policy_for
 from harness.run.device_session import begun, find_device, identified
 from harness.run.executables import Executable, ProcessRun, format_of, run_once
-from harness.run.turns import ORDERS, Order, SideName
+from harness.run.turns import ORDERS
 from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, trimmed_mean
 from harness.store.imported import Format, ImportedCase, identifier

@@ -225,12 +225,15 @@ class DeviceSession:
 
     def _wait_for_turn(self, stack: ExitStack) -> None:
         """Have the device to ourselves, which another process may be measuring."""
+        told: list[str] = []
 
         def wait(sentence: str) -> None:
             self.builder.kill()  # its context on the device would disturb whoever measures there
             self.observer.waiting(sentence)
+            told.append(sentence)
 
-        if stack.enter_context(held(self.device, self._command, self._busy, wait)):
+        stack.enter_context(held(self.device, self._command, self._busy, wait))
+        if told:
             self.builder = stack.enter_context(closing(WorkerProcess(self.scratch)))
             self._open(self.builder)
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.bench.protocol import SideName
 from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo, Source
 from harness.run.device_session import TimedOutError
-from harness.run.turns import SideName
 from harness.spec.export import export
 from harness.store.imported import FORMATS, Format, ImportedCase, ImportedFile, executable_name
 from harness.store.imported_files import read_imported
@@ -121,7 +121,8 @@ def command_for(command: str, kind: Format, out: Path, only: Sequence[str] = ())
     """
     given = command if OUT in command else f"{command} {_FLAGS[kind]}"
     if only and kind == "google-benchmark" and OUT not in command:
-        names = "|".join(re.sub(r"([^\w/:, -])", r"\\\1", name) for name in only)
+        # No other character: before < and > a backslash has a meaning in GNU's regular expressions.
+        names = "|".join(re.sub(r"([.^$*+?()\[\]{}|\\])", r"\\\1", name) for name in only)
         given += " " + shlex.quote(f"--benchmark_filter=^({names})$")
     return given.replace(OUT, shlex.quote(str(out)))
 

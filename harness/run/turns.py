@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from harness.bench import protocol
-from harness.bench.abba import CANARY_EVERY, PairSettings, Turn, clock_noise, wanted_quads
+from harness.bench.abba import CANARY_EVERY, Order, PairSettings, Turn, all_four, clock_noise, wanted_quads
 from harness.bench.measure import launches_per_slot
+from harness.bench.protocol import SideName
 from harness.errors import HarnessError, WorkerError
 from harness.records import PairedBlock, Quad
 from harness.run.device_session import Pending, WorkerProcess
@@ -24,9 +25,7 @@ from harness.system.process import Failed, Request, failure
 
 R = TypeVar("R")
 
-SideName = Literal["base", "head"]
 SIDES: tuple[SideName, ...] = ("base", "head")
-Order = Literal["ABBA", "BAAB"]
 ORDERS: Mapping[Order, tuple[SideName, ...]] = {
     "ABBA": ("base", "head", "head", "base"),
     "BAAB": ("head", "base", "base", "head"),
@@ -147,8 +146,8 @@ class TurnPair:
         return Quad(
             order=order,
             times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
-            cycles=_all([turn.cycles for turn in turns]),
-            sm_clock_mhz=_all([turn.sm_clock_mhz for turn in turns]),
+            cycles=all_four(*(turn.cycles for turn in turns)),
+            sm_clock_mhz=all_four(*(turn.sm_clock_mhz for turn in turns)),
             canary_ns=a.canary_ns,
             canary_cycles=a.canary_cycles,
             started_ns=a.started_ns,
@@ -191,8 +190,3 @@ class _FailedError(Exception):
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.message)
         self.failed = failed
-
-
-def _all(values: Sequence[float | None]) -> tuple[float, float, float, float] | None:
-    known = [value for value in values if value is not None]
-    return (known[0], known[1], known[2], known[3]) if len(known) == 4 else None

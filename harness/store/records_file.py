@@ -367,10 +367,17 @@ def _lines(path: Path) -> list[bytes]:
     else:
         with reading(path):
             content = read_regular(path)
-    lines = content.splitlines()
+    lines = whole_lines(content)
     _check_version(path, lines)
-    # A harness that was killed, or a disk that was full, leaves half a line; the rows before it are good.
-    if len(lines) > 1 and not content.endswith(b"\n"):
+    return lines
+
+
+def whole_lines(content: bytes) -> list[bytes]:
+    """The lines of a record but for half a line at its end, which a harness that was killed, or a disk that
+    was full, leaves: what stands before it is good.
+    """
+    lines = content.splitlines()
+    if lines and not content.endswith(b"\n"):
         try:
             msgspec.json.decode(lines[-1])
         except _UNREADABLE:

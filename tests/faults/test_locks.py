@@ -195,8 +195,7 @@ def test_the_null_device_is_never_busy_without_an_identity(
 
 def test_one_process_gets_it_again(device: DeviceInfo, locks: Path) -> None:
     told: list[str] = []
-    with held(device, "run", "fail", told.append) as waited, held(device, "compare", "fail", told.append):
-        assert not waited
+    with held(device, "run", "fail", told.append), held(device, "compare", "fail", told.append):
         assert _taken(locks / FILE)
     assert not _taken(locks / FILE)
     assert told == []
@@ -294,6 +293,17 @@ def test_a_lock_folder_that_is_none_is_told(
     done = harness("run", "--device", "null", "--json")
     assert done.status == ExitCode.FINE
     assert done.json[0]["complete"]
+    assert "is measured without a lock" in done.err
+
+
+def test_without_a_lock_code_that_is_the_same_is_identical_all_the_same(
+    harness: Callable[..., Done], project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = "kernels/toy/plain.cu"
+    project.commit({plain: f"// a comment\n{toy.FILES[plain]}"})
+    monkeypatch.setenv("HARNESS_LOCK_DIR", str(project.root / "missing"))
+    done = harness("compare", "HEAD~1", "HEAD", "--device", "null", "--no-save", "--json")
+    assert {verdict["status"] for verdict in done.json[0]["verdicts"]} == {"identical"}
     assert "is measured without a lock" in done.err
 
 
@@ -411,8 +421,7 @@ def test_a_lock_whose_file_was_removed_is_taken_in_its_place(device: DeviceInfo,
         told.append(sentence)
         (locks / FILE).unlink()
 
-    with somebody(locks), held(device, "run", "wait", remove) as waited:
-        assert waited
+    with somebody(locks), held(device, "run", "wait", remove):
         assert _taken(locks / FILE)
     assert len(told) == 1
 

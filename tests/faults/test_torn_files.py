@@ -257,6 +257,18 @@ def test_half_a_record_harms_nobody(harness: Callable[..., Done], records: Path)
     assert harness("run", "--device", "null").status == ExitCode.FINE
 
 
+@pytest.mark.parametrize("left", [b'{"verdict":{"case":"to', b'{"block":{"case":"' + bytes([120]) * 2**19])
+def test_a_comparison_that_was_killed_tells_its_history_what_it_had_said(tmp_path: Path, left: bytes) -> None:
+    ends = {"base": {"commit": "1" * 40}, "head": {"commit": "2" * 40, "suite": "toy"}}
+    first = {"comparison": {**ends, "command": "compare"}}
+    verdict = {"verdict": {"case": "toy.plain[n=64]", "status": "unchanged"}}
+    lines = [json.dumps(each, separators=(",", ":")).encode() for each in (first, verdict)]
+    (tmp_path / "20260102T030405Z-a..b-toy-1.jsonl").write_bytes(b"\n".join([*lines, left]))
+    [facts] = card_records(tmp_path).facts
+    assert facts.problem == ""
+    assert [(each.case, each.status) for each in facts.judged] == [("toy.plain@64", "unchanged")]
+
+
 def test_a_part_that_is_no_file_is_left_where_it_is(harness: Callable[..., Done], records: Path) -> None:
     names = [beside(records, number) for number in range(5)]
     parts = planted(*[name.with_name(f"{name.name}.part") for name in names])

@@ -25,16 +25,17 @@ _TARGET = re.compile(rb"-arch (sm_\w+)")
 _INSTRUCTION_BYTES = 16
 _OPERATION, _NOP = 0xFFF, 0x918
 """The bits of an instruction that tell the operation, and that of none, from Volta on."""
-_CODE = (".text.", ".nv.constant", ".nv.shared.", ".nv.global", ".nv.info", ".rel.text.", ".rela.text.")
-"""Instructions; constants, initial values and the kernels' arguments; shared memory by its size; registers
-and stacks; and what of another section an instruction points at."""
+_INFO = ".nv.info"
+_LOADED = (".text.", ".nv.constant", ".nv.shared.", ".nv.global")
+"""Instructions; constants, initial values and the kernels' arguments; shared memory by its size."""
+_POINTERS = tuple(f".{kind}{name}" for kind in ("rel", "rela") for name in _LOADED)
+"""What of another section an instruction, a constant or an initial value points at."""
 _SHARED = (".nv.global", ".nv.constant3", ".nv.constant4")
 """Variables and constants of all kernels of a file, by the begin of a section's name."""
 _OWN = (".nv.constant", ".nv.shared.", ".nv.local.")
 """What of a kernel's own is allocated beside its instructions."""
 _OF_SYMBOLS = {0x0A, 0x0F}
 """Attributes of a kernel that name symbols by number: the bank of its parameters, external functions."""
-_INFO = ".nv.info"
 _NEWS = ((0x37, None), (0x66, 3), (0x6B, 1), (0x6D, 0))
 """The version of CUDA, whatever it is; and what nvcc 13.5 notes of each kernel, always with this value, and
 13.0 of none. With any other value it counts."""
@@ -52,7 +53,7 @@ class Section(NamedTuple):
     """What its kind says it is, such as a kernel's registers."""
 
 
-DAMAGE = (struct.error, ValueError, OverflowError, IndexError)
+DAMAGE = (struct.error, ValueError, ArithmeticError, IndexError)
 """What reading a file raises that is no 64-bit ELF file, or is damaged."""
 
 
@@ -105,6 +106,14 @@ def relocations(held: Sequence[Section], section: str) -> Iterator[tuple[int, in
         yield offset, info & 0xFFFFFFFF, info >> 32, addend
 
 
+def _pointed_at(
+    held: Sequence[Section], section: str, names: Sequence[str]
+) -> Iterator[tuple[int, int, str, int]]:
+    """The same, with symbols by their names: numbers move when another kernel is added."""
+    for offset, kind, number, addend in relocations(held, section):
+        yield offset, kind, names[number], addend
+
+
 class _Note(NamedTuple):
     """What a compiler notes of one kernel or of all, in .nv.info."""
 
@@ -137,7 +146,7 @@ def code_sha256(binary: bytes) -> str | None:
         digest, instructions = hashlib.sha256(), 0
         for name, flags, size, content, _ in sections(binary):
             # Without what follows: a compiler may put a hash of the file's name into a symbol's.
-            if kind := next(filter(name.startswith, _CODE), None):
+            if kind := next(filter(name.startswith, (*_LOADED, *_POINTERS, _INFO)), None):
                 digest.update(f"{kind}:{flags}:{size}:".encode() + content)
                 instructions += len(content) if kind == ".text." else 0
         return digest.hexdigest() if instructions else None
@@ -151,15 +160,15 @@ def code_of_any_compiler(binary: bytes) -> str:
     with suppress(*DAMAGE):
         held = sections(binary)
         names = [each.name for each in symbols(held)]
-        code = [each for each in held if each.name.startswith(_CODE)]
-        parts: list[bytes] = []
-        for each in code:
+        parts: list[str] = []
+        for each in held:
             if each.name.startswith(_INFO):
-                parts += (f"{each.name}:{note}".encode() for note in _lasting(each.content, names))
-            else:
-                parts.append(f"{each.name}:{each.flags}:{each.size}:".encode() + each.content)
-        has_code = any(each.name.startswith(".text.") and each.content for each in code)
-        return hashlib.sha256(b"\0".join(sorted(parts))).hexdigest() if has_code else ""
+                parts += (f"{each.name}:{note}" for note in _lasting(each.content, names))
+            elif each.name.startswith(_LOADED):
+                parts.append(f"{each.name}:{each.flags}:{each.size}:{each.content.hex()}")
+                parts += (f"{each.name}:{told}" for told in _pointed_at(held, each.name, names))
+        has_code = any(each.name.startswith(".text.") and each.content for each in held)
+        return hashlib.sha256("\0".join(sorted(parts)).encode()).hexdigest() if has_code else ""
     return ""
 
 
@@ -250,9 +259,8 @@ def kernel_code(binary: bytes, symbol: str) -> KernelCode | None:
 
     The hash is of all that the card gets of the kernel, whatever it is called and whatever stands beside it:
     instructions with their scheduling but without the padding; constants and variables; registers, barriers
-    and sizes of memory; parameters and clusters; and what relocations point at, by name, since the numbers of
-    symbols move when another kernel is added. Branches of a cubin are relative already. Names of the kernel
-    and of files, lines and notes are left out.
+    and sizes of memory; parameters and clusters; and what relocations of these point at. Branches of a cubin
+    are relative already. Names of the kernel and of files, lines and notes are left out.
     """
     with suppress(*DAMAGE):
         held = sections(binary)
@@ -260,16 +268,16 @@ def kernel_code(binary: bytes, symbol: str) -> KernelCode | None:
         if text is None or not (instructions := _without_padding(text.content)):
             return None
         digest = hashlib.sha256(repr((text.info >> 24, text.flags)).encode() + instructions)
-        constant_bytes = 0
+        constant_bytes, names = 0, [each.name for each in symbols(held)]
         for each in held:
             own = each.name.startswith(_OWN) and each.name.endswith(f".{symbol}")
             if own or each.name.startswith(_SHARED):
                 digest.update(repr((each.name.removesuffix(symbol), each.size)).encode() + each.content)
+            if own or each.name.startswith(_SHARED) or each is text:
+                for offset, kind, name, addend in _pointed_at(held, each.name, names):
+                    digest.update(repr((offset, kind, name.replace(symbol, ""), addend)).encode())
             if each.name == f".nv.constant0.{symbol}":
                 constant_bytes = each.size
-        names = [each.name for each in symbols(held)]
-        for offset, kind, number, addend in relocations(held, f".text.{symbol}"):
-            digest.update(repr((offset, kind, names[number].replace(symbol, ""), addend)).encode())
         for told in _attributes(held, symbol, names):
             digest.update(repr(told).encode())
         return KernelCode(instructions=instructions, constant_bytes=constant_bytes, sha256=digest.hexdigest())
