@@ -39,7 +39,7 @@ def _value(metavar: str, text: str, **more: Any) -> dict[str, Any]:
 
 _REPEATABLE: dict[str, Any] = {"action": "append", "default": []}
 _OPTIONS = {
-    "--perf-device": _value("SPEC", "cuda:0, opencl:0, opengl:0 or cpu:0; default: the first that works; or null."),
+    "--perf-device": _value("SPEC", "cuda:0, opencl:0, cpu:0 or null; default: the first that works."),
     "--perf-size": _value("N|MxNxK", "One number for every axis, or one an axis; repeatable.", **_REPEATABLE),
     "--perf-quick": _flag("The suites' small sizes; the default on a CPU."),
     "--perf-base": _value("REV", "Compare the working tree with this commit: paired, kernel by kernel."),
