@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from harness.errors import HarnessError
-from harness.output.tables import summary_of
+from harness.output.sheet import Column, Sheet
+from harness.output.tables import print_out, summary_of
 from harness.spec.case_id import size_label
 from harness.store.records_file import StoredRun, read_run
 from harness.system import git
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 3
     runs = [read_run(path) for path in sorted(set(RESULTS.rglob("*.jsonl")) - before)]
     for suite in dict.fromkeys(run.run.source.suite for run in runs):
-        console.print(history_table([run for run in runs if run.run.source.suite == suite]))
+        print_out(history_table([run for run in runs if run.run.source.suite == suite]), console)
     console.rule("Done")
     console.print(
         f"Measured and published in {time.monotonic() - started:.0f} s. The log is {LOG.relative_to(ROOT)}."
@@ -101,20 +101,20 @@ def logged(command: list[str], stdin: str = "") -> bool:
     return False
 
 
-def history_table(runs: Sequence[StoredRun]) -> Table:
+def history_table(runs: Sequence[StoredRun]) -> Sheet:
     """Kernels down, commits across, oldest first; a cell is the rate at the largest size."""
     newest = runs[-1].run
     label = size_label(max((row.sizes for row in runs[-1].rows), key=lambda sizes: tuple(sizes.values())))
-    table = Table(box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
-    table.title = f"{newest.source.suite}, {newest.headline} at size {label} on {newest.device.name}"
-    table.add_column("kernel")
-    for run in runs:
-        table.add_column((run.run.source.commit or "")[:8], justify="right")
-    for kernel in newest.kernels:
-        cells = [cell(run, kernel, label) for run in runs]
-        if any(cells):  # a kernel for other devices has none
-            table.add_row(kernel, *cells)
-    return table
+    cells = {kernel: [cell(run, kernel, label) for run in runs] for kernel in newest.kernels}
+    shown = {kernel: row for kernel, row in cells.items() if any(row)}  # a kernel for other devices has none
+    commits = [(run.run.source.commit or "")[:8] for run in runs]
+    return Sheet(
+        title=f"{newest.source.suite}, {newest.headline} at size {label} on {newest.device.name}",
+        columns=[
+            Column("kernel", list(shown), text=True),
+            *(Column(commit, [row[at] for row in shown.values()]) for at, commit in enumerate(commits)),
+        ],
+    )
 
 
 def cell(run: StoredRun, kernel: str, label: str) -> str:

@@ -158,6 +158,7 @@ def run_command(
     env: Mapping[str, str] | None = None,
     file_limit_bytes: int = -1,
     timeout_s: float = 120,
+    **given: Any,
 ) -> subprocess.CompletedProcess[str]:
     """`harness` as its own process with nobody at the keyboard.
 
@@ -169,10 +170,8 @@ def run_command(
         [sys.executable, "-c", COMMAND, str(file_limit_bytes), *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": IMPORT_PATH, **torn, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         timeout=timeout_s,
+        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **given},
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -59,3 +62,18 @@ def test_platforms_without_a_device_are_a_sentence(platforms):
     platforms.append(platform("Vendor"))
     with pytest.raises(DeviceError, match="OpenCL has platforms but no device"):
         opencl._handles()
+
+
+def test_without_a_cache_intels_runtime_is_found_all_the_same(monkeypatch, tmp_path):
+    runtime = tmp_path / "lib" / "libintelocl.so"
+    runtime.parent.mkdir()
+    runtime.touch()
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    monkeypatch.setenv("OCL_ICD_VENDORS", "")
+    monkeypatch.delenv("OCL_ICD_VENDORS")
+    monkeypatch.delenv("OCL_ICD_FILENAMES", raising=False)
+    opencl._point_loader_at_runtimes()
+    vendors = Path(os.environ["OCL_ICD_VENDORS"])
+    assert (vendors / "harness-intel-cpu.icd").read_text(encoding="utf-8") == f"{runtime}\n"

@@ -149,6 +149,16 @@ def test_a_mistake_is_found_that_list_does_not_see(project, name):
     assert words in bad["message"] + bad["log"]
 
 
+def test_what_fails_for_one_reason_is_told_once(project):
+    names = ("one", "two", "three", "other")
+    lacks = dict.fromkeys(names[:3], "#include <not_there.h>\n") | {"other": "#include <nor_this.h>\n"}
+    kernels = "".join(f'kernel("{name}"),' for name in names)
+    sources = {f"{name}.cu": "\n" * at + lacks[name] for at, name in enumerate(names)}
+    told = project(kernels, sources, "check", "--build-only", "sm_86").err
+    assert (told.count("not_there.h: No such"), told.count("nor_this.h: No such")) == (1, 1)
+    assert "As twice.one failed, so did twice.two, twice.three.\n" in told
+
+
 def test_what_is_not_for_nvcc_is_listed_with_why(project):
     kernels = """
     kernel("right"), kernel("new", "right.cu", entry="right", requires="sm_90"),

@@ -56,6 +56,7 @@ def test_the_installed_command_is_this_one():
     ("arguments", "words"),
     [
         (["nosuch"], "No such command"),
+        (["lst"], "Did you mean list"),
         (["run", "--nosuch"], "No such option"),
         (["run", "--l2", "warm"], "'warm' is not one of"),
         (["run", "--timeout", "0"], "not in the range"),
@@ -291,6 +292,14 @@ def test_only_skipped_kernels_are_not_a_success(harness, project):
     assert done.status == ExitCode.NOT_MEASURED
     assert "needs-cuda" in done.out
     assert "needs CUDA (sm_70)" in done.err
+    assert "Nothing of it runs on this device. 'harness devices' says" in done.err
+
+
+def test_a_suite_for_other_devices_is_told_without_an_empty_table(harness, project):
+    done = harness("check", "--device", "cpu:0")
+    assert (done.status, done.out) == (ExitCode.NOT_MEASURED, "")
+    assert "Not for cpu:0: plain, tiled (cuda or opencl)." in done.err
+    assert done.err.splitlines()[-1].startswith("Nothing of it runs on this device.")
 
 
 def test_a_size_that_cannot_fit_is_refused_before_it_is_allocated(harness, project):
@@ -362,6 +371,37 @@ def test_a_disk_that_fills_up_on_the_way_costs_no_row(project):
     assert "Traceback" not in done.stderr
     assert "toy.tiled@64: measured" in done.stderr
     assert "plain" in done.stdout
+
+
+ASCII = {"PYTHONIOENCODING": "ascii"}
+
+
+def test_an_encoding_without_a_sign_costs_that_sign_alone(project):
+    done = run_command("run", *SHORT, cwd=project.root, env=ASCII)
+    assert (done.returncode, "Traceback" in done.stderr) == (ExitCode.FINE, False)
+    assert "?%" in done.stdout
+    project.write({"kernels/toy/suite.py": toy.SUITE.replace('"tiled.cu"', '"tiled.cu", about="Łódź 🜂"')})
+    listed = run_command("list", "toy.tiled", "--json", cwd=project.root, env=ASCII)
+    assert json.loads(listed.stdout)[0]["kernels"][0]["about"] == "Łódź 🜂"
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"]], ids=" ".join)
+def test_standard_output_on_a_full_disk_is_a_sentence(project, arguments):
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = run_command(*arguments, cwd=project.root, stdout=full)
+    assert done.returncode == ExitCode.NOT_MEASURED
+    assert done.stderr == "harness: Cannot write to standard output: No space left on device.\n"
+
+
+@pytest.mark.parametrize(("case", "status"), [("toy", ExitCode.FINE), ("nosuch", ExitCode.USAGE)])
+def test_who_reads_both_outputs_may_go_away(project, case, status):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = run_command("list", case, cwd=project.root, stdout=write, stderr=write)
+    finally:
+        os.close(write)
+    assert done.returncode == status
 
 
 def test_an_older_commit_is_run_as_it_was(harness, project):

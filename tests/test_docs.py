@@ -257,6 +257,17 @@ def test_every_option_is_documented_and_no_other(name):
     assert documented == options_of(command_named(name))
 
 
+@pytest.mark.parametrize("name", ALL_COMMANDS)
+def test_help_fits_a_terminal_of_80_columns(name):
+    context = click.Context(command_named(name), info_name=f"harness {name}", terminal_width=80)
+    assert [line for line in context.get_help().splitlines() if len(line) > 80] == []
+
+
+def test_the_first_table_has_every_command():
+    first = first_words(own_part(section("commands.md", "Commands")))
+    assert sorted(first) == sorted(f"harness {name}" for name in ALL_COMMANDS)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_that_are_shown_exist(page):
     for line in re.split(r"\n| [|;&]+ ", page.read_text(encoding="utf-8")):

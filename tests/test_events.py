@@ -164,6 +164,17 @@ def test_the_command_that_settles_it_is_one_to_type(state, card, metric, command
     )
 
 
+def test_the_command_holds_the_commit_that_is_accused():
+    """A change that misses its event's commits by little is compared over both."""
+    sharp = [change(10, 11, case=f"x{n}", card="b", effect=0.2) for n in range(3)]
+    [event] = events(*sharp, change(11, 19), state="unjudged")
+    names = {"name": "matmul.naive@1024", "suite": "", "kernel": "", "size": ""}
+    case = Case(**names, metric="gflops", unit="", direction="higher", order=0)
+    assert (event.good, event.bad, event.worst.change.good) == (10, 11, 11)
+    base, head = COMMITS[10].hash[:10], COMMITS[19].hash[:10]
+    assert settling(event, case, COMMITS) == f"harness compare {base}..{head} matmul.naive@1024"
+
+
 def test_what_is_open_is_explained_by_the_fewest_commits():
     """However narrow the range of what is fixed, nobody has to look there."""
     fixed = [change(9, 11, case=f"x{n}", card="b", effect=0.2) for n in range(3)]

@@ -379,6 +379,17 @@ def test_dozens_of_suites_are_not_written_unasked(theirs, call):
     assert {folder.name for folder in (top / "perf").iterdir()} == {"scale", "kax", "kbx"}
 
 
+def test_results_that_git_does_not_ignore_are_told(theirs, call):
+    top = theirs({"scale.cu": SCALE})
+    told = "Results will lie in .asv, which git does not ignore: name .asv/ in .gitignore.\n"
+    assert told in call("init", "--yes").out
+    (top / ".gitignore").write_text(".asv/\n", encoding="utf-8")
+    assert told not in call("init", "--yes").out
+    (top / ".gitignore").unlink()
+    (top / "harness.toml").write_text((top / "harness.toml").read_text() + 'results = "elsewhere"\n')
+    assert told not in call("init", "--yes").out
+
+
 def test_a_suite_without_a_reference_is_listed_as_such_and_never_timed(theirs, call):
     top = theirs({"f.cu": 'extern "C" __global__ void f(const float *x, float *y, int n) { g(x, y); }'})
     assert "Needs your reference(): f" in call("init", "--yes").out

@@ -552,7 +552,7 @@ def test_the_real_ladders_fit_a_terminal_of_80_columns(harness, monkeypatch, tmp
 def asked(suite, planned, card):
     """What compilers would say, at once."""
     usage = Usage(registers=255, shared_bytes=32_768, spill_store_bytes=0, spill_load_bytes=0)
-    held = residency(card, Launch(grid=(4096, 1, 1), block=(64, 1, 1)), 255, 32_768)
+    held = residency(card, Launch(grid=(2**20, 1, 1), block=(64, 1, 1)), 255, 32_768)
     return [Demand(planned=each, usage=usage, residency=held, problems=("why " * 40,)) for each in planned]
 
 
@@ -564,6 +564,7 @@ def test_a_card_is_asked_for_by_name(shelf, harness, monkeypatch):
     )  # the author's card is not known
     told = harness("report", "ladder", "toy.first", "--card", "h200").out
     assert "on H200 (sm_90, 132 multiprocessors)" in told
+    assert "e+" not in told  # 1,324 waves
     assert "| 255 |" in harness("report", "ladder", "toy.first", "--card", "h200", "--format", "markdown").out
     (first,) = harness("report", "ladder", "toy.first", "--card", "sm_86:28", "--json").json
     assert first["demands"]["card"]["multiprocessors"] == 28

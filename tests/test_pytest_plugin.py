@@ -550,6 +550,14 @@ def test_cases_that_no_label_tells_apart_are_refused(bed):
     assert "Two suites have a case toy.plain[n=64]: give one of them another name." in told(done)
 
 
+def test_a_device_that_makes_no_sense_ends_the_session_and_fails_no_test(bed):
+    bed.toy()
+    bed.tests()
+    done = bed.run(device="foo")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--perf-device: Unknown device 'foo'" in told(done)
+
+
 def test_processes_side_by_side_are_refused(bed):
     pytest.importorskip("xdist")
     bed.apart = True

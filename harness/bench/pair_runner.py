@@ -33,6 +33,7 @@ from harness.bench.verify import Arrays, first_wrong
 from harness.device.backends.base import Argument, Built, Device, check_launch, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
+from harness.numbers import rough
 from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedBlock
 from harness.spec.device_facts import facts_of
 from harness.spec.kernel import Kernel, argument_names, workspaces
@@ -372,7 +373,7 @@ class PairBench:
             if not 0.5 < effect / request.target < 1.5:
                 raise MeasureError(
                     f"No slowdown of {100 * request.target:g} % can be planted: the nearest makes "
-                    f"{100 * effect:.2g} %."
+                    f"{rough(effect)}."
                 )
             return protocol.StepsFound(steps=steps_for(request.target, steps, effect))
 

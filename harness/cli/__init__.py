@@ -7,7 +7,9 @@ __all__ = ["COMMANDS", "cli", "main"]
 import contextlib
 import importlib
 import io
+import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -15,13 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from textwrap import indent
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 import click
 from click.shell_completion import CompletionItem
 
 from harness import __version__
-from harness.errors import ExitCode, HarnessError
+from harness.errors import ExitCode, HarnessError, StoreError
 from harness.system.texts import harmless
 
 COMMANDS = {
@@ -51,7 +53,12 @@ COMMANDS = {
 def echo_json(value: Any) -> None:
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # a question mark would be another value
+        text = re.sub(r"[^\0-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+    click.echo(text)
 
 
 def tell(text: str) -> None:
@@ -104,6 +111,16 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(f"{self.prefix}{cmd_name}_command").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0].isalpha() and args[0] not in self.summaries:
+            import difflib
+
+            near = " or ".join(difflib.get_close_matches(args[0], self.summaries))
+            ctx.fail(f"No such command '{args[0]}'." + (f" Did you mean {near}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         found = [CompletionItem(name, help=summary) for name, summary in self.summaries.items()]
         own = click.Command.shell_complete(self, ctx, incomplete)
@@ -133,35 +150,46 @@ def main() -> None:
         from harness.cli.completion import complete
 
         sys.exit(complete(cli))
-    out = sys.stdout
-    if isinstance(out, io.TextIOWrapper) and out is sys.__stdout__:  # and nobody's who captures it
-        by_line = out.line_buffering
-        sys.stdout = _Outliving(out.buffer, encoding=out.encoding, errors=out.errors, line_buffering=by_line)
+    sys.stdout, sys.stderr = _outliving(sys.stdout, sys.__stdout__), _outliving(sys.stderr, sys.__stderr__)
     sys.exit(_run())
 
 
+def _outliving(stream: TextIO, original: TextIO | None) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper) or stream is not original:  # somebody captures it
+        return stream
+    return _Outliving(
+        stream.buffer,
+        encoding=stream.encoding,
+        errors="replace" if stream is sys.__stdout__ else stream.errors,  # of standard error it is escaped
+        line_buffering=stream.line_buffering,
+    )
+
+
 class _Outliving(io.TextIOWrapper):
-    """Standard output that goes on where nobody reads it any more, as after `| head`: the status of a command
-    is what it found, and both click and rich would make it 1, a regression.
+    """Standard output or error that goes on where nobody reads it any more, as after `| head`: the status
+    of a command is what it found, and both click and rich would make it 1, a regression. A character that
+    its encoding lacks becomes a question mark, and a disk that is full ends the command in a sentence.
     """
 
     def write(self, text: str) -> int:
-        with self._to_nobody():
+        with self._guarded():
             return super().write(text)
         return len(text)
 
     def flush(self) -> None:
-        with self._to_nobody():
+        with self._guarded():
             super().flush()
 
     @contextlib.contextmanager
-    def _to_nobody(self) -> Iterator[None]:
+    def _guarded(self) -> Iterator[None]:
         try:
             yield
-        except BrokenPipeError:
+        except OSError as error:
             nobody = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nobody, self.fileno())
             os.close(nobody)
+            if not isinstance(error, BrokenPipeError) and self is sys.stdout:
+                raise StoreError(f"Cannot write to standard output: {error.strerror}.") from error
 
 
 def _run() -> int:

@@ -4,6 +4,7 @@ out, an exit status.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines
@@ -16,6 +17,9 @@ from harness.run.build_only import BuildResult, build_only
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase, plan
 from harness.static.builds import check_arch
+
+_PLACE = re.compile(r"^\S+?(?::\d+)+: ", re.MULTILINE)
+"""Where a compiler found what it says."""
 
 
 def build(chosen: options.Selection, archs: str) -> int:
@@ -81,9 +85,17 @@ def tell_left_out(results: Sequence[BuildResult]) -> None:
             # The same sentence names the architecture that it is about.
             message = row.message.replace(row.arch, "{arch}")
             failed.setdefault((row.cases[0], row.reason, message, row.log), []).append(row.arch)
+    alike: dict[tuple[str, str], list[str]] = {}
     for (case, reason, message, log), archs in failed.items():
-        listed = ", ".join(archs)
-        tell_failed(f"{case} failed for {listed} ({reason}): {message.replace('{arch}', archs[0])}", log)
+        kernel = case.partition("[")[0]
+        others = alike.setdefault((message.replace(kernel, "{kernel}"), _PLACE.sub("", log)), [])
+        others.append(kernel)
+        if len(others) == 1 or not log:
+            listed = ", ".join(archs)
+            tell_failed(f"{case} failed for {listed} ({reason}): {message.replace('{arch}', archs[0])}", log)
+    for (_, log), (first, *others) in alike.items():
+        if log and others:
+            tell_lines([f"As {first} failed, so did {', '.join(others)}."])
 
 
 def status_of(results: Sequence[BuildResult]) -> ExitCode:

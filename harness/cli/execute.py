@@ -19,6 +19,11 @@ from harness.output.tables import check_table, run_tables, summary_of
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.spec.planning import divided, plan
 
+NOT_FOR_THIS_DEVICE = (
+    "Nothing of it runs on this device. 'harness devices' says what else there is here, and why no more; "
+    "'harness check --build-only sm_90' compiles CUDA kernels without a card."
+)
+
 
 def execute(
     chosen: options.Selection,
@@ -64,7 +69,8 @@ def execute(
         echo_json([_as_json(result) for result in finished])
     else:
         for result in finished:
-            show_sheets(run_tables(result) if measure is not None else [check_table(result)])
+            if result.rows:
+                show_sheets(run_tables(result) if measure is not None else [check_table(result)])
             tell_lines(f"Left out: {row.message}" for row in result.rows if row.status == "skipped")
             if any(row.status == "not-built" for row in result.rows):
                 click.echo(
@@ -73,9 +79,13 @@ def execute(
                     err=True,
                 )
             tell_result(result, "the rows above are all that was finished")
-    left_out = all(row.status == "skipped" for result in finished for row in result.rows)
     status = status_of(finished)
-    return ExitCode.NOT_MEASURED if left_out and status is ExitCode.FINE else status
+    left_out = [row.reason for result in finished for row in result.rows if row.status == "skipped"]
+    if status is ExitCode.FINE and len(left_out) == sum(len(result.rows) for result in finished):
+        if all(reason in ("needs-backend", "needs-cuda") for reason in left_out):
+            click.echo(NOT_FOR_THIS_DEVICE, err=True)
+        return ExitCode.NOT_MEASURED
+    return status
 
 
 def _as_json(result: RunResult) -> dict[str, Any]:

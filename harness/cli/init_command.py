@@ -191,9 +191,26 @@ def _show_written(
     yours = [suite.name for suite in chosen if suite.reference is None]
     if yours:
         click.echo(f"Needs your reference(): {', '.join(yours)}")
+    if repository.top and not (dry_run or _ignores_results(repository.folder)):
+        click.echo("Results will lie in .asv, which git does not ignore: name .asv/ in .gitignore.")
     click.echo(
         "Next: harness list; harness check --build-only sm_86 without a card; harness check; harness run."
     )
+
+
+def _ignores_results(folder: Path) -> bool:
+    """Or they lie elsewhere, where their owner knows of them."""
+    from harness.config import load_config
+    from harness.errors import GitError
+    from harness.system import git
+
+    results = load_config(folder).results_folder
+    if results != folder / ".asv" / "results":
+        return True
+    try:
+        return bool(git.ask(folder, "check-ignore", str(results / "record")))
+    except GitError:
+        return False
 
 
 def _as_json(chosen: Sequence[SuiteGuess], left: Sequence[LeftOut], done: Written) -> dict[str, object]:

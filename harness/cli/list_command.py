@@ -121,7 +121,7 @@ def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
     width = max(len(kernel.name) for kernel in kernels)
     for kernel in kernels:
         needs = f"  [{kernel.arch or kernel.requires}]" if kernel.arch or kernel.requires else ""
-        click.echo(f"  {kernel.name:{width}}  {kernel.about}{needs}")
+        click.echo(f"  {kernel.name:{width}}  {kernel.about}{needs}".rstrip())
 
 
 def _show_demands(

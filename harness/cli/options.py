@@ -190,8 +190,10 @@ def case_options(function: F) -> F:
 fail_on = click.option(
     "--fail-on",
     multiple=True,
+    metavar="VERDICT",
     type=click.Choice([*FAILING, "none"]),
-    help="Verdicts that fail the command; repeatable. Default: all but improvement and new.",
+    help=f"Verdicts that fail the command: {', '.join(FAILING)}; or none. Repeatable. Default: all but "
+    "improvement and new.",
 )
 
 

@@ -12,6 +12,7 @@ from harness.config import Config, load_config
 from harness.errors import ExitCode, SuiteError
 from harness.history.triage import read_triage
 from harness.integrations.asv.conf import read_conf, run_publish, write_pages
+from harness.numbers import counted
 from harness.output.progress import Waiting
 from harness.spec.loader import discover, load
 from harness.spec.suite import Suite
@@ -42,10 +43,10 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
     if as_json:
         echo_json({**asdict(published), "folder": str(published.folder)})
     else:
-        regressions = "regression" if published.open == 1 else "regressions"
         click.echo(
-            f"{published.points} points of {published.series} series on {published.cards} cards, "
-            f"{published.open} open {regressions}: {published.folder / 'index.html'}"
+            f"{counted(published.points, 'point')} of {counted(published.series, 'series', 'series')} on "
+            f"{counted(published.cards, 'card')}, {counted(published.open, 'open regression')}: "
+            f"{published.folder / 'index.html'}"
         )
     return ExitCode.FINE
 

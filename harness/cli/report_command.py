@@ -52,10 +52,11 @@ class _Report(LazyGroup):
 @click.option(
     "--format",
     "form",
+    metavar="FORMAT",
     type=click.Choice(FORMATS),
     default="terminal",
     show_default=True,
-    help="github is every face that a pull request gets, as files.",
+    help=f"{', '.join(FORMATS)}; github is every face that a pull request gets, as files.",
 )
 @options.path("--out", "Where the files of --format github go.")
 @options.path("--results", "Where records lie.")

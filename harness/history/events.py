@@ -320,14 +320,16 @@ def _around(event: Event, measured: range) -> bool:
 
 def settling(event: Event, case: Case, commits: Commits) -> str:
     """The command that tells more of an event's worst change: where it is too early to judge, where no commit
-    did it by itself, and where several may have. Empty where there is nothing to tell.
+    did it by itself, and where several may have. Empty where there is nothing to tell. A change that misses
+    its event's commits by little is compared over both.
     """
     change = event.worst.change
     asked = event.state == "unjudged" or (event.is_open and event.accused is None)
     # Of what is built alone no time tells, and what another harness measured needs its own command.
     if not asked or event.kind == "environment" or case.metric in BUILT or change.card.startswith(FORMATS):
         return ""
-    good, bad = commits[change.good].hash[:_DIGITS], commits[change.bad].hash[:_DIGITS]
+    ends = min(change.good, event.good), max(change.bad, event.bad)
+    good, bad = (commits[at].hash[:_DIGITS] for at in ends)
     if case.metric not in METRICS:  # asv's own
         name = re.escape(case.name.partition("(")[0])
         return f"asv continuous --bench {shlex.quote(f'^{name}')} {good} {bad}"

@@ -61,7 +61,7 @@ def _columns(demands: Sequence[Demand]) -> list[Column]:
         Column("shared B", [_shared(demand) for demand in demands], spare=3),
         Column("blocks", [str(each.blocks) if each else "" for each in held], over="an SM", spare=4),
         Column("occ. %", [f"{100 * each.occupancy:.0f}" if each else "" for each in held]),
-        Column("waves", [f"{each.waves:.3g}" if each else "" for each in held]),
+        Column("waves", [number(each.waves, 3) if each else "" for each in held]),
         Column("last %", ["" if share is None else f"{share:.0f}" for share in full], spare=1),
         Column(
             "sectors",

@@ -126,7 +126,7 @@ def _on_card(card: str, facts: Sequence[Facts]) -> Sheet:
         columns=[
             Column("case", [CaseId.parse(case).short.partition(".")[2] for _, case in rows], text=True),
             Column("arch", [each.build.arch for each, _ in rows], text=True, spare=1),
-            Column("waves", [f"{each.waves:.3g}" if each else "" for each in held]),
+            Column("waves", [number(each.waves, 3) if each else "" for each in held]),
             Column(
                 "last %", [f"{100 * each.last_wave:.0f}" if each and each.blocks else "" for each in held]
             ),

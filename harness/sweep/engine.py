@@ -100,7 +100,9 @@ class Sweeping:
         self.options, self.settings, self.observer = options, options.settings, observer
         self.device = executor.devices[0]
         refused = refusal(kernel, self.device)
-        if problem := refused.message if refused else lacking(kernel, self.device.backend):
+        if refused:
+            raise MeasureError(f"{refused.message} Choose one by --device; 'harness devices' lists them.")
+        if problem := lacking(kernel, self.device.backend):
             raise MeasureError(problem)
         sizes = model.points(self.suite, kernel.tune, options.sizes, quick=self.device.kind != "gpu")
         self.all = model.configurations(self.suite, kernel, kernel.tune, sizes)

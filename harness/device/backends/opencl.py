@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import operator
 import os
 import secrets
 import sys
+import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -56,19 +58,30 @@ def _point_loader_at_runtimes() -> None:
     runtime = Path(sys.prefix) / "lib" / "libintelocl.so"
     if not runtime.is_file():
         return
-    folder = cache_dir() / "opencl-vendors"
     wanted = {"harness-intel-cpu.icd": f"{runtime}\n"}
     for icd in sorted(_SYSTEM_VENDORS.glob("*.icd")) if _SYSTEM_VENDORS.is_dir() else ():
         text = icd.read_text(encoding="utf-8", errors="replace")
         if "libintelocl" not in text:
             wanted[icd.name] = text
-    try:
-        for name, text in wanted.items():
-            if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != text:
-                write_atomically(folder / name, text.encode())
-    except OSError:
-        return
-    os.environ["OCL_ICD_VENDORS"] = str(folder)
+    with contextlib.suppress(OSError):
+        try:
+            folder = _with_files(cache_dir() / "opencl-vendors", wanted)
+        except OSError:  # without Intel's runtime opencl:0 would be another device, such as a simulator
+            folder = _with_files(Path(_temporary().name), wanted)
+        os.environ["OCL_ICD_VENDORS"] = str(folder)
+
+
+def _with_files(folder: Path, wanted: Mapping[str, str]) -> Path:
+    for name, text in wanted.items():
+        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != text:
+            write_atomically(folder / name, text.encode())
+    return folder
+
+
+@functools.cache
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    """Gone with this process."""
+    return tempfile.TemporaryDirectory(prefix="harness-opencl-")
 
 
 def _pyopencl() -> Any:

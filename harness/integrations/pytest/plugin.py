@@ -39,7 +39,7 @@ def _value(metavar: str, text: str, **more: Any) -> dict[str, Any]:
 
 _REPEATABLE: dict[str, Any] = {"action": "append", "default": []}
 _OPTIONS = {
-    "--perf-device": _value("SPEC", "cuda:0, opencl:0 or null; default: the first card."),
+    "--perf-device": _value("SPEC", "cuda:0, opencl:0, cpu:0 or null; default: the first that works."),
     "--perf-size": _value("N|MxNxK", "One number for every axis, or one an axis; repeatable.", **_REPEATABLE),
     "--perf-quick": _flag("The suites' small sizes; the default on a CPU."),
     "--perf-base": _value("REV", "Compare the working tree with this commit: paired, kernel by kernel."),
@@ -91,6 +91,18 @@ def _check_options(config: pytest.Config) -> None:
     given = [name for name in _OPTIONS if config.getoption(name)]
     if distributed and given:
         raise pytest.UsageError(f"{given[0]} cannot be used with pytest-xdist: {GpuSession.NO_XDIST}")
+    if device := config.getoption("perf_device"):
+        _check_device(device)
+
+
+def _check_device(spec: str) -> None:
+    from harness.device.backends import parse_spec
+    from harness.errors import UsageError
+
+    try:
+        parse_spec(spec)
+    except UsageError as error:
+        raise pytest.UsageError(f"--perf-device: {error.message}") from None
 
 
 def _check_verdicts(fail_on: list[str], *, gate: bool) -> None:
