@@ -149,6 +149,10 @@ def test_what_is_no_toolchain_is_refused(tmp_path, monkeypatch):
     for given, words in told.items():
         with pytest.raises(UsageError, match=words):
             toolchains.find(given)
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(BuildError, match=r"nvcc cannot be run: Exec format error\. Put one"):
+        nvcc.version()
     with pytest.raises(UsageError, match=r"11\.8\.89"):
         toolchains.find("10.1")
 

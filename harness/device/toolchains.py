@@ -10,13 +10,14 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from harness.device.backends import nvcc
-from harness.errors import UsageError
+from harness.errors import BuildError, UsageError
 from harness.records import Toolchain
 from harness.system.cache import cache_dir
 
@@ -97,8 +98,8 @@ def find(given: str) -> FoundToolchain:
 def _checked(given: str, path: Path) -> str:
     try:
         version = nvcc.version(str(path))
-    except OSError as error:
-        raise UsageError(f"--toolchain {given}: {path} cannot be run: {error.strerror or error}.") from None
+    except BuildError as error:
+        raise UsageError(f"--toolchain {given}: {error.message}") from None
     if version == nvcc.UNKNOWN:
         raise UsageError(f"--toolchain {given}: {path} does not tell a version as nvcc does.")
     return str(path)
@@ -119,8 +120,10 @@ def _of_version(wanted: str) -> str:
 
 
 def _release(path: str) -> str:
-    """Such as 13.0.88: after it a V stands in what nvcc says."""
-    return nvcc.version(path).rpartition("V")[2]
+    """Such as 13.0.88: after it a V stands in what nvcc says. Empty where it does not start."""
+    with suppress(BuildError):
+        return nvcc.version(path).rpartition("V")[2]
+    return ""
 
 
 def _installed() -> Iterator[str]:

@@ -83,10 +83,18 @@ def architectures() -> tuple[str, ...]:
 
 @functools.cache
 def version(nvcc: str = "") -> str:
-    """What an nvcc calls itself, by default the one that is found; empty where there is none."""
+    """What an nvcc calls itself, by default the one that is found; empty where there is none.
+
+    Raises BuildError for one that does not start, such as another machine's.
+    """
     if not (nvcc := nvcc or path() or ""):
         return ""
-    done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BuildError(
+            f"{nvcc} cannot be run: {error.strerror or error}. Put one that can first on PATH."
+        ) from None
     lines = [line for line in done.stdout.splitlines() if "release" in line]
     return f"nvcc {lines[0].partition('release')[2].strip()}" if lines else UNKNOWN
 
