@@ -587,6 +587,14 @@ def test_what_fell_at_the_newest_commit_is_unjudged_and_status_4(harness, made):
     assert "too early to judge" in change["sentence"]
 
 
+def test_a_line_says_all_of_what_fell_at_one_of_several_newest_commits(harness, made):
+    card = replace(H200, every=3)
+    made(small(commits=61, cards=(card,), events=(Step(case="naive", at=59, effect=-0.5),)))
+    told = harness("history", "--all").out
+    assert re.search(r"^unjudged  matmul.naive@1024 .*\(3\)", told, re.MULTILINE)
+    assert "at the newest commits: too early to judge" not in told
+
+
 def test_two_names_that_are_cut_never_look_alike():
     names = [f"simulation.bench_{number}.{'x' * 60}.time_simulate(8192)" for number in range(3)]
     cut = distinct(names, 30)

@@ -285,7 +285,9 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
         print_out(_changes(card.changes, commits))
     cases = {one.series.case.name: one.series.case for one in card.analysed}
     for each in card.changes:
-        _print_change(each, cases[each.change.case], commits)
+        # Of what is unjudged the table says all, unless one commit did it or somebody has decided.
+        if each.decision or each.change.commits == 1 or not math.isnan(each.change.p_value):
+            _print_change(each, cases[each.change.case], commits)
     for line in _epochs(card, commits):
         out.print(line, style="dim")
     for problem in card.problems:

@@ -175,7 +175,8 @@ def print_out(sheet: Sheet | Text, out: Console | None = None) -> None:
     # Apart from the table: what is inside is wrapped at the table's width, which may be a few words.
     if sheet.title:
         out.print(Text(harmless(sheet.title)), style="bold", soft_wrap=True)
-    out.print(_table(sheet.fitting(out.width)))
+    if sheet.columns[0].cells:
+        out.print(_table(sheet.fitting(out.width)))
     if sheet.caption:
         out.print(Text(harmless(sheet.caption, keep="\n")), style="dim", soft_wrap=True)
 
