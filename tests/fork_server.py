@@ -42,11 +42,11 @@ PROGRAMS = (
     *(f"harness.{name}" for name in ("cli", "cli.compare_command", "cli.run_command", "doctor.gather")),
     *(f"harness.{name}" for name in ("history.reading", "site.publishing", "integrations.asv.tracks")),
     *("asv.main", "asv_runner.discovery", "asv_runner.run", "asv_runner.server", "asv_runner.setup_cache"),
-    "asv_runner.timing",
+    *("asv_runner.timing", "numpy.ma"),
 )
 """No plugin of asv: what one defines is in force once it is imported."""
-_LATER = ("harness.device.backends.null", "numpy.ma", "numpy.random", "psutil")
-"""What most import once they need it."""
+_LATER = ("harness.device.backends.null", "numpy.random", "psutil")
+"""What most workers import once they need it. What is larger makes each fork dearer than it saves."""
 _PR_SET_CHILD_SUBREAPER = 36
 _SAFE_PATH = getattr(sys.flags, "safe_path", False)  # of Python 3.11
 _DASKS_SEED = "6640"

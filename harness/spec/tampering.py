@@ -8,7 +8,7 @@ process's memory.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from operator import attrgetter, is_
 from types import FunctionType, ModuleType
@@ -52,43 +52,43 @@ class TamperCheck:
         names = [name for name in sys.modules if name.partition(".")[0] == "harness"]
         modules = [sys.modules[name] for name in (*names, *_TRUSTED) if name in sys.modules]
         self._owners = [each for module in modules for each in _members(module)]
-        self._functions = {
-            value: (owner, name)
-            for owner, members in self._owners
-            for name, value in members.items()
+        functions = {
+            value
+            for _, members in self._owners
+            for value in members.values()
             if isinstance(value, FunctionType)
         }
-        self._parts = [(part, *self._having(part)) for part in _PARTS]
-
-    def _having(self, part: str) -> tuple[list[FunctionType], list[object]]:
-        """The functions that have this part, and the part of each."""
-        found = {function: getattr(function, part) for function in self._functions}
-        having = {function: copy(value) for function, value in found.items() if value is not None}
-        return list(having), list(having.values())
+        self._parts = [(part, *_having(part, functions)) for part in _PARTS]
 
     def check(self) -> None:
         """Raises TamperedError for the first that is another now."""
         for instance in self._instances:
             for name in vars(instance):
                 if callable(getattr(type(instance), name, None)):
-                    raise TamperedError(_told(type(instance), name))
+                    raise TamperedError(_told(type(instance), f".{name}"))
         for owner, members in self._owners:
             there = vars(owner).get
             if not _all(_map(is_, _map(there, members), members.values())):
                 replaced = next(name for name, value in members.items() if there(name) is not value)
-                raise TamperedError(_told(owner, replaced))
+                raise TamperedError(_told(owner, f".{replaced}"))
         for part, functions, known in self._parts:
             if [*_map(attrgetter(part), functions)] != known:
                 was = dict(zip(functions, known, strict=True))
                 changed = next(each for each in functions if getattr(each, part) != was[each])
-                raise TamperedError(_told(*self._functions[changed]))
+                raise TamperedError(_told(changed))
 
 
-def _told(owner: Any, name: str) -> str:
-    module = isinstance(owner, ModuleType)
-    place = owner.__name__ if module else f"{owner.__module__}.{owner.__qualname__}"
+def _having(part: str, functions: Iterable[FunctionType]) -> tuple[list[FunctionType], list[object]]:
+    """The functions that have this part, and the part of each."""
+    found = {function: getattr(function, part) for function in functions}
+    having = {function: copy(value) for function, value in found.items() if value is not None}
+    return list(having), list(having.values())
+
+
+def _told(owner: Any, member: str = "") -> str:
+    place = owner.__name__ if isinstance(owner, ModuleType) else f"{owner.__module__}.{owner.__qualname__}"
     return (
-        f"{place}.{name} is no longer what it was before the suite was loaded: the suite, or a package that "
+        f"{place}{member} is no longer what it was before the suite was loaded: the suite, or a package that "
         "it imports, has replaced it. No time or comparison made with it counts."
     )
 

@@ -202,7 +202,7 @@ def test_an_export_that_is_being_replaced_is_never_away(project, exported):
 
     reader = threading.Thread(target=read)
     reader.start()
-    for _ in range(20):
+    for _ in range(10):
         edited(exported / "kernels/toy/suite.py")
         export(project.root, exported.name)
     over.set()
