@@ -570,6 +570,9 @@ def test_an_executables_benchmarks_are_named(theirs, call):
         ("std::pair<int, float> p, T (y)[]", None),
         ("cutlass::half_t *x, int n = f(1, 2)", [("cutlass::half_t", "x", True), ("int", "n", False)]),
         ("float x[], struct S s", [("float", "x", True), ("S", "s", False)]),
+        ("[[maybe_unused]] float *x, int n [[a::b(1)]]", [("float", "x", True), ("int", "n", False)]),
+        ("float *__restrict__, int n", None),
+        ("float *x, [3]", None),
     ],
 )
 def test_parameters(text, parameters):
