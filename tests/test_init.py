@@ -151,6 +151,7 @@ def test_kernels_of_one_problem_share_a_suite_with_what_their_launches_say(their
         ("y[i] += a * x[i];", "y + case.a * x"),
         ("float v = __ldg(&x[i]); y[i] = v * v;", "x * x"),
         ("y[i] = sqrtf(x[i] / a);", "np.sqrt(x / case.a)"),
+        ("y[i] = x[i] + 1e-5f;", "x + 1e-05"),
         # What is more than that is not told: each of these would be wrong.
         ("float s = 0; for (int j = 0; j < n; ++j) s += x[j]; y[i] = s;", None),
         ("y[i] = x[n - 1 - i];", None),
@@ -159,6 +160,7 @@ def test_kernels_of_one_problem_share_a_suite_with_what_their_launches_say(their
         ("float s = x[i]; s *= 2; y[i] = s;", None),
         ("y[i] = f(x[i]);", None),
         ("y[i] = a;", None),
+        ("if (x[i] > 0) y[i] = x[i];", None),
     ],
 )
 def test_a_reference_is_written_where_one_assignment_says_it_and_nowhere_else(theirs, body, reference):
@@ -581,6 +583,9 @@ def test_an_executables_benchmarks_are_named(theirs, call):
         ("std::pair<int, float> p, T (y)[]", None),
         ("cutlass::half_t *x, int n = f(1, 2)", [("cutlass::half_t", "x", True), ("int", "n", False)]),
         ("float x[], struct S s", [("float", "x", True), ("S", "s", False)]),
+        ("[[maybe_unused]] float *x, int n [[a::b(1)]]", [("float", "x", True), ("int", "n", False)]),
+        ("float *__restrict__, int n", None),
+        ("float *x, [3]", None),
     ],
 )
 def test_parameters(text, parameters):
@@ -614,6 +619,62 @@ def test_attributes_templates_and_declarations_around_a_kernel():
     assert [launch.template for launch in source.launches if launch.name == "b"] == [
         ("float", "8", "true"), ("float", "(1<<3)"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "reference"),
+    [
+        ("if i < x.size: data[i] = a * x[i]", "case.a * x"),
+        ("for i in range(i, x.size, 64): data[i] += x[i]", "data_ + x"),
+        ("data[i] = max(x[i], 1e-5)", "np.maximum(x, 1e-05)"),
+        # What is more than that is not told: each of these would be wrong.
+        ("data[i] = x[i] if x[i] > 0 else a * x[i]", None),
+        ("if x[i] > 0: data[i] = x[i]\n    else: data[i] = a * x[i]", None),
+        ("if x[i] > 0: data[i] = x[i]", None),
+        ("twice = a * 2; data[i] = twice * x[i]", None),
+        ("data[i] = x[i] + i", None),
+        ("data[i] = x[i] // a", None),
+        ("data[i] = x[i].real", None),
+        ("data[i] = *x, i", None),
+        ("for j in range(9): data[i] += x[i]", None),
+    ],
+)
+def test_a_numba_kernels_reference_is_written_where_one_store_says_it(theirs, body, reference):
+    kernel = "from numba import cuda\n\n@cuda.jit\ndef f(a, x, data):\n    i = cuda.grid(1)\n"
+    suites, _ = guessed(theirs({"k.py": f"{kernel}    {body}\n"}))
+    found = suites["f"].reference
+    assert (found and found.expression) == reference
+
+
+def test_a_numba_kernel_over_three_axes_is_a_product_where_it_adds_products(theirs):
+    kernel = (
+        "from numba import cuda\n\n@cuda.jit\ndef f(A, B, C):\n    i, j = cuda.grid(2)\n    t = 0.0\n"
+        "    for k in range(A.shape[1]):\n        t {}\n    C[i, j] = t\n"
+    )
+    product = guessed(theirs({"k.py": kernel.format("+= A[i, k] * B[k, j]")}))[0]["f"]
+    shortest = guessed(theirs({"k.py": kernel.format("= min(t, A[i, k] + B[k, j])")}))[0]["f"]
+    assert product.reference.expression == "A @ B"
+    assert shortest.reference is None
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "tl.store(pointer=y + at, value=tl.load(x + at))",
+        "tl.store(y + at, tl.load(pointer=x + at))",
+        "v = tl.load(x + at)\n    v += 1\n    tl.store(y + at, v)",
+        "v = tl.load(x + at)\n    w = v\n    if TWICE:\n        w = v * 2\n    tl.store(y + at, w)",
+    ],
+)
+def test_what_a_triton_kernel_stores_is_not_told_where_it_is_not_sure(theirs, store):
+    text = (
+        "import torch\nimport triton\nimport triton.language as tl\n\n@triton.jit\n"
+        f"def kernel(x, y, n, TWICE: tl.constexpr):\n    at = tl.arange(0, 64)\n    {store}\n\n"
+        "def run(x: torch.Tensor):\n    y = torch.empty_like(x)\n    n = x.numel()\n"
+        "    kernel[(1,)](x, y, n, True)\n    return y\n"
+    )
+    suites, _ = guessed(theirs({"k.py": text}))
+    assert suites["run"].reference is None
 
 
 def test_a_numba_kernels_arrays_may_have_names_that_end_in_an_underscore(theirs):

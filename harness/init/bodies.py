@@ -285,6 +285,9 @@ def elementwise(kernel: CudaKernel) -> Elementwise | None:
     words = [token.text for token in body]
     if words.count("for") + words.count("while") > 1 or "__shared__" in words or "?" in words:
         return None
+    tests = [body[at : closing(body, at + 1)] for at, word in enumerate(words) if word in {"if", "while"}]
+    if any(token.text in pointers for test in tests for token in test):
+        return None
     stores = [
         at
         for at, token in enumerate(body)

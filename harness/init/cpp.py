@@ -16,7 +16,7 @@ _TOKEN = re.compile(
     |(?P<text>(?:u8|[uUL])?R"(?P<mark>[^ ()\\\t\n]{0,16})\(.*?\)(?P=mark)"
         |"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)+')
     |(?P<word>[A-Za-z_]\w*)
-    |(?P<number>\.?\d(?:[\w.']|[eEpP][+-])*)
+    |(?P<number>\.?\d(?:[eEpP][+-]|[\w.'])*)
     |(?P<hash>\#)
     |(?P<sign><<<|<<=|>>=|::|->|\+\+|--|&&|\|\||[-+*/%&|^=!<>]=|<<|.)""",
     re.VERBOSE | re.DOTALL,
@@ -192,7 +192,7 @@ class _Reader:
     """One pass over the tokens of a file, with the scopes that are open."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = list(_without_zero(tokens(text)))
+        self.tokens = _without_attributes(list(_without_zero(tokens(text))))
         self.at = 0
         self.kernels: list[CudaKernel] = []
         self.launches: list[Launch] = []
@@ -412,6 +412,18 @@ def _without_zero(found: Iterator[Token]) -> Iterator[Token]:
                 yield Token("if 1", token.line, "hash")
 
 
+def _without_attributes(found: Sequence[Token]) -> list[Token]:
+    """Without `[[nodiscard]]` and its like."""
+    kept, at = [], 0
+    while at < len(found):
+        if text_at(found, at) == text_at(found, at + 1) == "[":
+            at = closing(found, at)
+        else:
+            kept.append(found[at])
+        at += 1
+    return kept
+
+
 def _template_parameter(found: Sequence[Token]) -> TemplateParameter:
     parts = split(found, "=")
     words = [token for token in parts[0] if token.kind == "word"] if parts else []
@@ -428,9 +440,10 @@ def _parameter(found: Sequence[Token]) -> Parameter:
         return Parameter(text_of(plain), "", problem=f"no name and type can be told from '{text_of(plain)}'")
     array = "[" in texts
     plain = plain[: texts.index("[")] if array else plain
-    words = [token.text for token in plain if token.text not in _QUALIFIERS]
+    told = [token for token in plain if token.text not in _QUALIFIERS]
+    words = [token.text for token in told]
     stars = words.count("*")
-    name = words[-1] if plain[-1].kind == "word" and len(words) > 1 else ""
+    name = words[-1] if len(words) > 1 and told[-1].kind == "word" else ""
     before = [word for word in (words[:-1] if name else words) if word != "*"]
     kind = " ".join(before) if set(before) <= _INTEGER_WORDS else "".join(before)
     problem = "" if name else f"no name and type can be told from '{text_of(found)}'"

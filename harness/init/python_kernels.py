@@ -7,11 +7,13 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from harness.init.bodies import Elementwise, python_name
+from harness.init.bodies import Elementwise, python_name, translate
+from harness.init.cpp import tokens
 from harness.init.launches import callable_of
 from harness.init.model import Array, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.references import reference_of
@@ -339,7 +341,7 @@ def _dtype(module: _Module, node: ast.FunctionDef, kernels: set[str]) -> str:
 
 
 def _triton_body(module: _Module, kernels: set[str], arrays: Sequence[str]) -> Elementwise | None:
-    """What a Triton kernel stores, where it is made of what it loads at the same place."""
+    """What a Triton kernel stores, where it is made of what it loads at the same place, whatever happens."""
     if len(kernels) != 1:
         return None
     node = module.jitted[next(iter(kernels))][1]
@@ -347,7 +349,11 @@ def _triton_body(module: _Module, kernels: set[str], arrays: Sequence[str]) -> E
     stores = [call for call in calls if ast.unparse(call.func) == "tl.store"]
     if len(stores) != 1 or any(isinstance(each, (ast.For, ast.While)) for each in ast.walk(node)):
         return None
-    values = dict(_named(ast.walk(node)))
+    if len(stores[0].args) < 2:  # what it is given by name is not looked for
+        return None
+    names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+    often = Counter(each.id for each in names if isinstance(each.ctx, ast.Store))
+    values = {name: value for name, value in _named(ast.walk(node)) if often[name] == 1}
     pointers = [argument.arg for argument in node.args.args][: len(arrays)]
     place = _place(stores[0].args[0], pointers)
     if place is None:
@@ -377,7 +383,7 @@ def _stored(
         right = _stored(node.right, values, arrays, offset, depth + 1)
         return None if left is None or right is None else ast.BinOp(left, node.op, right)
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.load":
-        place = _place(node.args[0], list(arrays))
+        place = _place(node.args[0], list(arrays)) if node.args else None
         return ast.Name(arrays[place[0]]) if place and place[1] == offset else None
     return None
 
@@ -389,31 +395,34 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
     """A suite of a cuda.jit kernel, which is launched over a grid: its arrays are what it indexes."""
     names = [argument.arg for argument in node.args.args]
     indexed: dict[str, list[str]] = {}
-    stored: dict[str, ast.expr] = {}
+    stores: list[tuple[str, ast.expr]] = []
+    is_sum = False
     for each in ast.walk(node):
         match each:
             case ast.Subscript(value=ast.Name(id=name), slice=place) if name in names:
                 indexed.setdefault(name, []).append(ast.unparse(place).strip("()"))
             case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name)), *_]) if name in names:
-                stored[name] = each.value
+                stores.append((name, each.value))
             case ast.AugAssign(target=ast.Subscript(value=ast.Name(id=name)) as target) if name in names:
-                stored[name] = ast.BinOp(target, each.op, each.value)
+                stores.append((name, ast.BinOp(target, each.op, each.value)))
+        match each:
+            case ast.AugAssign(op=ast.Add(), value=ast.BinOp(op=ast.Mult())):
+                is_sum = True
     where = f"{module.file}:{node.lineno}"
-    if not stored:
+    if not stores:
         return LeftOut(node.name, where, "it writes no array that it is given")
     shapes = {
         name: tuple(axis.strip() for axis in indexed[name][0].split(",")) for name in names if name in indexed
     }
     if not all(axis.isidentifier() for shape in shapes.values() for axis in shape):
         return LeftOut(node.name, where, "how it indexes its arrays was not understood")
-    written = next(iter(stored))
-    index = shapes[written]
+    index = shapes[stores[0][0]]
     used = {axis for shape in shapes.values() for axis in shape}
     axis_of = _axis_names(index, used)
     arrays = []
     for name, shape in shapes.items():
-        read = name in stored and name in _names_in(stored[name])
-        role = "Input" if name not in stored else "InOut" if read else "Output"
+        own = [value for stored, value in stores if stored == name]
+        role = "InOut" if any(name in _names_in(value) for value in own) else "Output" if own else "Input"
         axes_of = tuple(axis_of[axis] for axis in shape)
         arrays.append(Array(python_name(name), role, axes_of, "float32", "as it is indexed"))
     numbers = [
@@ -422,9 +431,9 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
         if name not in shapes
     ]
     axes = list(dict.fromkeys(axis_of.values()))
-    product = len(axes) == 3 and _is_product("matmul", arrays)
+    product = len(axes) == 3 and is_sum and _is_product("matmul", arrays)
     matrices = [array.name for array in arrays] if product else None
-    body = _numba_body(stored[written], written, index, arrays) if len(stored) == 1 and not product else None
+    body = None if product else _numba_body(node, stores, shapes)
     side = "16" if len(index) > 1 else "256"
     grid = [f"ceil_div(c.{axis_of[axis]}, {side})" for axis in index]
     order = tuple(python_name(name) for name in names)
@@ -461,18 +470,28 @@ def _names_in(node: ast.expr) -> set[str]:
 
 
 def _numba_body(
-    stored: ast.expr, output: str, index: Sequence[str], arrays: Sequence[Array]
+    node: ast.FunctionDef, stores: Sequence[tuple[str, ast.expr]], shapes: Mapping[str, tuple[str, ...]]
 ) -> Elementwise | None:
-    text = ast.unparse(stored)
-    place = ", ".join(index)
-    names = [array.name for array in arrays]
-    text = re.sub(rf"\b({'|'.join(names)})\[\(?{re.escape(place)}\)?\]", r"\1", text)
-    if not re.fullmatch(r"[\w\s.+*/()-]+", text) or re.search(r"\w\(|\*\*|//", text):
+    """What the kernel's one store stores, once for each element, whatever is in the arrays."""
+    output, value = stores[0]
+    index = shapes[output]
+    for each in ast.walk(node):
+        match each:
+            case ast.For() if ast.unparse(each.target) not in index:
+                return None
+            case ast.If() | ast.While() if any(
+                isinstance(part, ast.Subscript) and ast.unparse(part.value) in shapes
+                for part in ast.walk(each.test)
+            ):
+                return None
+    text = re.sub(rf"\b(\w+)\[\(?{re.escape(', '.join(index))}\)?\]", r"\1", ast.unparse(value))
+    names = {argument.arg for argument in node.args.args}
+    words = tuple(tokens(text))
+    expression = translate(words, lambda word: python_name(word) if word in names else None, division="/")
+    read = shapes.keys() - {output} <= {word.text for word in words}
+    if len(stores) > 1 or expression is None or "//" in text or not read:
         return None
-    inputs = {array.name for array in arrays if array.role == "Input"}
-    if not inputs <= set(re.findall(r"\w+", text)):
-        return None
-    return Elementwise(python_name(output), ast.unparse(ast.parse(text, mode="eval")))
+    return Elementwise(python_name(output), expression)
 
 
 # --- CUDA in a string -------------------------------------------------------------------------------
