@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from bisect import bisect_right
@@ -325,3 +326,8 @@ def test_history_has_spills_of_every_commit_and_the_newest_alone_is_enough(plant
     assert (change["before"], change["kind"], change["attribution"]) == (0, "regression", "code")
     assert change["bad"] == commits["spill"]
     assert change["after"] > 0
+    shown = harness("history", "--results", results, cwd=folder).out
+    assert f"0 → {change['after']:g}  {commits['spill'][:10]}" in shown  # no percentage tells a step from 0
+    assert harness("publish", "--without-asv", "--results", results, cwd=folder).status == ExitCode.FINE
+    site = json.loads((folder / ".asv/html/harness/api/site.json").read_text(encoding="utf-8"))
+    assert [each["unknown"] for each in site["cards"]] == [0]  # registers, of which none is better

@@ -196,7 +196,11 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
 
 
 def _effect(change: Change) -> str:
-    """``-5.25 ± 0.53 %``; with a tilde and no interval where that is too wide to mean much."""
+    """``-5.25 ± 0.53 %``; with a tilde and no interval where that is too wide to mean much. Of what has no
+    noise ``0 → 128``: no percentage tells a step from 0.
+    """
+    if change.low == change.high:
+        return f"{change.before:g} → {change.after:g}"
     told = percent(change.effect, sign=True)
     if is_unsure(change):
         return f"~{told}"
@@ -270,6 +274,8 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
 
 
 def _sizes(event: Event) -> str:
+    if not all(each.change.before for each in event.changes):
+        return _effect(event.worst.change)
     effects = sorted(each.change.effect for each in event.changes)
     low, high = percent(effects[0], sign=True), percent(effects[-1], sign=True)
     return low if low == high else f"{low.removesuffix(' %')} to {high}"

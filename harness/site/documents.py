@@ -426,6 +426,7 @@ class Standing:
     unknown: int
     """Series with too few points to know their noise."""
     series: int
+    """Of which it is known, or guessed, what is better."""
     stale: bool
     """It has not been measured for long, while others have."""
 

@@ -194,12 +194,16 @@ class Overview:
         unjudged = Counter(
             each.change.card for each in changes if is_unjudged(each) and each.change.kind in WORSE
         )
+        judged = {
+            name: [row for row in card.series if self.cases[row["case"]].direction != "none"]
+            for name, card in self._named
+        }
         return [
             Standing(
                 open=opened[name],
                 unjudged=unjudged[name],
-                unknown=sum(row["noise"] is None for row in card.series),
-                series=len(card.series),
+                unknown=sum(row["noise"] is None for row in judged[name]),
+                series=len(judged[name]),
                 stale=card.newest is not None and self._is_stale(card.newest["commit"]),
             )
             for name, card in self._named

@@ -39,22 +39,25 @@
   changes.effect = function (site, change) {
     const kase = site.cases[change.case];
     const { word, tone } = format.meaning(kase, change.effect);
+    const exact = change.low === change.high && format.known(change.before); // no percentage tells a step from 0
     const meant = change.state === "unjudged" ? "unjudged" : change.kind === "environment" ? "none" : tone;
     return el(
       "div",
       { class: `effect ${meant}` },
-      el("strong", null, format.change(change.effect)),
+      el("strong", null, exact ? changes.levels(site, change) : format.change(change.effect)),
       " ",
       el("span", { class: "word" }, word),
-      whisker(change, meant),
+      exact ? null : whisker(change, meant),
       el(
         "small",
         null,
         change.state === "unjudged"
           ? "no interval yet"
-          : [format.interval(change.low, change.high), format.probability(change.p_value)]
-              .filter(Boolean)
-              .join(", "),
+          : exact
+            ? ""
+            : [format.interval(change.low, change.high), format.probability(change.p_value)]
+                .filter(Boolean)
+                .join(", "),
       ),
     );
   };
