@@ -145,7 +145,7 @@ def analyse(
         levels=tuple(sorted((each for one in found for each in one.levels), key=lambda level: level.start)),
         outliers=tuple(sorted(at for one in found for at in one.outliers)),
         clocked=_clocked(series) if searched else (),
-        noise=_noise([(one.figures, one.noise) for one in found]),
+        noise=0.0 if _is_exact(series) and found else _noise([(one.figures, one.noise) for one in found]),
         floor=smallest,
         candidates=tuple(each for one in found for each in one.candidates),
         unjudged=next((one.unjudged for one in found if one.unjudged), None),
@@ -166,18 +166,22 @@ class _Epoch:
     noise: float
 
 
+def _is_exact(series: Series) -> bool:
+    """Whether its figures have no noise, and one is enough to know."""
+    return series.case.metric in BUILT
+
+
 def _search(series: Series, number: int, smallest: float, commits: Commits, record: RecordOf) -> _Epoch:
     points = np.flatnonzero(series.epoch == number)
     values = series.values[points]
     significance = SIGNIFICANCE if points.size >= MANY else SIGNIFICANCE_OF_FEW
-    is_exact = series.case.metric in BUILT
-    if is_exact:
+    if _is_exact(series):
         found = exact_changes(values)
     else:
         found = find_changes(values, smallest=smallest, significance=significance)
         found = _with_brief(found, series, values)
     is_newest = number == series.epoch[-1]
-    slide = _slide(series, values, smallest, found.changes) if is_newest and not is_exact else None
+    slide = _slide(series, values, smallest, found.changes) if is_newest and not _is_exact(series) else None
     steps = [step for step in found.changes if not (slide and _is_part(step, slide))]
     edges = [0, *(step.at for step in steps), points.size]
 
