@@ -37,12 +37,14 @@ from tests.forked_command import SEED, read_at_start
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = ("harness.bench.worker", "harness.spec.suite_server")
+LATER = ("encodings.utf_8_sig", "harness.device.backends.null", "mmap", "numpy.random", "psutil")
+"""What a worker imports when it opens its device or measures."""
 PROGRAMS = (
     *WORKERS,
     *(f"harness.{name}" for name in ("cli", "cli.compare_command", "cli.run_command", "doctor.gather")),
     *(f"harness.{name}" for name in ("history.reading", "site.publishing", "integrations.asv.tracks")),
     *("asv.main", "asv_runner.discovery", "asv_runner.run", "asv_runner.server", "asv_runner.setup_cache"),
-    "asv_runner.timing",
+    *("asv_runner.timing", "scipy.special"),
 )
 """No plugin of asv: what one defines is in force once it is imported."""
 _PR_SET_CHILD_SUBREAPER = 36
@@ -311,7 +313,7 @@ def _searched() -> list[str]:
 
 def main(number: str, *modules: str) -> None:
     installed = sys.path[len(_searched()) + (not _SAFE_PATH) :]
-    for name in modules:
+    for name in (*modules, *LATER):
         with contextlib.suppress(ImportError):  # asv is an extra
             importlib.import_module(name)
     gc.collect()

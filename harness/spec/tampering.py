@@ -34,6 +34,9 @@ _TRUSTED = (
 _ANYBODYS = ("__import__", "open", "print")
 """Builtins that packages replace in good faith, and that no figure rests on."""
 
+_OF_PYTHON = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: those of C lack it, and nothing can be set in them."""
+
 
 class TamperedError(MeasureError):
     reason = "tampered"
@@ -91,10 +94,10 @@ def _told(owner: Any, name: str) -> str:
 
 
 def _owners(module: ModuleType) -> Iterator[Any]:
-    """A module, and the classes that are made in it."""
+    """A module, and the classes that are made in it and that Python lets anybody change."""
     yield module
     for value in list(vars(module).values()):
-        if isinstance(value, type) and value.__module__ == module.__name__:
+        if isinstance(value, type) and value.__module__ == module.__name__ and value.__flags__ & _OF_PYTHON:
             yield value
 
 
