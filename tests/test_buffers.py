@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from harness import Axis, Case, Input, Kernel, Output, Problem
-from harness.bench.buffers import GUARD_BYTES, Arena, needed_bytes, same_bits
+from harness.bench.buffers import Arena, needed_bytes, same_bits
 from harness.device.backends import open_device
+from harness.device.backends.null import NullDevice
 from harness.errors import ExitCode, OutOfMemoryError, SuiteError
 from harness.records import Launch
 from harness.spec.sources import Program
@@ -24,6 +25,7 @@ class Scale(Problem):
     count = Output("m", dtype="int32")
 
 
+GUARD_BYTES = NullDevice.guard_bytes
 SIZES = {"m": 3, "n": 5}
 BYTES = {"a": 3 * 5 * 4, "b": 5 * 8, "c": 3 * 5 * 4, "count": 3 * 4}
 
@@ -48,14 +50,14 @@ def arena(device):
 
 
 def test_what_a_case_needs():
-    assert needed_bytes(Scale(), case()) == sum(BYTES.values()) + 4 * 2 * GUARD_BYTES
+    assert needed_bytes(Scale(), case(), GUARD_BYTES) == sum(BYTES.values()) + 4 * 2 * GUARD_BYTES
     most = 2**31 - 1
-    assert needed_bytes(Scale(), case(m=most, n=most)) > 8 * most**2
+    assert needed_bytes(Scale(), case(m=most, n=most), GUARD_BYTES) > 8 * most**2
 
 
 def test_memory_is_given_back(device):
     with Arena(device, Scale(), case()):
-        assert device.allocated_bytes == needed_bytes(Scale(), case())
+        assert device.allocated_bytes == needed_bytes(Scale(), case(), GUARD_BYTES)
     assert device.allocated_bytes == 0
 
 
@@ -82,7 +84,7 @@ def test_data_that_were_put_aside_come_back(arena):
 def test_memory_of_what_was_put_aside_is_given_back(device):
     with Arena(device, Scale(), case()) as arena:
         arena.keep(inputs(1))
-        assert device.allocated_bytes > needed_bytes(Scale(), case())
+        assert device.allocated_bytes > needed_bytes(Scale(), case(), GUARD_BYTES)
     assert device.allocated_bytes == 0
 
 
@@ -141,7 +143,7 @@ def test_what_cannot_fit_is_refused_before_it_is_allocated(device, monkeypatch, 
 
 @pytest.mark.parametrize(("spare", "fits"), [(0, True), (-1, False)])
 def test_the_limit_is_exact(device, monkeypatch, spare, fits):
-    monkeypatch.setattr(device, "free_bytes", lambda: needed_bytes(Scale(), case()) + spare)
+    monkeypatch.setattr(device, "free_bytes", lambda: needed_bytes(Scale(), case(), GUARD_BYTES) + spare)
     if fits:
         Arena(device, Scale(), case()).close()
     else:

@@ -9,7 +9,7 @@ import pytest
 
 from harness import Axis, Case, Input, Output, Problem
 from harness.bench import verify
-from harness.bench.buffers import GUARD_BYTES, Arena
+from harness.bench.buffers import Arena
 from harness.device.backends import open_device
 from harness.errors import SuiteError
 from harness.spec.layout import Layout, exact_limits, integer_limits, numpy_dtype
@@ -152,11 +152,11 @@ def test_padding_is_a_guard_and_no_traffic():
         inside = arena.views["a"].view("float32").reshape(3, 8)
         assert np.isnan(inside[:, 5:]).all()
         assert arena.damage(data) == ""
-        device.fill(arena.whole["c"], GUARD_BYTES + 3 * 4, 4, 0)
+        device.fill(arena.whole["c"], arena.guard_bytes + 3 * 4, 4, 0)
         assert arena.damage(data) == "The kernel wrote outside its arrays: 4 bytes in the padding of c."
         arena.poison()
         assert arena.damage(data) == ""
-        device.fill(arena.whole["a"], GUARD_BYTES + 5 * 4, 1, 0)
+        device.fill(arena.whole["a"], arena.guard_bytes + 5 * 4, 1, 0)
         assert arena.damage(data) == "The kernel wrote outside its arrays: 1 bytes in the padding of a."
 
 

@@ -13,11 +13,12 @@ import pytest
 from harness import Axis, Case, InOut, Input, Output, Problem, Scalar
 from harness.bench import protocol
 from harness.bench.abba import PairSettings
-from harness.bench.buffers import GUARD_BYTES, Arena, needed_bytes
+from harness.bench.buffers import Arena, needed_bytes
 from harness.bench.measure import Data, MeasureSettings
 from harness.bench.pair_runner import WrongByBaseError
 from harness.bench.worker import Worker
 from harness.device.backends import open_device
+from harness.device.backends.null import NullDevice
 from harness.errors import BuildError, DeviceError, MeasureError, SuiteError
 from harness.spec.loader import load
 from tests.support import GPU, KERNELS, device_is_missing, write_files
@@ -260,7 +261,9 @@ DATA = {"x": np.arange(4, dtype="float32"), "y": np.arange(4, 8, dtype="float32"
 def test_what_outputs_hold_before_a_launch():
     device: Any = open_device("null")
     with Arena(device, Both(), CASE) as arena:
-        assert device.allocated_bytes == needed_bytes(Both(), CASE) == 4 * (16 + 2 * GUARD_BYTES) + 2 * 16
+        guard_bytes = NullDevice.guard_bytes
+        needed = needed_bytes(Both(), CASE, guard_bytes)
+        assert device.allocated_bytes == needed == 4 * (16 + 2 * guard_bytes) + 2 * 16
         arena.write(DATA)
         device.fill(arena.views["w"], 0, 16, 7)
         arena.begin()
@@ -361,6 +364,7 @@ def test_every_launch_has_an_interval_of_its_own_behind_a_copy(monkeypatch, poli
     clock = Clock()
     monkeypatch.setattr("harness.bench.measure.time", clock)
     device = RecordingDevice(clock)
+    device.warms_up = True
     built = NullBuilt(Program("toy.one", "one", ""), "", itertools.repeat(1 * MS))
     settings = MeasureSettings(l2=policy, min_slot_ns=2 * MS, max_slots=2, min_time_s=9)
     found = measure(device, Subject(built, LAUNCH, ["x", "y"]), settings, Logged(device.log))

@@ -27,8 +27,6 @@ from harness.spec.problem import Case, Problem, computed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-GUARD_BYTES = 2**20
-"""Per side. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
 POISON = FILLED
 PIECE_BYTES = 2**22
 """Arrays are hashed and compared on the host in pieces of this size."""
@@ -61,10 +59,10 @@ def _by_value(kernel: Kernel, name: str, value: Any, *, host: bool) -> Argument:
         ) from None
 
 
-def needed_bytes(problem: Problem, case: Case) -> int:
+def needed_bytes(problem: Problem, case: Case, guard_bytes: int) -> int:
     """Device memory that the case's arrays take, guard zones and what some hold at first included."""
     layouts = {name: problem.layout(name, case) for name in problem.arrays}
-    arrays = sum(layout.size_bytes + 2 * GUARD_BYTES for layout in layouts.values())
+    arrays = sum(layout.size_bytes + 2 * guard_bytes for layout in layouts.values())
     return arrays + sum(layouts[name].size_bytes for name in _copied(problem, layouts))
 
 
@@ -121,9 +119,10 @@ class Arena:
     before allocating anything, where they cannot fit.
     """
 
-    def __init__(self, device: Device, problem: Problem, case: Case, guard_bytes: int = GUARD_BYTES) -> None:
+    def __init__(self, device: Device, problem: Problem, case: Case, *, guarded: bool = True) -> None:
         """Without guard zones a simulator that knows where an array ends sees what goes beyond it."""
-        needed, free = needed_bytes(problem, case), device.free_bytes()
+        self.guard_bytes = guard_bytes = device.guard_bytes if guarded else 0
+        needed, free = needed_bytes(problem, case, guard_bytes), device.free_bytes()
         limit = (device.info.memory_bytes or 0) if free is None else free
         if needed > limit:
             raise OutOfMemoryError(
@@ -131,7 +130,6 @@ class Arena:
                 f"{limit / 2**30:.1f} GiB free: use a smaller size."
             )
         self.device, self.problem, self.case = device, problem, case
-        self.guard_bytes = guard_bytes
         self.layouts = {name: problem.layout(name, case) for name in problem.arrays}
         self.sizes = {name: layout.size_bytes for name, layout in self.layouts.items()}
         self.restores = bool(_read(problem))

@@ -147,7 +147,7 @@ class Worker:
         source = replace(prepared.source, options=(*prepared.source.options, *request.options))
         prepared = replace(prepared, source=source)
         built = build(self.device, prepared)
-        with Arena(self.device, self.suite.problem, case, guard_bytes=0) as arena:
+        with Arena(self.device, self.suite.problem, case, guarded=False) as arena:
             arena.write(self.checker.inputs(case, request.seed))
             arena.begin()
             self.report("sanitize")

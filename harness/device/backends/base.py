@@ -98,6 +98,8 @@ class Device(Protocol):
     toolchain: Toolchain
     clock: str
     """What tells the time: cuda-event, opencl-profiling, gl-timer, host, scripted."""
+    guard_bytes: int = 2**20
+    """Per side of an array. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
     warms_up: bool = True
     """Whether its times change with how long it has been busy; else warming up and waiting tell nothing."""
 

@@ -99,6 +99,7 @@ class NullBuilt(Built):
 
 class NullDevice(HostMemory):
     clock = "scripted"
+    guard_bytes = 2**16  # no kernel runs that could write into it, but for what a script has written there
     warms_up = False
 
     def __init__(self, info: DeviceInfo, script: Mapping[str, Any]) -> None:
