@@ -143,6 +143,14 @@ def test_what_is_no_whole_number_is_not_known(harness, project, number):
         assert stored.rows[0].moved_bytes is None
 
 
+@pytest.mark.parametrize("date", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-10:00"])
+def test_a_date_that_no_calendar_has_is_not_known(harness, project, date):
+    path = google_file(project / "a.json", [google_entry("BM_copy", 1e9)], date=date)
+    done = harness("import", "google-benchmark", str(path), "--json", cwd=project)
+    assert done.status == ExitCode.FINE, done.err
+    assert read_run(project / done.json[0]["record"]).run.settings["moment"] == "of the import"
+
+
 def test_half_a_character_is_no_number(tmp_path):
     google = google_file(tmp_path / "a.json", [{**google_entry("BM_copy", 1), "real_time": "\ud800"}])
     nvbench = nvbench_file(tmp_path / "b.json", {"copy": [{**nvbench_state(), "device": "\ud800"}]})

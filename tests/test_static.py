@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +84,19 @@ BY_HAND = {
         "store of tile: no conflict": 4,
     },
 }
+
+
+def test_a_compiler_that_takes_too_long_ends_with_what_it_started(tmp_path, monkeypatch, own_cache):
+    slow, told = tmp_path / "g++", tmp_path / "pid"
+    slow.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {told}\nwait\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("harness.static.accesses._compiler", lambda: "slow")
+    monkeypatch.setattr("harness.static.accesses.TIMEOUT_S", 2.0)
+    with pytest.raises(BuildError, match="took more than 2 s"):
+        accesses_of("matmul.naive", 128)
+    state = Path(f"/proc/{told.read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")

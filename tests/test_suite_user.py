@@ -56,8 +56,8 @@ for line in sys.stdin:
         if os.fork() == 0:
             os.setsid()
             while True: pass
-    if word == "exit":
-        sys.exit(7)
+    if word.startswith("exit "):
+        sys.exit(int(word[5:]))
     print("done", flush=True)
 """
 
@@ -187,7 +187,9 @@ def test_it_ends_with_whoever_asked_for_it_and_what_it_left_ends_too(start: Star
     assert until(lambda: set(of_user()) <= before)
 
 
-@pytest.mark.parametrize(("word", "status"), [("exit", 7), ("die", -6), ("be killed", -9)])
+@pytest.mark.parametrize(
+    ("word", "status"), [("exit 7", 7), ("exit 255", 255), ("die", -6), ("be killed", -9)]
+)
 def test_its_end_is_the_end_of_who_stands_in_for_it(start: Start, word: str, status: int) -> None:
     process = start()
     ask(process, NOTHING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import socket
@@ -193,6 +194,23 @@ def test_a_lost_device_costs_nothing_while_another_is_left_and_ends_it_when_none
         )
         with pytest.raises(DeviceError, match="this device is gone"):
             list(answering)
+
+
+def test_what_was_finished_before_the_last_device_was_lost_is_told(told):
+    with local(told, "null:0") as executor:
+        assert verified(list(executor.run(jobs(9)))) == keys(9)
+        (told.place / "broken").write_text("all")
+        answers = []
+        fresh = dataclasses.replace(jobs(3)[0], fresh=True)
+
+        def take() -> None:
+            for answer in executor.run([*jobs(1, 2), fresh]):
+                answers.append(answer)
+                until(lambda: all(each.status != "pending" for each in executor._client.futures.values()))
+
+        with pytest.raises(DeviceError, match="this device is gone"):
+            take()
+        assert verified(answers) == keys(1, 2)
 
 
 def test_an_executor_that_is_left_early_stops_what_runs_and_can_work_on(told):

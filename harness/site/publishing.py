@@ -305,13 +305,10 @@ def _key(work: CardPages) -> str:
 
 @functools.cache
 def _code() -> str:
-    """Digest of the code that makes a card's pages: a version does not change while it is worked on."""
-    package = Path(__file__).resolve().parent.parent
-    sources = sorted(
-        path
-        for folder in ("history", "site", "static", "statistics")
-        for path in (package / folder).glob("*.py")
-    )
+    """Digest of the harness, of which all has a part in a card's pages: a version does not change while it is
+    worked on.
+    """
+    sources = sorted(Path(__file__).resolve().parent.parent.rglob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 

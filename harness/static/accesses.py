@@ -29,6 +29,7 @@ from harness.spec.problem import Case
 from harness.spec.sources import Program, program
 from harness.spec.suite import Suite
 from harness.system.cache import BinaryCache
+from harness.system.process import finished
 
 WARPS = 8
 """Of one block that are looked at: where there are more, evenly chosen."""
@@ -169,14 +170,14 @@ def _run(text: str, parameters: Sequence[Parameter], launch: Launch) -> list[Acc
 
 def _output(command: Sequence[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+        status, out, err = finished(command, timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise BuildError(f"{Path(command[0]).name} took more than {TIMEOUT_S:.0f} s.") from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
-        said = lines[0] if lines else f"ended with {done.returncode}"
-        raise BuildError(f"The kernel's accesses cannot be followed: {said}", log=done.stderr[-8000:])
-    return done.stdout
+    if status:
+        lines = [line for line in err.splitlines() if "error" in line] or err.splitlines()
+        said = lines[0] if lines else f"ended with {status}"
+        raise BuildError(f"The kernel's accesses cannot be followed: {said}", log=err[-8000:])
+    return out
 
 
 def _undefined(unit: str, text: str) -> list[str]:

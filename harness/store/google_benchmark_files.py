@@ -176,6 +176,6 @@ def _moment(text: str) -> dt.datetime | None:
     """Older versions write the local time without saying where: that is no moment."""
     try:
         moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        return moment.astimezone(dt.timezone.utc) if moment.tzinfo else None
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo else None

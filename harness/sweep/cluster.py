@@ -262,7 +262,10 @@ class DaskDevices:
 
     def _open(self, what: Callable[..., OpenedDevice | HarnessError], *given: Any) -> list[OpenedDevice]:
         """Have every worker open its device, all at once, and see that they are of one model."""
-        futures = [self._submit(what, *given, workers=[address]) for address in self._announced()]
+        announced = self._announced()
+        if not announced:  # any more: they were there when versions were compared
+            raise WorkerError("No Dask worker with a device is left. Start them again.")
+        futures = [self._submit(what, *given, workers=[address]) for address in announced]
         found = [_opened(future) for future in futures]
         for one in found:
             if isinstance(one, HarnessError):
@@ -361,18 +364,20 @@ class DaskExecutor(DaskDevices):
             self._send(waiting, running)
             while running:
                 results = []
-                for future in self._over(running):
-                    job = running.pop(future)
-                    result = self._result(job, future)
-                    # What is still held would be done again where the worker that has it is lost.
-                    future.release()
-                    if result is None:
-                        waiting.appendleft(job)
-                    else:
-                        results.append(result)
-                # The next are under way before anybody looks at these.
-                self._send(waiting, running)
-                yield from results
+                try:
+                    for future in self._over(running):
+                        job = running.pop(future)
+                        result = self._result(job, future)
+                        # What is still held would be done again where the worker that has it is lost.
+                        future.release()
+                        if result is None:
+                            waiting.appendleft(job)
+                        else:
+                            results.append(result)
+                    # The next are under way before anybody looks at these.
+                    self._send(waiting, running)
+                finally:
+                    yield from results
         finally:
             if running:
                 with contextlib.suppress(Exception):

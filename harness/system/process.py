@@ -193,9 +193,12 @@ def run_shell(command: str, folder: Path, timeout_s: float) -> Ended:
         return Ended(code if code >= 0 else 128 - code, child.log())
 
 
-def finished(command: Sequence[str], folder: Path, timeout_s: float | None = None) -> tuple[int, str]:
-    """The status of a command that has ended, and what it printed. Raises subprocess.TimeoutExpired where it
-    does not in time; it is ended then with all that it started, as a compiler's driver starts compilers.
+def finished(
+    command: Sequence[str], folder: Path | None = None, timeout_s: float | None = None
+) -> tuple[int, str, str]:
+    """The status of a command that has ended, its output and its errors. Raises subprocess.TimeoutExpired
+    where it does not in time; it is ended then with all that it started, as a compiler's driver starts
+    compilers.
     """
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, errors="replace"
@@ -206,7 +209,7 @@ def finished(command: Sequence[str], folder: Path, timeout_s: float | None = Non
             _kill_descendants(process.pid)
             process.kill()
             raise
-        return process.returncode, out + err
+        return process.returncode, out, err
 
 
 SUITE_SOCKET = "HARNESS_SUITE_SOCKET"

@@ -39,10 +39,11 @@ def main() -> int:
         if inner := answers.readline().strip():
             Path("/proc/self/comm").write_bytes(b"for " + inner)  # where whoever started this looks for it
         status = int(answers.read() or b"1")
-    if status > _BY_SIGNAL:
-        if status - _BY_SIGNAL not in (signal.SIGKILL, signal.SIGSTOP):  # which no process may see to
-            signal.signal(status - _BY_SIGNAL, signal.SIG_DFL)
-        os.kill(os.getpid(), status - _BY_SIGNAL)
+    number = status - _BY_SIGNAL
+    if number in signal.valid_signals():
+        if number not in (signal.SIGKILL, signal.SIGSTOP):  # which no process may see to
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
     return abs(status)
 
 

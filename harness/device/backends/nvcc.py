@@ -201,13 +201,13 @@ def _compiled(
         source, made = folder / f"kernel{program.suffix}", folder / "made"
         source.write_text(program.text, encoding="utf-8")
         try:
-            status, said = finished([*command, "-o", str(made), str(source)], folder, timeout_s)
+            status, out, err = finished([*command, "-o", str(made), str(source)], folder, timeout_s)
         except subprocess.TimeoutExpired:
             raise BuildError(
                 f"{program.name} took more than {timeout_s:g} s to compile for {arch}. Allow more by "
                 "--timeout."
             ) from None
-        said = said.strip()
+        said = (out + err).strip()
         if status or not made.is_file():
             message = f"{program.name} does not compile for {arch} with {version(program.compiler)}."
             if program.instance and re.search(rf"^{INSTANCE_FILE}\(\d+\): error", said, re.MULTILINE):
