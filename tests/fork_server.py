@@ -244,6 +244,9 @@ def _forget_others() -> None:
     """A worker looks whether a suite has changed any module of ours, and has few of them."""
     for name in [name for name in sys.modules if name.startswith("harness.") and name not in _of_workers]:
         del sys.modules[name]
+        package, _, module = name.rpartition(".")
+        if package in sys.modules:
+            vars(sys.modules[package]).pop(module, None)
 
 
 def _serve_in_turn(modules: tuple[str, ...], installed: list[str]) -> None:

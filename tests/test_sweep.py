@@ -382,11 +382,21 @@ def test_a_kernel_that_the_device_cannot_run_is_no_sweep(tmp_path):
 # The end in the middle
 
 
+WITH_A_TIE = BY_TIME.replace("1_200_000", "1_200_000, 1_001_000")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A sweep that came to its end, and what was asked for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_CACHE_DIR", str(tmp_path_factory.mktemp("undisturbed-cache")))
+        return sweep(project(tmp_path_factory.mktemp("undisturbed"), WITH_A_TIE))
+
+
 @pytest.mark.parametrize("at", [0, 3, 7, 9])
-def test_an_interrupted_sweep_goes_on_and_measures_nothing_twice(tmp_path, at):
-    tuning = BY_TIME.replace("1_200_000", "1_200_000, 1_001_000")
-    whole, every = sweep(project(tmp_path / "whole", tuning))
-    root = project(tmp_path / "halved", tuning)
+def test_an_interrupted_sweep_goes_on_and_measures_nothing_twice(tmp_path, undisturbed, at):
+    whole, every = undisturbed
+    root = project(tmp_path, WITH_A_TIE)
 
     def interrupted(job, number):
         if number == at:
@@ -440,9 +450,9 @@ sweep(Path(sys.argv[1]), stop, real=True)
 """
 
 
-def test_a_killed_sweep_goes_on_and_measures_nothing_twice(tmp_path):
-    whole, every = sweep(project(tmp_path / "whole", BY_TIME))
-    root = project(tmp_path / "killed", BY_TIME)
+def test_a_killed_sweep_goes_on_and_measures_nothing_twice(tmp_path, undisturbed):
+    whole, every = undisturbed
+    root = project(tmp_path, WITH_A_TIE)
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(root), "4"],
         env={**os.environ, "PYTHONPATH": IMPORT_PATH},
@@ -506,25 +516,17 @@ def test_two_at_once_are_refused(tmp_path):
     assert "is running in another process" in refused[0]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"seed": 2},
-        {"timeout_s": 21.0},
-        {"sizes": ("65",)},
-        {"touched": True},
-    ],
-    ids=lambda changed: next(iter(changed)),
-)
-def test_what_could_find_something_else_is_another_sweep(tmp_path, changed):
+def test_what_could_find_something_else_is_another_sweep(tmp_path):
     root = project(tmp_path, "parameters={'A': (1,)}")
-    first, _ = sweep(root)
-    if changed.pop("touched", False):
-        (root / "kernels" / "toy" / "k.cu").write_text("// another\n")
-    second, executor = sweep(root, **changed)
-    assert second.reused == 0
-    assert len(executor.measured) == 1
-    assert second.sweep.sweep_id != first.sweep.sweep_id
+    seen = {sweep(root)[0].sweep.sweep_id}
+    for changed in ({"seed": 2}, {"timeout_s": 21.0}, {"sizes": ("65",)}, {}):
+        if not changed:
+            (root / "kernels" / "toy" / "k.cu").write_text("// another\n")
+        found, executor = sweep(root, **changed)
+        assert found.reused == 0, changed
+        assert len(executor.measured) == 1, changed
+        assert found.sweep.sweep_id not in seen, changed
+        seen.add(found.sweep.sweep_id)
 
 
 def test_device_driver_and_compiler_are_part_of_the_identity(tmp_path):

@@ -59,7 +59,8 @@ class Site:
         self._console: list[str] = []
         self._requests: list[str] = []
         # What the browser did before, such as filling its own start page, is not this site's doing.
-        self.driver.get("about:blank")
+        if not self.driver.current_url.startswith(f"{url}/"):
+            self.driver.get("about:blank")
         for log in ("browser", "performance"):
             self.driver.get_log(log)
 
@@ -68,9 +69,11 @@ class Site:
         # Not the window's size, which Chromium does not let shrink to that of a phone.
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        wanted = f"{self.url}/{page.lstrip('/')}"
         # A change of the part after # alone would not load the page again.
-        self.driver.get("about:blank")
-        self.driver.get(f"{self.url}/{page.lstrip('/')}")
+        if self.driver.current_url.partition("#")[0] == wanted.partition("#")[0]:
+            self.driver.get("about:blank")
+        self.driver.get(wanted)
         self.wait(lambda: self.script("return document.readyState") == "complete", "the page to load")
         idle = "return typeof jQuery === 'undefined' || jQuery.active === 0"
         self.wait(lambda: self.script(idle), "the page's requests to finish")
