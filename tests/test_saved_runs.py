@@ -33,7 +33,7 @@ from harness.output.verdicts import exit_code
 from harness.records import Verdict
 from harness.store import imported
 from harness.store.imported_files import read_saved
-from harness.store.pytest_benchmark_files import BenchmarkFile, find_files, read_benchmark_file
+from harness.store.pytest_benchmark_files import BenchmarkFile, find_files
 from scripts import bench_stock
 from tests.support import caller, commit, make_repository, write_files
 
@@ -172,7 +172,7 @@ def judged(tmp_path, real):
     """Judges made-up processes, by way of their files."""
 
     def judge(processes: Sequence[Process], **given: Any) -> FilesResult:
-        files = [read_benchmark_file(path) for path in written(tmp_path / "files", real, processes)]
+        files = [read_saved(path) for path in written(tmp_path / "files", real, processes)]
         sides = list(zip(files, processes, strict=True))
         base, head = ([file for file, each in sides if each.side == side] for side in ("base", "head"))
         return judge_files(base, head, **given)
@@ -200,7 +200,7 @@ SLOW = tuple(1.08 * each for each in QUIET)
 def test_what_pytest_benchmark_writes_is_read(saved, how):
     path = saved[how]
     document = json.loads(path.read_text("utf-8"))
-    found = read_benchmark_file(path)
+    found = read_saved(path)
     # The one that failed is not in the file.
     assert list(found.benchmarks) == [SUM, RED, BOLD]
     assert (found.commit, found.dirty, found.on_gpu) == (saved["commit"], False, False)
@@ -246,14 +246,14 @@ def in_tokyo():
 def test_versions_before_5_write_utc_without_saying_so(tmp_path, real, text):
     path = tmp_path / "old.json"
     path.write_text(json.dumps({**real, "version": "4.0.0", "datetime": text}), encoding="utf-8")
-    assert read_benchmark_file(path).saved_at == START + dt.timedelta(seconds=0.5)
+    assert read_saved(path).saved_at == START + dt.timedelta(seconds=0.5)
 
 
 @pytest.mark.parametrize("id_", ["unversioned", "unknown", ""])
 def test_outside_a_repository_there_is_no_commit(tmp_path, real, id_):
     path = tmp_path / "file.json"
     path.write_text(json.dumps(changed(real, ["commit_info", "id"], id_)), encoding="utf-8")
-    assert read_benchmark_file(path).commit is None
+    assert read_saved(path).commit is None
 
 
 STATS = ("benchmarks", 1, "stats")
@@ -305,7 +305,7 @@ def test_what_pytest_benchmark_does_not_write_is_refused_by_name(tmp_path, real,
     path = tmp_path / "bad.json"
     path.write_text(json.dumps(changed(real, where, value)), encoding="utf-8")
     with pytest.raises(StoreError) as caught:
-        read_benchmark_file(path)
+        read_saved(path)
     for word in (str(path), *words):
         assert word in caught.value.message
 
@@ -329,7 +329,7 @@ def test_what_is_no_such_file_is_refused(tmp_path, content, words):
     path = tmp_path / "bad.json"
     path.write_bytes(content)
     with pytest.raises(StoreError, match=words):
-        read_benchmark_file(path)
+        read_saved(path)
 
 
 def test_half_a_file_is_refused(tmp_path, saved):
@@ -337,14 +337,13 @@ def test_half_a_file_is_refused(tmp_path, saved):
     path = tmp_path / "half.json"
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(StoreError, match="damaged"):
-        read_benchmark_file(path)
+        read_saved(path)
 
 
 def test_a_file_without_end_is_not_read(tmp_path, saved, monkeypatch):
     monkeypatch.setattr(imported, "LARGEST_BYTES", 1000)
-    for read in (read_benchmark_file, read_saved):
-        with pytest.raises(StoreError, match="without --benchmark-save-data"):
-            read(saved["save"])
+    with pytest.raises(StoreError, match="without --benchmark-save-data"):
+        read_saved(saved["save"])
 
 
 def test_files_are_found_by_name_folder_and_glob(tmp_path, monkeypatch):
@@ -833,7 +832,7 @@ def test_nothing_is_gained_by_leaving_something_out(real, tmp_path):
                 RED: 100 * math.exp(rng.normal(0, 0.002)),
                 **({BOLD: 100.0} if process.side == "base" or trial % 3 else {}),
             }
-        files = [read_benchmark_file(path) for path in written(tmp_path / str(trial), real, processes)]
+        files = [read_saved(path) for path in written(tmp_path / str(trial), real, processes)]
         sides = [process.side for process in processes]
         if passes(files, sides):
             continue

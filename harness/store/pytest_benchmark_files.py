@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.store.imported import Integer, converted, load_json
+from harness.store.imported import Integer, converted
 
 FORMATS = range(3, 6)
 """Major versions of pytest-benchmark whose files are known."""
@@ -164,17 +164,12 @@ def find_files(given: Sequence[str], option: str) -> list[Path]:
     return found
 
 
-def read_benchmark_file(path: Path) -> BenchmarkFile:
-    """A file as it was saved, except that times are in nanoseconds.
+def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
+    """What a file of JSON says, as it was saved, except that times are in nanoseconds.
 
     Raises StoreError, with file and benchmark, for anything that pytest-benchmark does not write: other JSON,
     another version's format, a time that is no positive finite number, a benchmark that is there twice.
     """
-    return benchmark_file(path, load_json(path))
-
-
-def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
-    """The same of what was read already."""
     try:
         given = msgspec.convert(content, type=_File)
     except ValueError as error:
