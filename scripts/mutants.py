@@ -34,7 +34,7 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
     "gates": (["harness/judgement/gates.py"], ["tests/test_gates.py"]),
     "reporter": (
         ["harness/github/reporting.py", "harness/github/posting.py"],
-        ["tests/test_github_posting.py", "tests/test_github_artifacts.py", "tests/test_github_request.py"],
+        [f"tests/test_github_{name}.py" for name in ("posting", "static", "artifacts", "request", "app")],
     ),
     "results-branch": (
         ["harness/github/data_files.py"],

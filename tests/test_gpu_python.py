@@ -373,7 +373,8 @@ def test_two_versions_of_a_registered_operator_take_turns(tmp_path, slower, stat
     root = make_repository(tmp_path / "project")
     commit(root, {"kernels/py/suite.py": text, "kernels/py/ops.py": OPERATOR.format(slower="", point="")}, 1)
     commit(root, {"kernels/py/ops.py": OPERATOR.format(slower=slower, point=".0")}, 2)
-    done = run_command("compare", "HEAD~1", "HEAD", "--device", GPU, "--json", cwd=root)
+    # Some ten pairs of processes are needed to call what does not differ unchanged: a minute or two.
+    done = run_command("compare", "HEAD~1", "HEAD", "--device", GPU, "--json", cwd=root, timeout_s=280)
     assert done.stdout, done.stderr
     [result] = json.loads(done.stdout)
     assert result["verdicts"][0]["status"] == status, result["verdicts"]
