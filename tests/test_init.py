@@ -301,6 +301,8 @@ def test_a_suite_that_was_renamed_is_not_written_again(theirs, call):
     done = call("init", "--yes")
     assert done.status == 0
     assert "measure every kernel" in done.out
+    done = call("init", "--json")
+    assert (done.status, done.json["suites"]) == (0, [])
     assert [folder.name for folder in (top / "perf").iterdir()] == ["mine"]
 
 

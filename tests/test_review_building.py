@@ -8,7 +8,13 @@ import random
 import pytest
 
 from harness.errors import StoreError, UsageError
-from harness.output.review.building import kernel_places, newest_comparisons, review_of, stored_result
+from harness.output.review.building import (
+    _unique,
+    kernel_places,
+    newest_comparisons,
+    review_of,
+    stored_result,
+)
 from harness.output.review.model import Place, decode_review, encode_review
 from harness.records import Effect
 from harness.spec.loader import load
@@ -175,3 +181,7 @@ def test_report_shows_what_compare_showed(compared, repository, capsys, monkeypa
     assert done.status == 1
     assert "regression toy.slower" in done.out
     assert "Left out" in done.err
+
+
+def test_tests_of_one_name_get_names_that_no_other_test_has():
+    assert _unique(["a", "a", "a_2", "b", "a"]) == ["a", "a_3", "a_2", "b", "a_4"]

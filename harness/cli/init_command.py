@@ -65,15 +65,12 @@ def command(
     repository = Repository(folder, [below])
     proposed, left = suites_of(repository)
     chosen = _chosen(files.not_measured_yet(proposed, folder, below), only)
-    if not as_json:
-        _show(repository, chosen, left)
+    if as_json and not chosen:
+        echo_json(_as_json(chosen, left, files.Written()))
+    elif not as_json:
+        _show(repository, chosen, left, below if proposed else "")
     if not chosen:
-        if proposed and not as_json:
-            click.echo(f"The suites in {below} measure every kernel that was found.")
-            return ExitCode.FINE
-        if as_json:
-            echo_json(_as_json(chosen, left, files.Written()))
-        return ExitCode.NOT_MEASURED
+        return ExitCode.FINE if proposed else ExitCode.NOT_MEASURED
     if not (yes or dry_run or as_json):
         chosen = _asked(chosen)
     if not only:
@@ -141,13 +138,18 @@ def _few(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
     return known
 
 
-def _show(repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence[LeftOut]) -> None:
+def _show(
+    repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence[LeftOut], measured_in: str
+) -> None:
+    """What was found; where nothing of it is proposed, the folder whose suites measure it already."""
     where = "of git's list" if repository.top else "in the folder"
     click.echo(f"Looked at {len(repository.files)} file{'s'[: len(repository.files) != 1]} {where}.")
     if repository.passed_over:
         passed = ", ".join(f"{name} ({count})" for name, count in sorted(repository.passed_over.items()))
         click.echo(f"Passed over: {passed}.")
-    if not proposed and not left:
+    if not proposed and measured_in:
+        click.echo(f"The suites in {measured_in} measure every kernel that was found.")
+    elif not proposed and not left:
         click.echo(
             "No kernel was found. Looked for __global__ functions in .cu, .cuh and C++ files and "
             "headers; for functions that launch @triton.jit, cupy.RawKernel and @numba.cuda.jit kernels, and "

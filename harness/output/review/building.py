@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import posixpath
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -240,13 +240,15 @@ def _identifier(name: str) -> str:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Of tests of one name in several files, each its own."""
-    seen: Counter[str] = Counter()
-    made = []
+    """Of tests of one name in several files, each its own, which no other test has either."""
+    taken = set(names)
+    made: dict[str, None] = {}
     for name in names:
-        seen[name] += 1
-        made.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
-    return made
+        numbered = (f"{name}_{number}" for number in itertools.count(2))
+        own = name if name not in made else next(each for each in numbered if each not in taken)
+        taken.add(own)
+        made[own] = None
+    return list(made)
 
 
 def _setting(comparison: Comparison, name: str) -> float:
