@@ -1,0 +1,236 @@
+"""harness ci, in the job with the card: compare, devices, measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli import echo_json, options, tell
+from harness.cli.ci_calling import warn
+from harness.errors import DeviceError, ExitCode, MeasureError, UsageError
+from harness.forges.scaffold import extras_there
+from harness.github import events
+from harness.gitlab.api import in_pipeline
+from harness.output.review.faces import faces, workflow_commands, write_faces
+from harness.output.review.markdown import code, summary
+from harness.output.review.model import LIMITS, Review
+from harness.system import git
+
+if TYPE_CHECKING:
+    from harness.config import Config
+    from harness.judgement.saved_runs import FilesResult
+    from harness.run.compare import CompareSettings, ComparisonResult
+    from harness.spec.loader import LoadedSuite
+
+
+@click.command(
+    "compare",
+    short_help="In the job with the card: compare a pull request with its base, and write the report.",
+)
+@options.cases
+@options.case_options
+@options.comparison
+@options.commit("--base", required=True, help="The branch that the pull request goes to.")
+@options.commit("--head", default="HEAD", show_default=True, help="The pull request's commit.")
+@options.path("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
+@options.several("--pytest", "PATH", "Measure the pytest benchmarks there in place of CASES", to="tests")
+@options.history_url
+def compare(selection: options.Selection, base: str, head: str, tests: tuple[str, ...], **given: Any) -> int:
+    """Compare a pull request with where it left its base, and write the report that 'harness ci post' posts.
+
+    Of several devices, --device cuda:0,opengl:0, each is measured in turn; one that does not open is told,
+    and is an error where none does. In a workflow the job's summary and annotations are written too. The exit
+    status is that of 'harness compare'; the report is written whatever the verdicts are.
+
+    With --pytest the project's own pytest session measures, with --perf-base and --perf-gate. Its other
+    benchmarks, which are no kernels of a suite, are run at base and head in turns, and their files judged.
+    """
+    from harness.cli.compare_command import repository_of, settings_from
+    from harness.config import load_config
+    from harness.output.review.building import kernel_places, review_of
+
+    if tests and selection.cases:
+        raise UsageError("CASES are compared by themselves, and --pytest by its own tests: give one of them.")
+    config = load_config()
+    repository = repository_of(config)
+    head = git.resolve(repository, head)
+    left = git.merge_base(repository, base, head)
+    if left == head:
+        raise UsageError(f"{head[:10]} is part of {base} already: there is nothing to compare.")
+    if tests:
+        return _compare_tests(config, selection, tests, (left, head), given)
+    settings = settings_from(config, selection, given | {"results": given["out"] / "records"})
+    results, heads = _on_each_device(config, selection, settings, left, head)
+    places = {loaded.suite.name: kernel_places(loaded) for loaded in heads}
+    return _tell(review_of(results, places), results, None, selection, given)
+
+
+def _tell(
+    review: Review,
+    results: list[ComparisonResult],
+    judged: FilesResult | None,
+    selection: options.Selection,
+    given: Mapping[str, Any],
+) -> int:
+    """Write every face of a review, print what it rests on, and return the exit status."""
+    from harness.gitlab.reporting import links_of_job
+    from harness.output import verdicts
+
+    history = given["history"]
+    links = links_of_job(os.environ, history=history) if in_pipeline() else events.links_of_run(history)
+    write_faces(given["out"], faces(review, links))
+    events.append_summary(summary(review, links))
+    every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
+    status = verdicts.exit_code(every, given["fail_on"])
+    if selection.as_json:
+        told = [verdicts.as_json(result) for result in results]
+        echo_json([*told, *([verdicts.judgement_as_json(judged)] if judged else [])])
+    else:
+        if results:
+            verdicts.print_comparison(results, status)
+        if judged:
+            verdicts.print_judgement(judged, status)
+    for line in workflow_commands(review) if events.in_workflow() and not selection.as_json else ():
+        click.echo(line)
+    return status
+
+
+def _compare_tests(
+    config: Config,
+    selection: options.Selection,
+    tests: tuple[str, ...],
+    ends: tuple[str, str],
+    given: Mapping[str, Any],
+) -> int:
+    """Measure by the project's own pytest benchmarks, and report as of any comparison."""
+    from harness.cli.compare_command import repository_of
+    from harness.github import pytest_session
+    from harness.output.review.building import kernel_places, review_of_tests
+    from harness.output.verdicts import exit_code
+    from harness.spec.planning import load_suites
+
+    base, head = ends
+    if (checked_out := git.resolve(repository_of(config), "HEAD")) != head:
+        raise UsageError(f"pytest measures what is checked out, {checked_out[:10]}: check {head[:10]} out.")
+    session = pytest_session.Tests(paths=tests, project=config.root, out=given["out"].resolve())
+    words = [word for size in selection.size for word in ("--perf-size", size)]
+    words += ["--perf-quick"] if selection.quick else []
+    failed = others = False
+    for spec in (selection.device or config.device or "").split(","):
+        on_it = [*words, *(["--perf-device", spec] if spec else [])]
+        done = pytest_session.compare_kernels(session, base, on_it)
+        failed, others = failed or done.failed, others or done.others
+    results = pytest_session.compared(session, base, head)
+    judged = pytest_session.judge_others(session, base, head, tell) if others else None
+    if not results and judged is None:
+        raise MeasureError(
+            f"No benchmark in {', '.join(tests)} compared anything: see pytest's output above."
+        )
+    every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
+    if failed and exit_code(every, given["fail_on"]) == ExitCode.FINE:
+        problem = "A test failed in pytest's session, although no verdict does: see the job's log."
+        results = [dataclasses.replace(result, problem=result.problem or problem) for result in results]
+    places = {loaded.suite.name: kernel_places(loaded) for loaded in load_suites(config, head)}
+    review = review_of_tests(results, judged, ends, places)
+    return _tell(review, results, judged, selection, given)
+
+
+def _on_each_device(
+    config: Config, selection: options.Selection, settings: CompareSettings, base: str, head: str
+) -> tuple[list[ComparisonResult], list[LoadedSuite]]:
+    """The comparisons on one device after the other, and their suites at head. Raises what comparing raises;
+    DeviceError only where no device could be used.
+    """
+    from harness.cli.compare_command import compare_pairs
+    from harness.device.backends import parse_spec
+    from harness.spec.planning import plan
+
+    results: list[ComparisonResult] = []
+    heads: list[LoadedSuite] = []
+    absent: list[str] = []
+    specs = dict.fromkeys(settings.device.split(",")) if settings.device else {None: None}
+    for spec in specs:
+        if spec is not None:
+            parse_spec(spec)  # before hours are spent on the first
+    for spec in specs:
+        on_it = dataclasses.replace(settings, device=spec)
+        try:
+            pairs = selection.pairs(config, base, head)
+            done = compare_pairs(pairs, selection, on_it, most_cases=LIMITS["cases"])
+        except DeviceError as error:
+            if len(absent) + 1 == len(specs):
+                raise
+            absent.append(f"{spec} was not compared: {error.message}")
+            warn(f"No comparison on {spec}", absent[-1])
+            continue
+        results += done.results
+        heads += done.heads
+        if any(result.interrupted for result in done.results):
+            break
+
+    def concerns(result: ComparisonResult, loaded: LoadedSuite) -> bool:
+        backend = result.comparison.device.backend
+        made = (planned.kernel.source_for(backend) for planned in plan(loaded.suite, selection.cases))
+        return bool(result.verdicts or result.problem) or any(made)
+
+    # A suite without a kernel for a device is compared on the others: that it is not there is no lack.
+    told = [
+        result for result, loaded in zip(results, heads, strict=True) if concerns(result, loaded)
+    ] or results
+    return [dataclasses.replace(told[0], left_out=(*told[0].left_out, *absent)), *told[1:]], heads
+
+
+@click.command("devices", short_help="In the job with the card: tell which of its devices work.")
+@click.argument("specs", metavar="DEVICES")
+@options.json
+def devices(specs: str, as_json: bool) -> ExitCode:
+    """Print which of a card's DEVICES, such as cuda:0,opengl:0, can be opened here, a line each.
+
+    Of each other one it is told why not, in a workflow as a warning of the run and in the job's summary. The
+    exit status is 3 where none can be opened.
+    """
+    from harness.run.device_session import find_device
+
+    found: dict[str, str] = {}
+    absent: dict[str, str] = {}
+    for spec in specs.split(","):
+        try:
+            found[spec] = find_device(spec).name
+        except DeviceError as error:
+            absent[spec] = error.message
+            warn(f"{spec} is not measured", f"{spec} is not measured: {error.message}")
+    if absent:
+        lines = (f"- {code(spec)}: {code(why)}" for spec, why in absent.items())
+        events.append_summary("\n".join(["**Not measured, as they do not open here:**\n", *lines, "\n"]))
+    if as_json:
+        echo_json({"devices": found, "absent": absent})
+    else:
+        click.echo("".join(f"{spec}\n" for spec in found), nl=False)
+    return ExitCode.FINE if found else ExitCode.NOT_MEASURED
+
+
+@click.command("measured", short_help="In a job of the history: tell what it measured and what it left out.")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@options.json
+def measured(folder: Path, as_json: bool) -> None:
+    """Tell what the records in FOLDER measured, and which kernels were left out for want of a package.
+
+    FOLDER is laid out like asv's results. In a workflow the job's summary says it, and a warning of the run
+    what was left out.
+    """
+    from harness.github.measured import markdown, read_measured, warnings
+
+    found, problems = read_measured(folder)
+    text = markdown(found, problems, extras_there(Path()))
+    events.append_summary(text)
+    if as_json:
+        echo_json({"measured": found, "problems": problems})
+        return
+    click.echo(text, nl=False)
+    for warning in warnings(found, problems):
+        warn("Left out", warning)

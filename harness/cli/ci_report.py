@@ -1,0 +1,282 @@
+"""harness ci, in the jobs that may write to the forge: post, post-static, request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli import options
+from harness.cli.ci_calling import Calling, app_option, line_safe, warn, with_calling
+from harness.errors import RefusedError, UsageError
+from harness.forges.api import check_address
+from harness.forges.comments import Posted, StaleError
+from harness.forges.reports import Outcome, Prepared
+from harness.forges.scaffold import FLEET_FILE, is_light
+from harness.github import events, reporting
+from harness.github.posting import carry_over
+from harness.github.reporting import AUTHOR, given_reviews
+from harness.github.requesting import may_ask, start_measurement
+from harness.gitlab.api import GITLAB
+from harness.output.review.faces import check_name, faces, write_faces
+from harness.output.review.markdown import summary
+
+
+@click.command("post", short_help="In the job that may write: check the report, and post it.")
+@with_calling
+@click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
+@app_option
+@options.path(
+    "--review",
+    "A report or its archive, in place of the run's artifacts; repeatable.",
+    metavar="FILE",
+    multiple=True,
+)
+@options.flag(
+    "--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral."
+)
+@options.path("--out", "Write what is posted, and the page, there.")
+@options.path(
+    "--fleet",
+    "The file of cards, which may say light.",
+    metavar="FILE",
+    default=FLEET_FILE,
+    show_default=True,
+)
+@options.history_url
+@options.json
+def post(
+    calling: Calling,
+    author: str,
+    app: int | None,
+    review: tuple[Path, ...],
+    strict: bool,
+    out: Path | None,
+    fleet: Path,
+    history: str,
+) -> None:
+    """Check what the job with the card has left, and post it: one comment, and one check run.
+
+    For a workflow started by workflow_run. The pull request and its commit are what GitHub says they are. A
+    report that is not what it should be is refused, and then nothing is posted; where a run left none, a
+    neutral check run says so. In a job of GitLab's it is one note on the merge request, and a commit status.
+
+    Exit status 0 where it was posted, or the pull request has moved on; 2 where the report was refused; 3
+    where the forge could not be reached, or refused.
+    """
+    history = check_address(history, "--history") if history else ""
+    if calling.api.forge is GITLAB:
+        _post_to_gitlab(calling, review, out, history, strict=strict)
+        return
+    checks = calling.checks(app)
+    run = events.measured_run(calling.event, calling.repository)
+    result: dict[str, Any] = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
+    try:
+        prepared = reporting.prepare(
+            calling.api,
+            calling.repository,
+            run,
+            server=calling.server,
+            history=history,
+            given=given_reviews(review) if review else None,
+            strict=strict,
+            light=is_light(fleet),
+        )
+        _write(prepared, out)
+        outcome = reporting.post(calling.api, checks, run, prepared, author=author)
+    except StaleError as stale:
+        reporting.end_unposted(checks, run, str(stale))
+        result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
+    except RefusedError as refused:
+        reporting.end_unposted(checks, run, refused.message, refused=True)
+        raise
+    else:
+        names = (f"Pull request {run.pull_request}", "check run", "comment")
+        result |= _posted(calling, prepared, outcome, names)
+    calling.show(**result)
+
+
+def _post_to_gitlab(
+    calling: Calling, review: Sequence[Path], out: Path | None, history: str, *, strict: bool
+) -> None:
+    from harness.gitlab import reporting
+    from harness.output.review.reports import code_quality, openmetrics
+
+    pipeline = reporting.pipeline_of(os.environ)
+    result: dict[str, Any] = {
+        "merge_request": pipeline.merge_request,
+        "head": pipeline.head,
+        "pipeline": pipeline.id,
+    }
+    # As an address it is a path below the job's folder, where `out` is one.
+    page = (out / "review.html").as_posix() if out and not out.is_absolute() else ""
+    links = reporting.links_of_job(os.environ, page, history)
+    given = given_reviews(review) if review else None
+    try:
+        told = reporting.prepare(
+            calling.api, calling.repository, pipeline, links=links, given=given, strict=strict
+        )
+        _write(told, out)
+        if told.review is not None and out is not None:  # what GitLab reads of a job's artifacts
+            made = {"code-quality.json": code_quality(told.review), "metrics.txt": openmetrics(told.review)}
+            write_faces(out, {name: text.encode() for name, text in made.items()})
+        outcome = reporting.post(calling.api, calling.repository, pipeline, told)
+    except StaleError as stale:
+        result |= {"state": "stale", "message": f"{stale} So nothing of this pipeline is shown there."}
+    else:
+        names = (f"Merge request {pipeline.merge_request}", "commit status", "note")
+        result |= _posted(calling, told, outcome, names)
+    calling.show(**result)
+
+
+@click.command("post-static", short_help="In the job that may write: check static facts, and post them.")
+@with_calling
+@click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
+@options.json
+def post_static(calling: Calling, author: str) -> None:
+    """Check what the job that compiled a pull request has left, and post it as a comment of its own.
+
+    For a workflow started by workflow_run, after 'harness static --base COMMIT --report FILE' in a job that
+    anybody's pull request may start. The pull request is the one that GitHub says the run's commit is the
+    head of.
+
+    Exit status 0 where it was posted, or there is nothing to post; 2 where the report was refused; 3 where
+    GitHub could not be reached, or refused.
+    """
+    run = events.compiled_run(calling.event, calling.repository)
+    result: dict[str, Any] = {"head": run.head, "run": run.id}
+    try:
+        number, posted = reporting.post_static(
+            calling.api, calling.repository, run, server=calling.server, author=author
+        )
+    except StaleError as stale:
+        result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown."}
+    else:
+        message = f"Pull request {number}: comment {_what(calling, posted)}."
+        result |= {"state": "posted", "pull_request": number, "message": message, "comment": asdict(posted)}
+    calling.show(**result)
+
+
+def _write(prepared: Prepared, out: Path | None) -> None:
+    """The files of what is about to be posted: what GitHub then refuses can be looked at."""
+    review, links = prepared.review, prepared.links
+    if review is None:
+        events.append_summary(f"{prepared.check['output']['summary']}\n")
+        return
+    events.append_summary(summary(review, links))
+    if out is not None:
+        posted = {"comment.md": prepared.comment.encode(), "check.json": line_safe(prepared.check).encode()}
+        write_faces(out, {**faces(review, links), **posted})
+
+
+def _posted(
+    calling: Calling, prepared: Prepared, outcome: Outcome, names: tuple[str, str, str]
+) -> dict[str, Any]:
+    request, check, comment = names
+    parts = [f"{request}: {check} {_what(calling, outcome.check)}"]
+    if outcome.comment:
+        parts.append(f"{comment} {_what(calling, outcome.comment)}")
+    if not prepared.review:
+        parts.append("the run left no report")
+    return {
+        "state": "posted" if prepared.review else "no-report",
+        "message": f"{'; '.join(parts)}.",
+        "comment": outcome.comment and asdict(outcome.comment),
+        "check": asdict(outcome.check),
+    }
+
+
+def _what(calling: Calling, posted: Posted) -> str:
+    if posted.action == "left":
+        return f"left as it is, that of a newer run ({posted.url})"
+    would = "would be " if calling.api.dry_run else ""
+    return f"{would}{posted.action}{f' ({posted.url})' if posted.url else ''}"
+
+
+@click.command("request", short_help="Start a measurement that a maintainer asked for in a comment.")
+@with_calling
+@options.value(
+    "--automatic",
+    "WHICH",
+    "Measure pushes to the repository's own branches unasked: 'drafts' those to drafts too, any other word "
+    "those to pull requests that are ready; default: none.",
+    default="",
+)
+@options.flag("--strict", "In a merge queue what was not measured fails, and is not neutral.")
+@app_option
+@options.json
+def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> None:
+    """Start a measurement where the comment's first line is '/perf SHA [CASES]', with all 40 digits of the
+    commit.
+
+    For a workflow started by issue_comment. Whoever asks must be allowed to write to the repository, and the
+    commit must be the pull request's head at that moment: what is measured is what somebody looked at. The
+    comment gets a reaction, and a check shows that the run waits. What is refused is answered with the
+    reason, '/perf' without a commit with the line to paste. The run is started on the branch perf-dispatch,
+    which is moved to the default branch's commit.
+
+    Started by pull_request, with --automatic, what somebody who may write pushes to a branch of the
+    repository itself is measured unasked. Started by merge_group, or by the end of a run that it has started,
+    the queue's commit gets the conclusion that the pull request's own has.
+
+    Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
+    """
+    if calling.api.forge is GITLAB:
+        raise UsageError(
+            "No comment starts anything at GitLab: start a pipeline of the default branch with the variables "
+            "PERF_MERGE_REQUEST and PERF_COMMIT."
+        )
+    kind = events.kind_of(calling.event)
+    if kind in ("merge_group", "workflow_run"):
+        read = events.queued if kind == "merge_group" else events.queued_run
+        _carry_over(calling, read(calling.event, calling.repository), app, strict=strict)
+        return
+    asked: events.Asked | str | None
+    if kind == "pull_request":
+        asked = _pushed(calling, automatic)
+    else:
+        asked = events.measurement_asked(calling.event, calling.repository)
+    if not isinstance(asked, events.Asked):
+        why = asked or "the comment is not new, not on a pull request, or no /perf line"
+        calling.show(state="no-request", message=f"No request: {why}.")
+        return
+    # The App's key is for the default branch's workflows, and a push is told by the pull request's own.
+    checks = None if app and kind == "pull_request" else calling.checks(app)
+    started = start_measurement(calling.api, calling.repository, asked, checks)
+    what = " ".join((started.commit, *started.cases))
+    message = (
+        f"{'Would measure' if calling.api.dry_run else 'Measuring'} {what} of pull request "
+        f"{asked.pull_request}, as {asked.login} asked.{f' {started.url}' if started.url else ''}"
+    )
+    about = {"pull_request": asked.pull_request, "login": asked.login, **asdict(started)}
+    for trouble in started.untold:
+        warn("Not shown on the pull request", trouble)
+    calling.show(state="requested", message=message, **about)
+
+
+def _pushed(calling: Calling, automatic: str) -> events.Asked | str:
+    """What a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
+    if not automatic:
+        return "no push is measured unasked here"
+    asked = events.pushed(calling.event, calling.repository, drafts=automatic == "drafts")
+    if isinstance(asked, events.Asked) and not may_ask(calling.api, calling.repository, asked.login):
+        return f"{asked.login} may not write to {calling.repository}"
+    return asked
+
+
+def _carry_over(calling: Calling, queued: events.Queued | None, app: int | None, *, strict: bool) -> None:
+    if queued is None:
+        calling.show(state="no-request", message="No request: the queue waits for no check.")
+        return
+    try:
+        carried = carry_over(calling.api, calling.checks(app), queued, check_name(), strict=strict)
+    except StaleError as stale:  # merged or taken out of the queue, which then waits no more
+        calling.show(state="stale", message=f"{stale} So {queued.commit} gets no conclusion.")
+        return
+    message = f"{queued.commit} gets the conclusion of {carried.measured}: {carried.conclusion}."
+    about = {"pull_request": queued.pull_request, "commit": queued.commit, **asdict(carried)}
+    calling.show(state="carried-over", message=message, **about)

@@ -1,0 +1,278 @@
+"""harness ci, of the repository: store, fleet, audit, init."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli import echo_json, options, tell
+from harness.cli.ci_calling import api_of, api_root_option, given, repository_option, warn
+from harness.errors import ExitCode, HarnessError, UsageError
+from harness.forges import audits
+from harness.forges.requirements import chosen_extras
+from harness.forges.scaffold import (
+    FLEET_FILE,
+    Scaffolded,
+    matrix_of,
+    narrowed,
+    own_requirement,
+    read_fleet,
+    scaffold,
+)
+from harness.github import audit as github_audit
+from harness.github import events
+from harness.github.api import check_repository
+from harness.github.data_git import BRANCH
+from harness.gitlab.api import GITLAB, in_pipeline
+from harness.system.texts import harmless
+
+if TYPE_CHECKING:
+    from harness.github.data_files import Stored
+
+
+_LISTED = 20
+"""Files of a dry run of `store` that are named."""
+_NEXT = """
+What no file can do, in this order (docs/runners.md of gpu-harness has the reasons):
+  1. .github/fleet.json: your cards, with the labels of their runners. Then 'harness ci fleet'.
+  2. Settings, Actions, General: require approval for all external contributors; read-only token by default.
+  3. Settings, Environments: gpu, with required reviewers, allowed to the branch perf-dispatch alone;
+     gpu-history, allowed to the default branch alone. 'harness ci audit' says whether they are.
+  4. Settings, Actions, Runners: a group for this repository only; ephemeral ones, with a card's labels.
+  5. Settings, Pages: the source is GitHub Actions. Where it will be: the variable PERF_HISTORY_URL.
+     The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
+     The variable PERF_AUTOMATIC measures pushes to branches of this repository unasked.
+     The variable PERF_APP_ID, with a key in the environment perf-report, posts check runs as an App of
+     yours, which a rule can name: docs/pull-requests.md.
+  6. Commit to the default branch: perf-request.yml and perf-report.yml work from there.
+Then comment '/perf SHA' on a pull request, with the commit that you have read."""
+
+
+_NEXT_GITLAB = """
+What no file can do, in this order (docs/other-ci.md of gpu-harness has the reasons):
+  1. .gitlab/perf.yml: your cards, with the tags of their runners. A .gitlab-ci.yml that was there needs
+     'include: [local: .gitlab/perf.yml]'.
+  2. Settings, Repository, Protected branches: the default branch, and perf-data.
+  3. Settings, CI/CD, Runners: a project runner with a card's tag: protected, locked, no untagged jobs.
+  4. Settings, Access tokens: one of the scopes api and write_repository, a maintainer. Settings, CI/CD,
+     Variables: it is GITLAB_TOKEN, masked, protected, of the environment perf-report. Pipeline variables
+     for maintainers.
+  5. Build, Pipeline schedules: every night, with PERF_HISTORY=yes.
+Then start a pipeline on the default branch with PERF_MERGE_REQUEST=12 and PERF_COMMIT, which you have read.
+'GITLAB_CI=true harness ci audit' says what of 2 to 4 is there."""
+
+
+@click.command("store", short_help="Append results to the branch that keeps them.")
+@options.path("--from", "Laid out like asv's results; default: the project's.")
+@click.option("--branch", default=BRANCH, show_default=True, help="Made where there is none.")
+@options.value(
+    "--remote",
+    "URL|NAME",
+    "A remote of the project's repository, an address or a path.",
+    default="origin",
+    show_default=True,
+)
+@options.value("--message", "TEXT", "Of the commit.", default="")
+@options.flag("--dry-run", "Say what would be stored, and store nothing.")
+@options.json
+def store(as_json: bool, **given: Any) -> None:
+    """Append results and records to the branch that keeps them.
+
+    Any number of machines may do so at once: who comes second appends to what is there and pushes again.
+    Nothing is forced, and no record or result that is there is changed. asv's results are left out where the
+    records hold all that they do. The working tree and its branches stay as they are.
+
+    With GITHUB_TOKEN set, git shows it to the host of GITHUB_SERVER_URL.
+    """
+    from harness.config import load_config
+    from harness.github.data_files import store_results
+
+    config = load_config()
+    folder: Path = given.pop("from") or config.results_folder
+    stored = store_results(folder, config.root, tell=tell, **given)
+    if as_json:
+        echo_json(asdict(stored))
+    else:
+        for line in _stored_lines(stored):
+            click.echo(harmless(line))
+
+
+def _stored_lines(stored: Stored) -> Iterator[str]:
+    for path in stored.left_out:
+        yield f"left out, not finished: {path}"
+    if stored.derived:
+        some = "1 result" if len(stored.derived) == 1 else f"{len(stored.derived)} results"
+        yield f"left out, as records hold the same: {some} of asv's; 'harness rebuild' makes them anew"
+    where = f"{stored.branch} of {stored.remote}"
+    if not (stored.added or stored.merged):
+        already = f" ({stored.unchanged} unchanged)" if stored.unchanged else ""
+        yield f"Nothing to store on {where}{already}."
+        return
+    counts = f"{len(stored.added)} added, {len(stored.merged)} merged, {stored.unchanged} unchanged"
+    if not stored.dry_run:
+        yield f"Stored on {where}: {counts} (commit {stored.commit}, attempt {stored.attempts})."
+        return
+    for what, paths in (("would be added", stored.added), ("would be merged", stored.merged)):
+        yield from (f"{what}: {path}" for path in paths[:_LISTED])
+        if len(paths) > _LISTED:
+            yield f"{what}: {len(paths) - _LISTED} more"
+    yield f"Nothing was stored on {where}; there would be {counts}."
+
+
+@click.command("fleet", short_help="Print the cards to measure on, as a job matrix.")
+@click.argument("file", type=click.Path(path_type=Path), default=FLEET_FILE)
+@options.value("--cases", "TEXT", "In place of each card's own cases, with spaces between them.", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print it in a workflow too.")
+def fleet(file: Path, cases: str, as_json: bool) -> None:
+    """Check the file of cards, and print it as a job's matrix: one line of JSON.
+
+    In a workflow it becomes the step's outputs instead: `matrix`, and `count`, the number of cards.
+    """
+    cards = narrowed(read_fleet(file), cases.split())
+    matrix = matrix_of(cards)
+    outputs = f"matrix={matrix}\ncount={len(cards.cards)}\n"
+    if as_json or not events.append_file("GITHUB_OUTPUT", "step's outputs", outputs):
+        click.echo(matrix)
+    else:
+        click.echo(f"{file}: {', '.join(card.name for card in cards.cards) or 'no card'}")
+
+
+@click.command("audit", short_help="Tell which protections of the repository and its cards are missing.")
+@repository_option
+@api_root_option
+@options.flag("--relied", "Only what jobs with a card rely on.")
+@options.json
+def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) -> ExitCode:
+    """Ask the forge for the settings that no file can hold, and tell what is missing and what to do.
+
+    At GitHub environments, their branches, reviewers and secrets, the token's default, forks, rules of
+    branches, runners and their groups, caches. In a job of GitLab's its protected branches, runners,
+    variables, forks, job tokens, approvals. What the token may not see is unknown. Exit status 1 where
+    something is missing.
+    """
+    name = given(repository, "CI_PROJECT_ID" if in_pipeline() else "GITHUB_REPOSITORY", "--repository")
+    found = _audited(name, api, relied=relied)
+    if as_json:
+        echo_json([asdict(each) for each in found])
+    else:
+        _tell_audit(found)
+    return ExitCode.REGRESSION if audits.missing(found) else ExitCode.FINE
+
+
+def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.Finding]:
+    calling = api_of(api)
+    if calling.forge is GITLAB:
+        from harness.gitlab import audit as gitlab_audit
+
+        return gitlab_audit.audit(calling, repository, relied_only=relied)
+    return github_audit.audit(calling, check_repository(repository), relied_only=relied)
+
+
+def _tell_audit(found: list[audits.Finding]) -> None:
+    for line in audits.lines(found, max(60, shutil.get_terminal_size().columns)):
+        click.echo(harmless(line))
+    if events.in_workflow():
+        for each in audits.missing(found):
+            told = f"{each.what}: {each.seen}. {each.to_do}."
+            click.echo(events.annotation("error", "A protection is missing", told), err=True)
+
+
+@click.command("init", short_help="Write the workflows into a repository.")
+@click.argument("folder", type=click.Path(path_type=Path), default=".")
+@options.value(
+    "--harness",
+    "REQUIREMENT",
+    "What the workflows install, one commit or file of it; default: what this harness came from.",
+    to="requirement",
+)
+@options.value(
+    "--with",
+    "NAMES",
+    "Extras that the jobs which measure install too, such as tvm,libraries,opengl; default: those that the "
+    "files there say.",
+    to="extras",
+)
+@options.value(
+    "--pytest",
+    "PATH",
+    "Measure pull requests by the pytest benchmarks there; repeatable. Brings the extra pytest.",
+    to="tests",
+    multiple=True,
+)
+@options.flag(
+    "--light", "Measure pull requests at the quick sizes and for a minute, to advise; the nights measure all."
+)
+@options.flag("--static", "Compile every pull request on GitHub's own machines, and post what changed.")
+@options.flag("--gitlab", "GitLab's pipeline in place of GitHub's workflows.")
+@options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
+@options.json
+def init(folder: Path, requirement: str | None, extras: str | None, as_json: bool, **asked: Any) -> None:
+    """Write the workflows into a repository: pull requests measured and reported, the history published.
+
+    With --gitlab it is .gitlab/perf.yml, which .gitlab-ci.yml includes.
+
+    FOLDER is the repository's top, by default the current one. All files are written, or none. Where a
+    kernel needs the package of an extra, name that extra: its exact versions and hashes are shipped, and no
+    index is asked. With opengl or cpu the jobs measure on that device too, where the file of cards is new.
+    """
+    if asked["light"] and asked["tests"]:
+        raise UsageError("A light comparison measures no pytest benchmarks: give --light or --pytest.")
+    wanted = None if extras is None else chosen_extras(extras)
+    chosen = requirement or own_requirement()
+    if not chosen:
+        raise UsageError(
+            "What this harness was installed from is not one commit or one file; of an editable installation "
+            "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
+            "to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
+        )
+    if asked["gitlab"] and any(asked[name] for name in ("tests", "static", "light")):
+        raise UsageError(
+            "With --gitlab write '--pytest PATH' into a card's ARGUMENTS in .gitlab/perf.yml; what --static "
+            "and --light write is GitHub's."
+        )
+    done = scaffold(folder, chosen, extras=wanted, **asked)
+    if as_json:
+        echo_json({**asdict(done), "harness": chosen})
+        return
+    for what, names in (("written", done.written), ("unchanged", done.unchanged), ("kept", done.kept)):
+        for name in names:
+            click.echo(f"{what:9}  {harmless(name)}")
+    if asked["gitlab"]:
+        click.echo(_NEXT_GITLAB)
+    else:
+        _tell_next(done, light=asked["light"])
+
+
+def _tell_next(done: Scaffolded, *, light: bool) -> None:
+    """What is to be done at GitHub, and what of it is done."""
+    for device in done.unmeasured:
+        click.echo(
+            f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
+            f'runner has it, write "also": ["{device}"].'
+        )
+    if done.untested:
+        told = json.dumps(list(done.untested))
+        click.echo(
+            f'{FLEET_FILE} is kept: for pytest in pull requests write "pytest": {told} beside "cards".'
+        )
+    if light and not done.light:
+        click.echo(f'{FLEET_FILE} is kept: for light comparisons write "light": true beside "cards".')
+    click.echo(_NEXT)
+    name = os.environ.get("GITHUB_REPOSITORY", "")
+    if not (name and os.environ.get("GITHUB_TOKEN")):
+        click.echo(
+            "With GITHUB_REPOSITORY and GITHUB_TOKEN set, 'harness ci audit' says what of 2 to 5 is there."
+        )
+        return
+    try:
+        click.echo(f"\nWhat is there of {harmless(name)}, as 'harness ci audit' sees it:")
+        _tell_audit(_audited(name, None))
+    except HarnessError as error:  # what was written is written
+        warn("Not audited", error.message)
