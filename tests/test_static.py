@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -86,17 +87,27 @@ BY_HAND = {
 }
 
 
+def _is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def test_a_compiler_that_takes_too_long_ends_with_what_it_started(tmp_path, monkeypatch, own_cache):
     slow, told = tmp_path / "g++", tmp_path / "pid"
     slow.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {told}\nwait\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr("harness.static.accesses._compiler", lambda: "slow")
-    monkeypatch.setattr("harness.static.accesses.TIMEOUT_S", 2.0)
-    with pytest.raises(BuildError, match="took more than 2 s"):
+    monkeypatch.setattr("harness.static.accesses.TIMEOUT_S", 5.0)
+    with pytest.raises(BuildError, match="took more than 5 s"):
         accesses_of("matmul.naive", 128)
-    state = Path(f"/proc/{told.read_text().strip()}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    pid = told.read_text().strip()
+    deadline = time.monotonic() + 30
+    while _is_alive(pid):  # for a moment, as what is killed ends by itself
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")

@@ -159,7 +159,8 @@ take_down() {
     run systemctl daemon-reload
     for name in gpu-runner gpu-suite; do
         if getent passwd "$name" > /dev/null; then
-            run pkill --signal KILL --uid "$name" || true
+            # A process that is killed goes on for a moment, and userdel refuses who has one.
+            run timeout 10 sh -c 'while pkill --signal KILL --uid "$1"; do sleep 0.1; done' sh "$name" || true
             run userdel -- "$name"
         fi
     done
