@@ -75,7 +75,9 @@ KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 for _name in ("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"):
     os.environ.pop(_name, None)
-# A shell's job in the background ignores Ctrl-C, and so would every process that tests interrupt.
+# A shell's job in the background ignores Ctrl-C, one under nohup SIGHUP: so would what tests interrupt.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
