@@ -488,6 +488,13 @@ def test_the_layers_are_those_that_are_tested():
     assert [set(line) for line in drawn] == [set(layer) for layer in reversed(LAYERS)]
 
 
+def test_the_functions_of_the_four_paths_are_there():
+    steps = re.findall(r"^\| `(.+?\.py): (\w+)` \|", section("layout.md", "Four paths"), re.MULTILINE)
+    assert len(steps) > 30
+    for file, name in steps:
+        assert f"def {name}(" in (ROOT / "harness" / file).read_text(encoding="utf-8"), (file, name)
+
+
 def test_what_others_ask_for_is_held_by_tests_that_exist():
     asked = rows(section("repositories.md", "What they ask"))
     assert len(asked) > 10
