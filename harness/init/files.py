@@ -14,7 +14,7 @@ from pathlib import Path
 import harness
 from harness.config import has_settings, load_config
 from harness.errors import StoreError, UsageError
-from harness.init.model import Array, KernelGuess, SuiteGuess
+from harness.init.model import ArrayGuess, KernelGuess, SuiteGuess
 from harness.system.files import read_regular
 
 if sys.version_info >= (3, 11):
@@ -279,7 +279,7 @@ def _problem(suite: SuiteGuess) -> Iterator[str]:
     yield from _reference(suite)
 
 
-def _array(array: Array, dtype: str) -> str:
+def _array(array: ArrayGuess, dtype: str) -> str:
     words = [f'"{axis}"' for axis in array.shape]
     words += [f'dtype="{array.dtype}"'] if array.dtype != dtype else []
     words += ["init=0"] if array.init else []

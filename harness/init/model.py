@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayGuess:
     name: str
     role: str
     """Input, Output or InOut."""
@@ -92,7 +92,7 @@ class Reference:
 @dataclass(frozen=True)
 class SuiteGuess:
     name: str
-    arrays: tuple[Array, ...]
+    arrays: tuple[ArrayGuess, ...]
     numbers: tuple[Number, ...]
     axes: tuple[Axes, ...]
     dtype: str

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from harness.init.bodies import Elementwise
-from harness.init.model import Array, Number, Reference
+from harness.init.model import ArrayGuess, Number, Reference
 
 UNIT = {"float16": "2.0**-11", "bfloat16": "2.0**-8", "float64": "2.0**-53", "float32": "2.0**-24"}
 """The unit roundoff of a dtype."""
@@ -14,7 +14,7 @@ UNIT = {"float16": "2.0**-11", "bfloat16": "2.0**-8", "float64": "2.0**-53", "fl
 
 def reference_of(
     name: str,
-    arrays: Sequence[Array],
+    arrays: Sequence[ArrayGuess],
     numbers: Sequence[Number],
     axes: Sequence[str],
     *,
@@ -37,7 +37,7 @@ def reference_of(
 
 
 def _elementwise(
-    body: Elementwise, out: Array, inputs: Sequence[Array], numbers: Sequence[Number], name: str
+    body: Elementwise, out: ArrayGuess, inputs: Sequence[ArrayGuess], numbers: Sequence[Number], name: str
 ) -> Reference | None:
     unit = UNIT.get(out.dtype)
     if body.output != out.name or any(array.shape != out.shape for array in inputs):
@@ -55,7 +55,7 @@ def _elementwise(
     return Reference(expression, tolerance, f"read from the body of {name}")
 
 
-def _by_name(name: str, out: Array, inputs: Sequence[Array]) -> Reference | None:
+def _by_name(name: str, out: ArrayGuess, inputs: Sequence[ArrayGuess]) -> Reference | None:
     unit = UNIT.get(out.dtype)
     if len(inputs) != 1 or out.role != "Output":
         return None
@@ -79,7 +79,7 @@ def _of_case(text: str, scalars: set[str]) -> str:
 
 
 def _product(
-    matrices: Sequence[str], out: Array, numbers: Sequence[Number], axes: Sequence[str]
+    matrices: Sequence[str], out: ArrayGuess, numbers: Sequence[Number], axes: Sequence[str]
 ) -> Reference:
     a, b, c = matrices
     product, size = f"{a} @ {b}", "products"

@@ -154,7 +154,7 @@ class NumbaFunction(PythonFunction):
     packages = (("numba",),)
 
 
-Source = str | Generated | HostFunction | HostLibrary | PythonFunction
+KernelSource = str | Generated | HostFunction | HostLibrary | PythonFunction
 """A source file's path relative to the suite's folder, or one of the others."""
 IMAGES = (".cubin", ".fatbin")
 """Suffixes of what CUDA's driver loads as it is."""
@@ -201,7 +201,7 @@ class Kernel:
     """One stage of a ladder: a source and how to launch it."""
 
     name: str
-    source: Source | Mapping[str, Source]
+    source: KernelSource | Mapping[str, KernelSource]
     """One source for every backend that its suffix stands for (.cu: cuda and opencl; .glsl: opengl), or a
     source by the backend's name: cuda, opencl, opengl, cpu."""
     block: Geometry | None = None
@@ -305,7 +305,7 @@ class Kernel:
             )
 
     @cached_property
-    def sources(self) -> dict[str, Source]:
+    def sources(self) -> dict[str, KernelSource]:
         """What it is made of, by backend. The null device takes any."""
         if isinstance(self.source, Mapping):
             return dict(self.source)
@@ -315,7 +315,7 @@ class Kernel:
             return dict.fromkeys(("cuda",) if cuda_only else backends, self.source)
         return {"cuda": self.source}
 
-    def source_for(self, backend: str) -> Source | None:
+    def source_for(self, backend: str) -> KernelSource | None:
         """What it is made of on a backend; None where it does not run there."""
         if backend == "null":
             return next(iter(self.sources.values()))

@@ -17,7 +17,15 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from harness.errors import NotToldError, NotYetKnownError, SuiteError
-from harness.spec.kernel import Generated, HostFunction, HostLibrary, Kernel, PythonFunction, Source, Step
+from harness.spec.kernel import (
+    Generated,
+    HostFunction,
+    HostLibrary,
+    Kernel,
+    KernelSource,
+    PythonFunction,
+    Step,
+)
 from harness.spec.layout import Order
 from harness.spec.problem import Array, Axis, Case, InOut, Input, Output, Problem, Scalar, number
 from harness.spec.suite import Ladder, Suite
@@ -131,13 +139,13 @@ class Load(Request[SuiteData], frozen=True):
     folder: str
 
 
-class Returned(msgspec.Struct, frozen=True, tag=True):
+class ReturnValue(msgspec.Struct, frozen=True, tag=True):
     value: Plain | tuple[Any, ...]
     asked_device: bool = False
     """Whether it was computed from the device, and is another on another."""
 
 
-class Call(Request[Returned], frozen=True):
+class FunctionCall(Request[ReturnValue], frozen=True):
     """Call a function of the suite at a case."""
 
     function: int
@@ -167,11 +175,11 @@ class Functions:
         self.all.append(function)
         return msgspec.to_builtins(Function(len(self.all) - 1, name))
 
-    def call(self, call: Call) -> Returned:
+    def call(self, call: FunctionCall) -> ReturnValue:
         case = _Noting(**{each.name: getattr(call.case, each.name) for each in dataclasses.fields(Case)})
         value = self.plain(self.all[call.function](case))
         asked = "noted" in vars(case)
-        return msgspec.convert({"type": "Returned", "value": value, "asked_device": asked}, Returned)
+        return msgspec.convert({"type": "ReturnValue", "value": value, "asked_device": asked}, ReturnValue)
 
 
 class _Noting(Case):
@@ -274,7 +282,7 @@ def _tuning(tune: Tuning, functions: Functions) -> dict[str, Any]:
     }
 
 
-def _source(source: Source) -> dict[str, Any]:
+def _source(source: KernelSource) -> dict[str, Any]:
     match source:
         case str():
             return {"kind": "file", "file": source}
@@ -347,7 +355,7 @@ def _asked(value: Any, answering: Answering) -> Any:
     return answering(value) if isinstance(value, Function) else value
 
 
-def _rebuilt_source(data: SourceData) -> Source:
+def _rebuilt_source(data: SourceData) -> KernelSource:
     match data.kind:
         case "file":
             return data.file
@@ -381,7 +389,7 @@ class Loading:
         self.folder, self.file = folder, folder / "suite.py"
         self.timeout_s = timeout_s or LOAD_TIMEOUT_S
         self._lock = threading.Lock()
-        self._answers: dict[tuple[int, bytes], Returned | Failed] = {}
+        self._answers: dict[tuple[int, bytes], ReturnValue | Failed] = {}
         self._deadline = time.monotonic() + self.timeout_s
         self._process = Process("harness.spec.suite_server", cwd=Path("/"))
         self._end = weakref.finalize(self, self._process.close)
@@ -411,7 +419,7 @@ class Loading:
                 known = next((each for each in (plain, whole) if each in self._answers), None)
                 if known is None:
                     reply = self._call(function, case)
-                    known = plain if isinstance(reply, Returned) and not reply.asked_device else whole
+                    known = plain if isinstance(reply, ReturnValue) and not reply.asked_device else whole
                     self._answers[known] = reply
                 reply = self._answers[known]
             if isinstance(reply, Failed):
@@ -422,10 +430,10 @@ class Loading:
         ask.__name__ = function.name
         return ask
 
-    def _call(self, function: Function, case: Case) -> Returned | Failed:
+    def _call(self, function: Function, case: Case) -> ReturnValue | Failed:
         self._process.wake()
         try:
-            reply = self._process.ask(Call(function.number, case), self.timeout_s)
+            reply = self._process.ask(FunctionCall(function.number, case), self.timeout_s)
         except LostError as lost:
             raise self._lost(lost, f"calling its function {function.name}") from None
         self._process.rest()
