@@ -63,13 +63,16 @@ class _Clone(NamedTuple):
     work_tree: Path | None
     """None for a bare one."""
 
-    def ask(self, *args: str, work_tree: Path | None = None, index: Path | None = None) -> bytes:
+    def ask(
+        self, *args: str, work_tree: Path | None = None, index: Path | None = None, stdin: bytes | None = None
+    ) -> bytes:
         # A submodule's own setting names a working tree that may be gone, which git would not bear.
         place = work_tree or self.git_dir
         paths = (f"--git-dir={self.git_dir}", f"--work-tree={place}")
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
         variables = {"GIT_INDEX_FILE": str(index or self.git_dir / "harness-has-no-index")}
-        return git.ask(place, *paths, "--no-replace-objects", *settings, *args, variables=variables)
+        options = (*paths, "--no-replace-objects", *settings)
+        return git.ask(place, *options, *args, variables=variables, stdin=stdin)
 
     def has(self, commit: str) -> bool:
         with contextlib.suppress(GitError):
@@ -142,29 +145,23 @@ def with_suite(repository: Path, commit: str, suite: str, others: Sequence[str],
     """
     clone = _clone(repository)
     own = _entries(clone, commit)
-    known = _working_files(clone, [suite, *others]) if source is None else _entries(clone, source)
+    source_entries = _working_files(clone, [suite, *others]) if source is None else _entries(clone, source)
     wanted = {os.fsencode(name) for name in others}
     inside = b"" if suite == "." else os.fsencode(suite) + b"/"
     main = inside + b"suite.py"
-    added = {
-        path: entry
-        for path, entry in known.items()
-        if path == main or (path not in own and (path.startswith(inside) or path in wanted))
-    }
-    if main not in added:
+    if main not in source_entries:
         raise NoSuiteError(
             f"{'The working tree' if source is None else source[:12]} has no {suite}/suite.py."
         )
+    added = [
+        b"%b %b\t%b\0" % (*entry, path)
+        for path, entry in source_entries.items()
+        if path == main or (path not in own and (path.startswith(inside) or path in wanted))
+    ]
     with tempfile.TemporaryDirectory(prefix="harness-index-") as folder:
         index = Path(folder, "index")
         clone.ask("read-tree", commit, index=index)
-        paths = sorted(added)
-        for some in (paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)):
-            info = []
-            for path in some:
-                entry = added[path]
-                info += ["--cacheinfo", f"{entry.mode.decode()},{entry.hash.decode()},{os.fsdecode(path)}"]
-            clone.ask("update-index", "--add", "--replace", *info, index=index)
+        clone.ask("update-index", "-z", "--index-info", index=index, stdin=b"".join(added))
         return clone.ask("write-tree", index=index).decode().strip()
 
 

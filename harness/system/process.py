@@ -34,9 +34,9 @@ MOST_LINE_BYTES = 2**28
 """A longer line is no answer."""
 
 _GLANCE_S = 0.1
-"""Between two looks whether the process lives: its pipe does not tell while a child of its own has it too."""
+"""Time between two looks whether the process lives: its pipe does not tell while a child of it has it too."""
 _STEP_S = 0.01
-"""Between two looks whether a command has ended."""
+"""Time between two looks whether a process that is waited for has ended."""
 _READ_BYTES = 2**20
 _PR_SET_PDEATHSIG = 1
 
@@ -119,6 +119,13 @@ class _Child:
             or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         )
 
+    def wait(self, deadline: float) -> bool:
+        """Wait until it has ended; False where it has not at the deadline, a moment of time.monotonic()."""
+        while not (ended := self.has_ended()) and time.monotonic() < deadline:
+            self.shorten_log()
+            time.sleep(_STEP_S)
+        return ended
+
     def shorten_log(self) -> None:
         """Have a process that prints without end not fill the disk."""
         if 512 * os.fstat(self._log.fileno()).st_blocks > MOST_LOG_BYTES:
@@ -137,17 +144,14 @@ class _Child:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
-    def kill(self) -> None:
-        """End it with everything that it started. What it had to say on leaving is not heard."""
-        if self._process.returncode is not None:
-            return
-        _kill_descendants(self.pid)  # those that have left its group
-        self._signal(signal.SIGKILL)
-        self._process.wait()
-
-    def end(self) -> int:
-        """End what it left running; its own status, once it has ended by itself."""
-        self.kill()
+    def kill(self) -> int:
+        """End it with everything that it started; its return code, negative where a signal ended it. What it
+        had to say on leaving is not heard.
+        """
+        if self._process.returncode is None:
+            _kill_descendants(self.pid)  # those that have left its group
+            self._signal(signal.SIGKILL)
+            self._process.wait()
         return int(self._process.returncode)
 
     def close(self) -> None:
@@ -168,29 +172,29 @@ class Ended:
 
     @property
     def how(self) -> str:
-        """In words."""
+        """How it ended, in words."""
         if self.status is None:
             return "took too long, and was ended"
-        if self.status > 128 and self.status - 128 in {*signal.Signals}:
-            return f"was ended by {signal.Signals(self.status - 128).name}"
-        return f"exited with status {self.status}"
+        number = self.status - 128
+        return _status_in_words(-number if number in {*signal.Signals} else self.status)
+
+
+def _status_in_words(code: int) -> str:
+    """The end of a process in words, by its return code, which is negative where a signal ended it."""
+    if code >= 0:
+        return f"exited with status {code}"
+    # Of the real-time signals only the first and the last have names.
+    return f"was ended by {signal.Signals(-code).name if -code in {*signal.Signals} else f'signal {-code}'}"
 
 
 def run_shell(command: str, folder: Path, timeout_s: float) -> Ended:
     """Run a command of a shell in a folder, with nobody at the keyboard, and end what it leaves running."""
     child = _Child(["/bin/sh", "-c", command], cwd=folder, env=os.environ, piped=False)
     with contextlib.closing(child):
-        deadline, looked_at = time.monotonic() + timeout_s, 0.0
-        while not (ended := child.has_ended()) and (now := time.monotonic()) < deadline:
-            if now - looked_at > _GLANCE_S:
-                looked_at = now
-                child.shorten_log()
-            time.sleep(_STEP_S)
-        if not ended:
-            child.kill()
-            return Ended(None, child.log())
-        code = child.end()
-        return Ended(code if code >= 0 else 128 - code, child.log())
+        in_time = child.wait(time.monotonic() + timeout_s)
+        code = child.kill()
+        status = code if code >= 0 else 128 - code
+        return Ended(status if in_time else None, child.log())
 
 
 def finished(
@@ -329,25 +333,17 @@ class Process(_Child):
 
     def _how_it_ended(self) -> str:
         """What became of a process that answers no more, in words. One that still lives is ended."""
-        deadline = time.monotonic() + 1
-        while not (ended := self.has_ended()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        self.kill()
-        if not ended:
-            return "closed its output, and was ended"
-        code = self._process.returncode
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+        by_itself = self.wait(time.monotonic() + 1)
+        code = self.kill()
+        return _status_in_words(code) if by_itself else "closed its output, and was ended"
 
     def finish(self, timeout_s: float) -> None:
         """Let it end by itself, as there are no more requests. Raises LostError where it does not in time."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        deadline = time.monotonic() + timeout_s
-        while not self.has_ended():
-            if time.monotonic() > deadline:
-                self.kill()
-                raise LostError("timed-out")
-            time.sleep(_STEP_S)
+        if not self.wait(time.monotonic() + timeout_s):
+            self.kill()
+            raise LostError("timed-out")
 
     def rest(self) -> None:
         """Let nothing of it run, threads of its own included, until it is woken."""
