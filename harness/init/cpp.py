@@ -40,7 +40,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class FunctionParameter:
-    """Of a kernel: `const float *A` is of type `float`, a pointer, and const."""
+    """A parameter of a kernel: `const float *A` is of type `float`, a pointer, and const."""
 
     type: str
     name: str
@@ -356,7 +356,7 @@ class _Reader:
         self.at, self.begin = opens - 1, opens  # kernels launch kernels, and their blocks are scopes
 
     def _template_before(self, at: int) -> tuple[int, tuple[str, ...]]:
-        """The name before `at`, and the arguments of its template between them."""
+        """Where the name stands whose template's arguments end `at`, and these; `at` itself where none do."""
         if self.tokens[at].text != ">":
             return at, ()
         depth, begin = 0, at

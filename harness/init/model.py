@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ArrayGuess:
+    """A guessed array of a problem."""
+
     name: str
     role: str
     """Input, Output or InOut."""
@@ -22,9 +24,11 @@ class ArrayGuess:
 
 @dataclass(frozen=True)
 class Number:
+    """A guessed scalar of a problem."""
+
     name: str
     value: str
-    """In Python."""
+    """The value as Python writes it, or a lambda of the case."""
     dtype: str
     why: str
 
@@ -64,7 +68,7 @@ class KernelGuess:
     source: str
     """What is compiled: the file, or one that includes it after what it needs."""
     notes: Mapping[str, str]
-    """What was guessed, by the field that it is of; by the empty name, of the whole."""
+    """What was guessed, by the name of the field; the empty name has what is said of the whole kernel."""
     instantiate: str = ""
     entry: str = ""
     block: str = ""
@@ -74,9 +78,10 @@ class KernelGuess:
     include: tuple[str, ...] = ()
     arch: str = ""
     options: tuple[str, ...] = ()
-    """Of nvcc."""
+    """Options for nvcc."""
     function: str = ""
-    """Of Python's world: TritonFunction and its like; `entry` is then the function's name."""
+    """TritonFunction and its like, for a kernel of a Python file: `entry` is then the function's name. Empty for
+    C++."""
 
 
 @dataclass(frozen=True)

@@ -91,12 +91,10 @@ def _product(
         product, size = f"{product} + {beta}", f"({size} + abs({beta}))"
     letter = {axis.lower(): axis for axis in axes}
     m, n, k = (letter.get(each, axes[0]) for each in "mnk")
-    bound = {
-        "float64": f"8 * 2.0**-53 * {size}",
-        "float16": f"2.0**-11 * abs(self.reference(case, {{arrays}})) + 8 * 2.0**-22 * {size}",
-        "bfloat16": f"2.0**-8 * abs(self.reference(case, {{arrays}})) + 8 * 2.0**-22 * {size}",
-        "float32": f"8 * 2.0**-24 * {size}",
-    }.get(out.dtype, "")
+    unit = UNIT.get(out.dtype)
+    bound = f"8 * {unit} * {size}" if unit else ""
+    if out.dtype in ("float16", "bfloat16"):  # summed in float32, then rounded
+        bound = f"{unit} * abs(self.reference(case, {{arrays}})) + 8 * 2.0**-22 * {size}"
     products = f"products = np.outer(np.linalg.norm({a}, axis=1), np.linalg.norm({b}, axis=0))\n"
     why = "by the names of its parameters: a matrix product"
     return Reference(product, products + bound if bound else "", why, f"2 * case.{m} * case.{n} * case.{k}")
