@@ -13,8 +13,9 @@ import pytest
 from harness.errors import ExitCode, GitError, NoSuiteError, SuiteError
 from harness.spec.loader import discover, discover_at, load, load_folder
 from harness.spec.planning import launch_of
-from harness.spec.sources import program, tree_sha256
+from harness.spec.sources import program
 from harness.spec.suite_data import Loading
+from harness.spec.suite_files import tree_sha256
 from harness.static.occupancy import CARDS
 from tests import toy
 from tests.support import run_command, write_files

@@ -80,7 +80,7 @@ class KernelGuess:
     options: tuple[str, ...] = ()
     """Options for nvcc."""
     function: str = ""
-    """TritonFunction and its like, for a kernel of a Python file: `entry` is then the function's name. Empty for
+    """TritonFunction and its like for a kernel of a Python file, whose function `entry` then names; empty for
     C++."""
 
 

@@ -36,9 +36,9 @@ from harness.spec.case_id import size_label
 from harness.spec.export import export, why_missing, with_suite
 from harness.spec.kernel import Kernel
 from harness.spec.problem import Problem
-from harness.spec.sources import files_outside, tree_sha256
 from harness.spec.suite import Suite
 from harness.spec.suite_data import Loading
+from harness.spec.suite_files import files_outside, tree_sha256
 from harness.system import git
 from harness.system.cache import cache_dir, export_root, write_atomically
 from harness.system.file_access import committed, is_beside
