@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -78,7 +77,8 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
         format="google-benchmark",
         version=f"google-benchmark {context.library_version}".strip(),
         executable=imported.executable_name(context.executable),
-        started_at=_moment(context.date),
+        # Older versions write the local time without saying where: that is no moment.
+        started_at=imported.utc_moment(context.date),
         host=context.host_name,
         devices=((_device(context), tuple(cases)),) if cases else (),
     )
@@ -170,12 +170,3 @@ def _device(context: _Context) -> DeviceInfo:
         max_shared_bytes=_MOST,
         max_clock_mhz=imported.rounded(context.mhz_per_cpu),
     )
-
-
-def _moment(text: str) -> dt.datetime | None:
-    """Older versions write the local time without saying where: that is no moment."""
-    try:
-        moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return moment.astimezone(dt.timezone.utc) if moment.tzinfo else None
-    except (ValueError, OverflowError):
-        return None

@@ -170,6 +170,18 @@ def placed(name: str, axes: Sequence[tuple[str, str | int]]) -> tuple[str, dict[
     return identifier(name + "".join(others)), sizes
 
 
+def utc_moment(text: str, zone: dt.tzinfo | None = None) -> dt.datetime | None:
+    """The moment that a text in ISO 8601 tells, in UTC; None where it tells none, nor its zone unless one is
+    given for that.
+    """
+    try:
+        moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = moment.replace(tzinfo=moment.tzinfo or zone)
+        return moment.astimezone(dt.timezone.utc) if moment.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def rounded(value: float) -> int | None:
     """None for 0, which stands for what is not known, and for what no record can hold."""
     return (round(value) or None) if abs(value) < 2**63 else None

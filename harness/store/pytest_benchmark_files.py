@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.store.imported import Integer, converted
+from harness.store.imported import Integer, converted, utc_moment
 
-FORMATS = range(3, 6)
+_KNOWN = range(3, 6)
 """Major versions of pytest-benchmark whose files are known."""
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e9
 """Times that anything takes: beyond them ratios leave the range of a float."""
@@ -40,8 +40,7 @@ _MACHINE = (
     "python_build",
 )
 """What identifies a machine, of what pytest-benchmark writes down. Keys that a project adds by a hook are not
-among them: they may well be readings of the moment.
-"""
+among them: they may well be readings of the moment."""
 _MOMENTARY = ("hz_", "cpuinfo_version")
 """Beginnings of keys of the processor that change from one second to the next, or say who read them."""
 
@@ -175,10 +174,10 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
     except ValueError as error:
         raise StoreError(f"{path} is no file of pytest-benchmark: {error}.") from None
     major = re.match(r"(\d{1,4})\.", given.version)
-    if major is None or int(major[1]) not in FORMATS:
+    if major is None or int(major[1]) not in _KNOWN:
         raise StoreError(
             f"{path} was written by pytest-benchmark {given.version[:40]!r}; the formats of versions "
-            f"{FORMATS[0]} to {FORMATS[-1]} are known here. Upgrade gpu-harness to read it."
+            f"{_KNOWN[0]} to {_KNOWN[-1]} are known here. Upgrade gpu-harness to read it."
         )
     benchmarks: dict[str, Benchmark] = {}
     for number, each in enumerate(given.benchmarks, 1):
@@ -186,15 +185,19 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
         if found.fullname in benchmarks:
             raise StoreError(f"{path} has {found.fullname} twice: which of them is meant?")
         benchmarks[found.fullname] = found
-    gpu = gpu if isinstance(gpu := given.machine_info.get("gpu"), dict) else None
+    info = given.machine_info
+    cpu, gpu = (part if isinstance(part := info.get(key), dict) else {} for key in ("cpu", "gpu"))
     return BenchmarkFile(
         path=str(path),
         saved_at=_moment(path, given.datetime),
         commit=_own_commit(benchmarks.values(), given.commit_info.id),
         dirty=given.commit_info.dirty or any(each.extra.dirty for each in benchmarks.values()),
-        machine=_machine(path, given.machine_info),
-        device=_device(given.machine_info, gpu),
-        on_gpu=gpu is not None and gpu.get("kind") != "cpu",
+        machine=_machine(path, info, cpu, gpu),
+        device=_text(gpu.get("name"))
+        or _text(cpu.get("brand_raw") or cpu.get("brand"))
+        or _text(info.get("machine"))
+        or "a machine without a name",
+        on_gpu=isinstance(info.get("gpu"), dict) and gpu.get("kind") != "cpu",
         benchmarks=benchmarks,
     )
 
@@ -260,12 +263,7 @@ def _own_commit(benchmarks: Iterable[Benchmark], of_file: str) -> str | None:
 
 
 def _moment(path: Path, text: str) -> dt.datetime:
-    """Versions before 5 write UTC without saying so."""
-    try:
-        moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
-        moment = moment.replace(tzinfo=moment.tzinfo or dt.timezone.utc).astimezone(dt.timezone.utc)
-    except (ValueError, OverflowError):
-        moment = None
+    moment = utc_moment(text, dt.timezone.utc)  # versions before 5 write UTC without saying so
     if moment is None or moment < _EARLIEST:
         raise StoreError(
             f"{path}: {text[:60]!r} is not when it was saved; expected a date and time such as "
@@ -274,20 +272,14 @@ def _moment(path: Path, text: str) -> dt.datetime:
     return moment
 
 
-def _machine(path: Path, info: Mapping[str, Any]) -> dict[str, str]:
+def _machine(
+    path: Path, info: Mapping[str, Any], cpu: Mapping[str, Any], gpu: Mapping[str, Any]
+) -> dict[str, str]:
     if not _text(info.get("node")):
         raise StoreError(f"{path}: machine_info has no node, so nobody can tell on which machine it was.")
-    cpu, gpu = (part if isinstance(part := info.get(key), dict) else {} for key in ("cpu", "gpu"))
     parts = {
         **{key: info[key] for key in _MACHINE if key in info},
         **{f"cpu.{key}": value for key, value in cpu.items() if not key.startswith(_MOMENTARY)},
         **{f"gpu.{key}": value for key, value in gpu.items()},
     }
     return {k: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for k, v in parts.items()}
-
-
-def _device(info: Mapping[str, Any], gpu: Mapping[str, Any] | None) -> str:
-    cpu = info.get("cpu")
-    brand = cpu.get("brand_raw") or cpu.get("brand") if isinstance(cpu, dict) else None
-    named = _text((gpu or {}).get("name")) or _text(brand) or _text(info.get("machine"))
-    return named or "a machine without a name"
