@@ -30,11 +30,11 @@ class StaticConfig:
     """``[tool.harness.static]``: what 'harness static' looks at, and what of it fails."""
 
     archs: tuple[str, ...] = ARCHITECTURES
-    """Those that are compiled for where none is asked for."""
+    """The architectures that are compiled for where none is asked for."""
     fail_on: tuple[str, ...] = ()
     """Kinds of risk that fail a comparison with a base."""
     max_registers: int | None = None
-    """More is a risk of the kind registers."""
+    """The most registers of a thread: more is a risk of the kind registers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Config:
     results: str = ".asv/results"
     """Where records lie, and asv's results beside them, a folder a machine."""
     directions: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Of benchmarks that are no suite's, by globs of their names, which way is better: one of DIRECTIONS."""
+    """Which way is better, one of DIRECTIONS, by globs of the names of benchmarks that are no suite's."""
     static: StaticConfig = StaticConfig()
 
     @property

@@ -396,7 +396,7 @@ class _Reader:
 
 
 def _without_zero(found: Iterator[Token]) -> Iterator[Token]:
-    """Without what `#if 0` takes out."""
+    """The tokens but for those that `#if 0` takes out."""
     depth = 0
     for token in found:
         word = token.text.split(" ")[0] if token.kind == "hash" else ""
@@ -413,7 +413,7 @@ def _without_zero(found: Iterator[Token]) -> Iterator[Token]:
 
 
 def _without_attributes(found: Sequence[Token]) -> list[Token]:
-    """Without `[[nodiscard]]` and its like."""
+    """The tokens but for attributes such as `[[nodiscard]]`."""
     kept, at = [], 0
     while at < len(found):
         if text_at(found, at) == text_at(found, at + 1) == "[":

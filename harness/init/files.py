@@ -78,7 +78,7 @@ def _there(folder: Path, below: str) -> list[str]:
 
 
 def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> list[SuiteGuess]:
-    """Without the kernels that a suite of another name, which lies there, names with their file."""
+    """The suites without the kernels that another suite in the folder names already, with their file."""
     place = folder / below
     texts = {name: (place / name / "suite.py").read_text(errors="replace") for name in _there(folder, below)}
     found = []

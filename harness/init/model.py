@@ -63,7 +63,7 @@ def snake_case(name: str) -> str:
 class KernelGuess:
     name: str
     file: str
-    """Below the repository's top."""
+    """Its path from the repository's top."""
     line: int
     source: str
     """What is compiled: the file, or one that includes it after what it needs."""

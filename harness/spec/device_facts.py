@@ -55,7 +55,7 @@ class DeviceFacts:
 
     @property
     def registers_per_sm(self) -> int:
-        """Of 32 bits."""
+        """Registers of 32 bits."""
         return self._told("registers_per_sm")
 
     @property

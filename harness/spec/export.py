@@ -61,7 +61,7 @@ class _Entry(NamedTuple):
 class _Clone(NamedTuple):
     git_dir: Path
     work_tree: Path | None
-    """None for a bare one."""
+    """None for a bare repository."""
 
     def ask(
         self, *args: str, work_tree: Path | None = None, index: Path | None = None, stdin: bytes | None = None
@@ -99,9 +99,9 @@ class _Part:
     clone: _Clone
     commit: str
     prefix: bytes
-    """Its folder, with a slash; empty for the outermost."""
+    """The part's folder in the whole, with a slash at the end; empty for the outermost."""
     entries: Mapping[bytes, _Entry]
-    """Its files by their paths within."""
+    """The part's files and submodules by their paths in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +395,7 @@ def _is_like(entry: os.DirEntry[bytes], wanted: _Entry) -> bool:
 
 
 def _hash(entry: os.DirEntry[bytes], root: bytes, wanted: _Entry) -> bytes:
-    """As git makes it of a blob; of a link, of what it leads to in the repository."""
+    """A file's hash as git makes it of a blob. That of a link is of what it leads to in the repository."""
     # Not for security: what git's objects are named by.
     digest = hashlib.sha1(usedforsecurity=False) if len(wanted.hash) == 40 else hashlib.sha256()
     if wanted.mode == _LINK:

@@ -45,7 +45,7 @@ from harness.system.file_access import committed, is_beside
 from harness.system.files import read_regular
 
 WORKING_TREE = "."
-"""In place of a commit: the files as they lie there."""
+"""What stands in the place of a commit for the files as they lie in the working tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ def begin(
     timeout_s: float | None = None,
     suite_from: str | None = None,
 ) -> Begun:
-    """The same, begun: several are loaded side by side. Raises SuiteError where there is no such suite.
+    """Begin what `load` does, so that several load side by side. Raises SuiteError where there is no suite.
 
     With `suite_from`, a commit or WORKING_TREE, the commit's kernels are those that its suite.py describes.
     """
@@ -380,7 +380,7 @@ def _inside(path: Path, repository: Path) -> Path:
 
 
 def _repository_around(path: Path) -> Path | None:
-    """Of a folder that may be gone."""
+    """The top folder of the repository around a folder, which may be gone; None outside any."""
     around = git.repository_of(next(each for each in (path, *path.parents) if each.exists()))
     return around and around.resolve()
 

@@ -326,8 +326,8 @@ def load_pairs(
 
 
 def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
-    """Those of the configuration here, and those by which each commit finds its suites: one that a change of
-    settings hides has vanished, and that must be seen.
+    """The globs of the configuration here, and those by which each commit finds its suites: one that a change
+    of settings hides has vanished, and that must be seen.
     """
     inside = config.root.resolve().relative_to(repository.resolve())
     globs = dict.fromkeys(config.suites)

@@ -45,9 +45,9 @@ class PythonCall:
     root: Path
     """The suite's folder."""
     code_sha256: str
-    """Of all that the suite says, its Python without comments, and of what is asked of the function."""
+    """A hash of all of the suite, its Python without comments, and of what is asked of the function."""
     launch: Launch | None = None
-    """For a kernel that is named in place of a function that launches it; None where there is no grid."""
+    """How to launch it where it is a kernel rather than a function that launches one; None without a grid."""
 
     def load(self) -> Callable[..., Any]:
         """The function, imported. Raises SuiteError where the file has none of that name."""

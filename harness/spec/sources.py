@@ -46,7 +46,7 @@ _WORDY = re.compile(
         | \.?\d(?:[eEpP][+-]|'?[\w.])* | [^\W\d]\w* ) | //[^\n]* | /\*.*?\*/""",
     re.DOTALL | re.VERBOSE,
 )
-"""Likewise, for a text with raw strings, or with quotes inside numbers, told by looking at each word."""
+"""The same as _COMMENT for a text with raw strings, or with quotes in numbers: it looks at each word."""
 _ODD_QUOTES = re.compile(r"""R"|\w'\w""")
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 """A line that goes on in the next, which compilers join before all else."""
@@ -136,9 +136,9 @@ class Program:
     driver loads."""
     parameters: tuple[Parameter, ...] = ()
     host: Callable[[int], Callable[..., object]] | None = field(default=None, compare=False)
-    """Only of kind host. Given the stream, it returns what to call for each launch."""
+    """Of a program of kind host: given the stream, it returns what to call for each launch."""
     errors: Mapping[int, str] = field(default_factory=dict, compare=False)
-    """Only of kind library: what the numbers that its function returns mean."""
+    """Of a program of kind library: what the numbers that its function returns mean."""
     steps: tuple[tuple[str, int], ...] = ()
     """Functions that run after it, each with how many of the parameters are its: the first ones."""
     setup: str = ""
@@ -146,12 +146,12 @@ class Program:
     in_parts: bool = False
     """Whether it is told where each dispatch begins, and can be launched in several."""
     python: PythonCall | None = field(default=None, compare=False)
-    """Only of kind host: a function of a framework's tensors, in place of `host`."""
+    """Of a program of kind host: a function of a framework's tensors, in place of `host`."""
     folders: tuple[str, ...] = ()
     """Where the compiler looks for headers, by their whole paths: the same folder of another commit is
     another. `tree_sha256` stands for what is in them."""
     content: bytes = field(default=b"", compare=False, repr=False)
-    """Of an image, or of a library that is made already: its bytes. The text is their hash."""
+    """The bytes of an image, or of a library that is made already; the text is their hash then."""
     suffix: str = ".cu"
     """What the text is: CUDA's C++, or its .ptx."""
     instance: str = ""
@@ -188,7 +188,7 @@ class Program:
 
     @property
     def code_sha256(self) -> str | None:
-        """Without comments, spaces at the ends of lines, empty lines and what tells a line's number.
+        """A hash without comments, spaces at the ends of lines, empty lines and what tells a line's number.
 
         None where the text is not all that is compiled.
         """
@@ -504,7 +504,7 @@ def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Pa
 
 
 def _bytes_of(path: Path) -> dict[str, Any]:
-    """Of a file that is compiled already, its bytes, and their hash for a text."""
+    """The `content` of a program whose file is compiled already, and its hash for a `text`."""
     try:
         content = read_regular(path)
     except OSError as error:

@@ -103,7 +103,7 @@ class TuningData(msgspec.Struct, frozen=True):
 class KernelData(msgspec.Struct, frozen=True):
     name: str
     sources: dict[str, str | SourceData]
-    """By backend; a file by its path."""
+    """The source for each backend; a file is its path."""
     block: CaseValue
     grid: CaseValue
     macros: dict[str, CaseValue]
@@ -367,7 +367,7 @@ def _elsewhere(*_: object) -> NoReturn:
 
 
 LOAD_TIMEOUT_S = 60.0
-"""For running a suite.py, and for each of its functions."""
+"""The time that a suite.py has to run, and each of its functions to return."""
 
 
 _KNOWN = {error.__name__: error for error in (NotYetKnownError, NotToldError)}

@@ -30,7 +30,7 @@ Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Format = Literal["nvbench", "google-benchmark"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 LARGEST_BYTES = 256 * 2**20
-"""As Python objects it takes some ten times that in memory."""
+"""The largest file that is read: as Python objects it takes some ten times that in memory."""
 LARGEST_SIZE = 2**31 - 1
 """The largest that a case can have on an axis."""
 _LONGEST_NAME = 100
@@ -46,18 +46,18 @@ class ImportedCase:
     kernel: str
     sizes: Mapping[str, int]
     name: str
-    """As its executable calls it, with its axes."""
+    """What its executable calls it, with its axes."""
     times_ns: tuple[float, ...] = ()
-    """Of one launch, in the order measured: each sample, or one mean where the file has no more."""
+    """Times of one launch, in the order measured: each sample, or one mean where the file has no more."""
     launches: int | None = None
-    """That each time is the mean of."""
+    """How many launches each time is the mean of; None where the file does not tell."""
     clock: str = ""
     """What told the time."""
     l2: L2Policy = "hot"
     """Cold where it was flushed before each launch."""
     warmup_launches: int | None = None
     moved_bytes: int | None = None
-    """By the benchmark's own account."""
+    """Bytes that one launch moves, by the benchmark's own account."""
     sm_clock_mhz: float | None = None
     skipped: str = ""
     """Why it was not measured, in its author's words."""
@@ -76,9 +76,9 @@ class ImportedFile:
     path: Path
     format: Format
     version: str
-    """Of the library that measured: ``nvbench 0.1.0``."""
+    """The library that measured, and its version: ``nvbench 0.1.0``."""
     executable: str
-    """Its name without folder and ending; empty where the file does not tell."""
+    """The executable's name without folder and ending; empty where the file does not tell."""
     started_at: dt.datetime | None
     host: str = ""
     """The name of the machine; empty where the file does not tell."""
@@ -183,7 +183,7 @@ def utc_moment(text: str, zone: dt.tzinfo | None = None) -> dt.datetime | None:
 
 
 def rounded(value: float) -> int | None:
-    """None for 0, which stands for what is not known, and for what no record can hold."""
+    """The nearest integer; None for 0, which stands for what is unknown, and for what no record can hold."""
     return (round(value) or None) if abs(value) < 2**63 else None
 
 

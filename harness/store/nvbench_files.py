@@ -26,7 +26,7 @@ _MEANS: Sequence[tuple[str, str, str, L2Policy]] = (
 )
 """Tags of a mean time and of how many launches it is of, the best one first; then its clock, and the L2."""
 _MAX_BLOCK, _MAX_GRID = (1024, 1024, 64), (2**31 - 1, 65535, 65535)
-"""Of every card since compute capability 3.0."""
+"""Largest block and grid of every card since compute capability 3.0."""
 
 
 class _Version(msgspec.Struct):

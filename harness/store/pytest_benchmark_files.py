@@ -68,7 +68,7 @@ class Benchmark:
     timer: str
     median_ns: float
     times_ns: tuple[float, ...] = ()
-    """Of every round, in the order measured; empty where the file has no raw data."""
+    """The time of every round, in the order measured; empty where the file has no raw data."""
     busy_s: float = 0.0
     """How long its rounds took on the wall; 0 where its timer does not tell."""
     extra: Extra = field(default_factory=Extra)
@@ -88,7 +88,7 @@ class BenchmarkFile:
     on_gpu: bool
     """Whether a GPU's own clock took the times."""
     benchmarks: Mapping[str, Benchmark]
-    """By full name, in the order run."""
+    """The benchmarks by full name, in the order run."""
     harness: str = "pytest-benchmark"
     """What wrote it."""
 

@@ -46,7 +46,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: Verdict | None = None
     complete: bool | None = None
     left_out: tuple[str, ...] = ()
-    """In the last line of a comparison, as are the changes of its problem."""
+    """Stands in the last line of a comparison, as do the changes of its problem."""
     problem_changes: tuple[str, ...] = ()
 
 

@@ -126,7 +126,9 @@ def committed(folder: Path) -> Iterator[None]:
 
 
 def check_committed(folders: Sequence[Path]) -> None:
-    """The same of all that was opened since the process began, where all suites are of commits."""
+    """Raises SuiteError where all suites are of commits, and one opened a file of the working tree since the
+    process began.
+    """
     _check(_opened, folders)
 
 

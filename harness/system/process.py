@@ -62,7 +62,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     log: str = ""
     exit_code: int = 3
     side: Side = ""
-    """Of a pair: the side at fault; empty where unknown."""
+    """The side at fault of a pair; empty where unknown."""
 
 
 def failure(error: HarnessError) -> Failed:
@@ -166,7 +166,7 @@ class Ended:
     """A command that has ended, or was ended."""
 
     status: int | None
-    """As a shell has it: 128 and the signal where one ended it; None where it took too long."""
+    """The status as a shell has it: 128 and the signal where one ended it; None where it took too long."""
     log: str
     """The end of what it printed."""
 
@@ -232,9 +232,10 @@ class Process(_Child):
         python: str = "",
         before: Sequence[str] = (),
     ) -> None:
-        """By another `python` in that one's environment, which has this package from here and no other.
+        """Start the process, with `python` in place of this interpreter: of what is installed here, that one
+        finds this package alone.
 
-        `before` is a command that runs another, which is put behind it, with the same input and output.
+        `before` is a command that runs the command behind it, with the same input and output.
         """
         source, inherited = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
         search = f"{source}{os.pathsep}{inherited}" if inherited else source
@@ -353,7 +354,7 @@ class Process(_Child):
         self._tell(signal.SIGCONT, signal.SIGUSR2)
 
     def pids(self) -> list[int]:
-        """Its number, and that of the process that it stands in for, as the driver of a card lists it."""
+        """The process's number, and that of the one that it stands in for, which a card's driver lists."""
         told = ""
         if self._relayed:
             with contextlib.suppress(OSError):
