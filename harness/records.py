@@ -164,7 +164,7 @@ class Resources:
     leaves it as it is. That of a kernel that is compiled and not run is of its own part alone. None where the
     binary cannot be read."""
     spill_store_bytes: int | None = None
-    """Bytes that a thread spills; this and all up to `kernels` is told where a kernel is compiled, not run."""
+    """Bytes that a thread spills. This and all up to `kernels` is told of what is compiled and not run."""
     spill_load_bytes: int | None = None
     constant_bytes: int | None = None
     """Bytes of the bank that holds the kernel's parameters, without those of the launch itself."""
