@@ -318,18 +318,15 @@ BLOCK = CaseBlock(
 )
 
 
-def compared(folder, *items, described=COMPARISON, complete=True):
+def written(folder, *items, described=RUN, complete=True):
     with records_file.RecordWriter(folder, described) as writer:
         for item in items:
             writer.add(item)
         return writer.finish(complete=complete)
 
 
-def written(folder, *rows, run=RUN, complete=True):
-    with records_file.RecordWriter(folder, run) as writer:
-        for row in rows:
-            writer.add(row)
-        return writer.finish(complete=complete)
+def compared(folder, *items, described=COMPARISON, complete=True):
+    return written(folder, *items, described=described, complete=complete)
 
 
 def part_of(folder):
@@ -376,33 +373,56 @@ def test_every_field_comes_back(tmp_path, complete):
     path = written(tmp_path / "deep" / "er", ROW, BARE, ROW, complete=complete)
     assert records_file.read_run(path) == records_file.StoredRun(RUN, (ROW, BARE, ROW), complete)
     assert [each.name for each in path.parent.iterdir()] == [path.name]
+    path = compared(tmp_path, BLOCK, BLOCK, VERDICT, BARE_VERDICT, complete=complete)
+    assert records_file.read_comparison(path) == records_file.StoredComparison(
+        COMPARISON, (BLOCK, BLOCK), (VERDICT, BARE_VERDICT), complete
+    )
 
 
 def test_a_run_without_rows(tmp_path):
     assert records_file.read_run(written(tmp_path)) == records_file.StoredRun(RUN, (), complete=True)
 
 
-def test_a_line_is_a_record(tmp_path):
-    lines = written(tmp_path, ROW, BARE).read_bytes().split(b"\n")
-    assert [list(json.loads(line)) for line in lines[:-1]] == [["run"], ["row"], ["row"], ["complete"]]
-    assert lines[-1] == b""
+@pytest.mark.parametrize(
+    ("items", "described", "kinds"),
+    [
+        ((ROW, BARE), RUN, ["run", "row", "row", "complete"]),
+        ((BLOCK, VERDICT), COMPARISON, ["comparison", "block", "verdict", "complete"]),
+    ],
+    ids=["run", "comparison"],
+)
+def test_a_line_is_a_record(tmp_path, items, described, kinds):
+    *lines, rest = written(tmp_path, *items, described=described).read_bytes().split(b"\n")
+    assert [list(json.loads(line)) for line in lines] == [[kind] for kind in kinds]
+    assert rest == b""
 
 
 @pytest.mark.parametrize(
-    ("changes", "name"),
+    ("described", "changes", "name"),
     [
-        ({}, "20260102T030405Z-cccccccc+-toy-01234567.jsonl"),
+        (RUN, {}, "20260102T030405Z-cccccccc+-toy-01234567.jsonl"),
         (
+            RUN,
             {"source": dataclasses.replace(RUN.source, dirty=False)},
             "20260102T030405Z-cccccccc-toy-01234567.jsonl",
         ),
-        ({"source": Source(suite="toy", path=".")}, "20260102T030405Z-nocommit-toy-01234567.jsonl"),
-        ({"started_at": "2026-01-02T03:04:05.678+00:00"}, "20260102T030405Z-cccccccc+-toy-01234567.jsonl"),
+        (RUN, {"source": Source(suite="toy", path=".")}, "20260102T030405Z-nocommit-toy-01234567.jsonl"),
+        (
+            RUN,
+            {"started_at": "2026-01-02T03:04:05.678+00:00"},
+            "20260102T030405Z-cccccccc+-toy-01234567.jsonl",
+        ),
+        (COMPARISON, {}, "20260102T030405Z-bbbbbbbb..cccccccc+-toy-01234567.jsonl"),
+        (COMPARISON, {"base": RUN.source}, "20260102T030405Z-cccccccc+..cccccccc+-toy-01234567.jsonl"),
+        (
+            COMPARISON,
+            {"head": Source(suite="other", path=".")},
+            "20260102T030405Z-bbbbbbbb..nocommit-other-01234567.jsonl",
+        ),
     ],
-    ids=["dirty", "clean", "no commit", "parts of a second"],
 )
-def test_a_records_name(changes, name):
-    assert records_file.record_name(dataclasses.replace(RUN, **changes)) == name
+def test_a_records_name(described, changes, name):
+    assert records_file.record_name(dataclasses.replace(described, **changes)) == name
 
 
 def test_two_runs_in_one_second_have_a_record_each(tmp_path):
@@ -637,11 +657,13 @@ def test_what_cannot_be_read_is_a_sentence(tmp_path, name, read):
         read(tmp_path / name)
 
 
-def test_a_newer_record_is_told_from_a_damaged_one(tmp_path):
-    path = written(tmp_path, ROW)
-    newer = json.dumps({"run": {"schema_version": SCHEMA_VERSION + 1, "anything": "else"}})
+@pytest.mark.parametrize("kind", ["run", "comparison"])
+@pytest.mark.parametrize("read", [records_file.read_run, records_file.read_comparison])
+def test_a_newer_record_is_told_from_a_damaged_one(tmp_path, kind, read):
+    newer = json.dumps({kind: {"schema_version": SCHEMA_VERSION + 1, "anything": "else"}})
+    path = edited(written(tmp_path, ROW), 1, newer.encode())
     with pytest.raises(StoreError) as raised:
-        records_file.read_run(edited(path, 1, newer.encode()))
+        read(path)
     assert raised.value.message == (
         f"{path} has schema version {SCHEMA_VERSION + 1}; this harness reads up to {SCHEMA_VERSION}. "
         "Upgrade gpu-harness to read it."
@@ -656,107 +678,12 @@ def test_a_field_of_a_later_harness_is_no_damage(tmp_path):
     assert records_file.read_run(edited(path, 2, json.dumps(line).encode())).rows == (ROW,)
 
 
-# Comparisons
-
-
-@pytest.mark.parametrize("complete", [True, False])
-def test_every_field_of_a_comparison_comes_back(tmp_path, complete):
-    items = (BLOCK, BLOCK, VERDICT, BARE_VERDICT)
-    path = compared(tmp_path / "deep" / "er", *items, complete=complete)
-    assert records_file.read_comparison(path) == records_file.StoredComparison(
-        COMPARISON, (BLOCK, BLOCK), (VERDICT, BARE_VERDICT), complete
-    )
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
-
-
-def test_a_comparisons_lines_are_its_blocks_and_then_its_verdicts(tmp_path):
-    lines = compared(tmp_path, BLOCK, VERDICT).read_bytes().split(b"\n")
-    assert [list(json.loads(line)) for line in lines[:-1]] == [
-        ["comparison"],
-        ["block"],
-        ["verdict"],
-        ["complete"],
-    ]
-    assert lines[-1] == b""
-
-
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({}, "20260102T030405Z-bbbbbbbb..cccccccc+-toy-01234567.jsonl"),
-        ({"base": RUN.source}, "20260102T030405Z-cccccccc+..cccccccc+-toy-01234567.jsonl"),
-        (
-            {"head": Source(suite="other", path=".")},
-            "20260102T030405Z-bbbbbbbb..nocommit-other-01234567.jsonl",
-        ),
-    ],
-    ids=["head is dirty", "both are", "no commit"],
-)
-def test_a_comparisons_name(changes, name):
-    assert records_file.record_name(dataclasses.replace(COMPARISON, **changes)) == name
-
-
 def test_a_run_is_no_comparison_and_the_other_way_round(tmp_path):
     run, comparison = written(tmp_path, ROW), compared(tmp_path, VERDICT)
     with pytest.raises(StoreError, match="is the record of a run; expected that of a comparison"):
         records_file.read_comparison(run)
     with pytest.raises(StoreError, match="is the record of a comparison; expected that of a run"):
         records_file.read_run(comparison)
-
-
-KILLED_COMPARING = """
-import os, sys
-from pathlib import Path
-from harness.store import records_file as store
-from tests.test_records_file import BLOCK, COMPARISON, VERDICT
-journal = store.Journal(store.RecordWriter(Path(sys.argv[1]), COMPARISON))
-journal.add(BLOCK)
-journal.add(BLOCK)
-os.kill(os.getpid(), 9)
-"""
-
-
-def test_what_was_compared_outlives_the_harness(tmp_path):
-    done = child(KILLED_COMPARING, tmp_path)
-    assert done.returncode == -9, done.stderr
-    assert records_file.read_comparison(part_of(tmp_path)) == records_file.StoredComparison(
-        COMPARISON, (BLOCK, BLOCK), (), complete=False
-    )
-
-
-def test_half_a_last_line_costs_no_block_before_it(tmp_path):
-    path = compared(tmp_path, BLOCK, BLOCK, VERDICT)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:2]) + lines[2][:-10])
-    assert records_file.read_comparison(path) == records_file.StoredComparison(
-        COMPARISON, (BLOCK,), (), complete=False
-    )
-
-
-def test_a_damaged_line_of_a_comparison_is_named(tmp_path):
-    path = edited(compared(tmp_path, BLOCK, VERDICT), 2, b'{"block":{"case":"x"}}')
-    with pytest.raises(StoreError) as raised:
-        records_file.read_comparison(path)
-    assert raised.value.message.startswith(f"{path}, line 2 is damaged (")
-
-
-@pytest.mark.parametrize("read", [records_file.read_run, records_file.read_comparison])
-def test_a_newer_comparison_is_told_from_a_damaged_one(tmp_path, read):
-    newer = json.dumps({"comparison": {"schema_version": SCHEMA_VERSION + 1, "anything": "else"}})
-    path = edited(compared(tmp_path, BLOCK), 1, newer.encode())
-    with pytest.raises(StoreError) as raised:
-        read(path)
-    assert raised.value.message == (
-        f"{path} has schema version {SCHEMA_VERSION + 1}; this harness reads up to {SCHEMA_VERSION}. "
-        "Upgrade gpu-harness to read it."
-    )
-
-
-def test_a_field_of_a_later_harness_is_no_damage_to_a_comparison(tmp_path):
-    path = compared(tmp_path, VERDICT)
-    line = json.loads(path.read_bytes().splitlines()[1])
-    line["verdict"]["added_later"] = 1
-    assert records_file.read_comparison(edited(path, 2, json.dumps(line).encode())).verdicts == (VERDICT,)
 
 
 def test_a_field_that_an_earlier_harness_did_not_know_has_its_default(tmp_path):
