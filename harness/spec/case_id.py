@@ -127,8 +127,8 @@ class CaseId:
                 f"{text!r} is the id of no case; expected one such as matmul.naive@4096 or "
                 "matmul.naive[m=500,n=300,k=700]."
             )
-        known = Size(()) if size == "" else Size.parse(size) if size else None
-        return cls(suite, kernel, known, planted)
+        point = Size(()) if size == "" else Size.parse(size) if size else None
+        return cls(suite, kernel, point, planted)
 
     def __str__(self) -> str:
         """The id in full where the names of the axes are known, else in short."""

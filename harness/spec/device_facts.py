@@ -89,7 +89,7 @@ class DeviceFacts:
 def facts_of(device: DeviceInfo) -> DeviceFacts:
     """What a device tells of itself."""
     major, minor = device.compute_capability or (0, 0)
-    told = {
+    facts = {
         "sm_count": device.compute_units,
         "capability": 10 * major + minor,
         "warp_size": device.warp_size,
@@ -99,4 +99,4 @@ def facts_of(device: DeviceInfo) -> DeviceFacts:
         "threads_per_block": device.max_threads_per_block,
         "threads_per_sm": device.max_threads_per_sm,
     }
-    return DeviceFacts(device.name, device.backend, {name: fact for name, fact in told.items() if fact})
+    return DeviceFacts(device.name, device.backend, {name: fact for name, fact in facts.items() if fact})

@@ -205,8 +205,8 @@ def _tree(clone: _Clone, commit: str, prefix: bytes = b"") -> _Tree:
     for path, name in _submodules(own):
         wanted = own.entries[path].hash.decode()
         found = [each for each in _possible_clones(clone, path, name) if each.git_dir.is_dir()]
-        if there := next((each for each in found if each.has(wanted)), None):
-            below = _tree(there, wanted, prefix + path + b"/")
+        if submodule := next((each for each in found if each.has(wanted)), None):
+            below = _tree(submodule, wanted, prefix + path + b"/")
             parts += below.parts
             absent += below.absent
         else:

@@ -182,16 +182,14 @@ def _module(file: Path) -> Any:
 
 def _is_taken(name: str, file: Path) -> bool:
     """Whether another module has that name already, such as an installed package's."""
-    known = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
-    top = file if "." not in name else file.parents[name.count(".") - 1] / "__init__.py"
-    return name.partition(".")[0] in sys.modules and (known is None or not _same(Path(known), top))
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
+    first = name.partition(".")[0]
+    if first not in sys.modules:
         return False
+    top = file if "." not in name else file.parents[name.count(".") - 1] / "__init__.py"
+    try:
+        return not top.samefile(getattr(sys.modules[first], "__file__", None) or "")
+    except OSError:
+        return True
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -463,7 +463,7 @@ def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunctio
         ) from None
     check_defined(file, name, text)
     brought = [packages.first_installed(group) for group in source.packages]
-    told = (
+    identity = (
         *_versions((*filter(None, brought), *source.needs)),
         *(source.framework, source.file, name),
         *_values(case),
@@ -477,9 +477,9 @@ def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunctio
         outputs=tuple(name for name in suite.problem.outputs if name not in suite.problem.inputs),
         macros=case.macros,
         root=suite.root,
-        code_sha256=hashlib.sha256("\n".join((*told, code)).encode()).hexdigest(),
+        code_sha256=hashlib.sha256("\n".join((*identity, code)).encode()).hexdigest(),
     )
-    return call, "\n".join((*told, text))
+    return call, "\n".join((*identity, text))
 
 
 def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:

@@ -189,13 +189,13 @@ class Functions:
         return msgspec.to_builtins(Function(len(self.all) - 1, name))
 
     def call(self, call: FunctionCall) -> ReturnValue:
-        case = _Noting(**{each.name: getattr(call.case, each.name) for each in dataclasses.fields(Case)})
+        case = _NotingCase(**{each.name: getattr(call.case, each.name) for each in dataclasses.fields(Case)})
         value = self.plain(self.all[call.function](case))
         asked = "noted" in vars(case)
         return msgspec.convert({"type": "ReturnValue", "value": value, "asked_device": asked}, ReturnValue)
 
 
-class _Noting(Case):
+class _NotingCase(Case):
     """A case that notes whether its device was asked for."""
 
     def __getattr__(self, name: str) -> int:

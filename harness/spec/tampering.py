@@ -67,9 +67,9 @@ class TamperCheck:
                 if callable(getattr(type(instance), name, None)):
                     raise TamperedError(_told(type(instance), f".{name}"))
         for owner, members in self._owners:
-            there = vars(owner).get
-            if not _all(_map(is_, _map(there, members), members.values())):
-                replaced = next(name for name, value in members.items() if there(name) is not value)
+            current = vars(owner).get
+            if not _all(_map(is_, _map(current, members), members.values())):
+                replaced = next(name for name, value in members.items() if current(name) is not value)
                 raise TamperedError(_told(owner, f".{replaced}"))
         for part, functions, known in self._parts:
             if [*_map(attrgetter(part), functions)] != known:

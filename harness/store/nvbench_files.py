@@ -178,19 +178,18 @@ def _case(path: Path, name: str, state: _State, problems: list[str]) -> imported
     case = imported.ImportedCase(kernel=kernel, sizes=sizes, name=f"{name} {axes}".strip())
     if state.is_skipped:
         return replace(case, skipped=state.skip_reason or imported.NO_REASON)
-    told = {each.tag: {one.name: one.value for one in each.data or ()} for each in state.summaries or ()}
-    found = next((each for each in _MEANS if each[0] in told), None)
+    summaries = {each.tag: {one.name: one.value for one in each.data or ()} for each in state.summaries or ()}
+    found = next((each for each in _MEANS if each[0] in summaries), None)
     if found is None:
         return replace(case, failed="The file has no time of it.")
     mean, size, clock, l2 = found
-    mean_s, launches = _number(told, mean), imported.rounded(_number(told, size)) or 1
+    mean_s, launches = _number(summaries, mean), imported.rounded(_number(summaries, size)) or 1
     times_s: Sequence[float] = ()
-    if l2 == "cold" and _SAMPLES in told:
-        times_s, problem = _samples(path, told[_SAMPLES])
+    if l2 == "cold" and _SAMPLES in summaries:
+        times_s, problem = _samples(path, summaries[_SAMPLES])
         problems += [f"{kernel} [{state.name}]: {problem}"] if problem else []
-    bytes_per_s, clock_hz = (
-        _number(told, tag) for tag in ("nv/cold/bw/global/bytes_per_second", "nv/cold/sm_clock_rate/mean")
-    )
+    bytes_per_s = _number(summaries, "nv/cold/bw/global/bytes_per_second")
+    clock_hz = _number(summaries, "nv/cold/sm_clock_rate/mean")
     times_ns = tuple(1e9 * each for each in times_s or (mean_s,))
     if wrong := imported.wrong_time(times_ns):
         return replace(case, failed=wrong)
@@ -211,22 +210,22 @@ def _axis_value(axis: _Value) -> str | int:
     return int(text) if axis.type == "int64" and re.fullmatch(r"-?[0-9]{1,18}", text) else text
 
 
-def _number(told: Mapping[str, Mapping[str, str | float]], tag: str) -> float:
+def _number(summaries: Mapping[str, Mapping[str, str | float]], tag: str) -> float:
     """A summary's value; 0 where there is none, or no number."""
     try:
-        value = float(told.get(tag, {}).get("value", 0))
+        value = float(summaries.get(tag, {}).get("value", 0))
     except ValueError:
         return 0.0
     return value if np.isfinite(value) else 0.0
 
 
-def _samples(path: Path, told: Mapping[str, str | float]) -> tuple[Sequence[float], str]:
+def _samples(path: Path, summary: Mapping[str, str | float]) -> tuple[Sequence[float], str]:
     """Times of the samples in seconds, or why there are none.
 
     nvbench writes them to a folder beside the JSON. What leads to it is another machine's, or another
     version's, so only the last two names count.
     """
-    names = str(told.get("filename", "")).replace("\\", "/").split("/")[-2:]
+    names = str(summary.get("filename", "")).replace("\\", "/").split("/")[-2:]
     if len(names) < 2 or not all(re.fullmatch(r"(?!\.\.?$)[^\0]+", name) for name in names):
         return (), "it names no file of its samples; their mean is taken."
     file = path.parent.joinpath(*names)
@@ -234,9 +233,9 @@ def _samples(path: Path, told: Mapping[str, str | float]) -> tuple[Sequence[floa
         content = read_regular(file, imported.LARGEST_BYTES)
     except OSError as error:
         return (), f"its samples in {file} cannot be read ({error.strerror or error}); their mean is taken."
-    if not content or len(content) % 4 or str(told.get("size")) != str(len(content) // 4):
+    if not content or len(content) % 4 or str(summary.get("size")) != str(len(content) // 4):
         return (), (
-            f"its samples in {file} have {len(content)} bytes, and {told.get('size')} samples have four "
+            f"its samples in {file} have {len(content)} bytes, and {summary.get('size')} samples have four "
             "each; their mean is taken."
         )
     samples: list[float] = np.frombuffer(content, "<f4").astype(np.float64).tolist()

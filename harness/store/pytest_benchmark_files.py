@@ -143,18 +143,18 @@ def find_files(given: Sequence[str], option: str) -> list[Path]:
     for word in given:
         path = Path(word)
         if word and path.is_dir():
-            here = sorted(path.rglob("*.json"))
+            files = sorted(path.rglob("*.json"))
         elif path.is_file():
-            here = [path]
+            files = [path]
         else:
             matches = map(Path, glob.glob(word, recursive=True))  # noqa: PTH207 - that takes no absolute one
-            here = sorted(match for match in matches if match.is_file())
-        if not here:
+            files = sorted(match for match in matches if match.is_file())
+        if not files:
             raise UsageError(
                 f"{option} {word}: no file of that name, no folder with .json files, and no glob that finds "
                 "one. pytest --benchmark-save NAME writes them to .benchmarks."
             )
-        found += here
+        found += files
     seen: set[Path] = set()
     for path in found:
         if path.resolve() in seen:
@@ -235,12 +235,12 @@ def _extra(given: Mapping[str, Any]) -> Extra:
     if not (isinstance(given.get("case"), str) and isinstance(given.get("direction"), str)):
         return Extra()
     commit, dirty = given.get("commit"), given.get("dirty")
-    told: dict[str, Any] = {key: _text(given.get(key)) for key in ("device", "uuid", "driver")}
-    told |= {key: _number(given.get(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w")}
+    readings: dict[str, Any] = {key: _text(given.get(key)) for key in ("device", "uuid", "driver")}
+    readings |= {key: _number(given.get(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w")}
     return Extra(
         commit=commit if isinstance(commit, str) and _COMMIT.match(commit) else None,
         dirty=dirty if isinstance(dirty, bool) else None,
-        **told,
+        **readings,
     )
 
 
@@ -255,9 +255,9 @@ def _number(value: Any) -> float | None:
 
 
 def _own_commit(benchmarks: Iterable[Benchmark], of_file: str) -> str | None:
-    """The commit whose kernels were measured, if the fixture told one for all; else that of the checkout."""
-    told = {benchmark.extra.commit for benchmark in benchmarks}
-    if len(told) == 1 and (commit := told.pop()):
+    """The commit whose kernels were measured, if the fixture says one for all; else that of the checkout."""
+    commits = {benchmark.extra.commit for benchmark in benchmarks}
+    if len(commits) == 1 and (commit := commits.pop()):
         return commit
     return of_file if _COMMIT.match(of_file) else None
 

@@ -30,8 +30,8 @@ def ask(
     env["GIT_OPTIONAL_LOCKS"] = "0"  # status would lock the index, and a git command of the user's would fail
     done = run([*_PLAIN, "-C", str(folder), *args], env=env, stdin=stdin)
     if done.returncode:
-        told = done.stderr.decode(errors="replace").strip()
-        raise GitError(told or f"git failed in {folder}, with status {done.returncode}.")
+        message = done.stderr.decode(errors="replace").strip()
+        raise GitError(message or f"git failed in {folder}, with status {done.returncode}.")
     return done.stdout
 
 
@@ -184,9 +184,9 @@ def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, 
     """
     commit = resolve(repository, revision)
     # Neither a name nor a subject can hold a line's end.
-    told = ask(repository, "log", "--first-parent", "--reverse", "-z", "--format=%H%n%ct%n%an%n%s", commit)
+    logged = ask(repository, "log", "--first-parent", "--reverse", "-z", "--format=%H%n%ct%n%an%n%s", commit)
     found = []
-    for entry in told.decode(errors="replace").split("\0"):
+    for entry in logged.decode(errors="replace").split("\0"):
         full_hash, time, author, subject = (entry + "\n" * 3).split("\n")[:4]
         if full_hash:
             found.append((full_hash, int(time), author, subject))

@@ -355,11 +355,11 @@ class Process(_Child):
 
     def pids(self) -> list[int]:
         """The process's number, and that of the one that it stands in for, which a card's driver lists."""
-        told = ""
+        name = ""
         if self._relayed:
             with contextlib.suppress(OSError):
-                told = Path(f"/proc/{self.pid}/comm").read_text()
-        inner = re.fullmatch(r"for ([0-9]+)\n", told)
+                name = Path(f"/proc/{self.pid}/comm").read_text()
+        inner = re.fullmatch(r"for ([0-9]+)\n", name)
         return [self.pid, *([int(inner[1])] if inner else [])]
 
     def _tell(self, ours: signal.Signals, relayed: signal.Signals) -> None:
