@@ -53,7 +53,7 @@ class PythonCall:
         """The function, imported. Raises SuiteError where the file has none of that name."""
         found = getattr(_module(self.file), self.name, None)
         if found is None:
-            names = _names(ast.parse(self.file.read_text(encoding="utf-8")))
+            names = _names(ast.parse(self.file.read_bytes()))
             raise SuiteError(_nothing_named(self.name, self.file, names))
         return found  # type: ignore[no-any-return]
 

@@ -50,6 +50,10 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem_changes: tuple[str, ...] = ()
 
 
+_FIELDS = {Run: "run", Row: "row", Comparison: "comparison", CaseBlock: "block", Verdict: "verdict"}
+"""The field of a line that holds a record of each kind."""
+
+
 class _Version(msgspec.Struct):
     schema_version: int
 
@@ -155,23 +159,16 @@ class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
             ) from None
         self._lines = JsonLines(self._part, file, "Rows written before are kept there.")
         try:
-            self._lines.append(
-                _Line(run=described) if isinstance(described, Run) else _Line(comparison=described)
-            )
+            self.add(described)
         except StoreError:
             self._lines.close()
             with contextlib.suppress(OSError):
                 self._part.unlink()
             raise
 
-    def add(self, item: Row | CaseBlock | Verdict) -> None:
-        match item:
-            case Row():
-                self._lines.append(_Line(row=item))
-            case CaseBlock():
-                self._lines.append(_Line(block=item))
-            case Verdict():
-                self._lines.append(_Line(verdict=item))
+    def add(self, item: Run | Row | Comparison | CaseBlock | Verdict) -> None:
+        line: dict[str, Any] = {_FIELDS[type(item)]: item}
+        self._lines.append(_Line(**line))
 
     def finish(
         self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
@@ -328,8 +325,9 @@ def find_comparisons(places: Sequence[Path]) -> FoundRecords:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """A record to be read from its beginning, unpacked. Raises StoreError, also while it is read."""
-    with reading(path), open_regular(path) as file, _unpacked(path, file) as content:
-        yield content
+    with reading(path), open_regular(path) as file:
+        packed = path.name.endswith(PACKED)
+        yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]
 
 
 @contextlib.contextmanager
@@ -346,10 +344,6 @@ def reading(path: Path) -> Iterator[None]:
         raise StoreError(f"{path} is damaged ({error}): fetch it, or pack it, again.") from None
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
-
-
-def _unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
-    return gzip.GzipFile(fileobj=file) if path.name.endswith(PACKED) else file  # type: ignore[return-value]
 
 
 def unpacked_rest(file: IO[bytes]) -> bytes:

@@ -135,9 +135,10 @@ class _Child:
         """The end of what it has printed; empty once it is closed."""
         if self._log.closed:
             return ""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - LOG_BYTES))
-        return self._log.read().decode(errors="replace").strip("\0 \t\r\n")
+        # Not by seeking: the process writes where the file was last read.
+        file = self._log.fileno()
+        end = os.pread(file, LOG_BYTES, max(0, os.fstat(file).st_size - LOG_BYTES))
+        return end.decode(errors="replace").strip("\0 \t\r\n")
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
