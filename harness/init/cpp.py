@@ -132,7 +132,7 @@ def closing(found: Sequence[Token], at: int) -> int:
 
 def read(text: str) -> SourceFile:
     """What a file holds. Nothing is raised: what is not understood is left out."""
-    return _Reader(text).read()
+    return _CppReader(text).read()
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -188,7 +188,7 @@ def _closes(found: Sequence[Token], at: int) -> bool:
     return False
 
 
-class _Reader:
+class _CppReader:
     """One pass over the tokens of a file, with the scopes that are open."""
 
     def __init__(self, text: str) -> None:

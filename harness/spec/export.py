@@ -52,7 +52,7 @@ _IS_MISSING = re.compile(
 """Words of Python, the harness and compilers for a file that is not there."""
 
 
-class _Entry(NamedTuple):
+class _TreeEntry(NamedTuple):
     mode: bytes
     hash: bytes
     """Hexadecimal, of the blob; of a submodule, its commit."""
@@ -100,7 +100,7 @@ class _Part:
     commit: str
     prefix: bytes
     """The part's folder in the whole, with a slash at the end; empty for the outermost."""
-    entries: Mapping[bytes, _Entry]
+    entries: Mapping[bytes, _TreeEntry]
     """The part's files and submodules by their paths in it."""
 
 
@@ -165,7 +165,7 @@ def with_suite(repository: Path, commit: str, suite: str, others: Sequence[str],
         return clone.ask("write-tree", index=index).decode().strip()
 
 
-def _working_files(clone: _Clone, places: Sequence[str]) -> dict[bytes, _Entry]:
+def _working_files(clone: _Clone, places: Sequence[str]) -> dict[bytes, _TreeEntry]:
     """Files of the working tree that git does not ignore, as blobs that git now has."""
     top = clone.work_tree
     if top is None:
@@ -180,7 +180,7 @@ def _working_files(clone: _Clone, places: Sequence[str]) -> dict[bytes, _Entry]:
         file = top / os.fsdecode(path)
         if file.is_file() and not file.is_symlink():
             blob = clone.ask("hash-object", "-w", "--", os.fsdecode(path), work_tree=top).strip()
-            found[path] = _Entry(_EXECUTABLE if os.access(file, os.X_OK) else b"100644", blob)
+            found[path] = _TreeEntry(_EXECUTABLE if os.access(file, os.X_OK) else b"100644", blob)
     return found
 
 
@@ -215,13 +215,13 @@ def _tree(clone: _Clone, commit: str, prefix: bytes = b"") -> _Tree:
 
 
 @functools.lru_cache(maxsize=64)
-def _entries(clone: _Clone, commit: str) -> Mapping[bytes, _Entry]:
+def _entries(clone: _Clone, commit: str) -> Mapping[bytes, _TreeEntry]:
     listed = clone.ask("ls-tree", "-r", "-z", "--full-tree", commit)
     entries = {}
     for line in listed.split(b"\0")[:-1]:
         facts, _, path = line.partition(b"\t")
         mode, _, blob = facts.split(b" ")
-        entries[path] = _Entry(mode, blob)
+        entries[path] = _TreeEntry(mode, blob)
     return entries
 
 
@@ -329,7 +329,7 @@ def _exchange(one: Path, other: Path) -> bool:
     return False
 
 
-def _all(tree: _Tree) -> dict[bytes, _Entry]:
+def _all(tree: _Tree) -> dict[bytes, _TreeEntry]:
     return {
         part.prefix + path: entry
         for part in tree.parts
@@ -386,7 +386,7 @@ def _walk(root: bytes, folder: bytes, known: set[bytes]) -> Iterator[tuple[bytes
                 yield path, entry
 
 
-def _is_like(entry: os.DirEntry[bytes], wanted: _Entry) -> bool:
+def _is_like(entry: os.DirEntry[bytes], wanted: _TreeEntry) -> bool:
     """Whether it is of the kind that it should be: nothing else is opened, which may never end."""
     mode = entry.stat(follow_symlinks=False).st_mode
     if wanted.mode == _LINK:
@@ -394,7 +394,7 @@ def _is_like(entry: os.DirEntry[bytes], wanted: _Entry) -> bool:
     return stat.S_ISREG(mode) and bool(mode & stat.S_IXUSR) == (wanted.mode == _EXECUTABLE)
 
 
-def _hash(entry: os.DirEntry[bytes], root: bytes, wanted: _Entry) -> bytes:
+def _hash(entry: os.DirEntry[bytes], root: bytes, wanted: _TreeEntry) -> bytes:
     """A file's hash as git makes it of a blob. That of a link is of what it leads to in the repository."""
     # Not for security: what git's objects are named by.
     digest = hashlib.sha1(usedforsecurity=False) if len(wanted.hash) == 40 else hashlib.sha256()

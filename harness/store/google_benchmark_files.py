@@ -39,7 +39,7 @@ class _Context(msgspec.Struct):
     library_version: str = ""
 
 
-class _Entry(msgspec.Struct):
+class _GoogleEntry(msgspec.Struct):
     name: str
     run_name: str = ""
     run_type: str = ""
@@ -55,9 +55,9 @@ class _Entry(msgspec.Struct):
     bytes_per_second: float = 0.0
 
 
-class _File(msgspec.Struct):
+class _GoogleFile(msgspec.Struct):
     context: _Context
-    benchmarks: list[_Entry]
+    benchmarks: list[_GoogleEntry]
 
 
 def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.ImportedFile:
@@ -68,7 +68,7 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
             f"{path} has version {str(version)[:40]!r} of Google Benchmark's JSON; known here is {_KNOWN}. "
             "Upgrade gpu-harness to read it."
         )
-    given = imported.converted(path, content, _File, "Google Benchmark")
+    given = imported.converted(path, content, _GoogleFile, "Google Benchmark")
     context = given.context
     # Two that differ in how long they are measured alone have one name, and so have a digest.
     cases = imported.told_apart([_case(path, name, runs) for name, runs in _runs(given.benchmarks).items()])
@@ -84,13 +84,13 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
     )
 
 
-def _runs(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:
+def _runs(entries: Sequence[_GoogleEntry]) -> dict[str, list[_GoogleEntry]]:
     """The entries of each benchmark, its repetitions and what was made of them, by its name.
 
     Versions before 1.5 tell neither the name of a run nor what is a mean of others, but by its ending.
     """
     names = {each.name for each in entries}
-    runs: dict[str, list[_Entry]] = defaultdict(list)
+    runs: dict[str, list[_GoogleEntry]] = defaultdict(list)
     for entry in entries:
         old = None if entry.run_type else _SUMMARY.fullmatch(entry.name)
         if old and (old[1] in names or old[2] in ("BigO", "RMS")):
@@ -119,7 +119,7 @@ def _placed(name: str) -> tuple[str, dict[str, int]]:
     return imported.identifier("/".join(kept)), sizes
 
 
-def _case(path: Path, name: str, entries: Sequence[_Entry]) -> imported.ImportedCase:
+def _case(path: Path, name: str, entries: Sequence[_GoogleEntry]) -> imported.ImportedCase:
     kernel, sizes = _placed(name)
     case = imported.ImportedCase(kernel=kernel, sizes=sizes, name=name)
     for entry in entries:

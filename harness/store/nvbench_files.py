@@ -29,7 +29,7 @@ _MAX_BLOCK, _MAX_GRID = (1024, 1024, 64), (2**31 - 1, 65535, 65535)
 """Largest block and grid of every card since compute capability 3.0."""
 
 
-class _Version(msgspec.Struct):
+class _JsonVersion(msgspec.Struct):
     major: int
     string: str
 
@@ -39,7 +39,7 @@ class _Library(msgspec.Struct):
 
 
 class _Versions(msgspec.Struct):
-    json: _Version
+    json: _JsonVersion
     nvbench: _Library = msgspec.field(default_factory=_Library)
 
 
@@ -48,7 +48,7 @@ class _Meta(msgspec.Struct):
     argv: list[str] | None = None
 
 
-class _Head(msgspec.Struct):
+class _NvbenchHead(msgspec.Struct):
     meta: _Meta
 
 
@@ -85,20 +85,20 @@ class _State(msgspec.Struct):
     cold_warmup_runs: imported.Integer | None = None
 
 
-class _Benchmark(msgspec.Struct):
+class _NvbenchBenchmark(msgspec.Struct):
     name: str
     states: list[_State] | None
 
 
-class _File(msgspec.Struct):
+class _NvbenchFile(msgspec.Struct):
     devices: list[_Device] | None
-    benchmarks: list[_Benchmark]
+    benchmarks: list[_NvbenchBenchmark]
 
 
 def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFile:
     """Raises StoreError for a file of another version, and for anything that nvbench does not write."""
     meta = _meta(path, content)
-    given = imported.converted(path, content, _File, "nvbench")
+    given = imported.converted(path, content, _NvbenchFile, "nvbench")
     devices = {each.id: _device(each) for each in given.devices or ()}
     cases: dict[int, list[imported.ImportedCase]] = {number: [] for number in devices}
     problems: list[str] = []
@@ -128,7 +128,7 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFil
 
 def _meta(path: Path, content: Mapping[str, Any]) -> _Meta:
     try:
-        meta = msgspec.convert(content, type=_Head).meta
+        meta = msgspec.convert(content, type=_NvbenchHead).meta
     except ValueError:
         raise StoreError(
             f"{path} does not say which version of nvbench's JSON it is, as files from before 2021 do not; "

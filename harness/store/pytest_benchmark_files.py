@@ -113,7 +113,7 @@ class _Options(msgspec.Struct):
     timer: str
 
 
-class _Benchmark(msgspec.Struct):
+class _SavedBenchmark(msgspec.Struct):
     name: str
     fullname: str
     options: _Options
@@ -126,7 +126,7 @@ class _CommitInfo(msgspec.Struct):
     dirty: bool = False
 
 
-class _File(msgspec.Struct):
+class _SavedFile(msgspec.Struct):
     machine_info: dict[str, Any]
     commit_info: _CommitInfo
     benchmarks: list[dict[str, Any]]
@@ -170,7 +170,7 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
     another version's format, a time that is no positive finite number, a benchmark that is there twice.
     """
     try:
-        given = msgspec.convert(content, type=_File)
+        given = msgspec.convert(content, type=_SavedFile)
     except ValueError as error:
         raise StoreError(f"{path} is no file of pytest-benchmark: {error}.") from None
     major = re.match(r"(\d{1,4})\.", given.version)
@@ -205,7 +205,7 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
 def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
     name = given.get("fullname")
     where = f"{path}, {name}" if isinstance(name, str) and name else f"{path}, benchmark {number}"
-    found = converted(f"{where}: it", given, _Benchmark, "pytest-benchmark")
+    found = converted(f"{where}: it", given, _SavedBenchmark, "pytest-benchmark")
     if not found.fullname:
         raise StoreError(f"{where}: it has no full name.")
     stats = found.stats

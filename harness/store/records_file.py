@@ -54,13 +54,13 @@ _FIELDS = {Run: "run", Row: "row", Comparison: "comparison", CaseBlock: "block",
 """The field of a line that holds a record of each kind."""
 
 
-class _Version(msgspec.Struct):
+class _SchemaVersion(msgspec.Struct):
     schema_version: int
 
 
-class _FirstLine(msgspec.Struct):
-    run: _Version | None = None
-    comparison: _Version | None = None
+class _RecordHead(msgspec.Struct):
+    run: _SchemaVersion | None = None
+    comparison: _SchemaVersion | None = None
 
 
 _RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)[^-]+-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
@@ -198,7 +198,7 @@ def _adopt_parts(folder: Path) -> None:
     """Give records of killed runs, whose files are not locked, their names; leave what is no record."""
     for part in folder.glob(f"*.jsonl{PART}"):
         with contextlib.suppress(OSError, *_UNREADABLE), open_regular(part) as file:
-            first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
+            first = msgspec.json.decode(file.readline(MOST_BYTES), type=_RecordHead)
             described = first.run or first.comparison
             if described and not part.is_symlink() and try_lock(file.fileno()):
                 part.rename(part.with_name(part.name.removesuffix(PART)))
@@ -379,9 +379,9 @@ def whole_lines(content: bytes) -> list[bytes]:
     return lines
 
 
-def _first(path: Path, line: bytes) -> _FirstLine:
+def _first(path: Path, line: bytes) -> _RecordHead:
     try:
-        return msgspec.json.decode(line, type=_FirstLine)
+        return msgspec.json.decode(line, type=_RecordHead)
     except _UNREADABLE as error:
         raise StoreError(
             f"{path} is no run record: its first line does not describe a run ({error})."
