@@ -204,7 +204,7 @@ def _class_name(name: str) -> str:
     return f"{found}Problem" if found in harness.__all__ or not found.isidentifier() else found
 
 
-def _comment(text: str, indent: int = 0) -> str:
+def _comment(text: str, indent: int) -> str:
     head = " " * indent + "# "
     return textwrap.fill(text, _WIDTH, initial_indent=head, subsequent_indent=head, break_long_words=False)
 

@@ -300,15 +300,13 @@ class PendingSuite(_SuiteAt):
             raise SuiteError(message, log=error.log) from error
 
 
-def load(
-    path: Path, commit: str | None = None, repository: Path | None = None, *, timeout_s: float | None = None
-) -> LoadedSuite:
+def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
     """The suite in folder `path`: in the working tree, or as it was at `commit` of the repository around it.
 
-    Raises SuiteError where there is no such suite, it is broken or takes longer than `timeout_s`, GitError
+    Raises SuiteError where there is no such suite, it is broken or takes too long, GitError
     where there is no such commit.
     """
-    return begin(path, commit, repository, timeout_s=timeout_s).result()
+    return begin(path, commit, repository).result()
 
 
 def begin(

@@ -237,7 +237,7 @@ class SuitePair(NamedTuple):
         return self.head if plan(self.head.suite, patterns) else self.base
 
     def plans(
-        self, patterns: Sequence[str] = (), sizes: Sequence[str] = (), *, quick: bool = False
+        self, patterns: Sequence[str], sizes: Sequence[str], *, quick: bool
     ) -> tuple[list[PlannedCase], list[PlannedCase]]:
         """The selected cases of base and of head; where their axes differ, each at the sizes that fit it."""
         base, head = ([] if side.absent else plan(side.suite, patterns, sizes, quick=quick) for side in self)

@@ -67,7 +67,7 @@ class PythonCall:
             asked = inspect.signature(function).parameters
         except (TypeError, ValueError):
             raise SuiteError(
-                f"{self._told} does not tell its parameters: write a def around it that names them."
+                f"{self._described} does not tell its parameters: write a def around it that names them."
             ) from None
         arrays = [parameter.name for parameter in self.parameters if parameter.shape is not None]
         others = {parameter.name for parameter in self.parameters} - {*arrays} | {*self.macros, *values}
@@ -78,7 +78,7 @@ class PythonCall:
         returned = tuple(name for name in self.outputs if name not in given.values())
         if lacking := [name for name in returned if name not in arrays]:
             raise SuiteError(
-                f"{self._told}: the kernel's args leave out the output {lacking[0]!r}; name it there."
+                f"{self._described}: the kernel's args leave out the output {lacking[0]!r}; name it there."
             )
         alone = [name for name in wanted if asked[name].kind is inspect.Parameter.POSITIONAL_ONLY]
         return Binding(
@@ -94,7 +94,7 @@ class PythonCall:
         found = []
         for name, parameter in asked.items():
             if parameter.kind is parameter.VAR_POSITIONAL:
-                takes = f"{self._told} takes *{name}"
+                takes = f"{self._described} takes *{name}"
                 raise SuiteError(f"{takes}: name the arrays that it takes, {', '.join(arrays)}.")
             optional = parameter.kind is parameter.VAR_KEYWORD or parameter.default is not parameter.empty
             if not optional or name in others or name in arrays:
@@ -103,7 +103,7 @@ class PythonCall:
 
     def _in_order(self, asked: Sequence[str], arrays: Sequence[str]) -> Sequence[str]:
         """The arrays that parameters of other names get: all of them, or the inputs, in their order."""
-        takes = f"{self._told} takes {_listed(asked)}"
+        takes = f"{self._described} takes {_listed(asked)}"
         inputs = [name for name in arrays if name not in self.outputs]
         given = next((names for names in (arrays, inputs) if len(names) == len(asked)), None)
         if given is None:
@@ -120,7 +120,7 @@ class PythonCall:
         return given
 
     @property
-    def _told(self) -> str:
+    def _described(self) -> str:
         return f"{self.name} of {self.file.name}"
 
 

@@ -71,7 +71,9 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
     given = imported.converted(path, content, _GoogleFile, "Google Benchmark")
     context = given.context
     # Two that differ in how long they are measured alone have one name, and so have a digest.
-    cases = imported.told_apart([_case(path, name, runs) for name, runs in _runs(given.benchmarks).items()])
+    cases = imported.with_unique_names(
+        [_case(path, name, runs) for name, runs in _runs(given.benchmarks).items()]
+    )
     return imported.ImportedFile(
         path=path,
         format="google-benchmark",

@@ -10,7 +10,7 @@ import errno
 import hashlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -131,21 +131,18 @@ def _with_digest(name: str, of: str) -> str:
     return f"{name[: _LONGEST_NAME - 9]}_{digest}"
 
 
-def told_apart(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
-    """The cases, those of one name with a digest of what their executable calls them. Raises ValueError, with
-    that, for one that is there twice.
+def with_unique_names(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
+    """The cases, those of one kernel and size with a digest of what their executable calls them in the
+    kernel's name. Raises ValueError, with what it is called, for one that is there twice.
     """
-    names: dict[object, list[str]] = defaultdict(list)
-    for case in cases:
-        names[case.id].append(case.name)
-    found = []
-    for case in cases:
-        alike = names[case.id]
-        if len(set(alike)) < len(alike):
-            raise ValueError(case.name)
-        kernel = case.kernel if len(alike) == 1 else _with_digest(case.kernel, case.name)
-        found.append(replace(case, kernel=kernel))
-    return found
+    for (_, name), count in Counter((case.id, case.name) for case in cases).items():
+        if count > 1:
+            raise ValueError(name)
+    counts = Counter(case.id for case in cases)
+    return [
+        replace(case, kernel=_with_digest(case.kernel, case.name)) if counts[case.id] > 1 else case
+        for case in cases
+    ]
 
 
 def executable_name(text: Any) -> str:

@@ -112,7 +112,7 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFil
                 raise StoreError(f"{where}: its device is {state.device}; the file has {[*devices]}.")
             found.append(case)
     try:
-        apart = {number: tuple(imported.told_apart(found)) for number, found in cases.items()}
+        apart = {number: tuple(imported.with_unique_names(found)) for number, found in cases.items()}
     except ValueError as twice:
         raise StoreError(f"{path}, {twice}: it is there twice. Which of them is meant?") from None
     return imported.ImportedFile(
