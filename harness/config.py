@@ -30,11 +30,11 @@ class StaticConfig:
     """``[tool.harness.static]``: what 'harness static' looks at, and what of it fails."""
 
     archs: tuple[str, ...] = ARCHITECTURES
-    """Those that are compiled for where none is asked for."""
+    """The architectures that are compiled for where none is asked for."""
     fail_on: tuple[str, ...] = ()
     """Kinds of risk that fail a comparison with a base."""
     max_registers: int | None = None
-    """More is a risk of the kind registers."""
+    """The most registers of a thread: more is a risk of the kind registers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Config:
     results: str = ".asv/results"
     """Where records lie, and asv's results beside them, a folder a machine."""
     directions: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Of benchmarks that are no suite's, by globs of their names, which way is better: one of DIRECTIONS."""
+    """Which way is better, one of DIRECTIONS, by globs of the names of benchmarks that are no suite's."""
     static: StaticConfig = StaticConfig()
 
     @property
@@ -93,10 +93,11 @@ def check_environment() -> None:
             import difflib
 
             # Without what all of them have in common, which would make everything look alike.
-            known = {variable.removeprefix("HARNESS_"): variable for variable in sorted(VARIABLES)}
-            close = difflib.get_close_matches(name.removeprefix("HARNESS_").upper(), known, n=1, cutoff=0.5)
+            variables = {variable.removeprefix("HARNESS_"): variable for variable in sorted(VARIABLES)}
+            wanted = name.removeprefix("HARNESS_").upper()
+            close = difflib.get_close_matches(wanted, variables, n=1, cutoff=0.5)
             hint = "Names that begin with HARNESS_ are the harness's own: unset it, or give it another name."
-            hint = f"Did you mean {known[close[0]]}?" if close else hint
+            hint = f"Did you mean {variables[close[0]]}?" if close else hint
             raise ConfigError(f"{name}: no such variable. {hint}")
 
 
@@ -167,9 +168,9 @@ def _table_in(text: str, path: Path) -> Mapping[str, Any] | None:
 
 
 def _with(config: Config, key: str, value: Any, where: str) -> Config:
-    known = {each.name for each in fields(Config)} - {"root"}
-    if key not in known:
-        raise ConfigError(f"{where}: no such setting. Known settings: {', '.join(sorted(known))}.")
+    names = {each.name for each in fields(Config)} - {"root"}
+    if key not in names:
+        raise ConfigError(f"{where}: no such setting. Known settings: {', '.join(sorted(names))}.")
     if key == "suites":
         if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
             raise ConfigError(f"{where} is {value!r}; expected a list of folders, such as ['kernels/*'].")
@@ -192,9 +193,9 @@ def _with(config: Config, key: str, value: Any, where: str) -> Config:
 def _static(value: Any, where: str) -> StaticConfig:
     if not isinstance(value, dict):
         raise ConfigError(f"{where} is {value!r}; expected a table.")
-    known = {field.name for field in fields(StaticConfig)}
-    if unknown := sorted(value.keys() - known):
-        raise ConfigError(f"{where}: no setting {unknown[0]!r}. Known settings: {', '.join(sorted(known))}.")
+    names = {field.name for field in fields(StaticConfig)}
+    if unknown := sorted(value.keys() - names):
+        raise ConfigError(f"{where}: no setting {unknown[0]!r}. Known settings: {', '.join(sorted(names))}.")
     for name in ("archs", "fail_on"):
         listed = value.get(name, [])
         if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):

@@ -56,7 +56,7 @@ class HarnessError(Exception):
         self.log = log
         """Longer evidence, such as a compiler's output; empty when there is none."""
         self.side: Side = ""
-        """Of a comparison: whose error it is, or whose turn it was."""
+        """The side of a comparison whose error it is, or whose turn it was."""
 
 
 class UsageError(HarnessError):

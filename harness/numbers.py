@@ -14,7 +14,7 @@ _TOO_WIDE = 4.0
 """An interval whose ends are so far apart, the larger ratio over the smaller, tells of too few processes."""
 
 
-class Change(Protocol):
+class IntervalEstimate(Protocol):
     """Head over base, minus 1, with the interval that holds it."""
 
     @property
@@ -69,22 +69,22 @@ def rough(share: float) -> str:
     return f"{number(100 * share, 2)} %"
 
 
-def half_width(change: Change | None) -> float | None:
+def half_width(change: IntervalEstimate | None) -> float | None:
     """Half of an effect's interval; None for one so wide that it tells nothing."""
     return None if change is None or _is_too_wide(change) else abs(change.high - change.low) / 2
 
 
-def _is_too_wide(change: Change) -> bool:
+def _is_too_wide(change: IntervalEstimate) -> bool:
     return not (1 + change.high) <= _TOO_WIDE * (1 + change.low)  # nor is what is not known an interval
 
 
-def is_unsure(change: Change) -> bool:
+def is_unsure(change: IntervalEstimate) -> bool:
     """Whether an effect's interval is so wide, or unknown, that its figure is a rough one."""
     half = half_width(change)
     return half is None or not half <= abs(change.effect) / 2
 
 
-def effect(change: Change | None) -> str:
+def effect(change: IntervalEstimate | None) -> str:
     """``+1.70 % ± 0.07``."""
     if change is None:
         return ""
@@ -98,7 +98,7 @@ def interval(low: float, high: float) -> str:
     return f"{percent_figure(low, sign=True)} to {percent(high, sign=True)}"
 
 
-def moved(change: Change, more: str, less: str) -> str:
+def moved(change: IntervalEstimate, more: str, less: str) -> str:
     """``1.70 % slower (+1.63 to +1.77 %)``: bounds are in the direction of the word."""
     size = f"{percent(abs(change.effect))} {more if change.effect >= 0 else less}"
     if _is_too_wide(change):

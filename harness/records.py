@@ -48,7 +48,7 @@ class DeviceInfo:
     compute_units: int | None
     """Multiprocessors; None where the device does not tell, as OpenGL's of any vendor but NVIDIA."""
     memory_bytes: int | None
-    """None where an imported file does not tell it; a backend's device has it."""
+    """Bytes of the device's memory; None where an imported file does not tell them."""
     l2_bytes: int | None = None
     """Bytes of the last cache that a cold measurement must flush; None where it cannot be flushed."""
     max_threads_per_block: int
@@ -114,7 +114,7 @@ class Launch:
     dispatch: Extent3 | None = None
     """Most blocks of one dispatch: a larger grid is launched in parts. None where it is launched whole."""
     steps: tuple[Launch, ...] = ()
-    """Of the kernels that run after it in one launch of the case."""
+    """The launches of the kernels that run after it in one launch of the case."""
 
     @property
     def in_parts(self) -> bool:
@@ -142,7 +142,7 @@ class CompiledKernel:
     spilled_bytes: int | None = None
     shared_bytes: int | None = None
     code_sha256: str | None = None
-    """Of the card's instructions; of a library, of its file."""
+    """A hash of the card's instructions; of a library, of its file."""
     settings: Mapping[str, int | str | bool] = field(default_factory=dict)
     """What a compiler or an autotuner chose for it: warps, stages and the like."""
 
@@ -160,25 +160,24 @@ class Resources:
     """What it was built for, such as sm_90a; None where the binary does not say."""
     binary_sha256: str | None = None
     code_sha256: str | None = None
-    """Of the instructions and constants in the binary alone: other text, or another name of a file, leaves it
-    as it is. Of a kernel that is compiled and not run, of its own part alone. None where the binary cannot be
-    read."""
+    """A hash of the instructions and constants in the binary alone: other text, or another name of a file,
+    leaves it as it is. That of a kernel that is compiled and not run is of its own part alone. None where the
+    binary cannot be read."""
     spill_store_bytes: int | None = None
-    """Of a thread; this and what follows up to `kernels` is told where a kernel is compiled and not run."""
+    """Bytes that a thread spills. This and all up to `kernels` is told of what is compiled and not run."""
     spill_load_bytes: int | None = None
     constant_bytes: int | None = None
-    """Of the bank that holds its parameters, behind those of the launch itself."""
+    """Bytes of the bank that holds the kernel's parameters, without those of the launch itself."""
     code_bytes: int | None = None
-    """Of its instructions, without the padding at the end."""
+    """Bytes of the kernel's instructions, without the padding at the end."""
     occupancy: float | None = None
-    """Its warps over those that a multiprocessor can hold, by arithmetic."""
+    """Resident warps over those that a multiprocessor can hold, by arithmetic."""
     instructions: Mapping[str, int] = field(default_factory=dict)
-    """How many of each kind: FFMA, LDG.128, HMMA.16816. Empty where they are not told."""
+    """How many instructions of each kind: FFMA, LDG.128, HMMA.16816. Empty where they are not told."""
     loop_instructions: Mapping[str, int] = field(default_factory=dict)
-    """Those of them in the loop that has most of the arithmetic."""
+    """The same for the loop that has most of the arithmetic."""
     kernels: tuple[CompiledKernel, ...] = ()
-    """Of a Python function: what it launches, where its framework tells. `registers` is then the most of
-    any."""
+    """What a Python function launches, where its framework tells. `registers` is then the most of any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +248,7 @@ class Snapshot:
     temperature_c: float | None = None
     power_w: float | None = None
     energy_j: float | None = None
-    """Since the driver was loaded."""
+    """Joules since the driver was loaded."""
     p_state: int | None = None
     utilization_percent: float | None = None
     clock_event_reasons: tuple[str, ...] | None = None
@@ -391,12 +390,12 @@ class PairedBlock:
     """Relative standard deviation of a slot's clock from nothing but the ticks of the device's timer."""
     telemetry: Telemetry | None = None
     restored: bool = False
-    """As in Measurement."""
+    """Whether arrays that kernels read and write were put back before each launch, as in Measurement."""
     in_turns: bool = False
     """Whether each side had a process of its own, and the two took turns slot by slot."""
 
     def median_ns(self, arm: str) -> float:
-        """Of the slots of one arm, A or B."""
+        """The median time of the slots of one arm, A or B."""
         slots = (zip(quad.order, quad.times_ns, strict=True) for quad in self.quads)
         return median(time_ns for quad in slots for each, time_ns in quad if each == arm)
 
@@ -439,7 +438,7 @@ class Effect:
     processes: int
     quads: int
     process_effects: tuple[float, ...] = ()
-    """Of each process, in the order measured."""
+    """The effect in each process, in the order measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,7 +448,7 @@ class Strays:
     base: int
     head: int
     slots: int
-    """Of each arm, strays included."""
+    """Number of slots of each arm, strays included."""
     cost: float
     """What head's cost on average more than base's, as a share of the usual time."""
 
@@ -487,7 +486,7 @@ class Verdict:
     message: str
     log: str = ""
     side: Literal["base", "head", ""] = ""
-    """Of a failed case: at which commit it failed; empty where nobody can tell."""
+    """The commit at which a failed case failed; empty where nobody can tell."""
     time: Effect | None = None
     cycles: Effect | None = None
     energy: Effect | None = None
@@ -524,7 +523,7 @@ class CaseBlock:
 
     case: str
     process: int
-    """Of the comparison, from 1."""
+    """The number of the comparison's process, from 1."""
     confirming: bool = False
     """Whether it was measured to confirm or refute what earlier processes said."""
     retried: bool = False
@@ -554,7 +553,7 @@ class Comparison:
     host: Host
     settings: Mapping[str, str | int | float | bool | None]
     toolchains: Mapping[str, Toolchain] = field(default_factory=dict)
-    """By side, where one source was compiled by two; else empty."""
+    """Compilers by side, where one source was compiled by two; else empty."""
     calibrated_at: str | None = None
     """When the card's own noise was last measured; None for one that is judged by an assumption."""
     identity: Mapping[str, str] = field(default_factory=dict)

@@ -36,7 +36,7 @@ from harness.output.sheet import inline
 from harness.output.tables import RowSummary, summary_of
 from harness.records import Launch, Row, Run
 from harness.spec.case_id import size_label
-from harness.spec.kernel import Generated, HostFunction, HostLibrary, Kernel, PythonFunction, Source
+from harness.spec.kernel import Generated, HostFunction, HostLibrary, Kernel, KernelSource, PythonFunction
 from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.problem import Case
@@ -367,7 +367,7 @@ def static_shared_bytes(source: str, macros: Mapping[str, int]) -> int:
 # What a page says of a kernel
 
 
-def language(source: Source, kernel: Kernel) -> str:
+def language(source: KernelSource, kernel: Kernel) -> str:
     if isinstance(source, HostLibrary):
         return "C++, made a library by nvcc"
     if isinstance(source, Generated):
@@ -383,7 +383,7 @@ def _link(path: Path, words: str) -> str:
     return f"[{words}](../../../{path.relative_to(ROOT).as_posix()})"
 
 
-def _place(source: Source, suite: Suite) -> str:
+def _place(source: KernelSource, suite: Suite) -> str:
     """Where a source is found, as a link."""
     if isinstance(source, (str, HostLibrary, PythonFunction)):
         name = source if isinstance(source, str) else source.file
@@ -393,7 +393,7 @@ def _place(source: Source, suite: Suite) -> str:
 
 
 def _sources(s: Subject) -> Iterator[tuple[str, str]]:
-    by_source: dict[int, tuple[Source, list[str]]] = {}
+    by_source: dict[int, tuple[KernelSource, list[str]]] = {}
     for backend, source in s.kernel.sources.items():
         by_source.setdefault(id(source), (source, []))[1].append(backend)
     for source, backends in by_source.values():

@@ -15,8 +15,9 @@ from harness.run import build_only
 from harness.spec.kernel import Kernel, Parameter
 from harness.spec.loader import load
 from harness.spec.problem import Axis, Output, Problem
-from harness.spec.sources import Program, files_outside, program
+from harness.spec.sources import Program, program
 from harness.spec.suite import Suite
+from harness.spec.suite_files import files_outside
 from harness.static.builds import check_parameters, usage
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder

@@ -46,7 +46,8 @@ def test_resolve(history, revision):
 
 
 @pytest.mark.parametrize(
-    "revision", ["nonsense", "", "-n", "--all", "HEAD~99", "HEAD:kernels", "HEAD~1..HEAD", "0" * 40, "a b"]
+    "revision",
+    ["nonsense", "", "-n", "--all", "HEAD~99", "HEAD:kernels", "HEAD~1..HEAD", "0" * 40, "a b", "toy.[nt]*"],
 )
 def test_an_unknown_commit_is_a_sentence(history, revision):
     project, _, _ = history
@@ -132,24 +133,7 @@ def test_the_files_of_an_unknown_commit(project):
         git.files(project.root, "nonsense")
 
 
-@pytest.mark.parametrize(
-    ("revision", "known"),
-    [
-        ("HEAD", True),
-        ("HEAD~1", True),
-        ("main", True),
-        ("HEAD~99", False),
-        ("nonsense", False),
-        ("toy.*", False),
-        ("toy.plain", False),
-        ("*tiling*", False),
-        ("matmul.[nt]*", False),
-        ("HEAD:kernels", False),
-        ("HEAD~1..HEAD", False),
-        ("--all", False),
-        ("", False),
-    ],
-)
+@pytest.mark.parametrize(("revision", "known"), [("HEAD~1", True), ("HEAD~99", False), ("toy.*", False)])
 def test_what_is_a_commit(history, revision, known):
     project, _, _ = history
     assert git.is_commit(project.root, revision) is known

@@ -103,6 +103,16 @@ def test_a_parameter_gets_what_its_name_or_place_says(source, keywords, returned
     assert (binding.positional, binding.keywords, binding.returned) == ((), keywords, returned)
 
 
+def test_a_name_that_a_file_with_a_byte_order_mark_lacks_is_told(tmp_path, monkeypatch):
+    """Only importing tells what `import *` brings."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = tmp_path / "with_mark.py"
+    file.write_text("from math import *\n", encoding="utf-8-sig")
+    call = PythonCall("numba", file, "absent", PARAMETERS, ("c",), {}, tmp_path, "")
+    with pytest.raises(SuiteError, match=r"with_mark\.py has nothing named 'absent'"):
+        call.load()
+
+
 def test_positional_parameters_are_given_by_position():
     binding = bound("def f(x, w, /, m): ...")
     assert (binding.positional, binding.keywords, binding.returned) == (("a", "b"), {"m": "m"}, ("c",))

@@ -22,11 +22,13 @@ from tests.support import KERNELS, Recorder, write_files
 
 TICKS = '{"type":"Ticks","tick_ns":500.0}'
 FAKE = """\
-import os, sys, time
+import os, signal, sys, time
 for line in sys.stdin:
     for answer in {answers!r}:
         if answer == "end":
             os._exit(3)
+        if answer == "signal":
+            os.kill(os.getpid(), signal.SIGRTMIN + 1)
         if answer == "hang":
             time.sleep(60)
         print(answer, flush=True)
@@ -85,6 +87,7 @@ def test_another_answer_is_none(child, line):
     ("end", "reason", "words"),
     [
         ("end", "crashed", "The worker process exited with status 3 while verifying head."),
+        ("signal", "crashed", "The worker process was ended by signal 35 while verifying head."),
         ("hang", "timed-out", "No answer within 1 s while verifying head: the worker process was ended."),
     ],
 )

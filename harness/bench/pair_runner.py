@@ -41,8 +41,9 @@ from harness.spec.layout import numpy_dtype
 from harness.spec.loader import imports_of, modules_of
 from harness.spec.planning import at_least_one, launch_of
 from harness.spec.problem import Case, Problem
-from harness.spec.sources import Program, program, tree_sha256
+from harness.spec.sources import Program, program
 from harness.spec.suite import Suite
+from harness.spec.suite_files import tree_sha256
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.statistics.paired import MIN_QUADS, log_ratios, process_effect
 from harness.system.file_access import check_committed, commands_told, reaches_beside

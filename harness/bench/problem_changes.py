@@ -15,8 +15,8 @@ from harness.bench.buffers import digest
 from harness.bench.verifier import Checker
 from harness.spec.kernel import argument_names
 from harness.spec.problem import Case
-from harness.spec.sources import tree_files
 from harness.spec.suite import Suite
+from harness.spec.suite_files import tree_files
 from harness.system.file_access import opened_beside
 from harness.system.files import read_regular
 

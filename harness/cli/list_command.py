@@ -14,8 +14,9 @@ from harness.spec.case_id import Selector
 from harness.spec.kernel import Kernel
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import fitting, load_suites, plan
-from harness.spec.sources import check_functions, missing_files
+from harness.spec.sources import check_functions
 from harness.spec.suite import Ladder, Suite
+from harness.spec.suite_files import missing_files
 
 
 @click.command("list")

@@ -44,7 +44,7 @@ class Use:
     read: bool = False
     """Before it writes there, or in the statement that does."""
     added: bool = False
-    """By an atomic operation, so that it must begin with a value."""
+    """Whether an atomic operation adds to it, so that it must begin with a value."""
     strides: tuple[str, ...] = ()
     """Names that an index is multiplied by, each as often as it is."""
     indexed: bool = False
@@ -264,7 +264,7 @@ class Elementwise:
 
     @property
     def magnitude(self) -> str:
-        """The same of absolute values, with nothing taken away; empty where a function is called."""
+        """The expression of absolute values, with sums for differences; empty where a function is called."""
         if "(" in re.sub(r"(?<!\w)\(", "", self.expression):
             return ""
         absolute = re.sub(r"\b([A-Za-z_]\w*)\b", r"abs(\1)", self.expression)

@@ -39,8 +39,8 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """Of a kernel: `const float *A` is of type `float`, a pointer, and const."""
+class FunctionParameter:
+    """A parameter of a kernel: `const float *A` is of type `float`, a pointer, and const."""
 
     type: str
     name: str
@@ -66,7 +66,7 @@ class CudaKernel:
     """The namespaces around it, `a::b`; empty for none."""
     line: int
     template: tuple[TemplateParameter, ...]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[FunctionParameter, ...]
     bounds: tuple[Token, ...]
     """The first argument of __launch_bounds__; empty without."""
     extern_c: bool
@@ -83,7 +83,7 @@ Expression = tuple[Token, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class CudaLaunch:
     """``name<template><<<grid, block, shared>>>(arguments)``, or an instantiation, which has no grid."""
 
     name: str
@@ -97,11 +97,11 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """What one file holds."""
 
     kernels: tuple[CudaKernel, ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[CudaLaunch, ...]
     names: Mapping[str, Expression]
     """Macros without parameters, constants and aliases of types at the top of the file."""
     includes: tuple[str, ...]
@@ -130,9 +130,9 @@ def closing(found: Sequence[Token], at: int) -> int:
     return len(found)
 
 
-def read(text: str) -> Source:
+def read(text: str) -> SourceFile:
     """What a file holds. Nothing is raised: what is not understood is left out."""
-    return _Reader(text).read()
+    return _CppReader(text).read()
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -188,14 +188,14 @@ def _closes(found: Sequence[Token], at: int) -> bool:
     return False
 
 
-class _Reader:
+class _CppReader:
     """One pass over the tokens of a file, with the scopes that are open."""
 
     def __init__(self, text: str) -> None:
         self.tokens = _without_attributes(list(_without_zero(tokens(text))))
         self.at = 0
         self.kernels: list[CudaKernel] = []
-        self.launches: list[Launch] = []
+        self.launches: list[CudaLaunch] = []
         self.includes: list[str] = []
         self.scopes: list[tuple[str, dict[str, Expression]]] = [("", {})]
         """The name of each, empty for a block, and what its names stand for."""
@@ -203,7 +203,7 @@ class _Reader:
         self.begin = 0
         """Where the statement began."""
 
-    def read(self) -> Source:
+    def read(self) -> SourceFile:
         while self.at < len(self.tokens):
             token = self.tokens[self.at]
             if token.kind == "hash":
@@ -225,7 +225,7 @@ class _Reader:
                 self._launch()
             self.at += 1
         top = self.scopes[0][1]
-        return Source(tuple(self.kernels), tuple(self.launches), top, tuple(self.includes))
+        return SourceFile(tuple(self.kernels), tuple(self.launches), top, tuple(self.includes))
 
     def _directive(self, text: str) -> None:
         word, _, rest = text.partition(" ")
@@ -261,7 +261,7 @@ class _Reader:
             self._dim3s(found[words.index("dim3") + 1 :])
         elif (at := self._instance(found)) and (template := self._template_before(self.at - 1)[1]):
             self.launches.append(
-                Launch(name=found[at].text, line=found[at].line, template=template, names=self._known())
+                CudaLaunch(name=found[at].text, line=found[at].line, template=template, names=self._known())
             )
             names[words[words.index("=") - 1]] = tuple(found[at:])
         elif "=" in words[1:] and all(
@@ -317,7 +317,7 @@ class _Reader:
             elif after == ";" and name.text == ">" and [each.text for each in head] == ["template"]:
                 before, arguments = self._template_before(at - 1)
                 called = self.tokens[before]
-                self.launches.append(Launch(name=called.text, line=called.line, template=arguments))
+                self.launches.append(CudaLaunch(name=called.text, line=called.line, template=arguments))
             at = close + 1
         self.at = at - 1
 
@@ -336,7 +336,7 @@ class _Reader:
         parameters = tuple(map(_parameter, split(inside)))
         if any(token.kind == "hash" for token in inside):
             parameters = (
-                Parameter("", "", problem="a preprocessor's condition stands in its parameter list"),
+                FunctionParameter("", "", problem="a preprocessor's condition stands in its parameter list"),
             )
         elif len(parameters) == 1 and parameters[0].type == "void" and not parameters[0].pointer:
             parameters = ()
@@ -356,7 +356,7 @@ class _Reader:
         self.at, self.begin = opens - 1, opens  # kernels launch kernels, and their blocks are scopes
 
     def _template_before(self, at: int) -> tuple[int, tuple[str, ...]]:
-        """The name before `at`, and the arguments of its template between them."""
+        """Where the name stands whose template's arguments end `at`, and these; `at` itself where none do."""
         if self.tokens[at].text != ">":
             return at, ()
         depth, begin = 0, at
@@ -383,7 +383,7 @@ class _Reader:
         if not template and len(instance) > 2 and instance[1].text == "<" and instance[-1].text == ">":
             called, template = instance[0].text, tuple(map(text_of, split(instance[2:-1])))
         self.launches.append(
-            Launch(
+            CudaLaunch(
                 name=called,
                 line=self.tokens[name].line,
                 template=template,
@@ -396,7 +396,7 @@ class _Reader:
 
 
 def _without_zero(found: Iterator[Token]) -> Iterator[Token]:
-    """Without what `#if 0` takes out."""
+    """The tokens but for those that `#if 0` takes out."""
     depth = 0
     for token in found:
         word = token.text.split(" ")[0] if token.kind == "hash" else ""
@@ -413,7 +413,7 @@ def _without_zero(found: Iterator[Token]) -> Iterator[Token]:
 
 
 def _without_attributes(found: Sequence[Token]) -> list[Token]:
-    """Without `[[nodiscard]]` and its like."""
+    """The tokens but for attributes such as `[[nodiscard]]`."""
     kept, at = [], 0
     while at < len(found):
         if text_at(found, at) == text_at(found, at + 1) == "[":
@@ -432,12 +432,13 @@ def _template_parameter(found: Sequence[Token]) -> TemplateParameter:
     return TemplateParameter(words[-1].text if words else "", is_type, default)
 
 
-def _parameter(found: Sequence[Token]) -> Parameter:
+def _parameter(found: Sequence[Token]) -> FunctionParameter:
     parts = split([token for token in found if token.kind != "hash"], "=")
     plain = list(parts[0]) if parts else []
     texts = [token.text for token in plain]
     if not plain or plain[-1].text == ")" or "(" in texts or "&" in texts or "." in texts:
-        return Parameter(text_of(plain), "", problem=f"no name and type can be told from '{text_of(plain)}'")
+        text = text_of(plain)
+        return FunctionParameter(text, "", problem=f"no name and type can be told from '{text}'")
     array = "[" in texts
     plain = plain[: texts.index("[")] if array else plain
     told = [token for token in plain if token.text not in _QUALIFIERS]
@@ -450,4 +451,4 @@ def _parameter(found: Sequence[Token]) -> Parameter:
     if stars + array > 1:
         problem = "it is a pointer to pointers"
     first_star = texts.index("*") if "*" in texts else len(texts)
-    return Parameter(kind, name, stars + array > 0, "const" in texts[:first_star], problem)
+    return FunctionParameter(kind, name, stars + array > 0, "const" in texts[:first_star], problem)

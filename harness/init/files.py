@@ -14,7 +14,7 @@ from pathlib import Path
 import harness
 from harness.config import has_settings, load_config
 from harness.errors import StoreError, UsageError
-from harness.init.model import Array, KernelGuess, SuiteGuess
+from harness.init.model import ArrayGuess, KernelGuess, SuiteGuess
 from harness.system.files import read_regular
 
 if sys.version_info >= (3, 11):
@@ -78,7 +78,7 @@ def _there(folder: Path, below: str) -> list[str]:
 
 
 def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> list[SuiteGuess]:
-    """Without the kernels that a suite of another name, which lies there, names with their file."""
+    """The suites without the kernels that another suite in the folder names already, with their file."""
     place = folder / below
     texts = {name: (place / name / "suite.py").read_text(errors="replace") for name in _there(folder, below)}
     found = []
@@ -204,7 +204,7 @@ def _class_name(name: str) -> str:
     return f"{found}Problem" if found in harness.__all__ or not found.isidentifier() else found
 
 
-def _comment(text: str, indent: int = 0) -> str:
+def _comment(text: str, indent: int) -> str:
     head = " " * indent + "# "
     return textwrap.fill(text, _WIDTH, initial_indent=head, subsequent_indent=head, break_long_words=False)
 
@@ -279,7 +279,7 @@ def _problem(suite: SuiteGuess) -> Iterator[str]:
     yield from _reference(suite)
 
 
-def _array(array: Array, dtype: str) -> str:
+def _array(array: ArrayGuess, dtype: str) -> str:
     words = [f'"{axis}"' for axis in array.shape]
     words += [f'dtype="{array.dtype}"'] if array.dtype != dtype else []
     words += ["init=0"] if array.init else []

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from harness.init.bodies import extents, python_name
 from harness.init.launches import Geometry
-from harness.init.model import Array, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
+from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.python_kernels import python_suites
 from harness.init.readings import FoundKernel, NotReadError, Reading, integer
 from harness.init.references import reference_of
@@ -172,9 +172,9 @@ def _role(group: Sequence[FoundKernel], name: str) -> tuple[str, str] | None:
     return None
 
 
-def _array(first: FoundKernel, name: str, role: tuple[str, str], shape: Shape) -> Array:
+def _array(first: FoundKernel, name: str, role: tuple[str, str], shape: Shape) -> ArrayGuess:
     kind, why = role
-    return Array(
+    return ArrayGuess(
         name=python_name(name),
         role=kind.removesuffix("+0"),
         shape=tuple(map(python_name, shape[0])),

@@ -119,7 +119,7 @@ class Geometry:
 
 
 def _with_sizes(expression: Expression) -> Expression:
-    """With the numbers of `sizeof(float)` and the like."""
+    """An expression with numbers in the place of `sizeof(float)` and the like."""
     sizes = {"float": 4, "int": 4, "unsigned": 4, "double": 8, "half": 2, "__half": 2, "char": 1, "size_t": 8}
     text = text_of(expression)
     known = re.sub(r"\bsizeof\((\w+)\)", lambda found: str(sizes.get(found[1], found[0])), text)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayGuess:
+    """A guessed array of a problem."""
+
     name: str
     role: str
     """Input, Output or InOut."""
@@ -22,9 +24,11 @@ class Array:
 
 @dataclass(frozen=True)
 class Number:
+    """A guessed scalar of a problem."""
+
     name: str
     value: str
-    """In Python."""
+    """The value as Python writes it, or a lambda of the case."""
     dtype: str
     why: str
 
@@ -59,12 +63,12 @@ def snake_case(name: str) -> str:
 class KernelGuess:
     name: str
     file: str
-    """Below the repository's top."""
+    """Its path from the repository's top."""
     line: int
     source: str
     """What is compiled: the file, or one that includes it after what it needs."""
     notes: Mapping[str, str]
-    """What was guessed, by the field that it is of; by the empty name, of the whole."""
+    """What was guessed, by the name of the field; the empty name has what is said of the whole kernel."""
     instantiate: str = ""
     entry: str = ""
     block: str = ""
@@ -74,9 +78,10 @@ class KernelGuess:
     include: tuple[str, ...] = ()
     arch: str = ""
     options: tuple[str, ...] = ()
-    """Of nvcc."""
+    """Options for nvcc."""
     function: str = ""
-    """Of Python's world: TritonFunction and its like; `entry` is then the function's name."""
+    """TritonFunction and its like for a kernel of a Python file, whose function `entry` then names; empty for
+    C++."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class Reference:
 @dataclass(frozen=True)
 class SuiteGuess:
     name: str
-    arrays: tuple[Array, ...]
+    arrays: tuple[ArrayGuess, ...]
     numbers: tuple[Number, ...]
     axes: tuple[Axes, ...]
     dtype: str

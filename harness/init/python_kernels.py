@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from harness.init.bodies import Elementwise, python_name, translate
 from harness.init.cpp import tokens
 from harness.init.launches import callable_of
-from harness.init.model import Array, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
+from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.references import reference_of
 from harness.init.repository import Repository
 
@@ -313,15 +313,15 @@ def _results(node: ast.FunctionDef) -> list[str]:
 
 def _array(
     name: str, role: str, shapes: Mapping[str, tuple[str, ...]], axes: Sequence[str], dtype: str, why: str
-) -> Array:
+) -> ArrayGuess:
     known = shapes.get(name)
     one = sorted(set(shapes.values()))
     shape = known or (one[0] if len(one) == 1 else (axes[0],))
     how = "of its own shape" if known else "its shape is guessed"
-    return Array(python_name(name), role, shape, dtype, f"{why}; {how}")
+    return ArrayGuess(python_name(name), role, shape, dtype, f"{why}; {how}")
 
 
-def _is_product(name: str, arrays: Sequence[Array]) -> bool:
+def _is_product(name: str, arrays: Sequence[ArrayGuess]) -> bool:
     if len(arrays) != 3 or not re.search(r"(?i)gemm|matmul|mm$|dot", name):
         return False
     a, b, c = (array.shape for array in arrays)
@@ -424,7 +424,7 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
         own = [value for stored, value in stores if stored == name]
         role = "InOut" if any(name in _names_in(value) for value in own) else "Output" if own else "Input"
         axes_of = tuple(axis_of[axis] for axis in shape)
-        arrays.append(Array(python_name(name), role, axes_of, "float32", "as it is indexed"))
+        arrays.append(ArrayGuess(python_name(name), role, axes_of, "float32", "as it is indexed"))
     numbers = [
         Number(python_name(name), "2.0", "float32", "guessed: say what is usual")
         for name in names

@@ -12,7 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
-from harness.init.cpp import CudaKernel, Expression, Launch, Parameter, TemplateParameter, text_of, tokens
+from harness.init.cpp import (
+    CudaKernel,
+    CudaLaunch,
+    Expression,
+    FunctionParameter,
+    TemplateParameter,
+    text_of,
+    tokens,
+)
 from harness.init.repository import Repository
 
 DTYPES = {
@@ -47,7 +55,7 @@ class FoundKernel:
 
     kernel: CudaKernel
     file: str
-    launch: Launch | None
+    launch: CudaLaunch | None
     launched_at: str
     """file:line of that launch; empty for none."""
     types: dict[str, str]
@@ -153,7 +161,7 @@ class Reading:
         known = own | self.repository.names_of(self.source).keys() | self.repository.declared_in(self.source)
         return sorted(word for word in words if _MACRO.fullmatch(word) and word not in known)
 
-    def _template(self, launches: Sequence[Launch]) -> dict[str, str]:
+    def _template(self, launches: Sequence[CudaLaunch]) -> dict[str, str]:
         """What stands for each parameter of the template; nothing for a number that is not told."""
         parameters = self.kernel.template
         found = defaults = {each.name: self._argument(each, each.default, None) for each in parameters}
@@ -168,7 +176,7 @@ class Reading:
             self.notes["instantiate"] = f"{', '.join(guessed)} = float is a guess: no launch says a type"
         return found | dict.fromkeys(guessed, "float")
 
-    def _argument(self, parameter: TemplateParameter, text: str, launch: Launch | None) -> str:
+    def _argument(self, parameter: TemplateParameter, text: str, launch: CudaLaunch | None) -> str:
         """What a text says for a parameter of the template; empty where it is no number, or no type."""
         if parameter.is_type:
             return "" if text in {"T", "scalar_t", "Type", "DType", "data_t"} else text
@@ -176,7 +184,7 @@ class Reading:
         value = integer(tuple(tokens(text)), names)
         return "" if value is None else str(value)
 
-    def _dtype(self, parameter: Parameter, template: Mapping[str, str]) -> str:
+    def _dtype(self, parameter: FunctionParameter, template: Mapping[str, str]) -> str:
         """NumPy's name of a parameter's type. Raises NotReadError."""
         text = template.get(parameter.type, parameter.type)
         for _ in range(4):

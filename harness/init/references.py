@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from harness.init.bodies import Elementwise
-from harness.init.model import Array, Number, Reference
+from harness.init.model import ArrayGuess, Number, Reference
 
 UNIT = {"float16": "2.0**-11", "bfloat16": "2.0**-8", "float64": "2.0**-53", "float32": "2.0**-24"}
 """The unit roundoff of a dtype."""
@@ -14,7 +14,7 @@ UNIT = {"float16": "2.0**-11", "bfloat16": "2.0**-8", "float64": "2.0**-53", "fl
 
 def reference_of(
     name: str,
-    arrays: Sequence[Array],
+    arrays: Sequence[ArrayGuess],
     numbers: Sequence[Number],
     axes: Sequence[str],
     *,
@@ -37,7 +37,7 @@ def reference_of(
 
 
 def _elementwise(
-    body: Elementwise, out: Array, inputs: Sequence[Array], numbers: Sequence[Number], name: str
+    body: Elementwise, out: ArrayGuess, inputs: Sequence[ArrayGuess], numbers: Sequence[Number], name: str
 ) -> Reference | None:
     unit = UNIT.get(out.dtype)
     if body.output != out.name or any(array.shape != out.shape for array in inputs):
@@ -55,7 +55,7 @@ def _elementwise(
     return Reference(expression, tolerance, f"read from the body of {name}")
 
 
-def _by_name(name: str, out: Array, inputs: Sequence[Array]) -> Reference | None:
+def _by_name(name: str, out: ArrayGuess, inputs: Sequence[ArrayGuess]) -> Reference | None:
     unit = UNIT.get(out.dtype)
     if len(inputs) != 1 or out.role != "Output":
         return None
@@ -79,7 +79,7 @@ def _of_case(text: str, scalars: set[str]) -> str:
 
 
 def _product(
-    matrices: Sequence[str], out: Array, numbers: Sequence[Number], axes: Sequence[str]
+    matrices: Sequence[str], out: ArrayGuess, numbers: Sequence[Number], axes: Sequence[str]
 ) -> Reference:
     a, b, c = matrices
     product, size = f"{a} @ {b}", "products"
@@ -91,12 +91,10 @@ def _product(
         product, size = f"{product} + {beta}", f"({size} + abs({beta}))"
     letter = {axis.lower(): axis for axis in axes}
     m, n, k = (letter.get(each, axes[0]) for each in "mnk")
-    bound = {
-        "float64": f"8 * 2.0**-53 * {size}",
-        "float16": f"2.0**-11 * abs(self.reference(case, {{arrays}})) + 8 * 2.0**-22 * {size}",
-        "bfloat16": f"2.0**-8 * abs(self.reference(case, {{arrays}})) + 8 * 2.0**-22 * {size}",
-        "float32": f"8 * 2.0**-24 * {size}",
-    }.get(out.dtype, "")
+    unit = UNIT.get(out.dtype)
+    bound = f"8 * {unit} * {size}" if unit else ""
+    if out.dtype in ("float16", "bfloat16"):  # summed in float32, then rounded
+        bound = f"{unit} * abs(self.reference(case, {{arrays}})) + 8 * 2.0**-22 * {size}"
     products = f"products = np.outer(np.linalg.norm({a}, axis=1), np.linalg.norm({b}, axis=0))\n"
     why = "by the names of its parameters: a matrix product"
     return Reference(product, products + bound if bound else "", why, f"2 * case.{m} * case.{n} * case.{k}")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
-from harness.init.cpp import Expression, Launch, Source, read
+from harness.init.cpp import CudaLaunch, Expression, SourceFile, read
 from harness.system.files import read_regular
 from harness.system.git import ask, repository_of
 
@@ -78,7 +78,7 @@ class Repository:
         return sorted(names)
 
     @cached_property
-    def sources(self) -> dict[str, Source]:
+    def sources(self) -> dict[str, SourceFile]:
         """C++ files with a kernel or a launch in them."""
         found = {}
         for name in self.files:
@@ -122,8 +122,8 @@ class Repository:
         ]
 
     @cached_property
-    def _launches(self) -> dict[str, list[tuple[str, Launch]]]:
-        found: dict[str, list[tuple[str, Launch]]] = {}
+    def _launches(self) -> dict[str, list[tuple[str, CudaLaunch]]]:
+        found: dict[str, list[tuple[str, CudaLaunch]]] = {}
         for name, source in self.sources.items():
             for launch in source.launches:
                 found.setdefault(launch.name, []).append((name, launch))
@@ -133,7 +133,7 @@ class Repository:
     def _definers(self) -> Counter[str]:
         return Counter(kernel.name for source in self.sources.values() for kernel in source.kernels)
 
-    def launches_of(self, kernel: str, file: str) -> list[tuple[str, Launch]]:
+    def launches_of(self, kernel: str, file: str) -> list[tuple[str, CudaLaunch]]:
         """The launches and instantiations of a file's kernel, each with its file, its own first. Where other
         files define one of the name, only those count that can see this one.
         """
@@ -154,7 +154,7 @@ class Repository:
             return self._added[name]
         return self.bytes_of(name).decode(errors="replace").removeprefix("\ufeff")
 
-    def _source(self, name: str) -> Source:
+    def _source(self, name: str) -> SourceFile:
         return read(self.text(name))
 
     # --- includes -------------------------------------------------------------------------------

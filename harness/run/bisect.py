@@ -29,7 +29,7 @@ from harness.run.commit_pairs import WITHOUT, Crew, Found, PairJournal, Question
 from harness.run.compare import CompareObserver, CompareSettings
 from harness.spec.case_id import CaseId
 from harness.spec.loader import WORKING_TREE, LoadedSuite
-from harness.spec.sources import files_outside, include_folders
+from harness.spec.suite_files import files_outside, include_folders
 from harness.statistics import bisection
 from harness.statistics.bisection import Answer, Block, Floats, Pair
 from harness.system import git

@@ -27,8 +27,8 @@ from harness.run.device_session import WorkerProcess
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
 from harness.spec.problem import ceil_div
-from harness.spec.sources import tree_sha256
 from harness.spec.suite import Suite
+from harness.spec.suite_files import tree_sha256
 from harness.static import disassembly
 from harness.static.builds import Build
 from harness.system.cache import BinaryCache

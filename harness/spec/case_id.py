@@ -108,7 +108,8 @@ class CaseId:
     suite: str
     kernel: str
     size: Size | None = None
-    """None for the kernel at any size, and for a comparison's tests of itself, such as twin.same."""
+    """The point of the axes; None for the kernel at any size, and for a comparison's tests of itself, such as
+    twin.same."""
     planted: str = ""
     """The slowdown that was planted into it, such as ``+2 %``."""
 
@@ -126,11 +127,11 @@ class CaseId:
                 f"{text!r} is the id of no case; expected one such as matmul.naive@4096 or "
                 "matmul.naive[m=500,n=300,k=700]."
             )
-        known = Size(()) if size == "" else Size.parse(size) if size else None
-        return cls(suite, kernel, known, planted)
+        point = Size(()) if size == "" else Size.parse(size) if size else None
+        return cls(suite, kernel, point, planted)
 
     def __str__(self) -> str:
-        """In full where the axes' names are known."""
+        """The id in full where the names of the axes are known, else in short."""
         if self.size is None or (self.size.lengths and not self.size.axes):
             return self._with(short_id(self.suite, self.kernel, str(self.size or "")))
         return self._with(f"{self.suite}.{self.kernel}[{self.size}]")
@@ -188,7 +189,7 @@ class Selector:
 
     name: str
     size: str | None = None
-    """As it is written; None for every size."""
+    """The size as it was written; None for every size."""
 
     @classmethod
     def parse(cls, text: str) -> Selector:

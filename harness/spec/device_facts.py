@@ -32,41 +32,41 @@ class DeviceFacts:
     @property
     def sm_count(self) -> int:
         """Multiprocessors; on OpenCL compute units, which of a CPU are its threads."""
-        return self._told("sm_count")
+        return self._fact("sm_count")
 
     @property
     def capability(self) -> tuple[int, int]:
         """CUDA's compute capability, major and minor."""
-        major, minor = divmod(self._told("capability"), 10)
+        major, minor = divmod(self._fact("capability"), 10)
         return major, minor
 
     @property
     def warp_size(self) -> int:
-        return self._told("warp_size")
+        return self._fact("warp_size")
 
     @property
     def shared_bytes_per_block(self) -> int:
         """Most shared memory that one block may use, opt-in included."""
-        return self._told("shared_bytes_per_block")
+        return self._fact("shared_bytes_per_block")
 
     @property
     def shared_bytes_per_sm(self) -> int:
-        return self._told("shared_bytes_per_sm")
+        return self._fact("shared_bytes_per_sm")
 
     @property
     def registers_per_sm(self) -> int:
-        """Of 32 bits."""
-        return self._told("registers_per_sm")
+        """Registers of 32 bits."""
+        return self._fact("registers_per_sm")
 
     @property
     def threads_per_block(self) -> int:
         """Most threads of one block."""
-        return self._told("threads_per_block")
+        return self._fact("threads_per_block")
 
     @property
     def threads_per_sm(self) -> int:
         """Most threads that stay resident on one multiprocessor."""
-        return self._told("threads_per_sm")
+        return self._fact("threads_per_sm")
 
     @property
     def resident_blocks(self) -> int:
@@ -75,9 +75,9 @@ class DeviceFacts:
             raise NotYetKnownError(
                 "case.resident_blocks, which is known once the kernel is built: only its grid may ask for it."
             )
-        return self._told("resident_blocks", "case")
+        return self._fact("resident_blocks", "case")
 
-    def _told(self, fact: str, of: str = "case.device") -> int:
+    def _fact(self, fact: str, of: str = "case.device") -> int:
         if fact not in self.facts:
             raise NotToldError(
                 f"{of}.{fact}, which {self.backend} does not tell of {self.name}: give a default, as in "
@@ -89,7 +89,7 @@ class DeviceFacts:
 def facts_of(device: DeviceInfo) -> DeviceFacts:
     """What a device tells of itself."""
     major, minor = device.compute_capability or (0, 0)
-    told = {
+    facts = {
         "sm_count": device.compute_units,
         "capability": 10 * major + minor,
         "warp_size": device.warp_size,
@@ -99,4 +99,4 @@ def facts_of(device: DeviceInfo) -> DeviceFacts:
         "threads_per_block": device.max_threads_per_block,
         "threads_per_sm": device.max_threads_per_sm,
     }
-    return DeviceFacts(device.name, device.backend, {name: fact for name, fact in told.items() if fact})
+    return DeviceFacts(device.name, device.backend, {name: fact for name, fact in facts.items() if fact})

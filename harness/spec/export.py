@@ -52,7 +52,7 @@ _IS_MISSING = re.compile(
 """Words of Python, the harness and compilers for a file that is not there."""
 
 
-class _Entry(NamedTuple):
+class _TreeEntry(NamedTuple):
     mode: bytes
     hash: bytes
     """Hexadecimal, of the blob; of a submodule, its commit."""
@@ -61,15 +61,18 @@ class _Entry(NamedTuple):
 class _Clone(NamedTuple):
     git_dir: Path
     work_tree: Path | None
-    """None for a bare one."""
+    """None for a bare repository."""
 
-    def ask(self, *args: str, work_tree: Path | None = None, index: Path | None = None) -> bytes:
+    def ask(
+        self, *args: str, work_tree: Path | None = None, index: Path | None = None, stdin: bytes | None = None
+    ) -> bytes:
         # A submodule's own setting names a working tree that may be gone, which git would not bear.
         place = work_tree or self.git_dir
         paths = (f"--git-dir={self.git_dir}", f"--work-tree={place}")
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
         variables = {"GIT_INDEX_FILE": str(index or self.git_dir / "harness-has-no-index")}
-        return git.ask(place, *paths, "--no-replace-objects", *settings, *args, variables=variables)
+        options = (*paths, "--no-replace-objects", *settings)
+        return git.ask(place, *options, *args, variables=variables, stdin=stdin)
 
     def has(self, commit: str) -> bool:
         with contextlib.suppress(GitError):
@@ -96,9 +99,9 @@ class _Part:
     clone: _Clone
     commit: str
     prefix: bytes
-    """Its folder, with a slash; empty for the outermost."""
-    entries: Mapping[bytes, _Entry]
-    """Its files by their paths within."""
+    """The part's folder in the whole, with a slash at the end; empty for the outermost."""
+    entries: Mapping[bytes, _TreeEntry]
+    """The part's files and submodules by their paths in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,33 +145,27 @@ def with_suite(repository: Path, commit: str, suite: str, others: Sequence[str],
     """
     clone = _clone(repository)
     own = _entries(clone, commit)
-    known = _working_files(clone, [suite, *others]) if source is None else _entries(clone, source)
+    source_entries = _working_files(clone, [suite, *others]) if source is None else _entries(clone, source)
     wanted = {os.fsencode(name) for name in others}
     inside = b"" if suite == "." else os.fsencode(suite) + b"/"
     main = inside + b"suite.py"
-    added = {
-        path: entry
-        for path, entry in known.items()
-        if path == main or (path not in own and (path.startswith(inside) or path in wanted))
-    }
-    if main not in added:
+    if main not in source_entries:
         raise NoSuiteError(
             f"{'The working tree' if source is None else source[:12]} has no {suite}/suite.py."
         )
+    added = [
+        b"%b %b\t%b\0" % (*entry, path)
+        for path, entry in source_entries.items()
+        if path == main or (path not in own and (path.startswith(inside) or path in wanted))
+    ]
     with tempfile.TemporaryDirectory(prefix="harness-index-") as folder:
         index = Path(folder, "index")
         clone.ask("read-tree", commit, index=index)
-        paths = sorted(added)
-        for some in (paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)):
-            info = []
-            for path in some:
-                entry = added[path]
-                info += ["--cacheinfo", f"{entry.mode.decode()},{entry.hash.decode()},{os.fsdecode(path)}"]
-            clone.ask("update-index", "--add", "--replace", *info, index=index)
+        clone.ask("update-index", "-z", "--index-info", index=index, stdin=b"".join(added))
         return clone.ask("write-tree", index=index).decode().strip()
 
 
-def _working_files(clone: _Clone, places: Sequence[str]) -> dict[bytes, _Entry]:
+def _working_files(clone: _Clone, places: Sequence[str]) -> dict[bytes, _TreeEntry]:
     """Files of the working tree that git does not ignore, as blobs that git now has."""
     top = clone.work_tree
     if top is None:
@@ -183,7 +180,7 @@ def _working_files(clone: _Clone, places: Sequence[str]) -> dict[bytes, _Entry]:
         file = top / os.fsdecode(path)
         if file.is_file() and not file.is_symlink():
             blob = clone.ask("hash-object", "-w", "--", os.fsdecode(path), work_tree=top).strip()
-            found[path] = _Entry(_EXECUTABLE if os.access(file, os.X_OK) else b"100644", blob)
+            found[path] = _TreeEntry(_EXECUTABLE if os.access(file, os.X_OK) else b"100644", blob)
     return found
 
 
@@ -208,8 +205,8 @@ def _tree(clone: _Clone, commit: str, prefix: bytes = b"") -> _Tree:
     for path, name in _submodules(own):
         wanted = own.entries[path].hash.decode()
         found = [each for each in _possible_clones(clone, path, name) if each.git_dir.is_dir()]
-        if there := next((each for each in found if each.has(wanted)), None):
-            below = _tree(there, wanted, prefix + path + b"/")
+        if submodule := next((each for each in found if each.has(wanted)), None):
+            below = _tree(submodule, wanted, prefix + path + b"/")
             parts += below.parts
             absent += below.absent
         else:
@@ -218,13 +215,13 @@ def _tree(clone: _Clone, commit: str, prefix: bytes = b"") -> _Tree:
 
 
 @functools.lru_cache(maxsize=64)
-def _entries(clone: _Clone, commit: str) -> Mapping[bytes, _Entry]:
+def _entries(clone: _Clone, commit: str) -> Mapping[bytes, _TreeEntry]:
     listed = clone.ask("ls-tree", "-r", "-z", "--full-tree", commit)
     entries = {}
     for line in listed.split(b"\0")[:-1]:
         facts, _, path = line.partition(b"\t")
         mode, _, blob = facts.split(b" ")
-        entries[path] = _Entry(mode, blob)
+        entries[path] = _TreeEntry(mode, blob)
     return entries
 
 
@@ -332,7 +329,7 @@ def _exchange(one: Path, other: Path) -> bool:
     return False
 
 
-def _all(tree: _Tree) -> dict[bytes, _Entry]:
+def _all(tree: _Tree) -> dict[bytes, _TreeEntry]:
     return {
         part.prefix + path: entry
         for part in tree.parts
@@ -389,7 +386,7 @@ def _walk(root: bytes, folder: bytes, known: set[bytes]) -> Iterator[tuple[bytes
                 yield path, entry
 
 
-def _is_like(entry: os.DirEntry[bytes], wanted: _Entry) -> bool:
+def _is_like(entry: os.DirEntry[bytes], wanted: _TreeEntry) -> bool:
     """Whether it is of the kind that it should be: nothing else is opened, which may never end."""
     mode = entry.stat(follow_symlinks=False).st_mode
     if wanted.mode == _LINK:
@@ -397,8 +394,8 @@ def _is_like(entry: os.DirEntry[bytes], wanted: _Entry) -> bool:
     return stat.S_ISREG(mode) and bool(mode & stat.S_IXUSR) == (wanted.mode == _EXECUTABLE)
 
 
-def _hash(entry: os.DirEntry[bytes], root: bytes, wanted: _Entry) -> bytes:
-    """As git makes it of a blob; of a link, of what it leads to in the repository."""
+def _hash(entry: os.DirEntry[bytes], root: bytes, wanted: _TreeEntry) -> bytes:
+    """A file's hash as git makes it of a blob. That of a link is of what it leads to in the repository."""
     # Not for security: what git's objects are named by.
     digest = hashlib.sha1(usedforsecurity=False) if len(wanted.hash) == 40 else hashlib.sha256()
     if wanted.mode == _LINK:

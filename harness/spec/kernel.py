@@ -58,7 +58,7 @@ class Parameter:
     name: str
     dtype: str
     shape: tuple[int, ...] | None = None
-    """None for a scalar and an axis."""
+    """Extents of an array; None for a scalar and an axis."""
     layout: Layout | None = None
     """How an array lies in memory."""
 
@@ -116,7 +116,7 @@ class PythonFunction:
 
     file: str
     name: str = ""
-    """Of the function in the file; the kernel's own where empty."""
+    """The function's name in the file; the kernel's own where empty."""
     needs: tuple[str, ...] = ()
     """Packages that it imports besides the framework, as pip names them."""
 
@@ -154,7 +154,7 @@ class NumbaFunction(PythonFunction):
     packages = (("numba",),)
 
 
-Source = str | Generated | HostFunction | HostLibrary | PythonFunction
+KernelSource = str | Generated | HostFunction | HostLibrary | PythonFunction
 """A source file's path relative to the suite's folder, or one of the others."""
 IMAGES = (".cubin", ".fatbin")
 """Suffixes of what CUDA's driver loads as it is."""
@@ -173,7 +173,7 @@ class Step:
     block: Geometry
     grid: Geometry
     args: tuple[str, ...] = ()
-    """In the order of its parameters; empty for the kernel's own."""
+    """What the function is called with, in the order of its parameters; empty for the kernel's own `args`."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
 
 
@@ -182,7 +182,7 @@ class PlacedArray:
     """An array of a case on the device, as a kernel's setup sees it."""
 
     address: int | None
-    """None where a device has no addresses, such as OpenCL's."""
+    """Where it begins; None on a device without addresses, such as OpenCL's."""
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...]
@@ -193,7 +193,7 @@ class PlacedArray:
 
 Setup = Callable[[Case, Mapping[str, PlacedArray]], Mapping[str, Any]]
 Room = int | tuple[int, ...]
-"""Bytes, or extents of an array of the kernel's dtype."""
+"""The size of a workspace: bytes, or the extents of an array of the kernel's dtype."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Kernel:
     """One stage of a ladder: a source and how to launch it."""
 
     name: str
-    source: Source | Mapping[str, Source]
+    source: KernelSource | Mapping[str, KernelSource]
     """One source for every backend that its suffix stands for (.cu: cuda and opencl; .glsl: opengl), or a
     source by the backend's name: cuda, opencl, opengl, cpu."""
     block: Geometry | None = None
@@ -305,7 +305,7 @@ class Kernel:
             )
 
     @cached_property
-    def sources(self) -> dict[str, Source]:
+    def sources(self) -> dict[str, KernelSource]:
         """What it is made of, by backend. The null device takes any."""
         if isinstance(self.source, Mapping):
             return dict(self.source)
@@ -315,7 +315,7 @@ class Kernel:
             return dict.fromkeys(("cuda",) if cuda_only else backends, self.source)
         return {"cuda": self.source}
 
-    def source_for(self, backend: str) -> Source | None:
+    def source_for(self, backend: str) -> KernelSource | None:
         """What it is made of on a backend; None where it does not run there."""
         if backend == "null":
             return next(iter(self.sources.values()))

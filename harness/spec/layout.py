@@ -100,7 +100,7 @@ class Layout:
     dtype: str
     order: Order = "C"
     ld: int | None = None
-    """Elements from the begin of a line to that of the next; None where lines touch."""
+    """Elements from the beginning of a line to that of the next; None where lines touch."""
 
     @property
     def inner(self) -> int:
@@ -117,7 +117,7 @@ class Layout:
 
     @property
     def pitch_bytes(self) -> int:
-        """From the begin of a line to that of the next."""
+        """Bytes from the beginning of a line to that of the next."""
         return (self.ld or self.inner) * element_bits(self.dtype) // 8
 
     @property
@@ -131,7 +131,7 @@ class Layout:
 
     @property
     def size_bytes(self) -> int:
-        """All of it, with the room between its lines."""
+        """Bytes of the array, the room between its lines included."""
         return self.lines * self.pitch_bytes
 
     @property

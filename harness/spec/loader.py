@@ -36,16 +36,16 @@ from harness.spec.case_id import size_label
 from harness.spec.export import export, why_missing, with_suite
 from harness.spec.kernel import Kernel
 from harness.spec.problem import Problem
-from harness.spec.sources import files_outside, tree_sha256
 from harness.spec.suite import Suite
 from harness.spec.suite_data import Loading
+from harness.spec.suite_files import files_outside, tree_sha256
 from harness.system import git
 from harness.system.cache import cache_dir, export_root, write_atomically
 from harness.system.file_access import committed, is_beside
 from harness.system.files import read_regular
 
 WORKING_TREE = "."
-"""In place of a commit: the files as they lie there."""
+"""What stands in the place of a commit for the files as they lie in the working tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +170,11 @@ def _importing_from(folder: Path) -> Iterator[None]:
     names = {path.stem for path in folder.glob("*.py")}
     names |= {path.name for path in folder.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
     searched, modules = _own.get(folder, ([str(folder), *sys.path], {}))
-    known = sys.modules.items()
-    hidden = {name: each for name, each in known if name.partition(".")[0] in names or name in modules}
+    hidden = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] in names or name in modules
+    }
     before = sys.modules.keys() - hidden.keys()
     path, sys.path[:] = list(sys.path), searched
     wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
@@ -216,8 +219,8 @@ def modules_of(folder: Path, before: AbstractSet[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """Which suite, and of which files."""
+class _SuiteAt:
+    """A suite's place: its folder, and the commit or working tree that its files are of."""
 
     path: Path
     """The folder that was asked for, in the working tree."""
@@ -237,7 +240,7 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class LoadedSuite(_Asked):
+class LoadedSuite(_SuiteAt):
     suite: Suite
     absent: bool = False
     """True where the commit does not have the suite, and `suite` stands in, from another commit."""
@@ -279,7 +282,7 @@ class LoadedSuite(_Asked):
 
 
 @dataclass(frozen=True)
-class Begun(_Asked):
+class PendingSuite(_SuiteAt):
     """A suite that is being loaded, beside others."""
 
     loading: Loading
@@ -297,15 +300,13 @@ class Begun(_Asked):
             raise SuiteError(message, log=error.log) from error
 
 
-def load(
-    path: Path, commit: str | None = None, repository: Path | None = None, *, timeout_s: float | None = None
-) -> LoadedSuite:
+def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
     """The suite in folder `path`: in the working tree, or as it was at `commit` of the repository around it.
 
-    Raises SuiteError where there is no such suite, it is broken or takes longer than `timeout_s`, GitError
+    Raises SuiteError where there is no such suite, it is broken or takes too long, GitError
     where there is no such commit.
     """
-    return begin(path, commit, repository, timeout_s=timeout_s).result()
+    return begin(path, commit, repository).result()
 
 
 def begin(
@@ -315,15 +316,15 @@ def begin(
     *,
     timeout_s: float | None = None,
     suite_from: str | None = None,
-) -> Begun:
-    """The same, begun: several are loaded side by side. Raises SuiteError where there is no such suite.
+) -> PendingSuite:
+    """Begin what `load` does, so that several load side by side. Raises SuiteError where there is no suite.
 
     With `suite_from`, a commit or WORKING_TREE, the commit's kernels are those that its suite.py describes.
     """
     path = path.resolve()
     repository = repository.resolve() if repository else _repository_around(path)
     if commit is None:
-        return Begun(path, repository, None, None, Loading(_present(path), timeout_s))
+        return PendingSuite(path, repository, None, None, Loading(_present(path), timeout_s))
     if repository is None:
         raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
     commit = git.resolve(repository, commit)
@@ -335,8 +336,8 @@ def begin(
     if not (exported / "suite.py").is_file():
         lacks = f"Commit {commit[:12]} has no suite {inside.as_posix()}."
         log = f"No such file: {inside.as_posix()}/suite.py"
-        raise NoSuiteError(_Asked(path, repository, commit, suite_from).explained(lacks, log))
-    return Begun(path, repository, commit, suite_from, Loading(exported, timeout_s))
+        raise NoSuiteError(_SuiteAt(path, repository, commit, suite_from).explained(lacks, log))
+    return PendingSuite(path, repository, commit, suite_from, Loading(exported, timeout_s))
 
 
 def _with_suite_of(path: Path, repository: Path, commit: str, suite_from: str) -> str:
@@ -380,7 +381,7 @@ def _inside(path: Path, repository: Path) -> Path:
 
 
 def _repository_around(path: Path) -> Path | None:
-    """Of a folder that may be gone."""
+    """The top folder of the repository around a folder, which may be gone; None outside any."""
     around = git.repository_of(next(each for each in (path, *path.parents) if each.exists()))
     return around and around.resolve()
 

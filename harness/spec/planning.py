@@ -15,7 +15,15 @@ from harness.errors import LaunchError, NoSuiteError, NotYetKnownError, SuiteErr
 from harness.records import DeviceInfo, Launch
 from harness.spec.case_id import CaseId, Selector, Size
 from harness.spec.kernel import Geometry, Kernel, Step, is_for
-from harness.spec.loader import WORKING_TREE, Begun, LoadedSuite, begin, discover, discover_at, remember
+from harness.spec.loader import (
+    WORKING_TREE,
+    LoadedSuite,
+    PendingSuite,
+    begin,
+    discover,
+    discover_at,
+    remember,
+)
 from harness.spec.problem import Case, computed
 from harness.spec.suite import Suite
 from harness.system import git
@@ -121,8 +129,8 @@ def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
     every = [*problem.points(), *problem.points(quick=True)]
     if selector.points(problem.axes, every):
         return ""
-    there = dict.fromkeys(CaseId.of(suite.name, kernel.name, point).short for point in every)
-    return f"There are {', '.join(there)}."
+    cases = dict.fromkeys(CaseId.of(suite.name, kernel.name, point).short for point in every)
+    return f"There are {', '.join(cases)}."
 
 
 Resident = Callable[[Launch], int | None]
@@ -180,8 +188,8 @@ def _built(kernel: Kernel, case: Case, resident_blocks: int | None) -> Case:
             f"Not one block of {kernel.name} fits on a multiprocessor of {case.device_facts.name} at "
             f"{case.size_label}: use a smaller block or tile, or fewer registers."
         )
-    known = {} if resident_blocks is None else {"resident_blocks": resident_blocks}
-    facts = {**case.device_facts.facts, **known}
+    residency = {} if resident_blocks is None else {"resident_blocks": resident_blocks}
+    facts = {**case.device_facts.facts, **residency}
     device = dataclasses.replace(case.device_facts, facts=facts, built=True)
     return dataclasses.replace(case, device_facts=device)
 
@@ -198,18 +206,18 @@ def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -
 
 
 def refusal(kernel: Kernel, device: DeviceInfo) -> Refusal | None:
-    name, least, there = kernel.name, kernel.requires or kernel.arch, device.compute_capability
+    name, least, capability = kernel.name, kernel.requires or kernel.arch, device.compute_capability
     if kernel.capability is None:
         if kernel.source_for(device.backend) is not None:
             return None
         backends = " or ".join(kernel.sources)
         return Refusal("needs-backend", f"{name} runs on {backends}; {device.spec} is {device.name}.")
-    if there is None:
+    if capability is None:
         return Refusal("needs-cuda", f"{name} needs CUDA ({least}); {device.spec} is {device.name}.")
-    own = f"sm_{there[0]}{there[1]}"
-    if tuple(there) < kernel.capability:
+    own = f"sm_{capability[0]}{capability[1]}"
+    if tuple(capability) < kernel.capability:
         return Refusal("needs-capability", f"{name} needs {least}; {device.name} is {own}.")
-    if kernel.arch and not is_for(kernel.arch, there):
+    if kernel.arch and not is_for(kernel.arch, capability):
         built = f"{name} is built for {kernel.arch}, which {device.name}, {own}, does not run."
         return Refusal("needs-capability", built)
     return None
@@ -229,7 +237,7 @@ class SuitePair(NamedTuple):
         return self.head if plan(self.head.suite, patterns) else self.base
 
     def plans(
-        self, patterns: Sequence[str] = (), sizes: Sequence[str] = (), *, quick: bool = False
+        self, patterns: Sequence[str], sizes: Sequence[str], *, quick: bool
     ) -> tuple[list[PlannedCase], list[PlannedCase]]:
         """The selected cases of base and of head; where their axes differ, each at the sizes that fit it."""
         base, head = ([] if side.absent else plan(side.suite, patterns, sizes, quick=quick) for side in self)
@@ -240,7 +248,7 @@ S = TypeVar("S", bound=LoadedSuite | SuitePair)
 
 
 @dataclass(frozen=True, slots=True)
-class Fitting(Generic[S]):
+class SelectedSuites(Generic[S]):
     """What is asked for, each with the sizes that have as many numbers as it has axes."""
 
     chosen: tuple[tuple[S, tuple[str, ...]], ...]
@@ -311,14 +319,14 @@ def load_pairs(
         )
     begun = [
         [
-            _tried(partial(begin, folder, commit, timeout_s=timeout_s, suite_from=commit and suite_from))
+            _or_error(partial(begin, folder, commit, timeout_s=timeout_s, suite_from=commit and suite_from))
             for commit in (base, head)
         ]
         for folder in folders
     ]
     pairs = []
     for folder, each in zip(folders, begun, strict=True):
-        before, after = (_tried(side.result) if isinstance(side, Begun) else side for side in each)
+        before, after = (_or_error(side.result) if isinstance(side, PendingSuite) else side for side in each)
         vanished = head is None and not (folder / "suite.py").is_file()
         pairs.append(_pair(folder, repository, before, None if vanished else after, base, head))
     check_patterns(patterns, [side.suite for pair in pairs for side in pair])
@@ -326,8 +334,8 @@ def load_pairs(
 
 
 def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
-    """Those of the configuration here, and those by which each commit finds its suites: one that a change of
-    settings hides has vanished, and that must be seen.
+    """The globs of the configuration here, and those by which each commit finds its suites: one that a change
+    of settings hides has vanished, and that must be seen.
     """
     inside = config.root.resolve().relative_to(repository.resolve())
     globs = dict.fromkeys(config.suites)
@@ -353,7 +361,7 @@ def _pair(
         assert isinstance(problem, SuiteError)  # it was found at one of them
         raise problem
     if isinstance(before, NoSuiteError):
-        before = _hollow(before, folder, base, repository)
+        before = _folder_without_suite(before, folder, base, repository)
     if isinstance(after, NoSuiteError):
         after = None  # its cases are missing
     sides = (
@@ -365,7 +373,9 @@ def _pair(
     return SuitePair(*sides)
 
 
-def _hollow(error: NoSuiteError, folder: Path, base: str, repository: Path) -> NoSuiteError | None:
+def _folder_without_suite(
+    error: NoSuiteError, folder: Path, base: str, repository: Path
+) -> NoSuiteError | None:
     """What is wrong with a base that has a suite's folder and no suite in it: there was something to compare
     with, so that the suite's cases are not simply new. None where base has nothing there.
     """
@@ -378,14 +388,16 @@ def _hollow(error: NoSuiteError, folder: Path, base: str, repository: Path) -> N
     return None
 
 
-def _tried(load: Callable[[], T]) -> T | SuiteError:
+def _or_error(load: Callable[[], T]) -> T | SuiteError:
     try:
         return load()
     except SuiteError as error:
         return error
 
 
-def fitting(suites: Sequence[S], patterns: Sequence[str] = (), sizes: Sequence[str] = ()) -> Fitting[S]:
+def fitting(
+    suites: Sequence[S], patterns: Sequence[str] = (), sizes: Sequence[str] = ()
+) -> SelectedSuites[S]:
     """The suites that patterns select, each with the sizes that fit it; without sizes, all of them.
 
     Of suites at two commits, a kernel that only base has may be asked for too: that it vanished is the
@@ -405,4 +417,4 @@ def fitting(suites: Sequence[S], patterns: Sequence[str] = (), sizes: Sequence[s
             chosen.append((each, tuple(text for text, size in asked.items() if size.fits(axes))))
         else:
             left_out.append(f"{suite.name} is left out: no --size gives numbers for {', '.join(axes)}.")
-    return Fitting(tuple(chosen), tuple(left_out) if chosen else ())
+    return SelectedSuites(tuple(chosen), tuple(left_out) if chosen else ())

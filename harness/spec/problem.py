@@ -76,7 +76,7 @@ class Axis:
 
 
 Pitch = int | Callable[["Case"], int] | None
-"""Of an array's lines, in elements; None where they touch."""
+"""Elements from the beginning of an array's line to that of the next; None where lines touch."""
 
 
 class Array:
@@ -194,7 +194,7 @@ class Case:
     dtype: str = "float32"
     macros: Mapping[str, Value] = field(default_factory=dict)
     device_facts: DeviceFacts | None = None
-    """None where a case is only named or planned."""
+    """The device that it runs on; None where a case is only named or planned."""
     scalars: Mapping[str, int | float] = field(default_factory=dict)
 
     if TYPE_CHECKING:

@@ -45,15 +45,15 @@ class PythonCall:
     root: Path
     """The suite's folder."""
     code_sha256: str
-    """Of all that the suite says, its Python without comments, and of what is asked of the function."""
+    """A hash of all of the suite, its Python without comments, and of what is asked of the function."""
     launch: Launch | None = None
-    """For a kernel that is named in place of a function that launches it; None where there is no grid."""
+    """How to launch it where it is a kernel rather than a function that launches one; None without a grid."""
 
     def load(self) -> Callable[..., Any]:
         """The function, imported. Raises SuiteError where the file has none of that name."""
         found = getattr(_module(self.file), self.name, None)
         if found is None:
-            names = _names(ast.parse(self.file.read_text(encoding="utf-8")))
+            names = _names(ast.parse(self.file.read_bytes()))
             raise SuiteError(_nothing_named(self.name, self.file, names))
         return found  # type: ignore[no-any-return]
 
@@ -67,7 +67,7 @@ class PythonCall:
             asked = inspect.signature(function).parameters
         except (TypeError, ValueError):
             raise SuiteError(
-                f"{self._told} does not tell its parameters: write a def around it that names them."
+                f"{self._described} does not tell its parameters: write a def around it that names them."
             ) from None
         arrays = [parameter.name for parameter in self.parameters if parameter.shape is not None]
         others = {parameter.name for parameter in self.parameters} - {*arrays} | {*self.macros, *values}
@@ -78,7 +78,7 @@ class PythonCall:
         returned = tuple(name for name in self.outputs if name not in given.values())
         if lacking := [name for name in returned if name not in arrays]:
             raise SuiteError(
-                f"{self._told}: the kernel's args leave out the output {lacking[0]!r}; name it there."
+                f"{self._described}: the kernel's args leave out the output {lacking[0]!r}; name it there."
             )
         alone = [name for name in wanted if asked[name].kind is inspect.Parameter.POSITIONAL_ONLY]
         return Binding(
@@ -94,7 +94,7 @@ class PythonCall:
         found = []
         for name, parameter in asked.items():
             if parameter.kind is parameter.VAR_POSITIONAL:
-                takes = f"{self._told} takes *{name}"
+                takes = f"{self._described} takes *{name}"
                 raise SuiteError(f"{takes}: name the arrays that it takes, {', '.join(arrays)}.")
             optional = parameter.kind is parameter.VAR_KEYWORD or parameter.default is not parameter.empty
             if not optional or name in others or name in arrays:
@@ -103,7 +103,7 @@ class PythonCall:
 
     def _in_order(self, asked: Sequence[str], arrays: Sequence[str]) -> Sequence[str]:
         """The arrays that parameters of other names get: all of them, or the inputs, in their order."""
-        takes = f"{self._told} takes {_listed(asked)}"
+        takes = f"{self._described} takes {_listed(asked)}"
         inputs = [name for name in arrays if name not in self.outputs]
         given = next((names for names in (arrays, inputs) if len(names) == len(asked)), None)
         if given is None:
@@ -120,7 +120,7 @@ class PythonCall:
         return given
 
     @property
-    def _told(self) -> str:
+    def _described(self) -> str:
         return f"{self.name} of {self.file.name}"
 
 
@@ -182,16 +182,14 @@ def _module(file: Path) -> Any:
 
 def _is_taken(name: str, file: Path) -> bool:
     """Whether another module has that name already, such as an installed package's."""
-    known = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
-    top = file if "." not in name else file.parents[name.count(".") - 1] / "__init__.py"
-    return name.partition(".")[0] in sys.modules and (known is None or not _same(Path(known), top))
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
+    first = name.partition(".")[0]
+    if first not in sys.modules:
         return False
+    top = file if "." not in name else file.parents[name.count(".") - 1] / "__init__.py"
+    try:
+        return not top.samefile(getattr(sys.modules[first], "__file__", None) or "")
+    except OSError:
+        return True
 
 
 def _listed(names: Sequence[str]) -> str:

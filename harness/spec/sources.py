@@ -12,13 +12,12 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.config import has_settings
-from harness.errors import BuildError, ConfigError, LaunchError, SuiteError
+from harness.errors import BuildError, LaunchError, SuiteError
 from harness.records import Launch
 from harness.spec.kernel import (
     IMAGES,
@@ -33,10 +32,10 @@ from harness.spec.kernel import (
 from harness.spec.problem import Case
 from harness.spec.python_functions import PythonCall, check_defined
 from harness.spec.suite import Suite
-from harness.system.cache import export_root, write_atomically
+from harness.spec.suite_files import QUOTED_INCLUDE, cached_tree_sha256, include_folders
+from harness.system.cache import write_atomically
 from harness.system.files import read_regular
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*$", re.MULTILINE)
 
 _COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
@@ -47,7 +46,7 @@ _WORDY = re.compile(
         | \.?\d(?:[eEpP][+-]|'?[\w.])* | [^\W\d]\w* ) | //[^\n]* | /\*.*?\*/""",
     re.DOTALL | re.VERBOSE,
 )
-"""Likewise, for a text with raw strings, or with quotes inside numbers, told by looking at each word."""
+"""The same as _COMMENT for a text with raw strings, or with quotes in numbers: it looks at each word."""
 _ODD_QUOTES = re.compile(r"""R"|\w'\w""")
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 """A line that goes on in the next, which compilers join before all else."""
@@ -137,9 +136,9 @@ class Program:
     driver loads."""
     parameters: tuple[Parameter, ...] = ()
     host: Callable[[int], Callable[..., object]] | None = field(default=None, compare=False)
-    """Only of kind host. Given the stream, it returns what to call for each launch."""
+    """Of a program of kind host: given the stream, it returns what to call for each launch."""
     errors: Mapping[int, str] = field(default_factory=dict, compare=False)
-    """Only of kind library: what the numbers that its function returns mean."""
+    """Of a program of kind library: what the numbers that its function returns mean."""
     steps: tuple[tuple[str, int], ...] = ()
     """Functions that run after it, each with how many of the parameters are its: the first ones."""
     setup: str = ""
@@ -147,12 +146,12 @@ class Program:
     in_parts: bool = False
     """Whether it is told where each dispatch begins, and can be launched in several."""
     python: PythonCall | None = field(default=None, compare=False)
-    """Only of kind host: a function of a framework's tensors, in place of `host`."""
+    """Of a program of kind host: a function of a framework's tensors, in place of `host`."""
     folders: tuple[str, ...] = ()
     """Where the compiler looks for headers, by their whole paths: the same folder of another commit is
     another. `tree_sha256` stands for what is in them."""
     content: bytes = field(default=b"", compare=False, repr=False)
-    """Of an image, or of a library that is made already: its bytes. The text is their hash."""
+    """The bytes of an image, or of a library that is made already; the text is their hash then."""
     suffix: str = ".cu"
     """What the text is: CUDA's C++, or its .ptx."""
     instance: str = ""
@@ -189,15 +188,14 @@ class Program:
 
     @property
     def code_sha256(self) -> str | None:
-        """Without comments, spaces at the ends of lines, empty lines and what tells a line's number.
+        """A hash without comments, spaces at the ends of lines, empty lines and what tells a line's number.
 
         None where the text is not all that is compiled.
         """
         if self.tree_sha256:
             return None
-        return hashlib.sha256(
-            "\0".join((_code(self.text), *self.options, *filter(None, (self.arch,)))).encode()
-        ).hexdigest()
+        parts = (_code(self.text), *self.options, *filter(None, (self.arch,)))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def program(
@@ -226,7 +224,7 @@ def program(
         and is_self_contained(made.text, made.options, system_headers=system_headers)
     )
     if not is_whole:
-        made = dataclasses.replace(made, tree_sha256=_once(suite, "_tree_sha256", tree_sha256))
+        made = dataclasses.replace(made, tree_sha256=cached_tree_sha256(suite))
     if launch is None or not launch.in_parts or backend in ("cpu", "null"):
         return made
     return _in_parts(made, launch, backend)
@@ -347,7 +345,7 @@ _UNIFORM = re.compile(r"\buniform\s+u?int\b([^;]*);")
 
 def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
     """The program for a launch in parts: with the extents of the whole grid, which no dispatch has."""
-    if problem := _uncuttable(whole, launch, backend):
+    if problem := _not_in_parts(whole, launch, backend):
         raise LaunchError(
             f"{whole.name} cannot be launched in parts of at most {launch.dispatch} blocks: {problem}"
         )
@@ -361,13 +359,12 @@ def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
     )
 
 
-def _uncuttable(whole: Program, launch: Launch, backend: str) -> str:
+def _not_in_parts(whole: Program, launch: Launch, backend: str) -> str:
     """Why a program finds its blocks right in a whole launch only; empty where it does in parts too."""
-    if whole.kind != "kernel" or whole.steps:
-        host = "the host enqueues its work, in its own way."
-        return (
-            "it has steps." if whole.steps else "it is compiled already." if whole.kind == "image" else host
-        )
+    host = "the host enqueues its work, in its own way."
+    problem = {"kernel": "", "image": "it is compiled already."}.get(whole.kind, host)
+    if whole.steps or problem:
+        return "it has steps." if whole.steps else problem
     code = _without_comments(whole.text)
     used = _PORTABLE_DEFINE.sub("", code)
     if found := _OWN_WORD[backend].search(used):
@@ -375,16 +372,11 @@ def _uncuttable(whole: Program, launch: Launch, backend: str) -> str:
     if backend == "opengl":
         return _without_origin(code, launch)
     if not _PORTABLE_WORD.search(used):
-        # OpenCL itself counts threads from the origin.
-        if backend == "opencl" and "get_global_id" in used:
+        if backend == "opencl" and "get_global_id" in used:  # OpenCL itself counts threads from the origin
             return ""
         return "it does not find its block by BLOCK_X, BLOCK_Y or BLOCK_Z of the portable header."
-    knows = "HARNESS_DISPATCH" in code
-    return (
-        ""
-        if knows
-        else "its prelude knows nothing of HARNESS_DISPATCH: take the headers of kernels/portable."
-    )
+    unknown = "its prelude knows nothing of HARNESS_DISPATCH: take the headers of kernels/portable."
+    return "" if "HARNESS_DISPATCH" in code else unknown
 
 
 def _without_origin(code: str, launch: Launch) -> str:
@@ -432,14 +424,6 @@ def check_functions(suite: Suite, kernels: Iterable[Kernel]) -> None:
                 check_defined(file, source.name or kernel.function, text)
 
 
-def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
-    """The sources of kernels, and the preludes, that are no files: whose, and where each was looked for."""
-    named = [(f".{kernel.name}", file) for kernel in kernels for file in kernel.files]
-    named += [(f", prelude for {backend}", file) for backend, file in suite.prelude.items()]
-    places = ((of, Path(os.path.normpath(suite.root / file))) for of, file in named)
-    return [(of, place) for of, place in places if not place.is_file()]
-
-
 def _versions(needs: tuple[str, ...]) -> list[str]:
     """A comment for each package, with its version: another version may be another program."""
     if not needs:
@@ -479,12 +463,12 @@ def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunctio
         ) from None
     check_defined(file, name, text)
     brought = [packages.first_installed(group) for group in source.packages]
-    told = (
+    identity = (
         *_versions((*filter(None, brought), *source.needs)),
         *(source.framework, source.file, name),
         *_values(case),
     )
-    code = _once(suite, "_python_sha256", lambda suite: tree_sha256(suite, _python_meaning))
+    code = cached_tree_sha256(suite, parsed=True)
     call = PythonCall(
         framework=source.framework,
         file=file,
@@ -493,9 +477,9 @@ def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunctio
         outputs=tuple(name for name in suite.problem.outputs if name not in suite.problem.inputs),
         macros=case.macros,
         root=suite.root,
-        code_sha256=hashlib.sha256("\n".join((*told, code)).encode()).hexdigest(),
+        code_sha256=hashlib.sha256("\n".join((*identity, code)).encode()).hexdigest(),
     )
-    return call, "\n".join((*told, text))
+    return call, "\n".join((*identity, text))
 
 
 def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:
@@ -520,7 +504,7 @@ def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Pa
 
 
 def _bytes_of(path: Path) -> dict[str, Any]:
-    """Of a file that is compiled already, its bytes, and their hash for a text."""
+    """The `content` of a program whose file is compiled already, and its hash for a `text`."""
     try:
         content = read_regular(path)
     except OSError as error:
@@ -528,42 +512,6 @@ def _bytes_of(path: Path) -> dict[str, Any]:
             f"Cannot read {path}: {error.strerror or error}. Check the name in suite.py."
         ) from None
     return {"text": hashlib.sha256(content).hexdigest(), "content": content}
-
-
-def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:
-    """Where a kernel's compiler looks for headers, by their whole paths, in its order.
-
-    Raises SuiteError for what is no folder of the project's.
-    """
-    names = dict.fromkeys((*kernel.include, *suite.include))
-    if not names:
-        return ()
-    project = project_of(suite.root)
-    found = []
-    for name in names:
-        place = Path(os.path.normpath(project / name))
-        if not place.is_dir():
-            raise SuiteError(
-                f"Kernel {kernel.name!r} includes from {name!r}, and there is no such folder as {place}: "
-                f"it is relative to the project, {project}."
-            )
-        if not place.resolve().is_relative_to(project.resolve()):
-            raise SuiteError(
-                f"Kernel {kernel.name!r} includes from {name!r}, a link to {place.resolve()}, out of the "
-                f"project {project}: what lies there is in no commit."
-            )
-        found.append(str(place))
-    return tuple(found)
-
-
-def project_of(folder: Path) -> Path:
-    """The nearest folder around one that has a project's settings, or is a repository's or a commit's top;
-    the folder above where there is none.
-    """
-    for each in folder.parents:
-        if has_settings(each) or (each / ".git").exists() or export_root(each) == each:
-            return each
-    return folder.parent
 
 
 def _numbered(path: Path) -> str:
@@ -599,106 +547,4 @@ def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> s
         line = text.count("\n", 0, match.end()) + 2
         return f'{_flatten(path.parent / match[1], once, (*including, path))}\n#line {line} "{path.name}"'
 
-    return f'#line 1 "{path.name}"\n' + _INCLUDE.sub(include, text)
-
-
-def tree_sha256(suite: Suite, meaning: Callable[[Path, bytes], bytes] = lambda _, content: content) -> str:
-    """A hash of everything that a build can read: names and bytes of every file of the suite's folder, caches
-    left out, and of the files elsewhere that preludes and sources lead to; of their `meaning`, if given.
-
-    Raises SuiteError where a file cannot be read.
-    """
-    digest = hashlib.sha256()
-    for name, path in sorted(
-        (Path(os.path.relpath(path, suite.root)).as_posix(), path) for path in tree_files(suite)
-    ):
-        try:
-            content = meaning(path, read_regular(path))
-        except OSError as error:
-            raise SuiteError(f"Cannot read {path}: {error.strerror or error}.") from None
-        digest.update(f"{len(name)}:{name}{len(content)}:".encode(errors="surrogateescape"))
-        digest.update(content)
-    return digest.hexdigest()
-
-
-def tree_files(suite: Suite) -> set[Path]:
-    """The regular files of a suite's folder, by links too, and those elsewhere that a build can read."""
-    return set(_files_below(suite.root)) | files_outside(suite)
-
-
-def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
-    real = os.path.realpath(folder)
-    if real in above:  # a link to a folder that holds it
-        return
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:  # gone meanwhile, or out of reach for a function too
-        return
-    for entry in entries:
-        # os.path's own say no where a link leads nowhere, or to itself; an entry's raise.
-        if os.path.isdir(entry.path):  # noqa: PTH112
-            if entry.name not in ("__pycache__", ".git"):
-                yield from _files_below(folder / entry.name, (*above, real))
-        elif os.path.isfile(entry.path):  # noqa: PTH113
-            yield folder / entry.name
-
-
-def _once(suite: Suite, name: str, hash_: Callable[[Suite], str]) -> str:
-    """A hash of a suite's tree, taken once for a suite that was loaded: each of its programs asks."""
-    known: dict[str, Any] = vars(suite)
-    if name not in known:
-        known[name] = hash_(suite)
-    return str(known[name])
-
-
-_OF_ITS_LINES = re.compile(rb"lineno|getsource|\binspect\b|\btraceback\b|__file__")
-"""A Python file that may look at its own text, or at where in it something stands."""
-
-
-def _python_meaning(path: Path, content: bytes) -> bytes:
-    """What a Python file says, without comments and the shape of its lines."""
-    if path.suffix != ".py" or _OF_ITS_LINES.search(content):
-        return content
-    import ast
-
-    try:
-        return ast.dump(ast.parse(content)).encode(errors="surrogatepass")
-    except (SyntaxError, ValueError, RecursionError):
-        return content
-
-
-def files_outside(suite: Suite) -> set[Path]:
-    """The files outside the suite's folder that a build can read: preludes, and what is included."""
-    found: set[Path] = set()
-    sources = (file for kernel in suite.kernels for file in kernel.files)
-    wanted = [suite.root / name for name in (*suite.prelude.values(), *sources)]
-    searched = _searched(suite)
-    while wanted:
-        path = Path(os.path.normpath(wanted.pop()))
-        if path in found:
-            continue
-        try:
-            text = read_regular(path).decode(errors="replace")
-        except OSError:  # told by the build that needs it
-            continue
-        found.add(path)
-        wanted += [path.parent / match[1] for match in _INCLUDE.finditer(text)]
-        if searched:
-            names = _ANY_INCLUDE.findall(text)
-            wanted += [folder / name for name in names if name for folder in searched]
-            if "" in names:  # the name is a macro's: it may be any
-                wanted += [file for folder in searched for file in _files_below(folder)]
-    return {path for path in found if not path.is_relative_to(suite.root)}
-
-
-_ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?\b(?:[ \t]*[<"]([^>"\n]+)[>"])?', re.MULTILINE)
-"""An include, with the name of its file; without where a macro gives it."""
-
-
-def _searched(suite: Suite) -> list[Path]:
-    """The folders in which any of the kernels looks for headers; what is wrong is told when it is built."""
-    found: dict[str, None] = {}
-    for kernel in suite.kernels:
-        with contextlib.suppress(SuiteError, ConfigError):
-            found |= dict.fromkeys(include_folders(suite, kernel))
-    return list(map(Path, found))
+    return f'#line 1 "{path.name}"\n' + QUOTED_INCLUDE.sub(include, text)

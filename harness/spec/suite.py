@@ -33,7 +33,7 @@ class Rung:
     is then the best of them."""
     time_ms: float | None = None
     speed_up: float | None = None
-    """As published; otherwise it is counted from the rates."""
+    """The published speed-up; without one it is counted from the rates."""
     sizes: int | Mapping[str, int] | None = None
     """A point of the axes, a number for all of them alike; None for the ladder's own."""
     macros: Mapping[str, Value] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Ladder:
     author: str = ""
     url: str = ""
     date: str = ""
-    """Of the publication, as precisely as it is known."""
+    """The date of the publication, as precisely as it is known."""
     card: str = ""
     """What the figures are of, such as RTX 3060."""
     peak: float | None = None

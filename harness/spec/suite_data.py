@@ -17,7 +17,15 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from harness.errors import NotToldError, NotYetKnownError, SuiteError
-from harness.spec.kernel import Generated, HostFunction, HostLibrary, Kernel, PythonFunction, Source, Step
+from harness.spec.kernel import (
+    Generated,
+    HostFunction,
+    HostLibrary,
+    Kernel,
+    KernelSource,
+    PythonFunction,
+    Step,
+)
 from harness.spec.layout import Order
 from harness.spec.problem import Array, Axis, Case, InOut, Input, Output, Problem, Scalar, number
 from harness.spec.suite import Ladder, Suite
@@ -41,8 +49,9 @@ class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
 
 
 Plain = bool | int | float | str | None | Unknown
-Asked = Plain | tuple[Any, ...] | Function
-"""What a spec may be at a case: a value, a function to ask for one, or what is to be refused."""
+CaseValue = Plain | tuple[Any, ...] | Function
+"""What a suite gives for a value that may depend on the case: the value, a function to ask for it, or what is
+to be refused."""
 
 
 class ArrayData(msgspec.Struct, frozen=True):
@@ -52,11 +61,11 @@ class ArrayData(msgspec.Struct, frozen=True):
     init: str | None = None
     """A number's text: JSON has no infinity."""
     order: Order = "C"
-    ld: Asked = None
+    ld: CaseValue = None
 
 
 class ScalarData(msgspec.Struct, frozen=True):
-    value: Asked
+    value: CaseValue
     dtype: str
 
 
@@ -75,10 +84,10 @@ class ProblemData(msgspec.Struct, frozen=True):
 
 
 class SourceData(msgspec.Struct, frozen=True):
-    kind: Literal["file", "generated", "function", "library", "python"]
+    kind: str
+    """A key of _SOURCE_KINDS."""
     file: str = ""
     name: str = ""
-    framework: str = ""
     needs: tuple[str, ...] = ()
     errors: dict[int, str] = {}
 
@@ -93,25 +102,26 @@ class TuningData(msgspec.Struct, frozen=True):
 
 class KernelData(msgspec.Struct, frozen=True):
     name: str
-    sources: dict[str, SourceData]
-    block: Asked
-    grid: Asked
-    macros: dict[str, Asked]
+    sources: dict[str, str | SourceData]
+    """The source for each backend; a file is its path."""
+    block: CaseValue
+    grid: CaseValue
+    macros: dict[str, CaseValue]
     entry: str
     instantiate: str
     dtype: str
     requires: str | None
     arch: str
     include: tuple[str, ...]
-    dynamic_shared_bytes: Asked
+    dynamic_shared_bytes: CaseValue
     args: tuple[str, ...]
     options: dict[str, tuple[str, ...]]
-    dispatch: Asked
+    dispatch: CaseValue
     tune: TuningData | None
     library: bool
     about: str
-    steps: tuple[dict[str, Asked], ...]
-    workspace: dict[str, Asked]
+    steps: tuple[dict[str, CaseValue], ...]
+    workspace: dict[str, CaseValue]
     setup: Function | None
 
 
@@ -131,13 +141,13 @@ class Load(Request[SuiteData], frozen=True):
     folder: str
 
 
-class Returned(msgspec.Struct, frozen=True, tag=True):
+class ReturnValue(msgspec.Struct, frozen=True, tag=True):
     value: Plain | tuple[Any, ...]
     asked_device: bool = False
     """Whether it was computed from the device, and is another on another."""
 
 
-class Call(Request[Returned], frozen=True):
+class FunctionCall(Request[ReturnValue], frozen=True):
     """Call a function of the suite at a case."""
 
     function: int
@@ -151,7 +161,7 @@ class Functions:
     """The functions of a suite by number, where it is loaded."""
 
     def __init__(self) -> None:
-        self.all: list[Callable[..., Any]] = []
+        self.all: list[Callable[[Case], Any]] = []
 
     def plain(self, value: Any) -> Any:
         """A value as JSON has it: functions by number, what JSON does not have by its text."""
@@ -160,21 +170,32 @@ class Functions:
         if isinstance(value, (tuple, list)):
             return [self.plain(each) for each in value]
         if callable(value):
-            return self.number(value, str(getattr(value, "__name__", "<lambda>")))
+            return self.number(value)
         return value if type(value) in _PLAIN else msgspec.to_builtins(Unknown(repr(value)))
 
-    def number(self, function: Callable[..., Any], name: str) -> Any:
-        self.all.append(function)
+    def fields(self, owner: object, names: Iterable[str]) -> dict[str, Any]:
+        """The fields that an object has of these names, as JSON has them."""
+        return {name: self.plain(getattr(owner, name)) for name in names if hasattr(owner, name)}
+
+    def number(
+        self,
+        function: Callable[..., Any],
+        convert: Callable[[Any], Any] = lambda value: value,
+        name: str = "",
+    ) -> Any:
+        """A function by its number; what it returns is converted before it is told."""
+        self.all.append(lambda case: convert(function(case)))
+        name = name or str(getattr(function, "__name__", "<lambda>"))
         return msgspec.to_builtins(Function(len(self.all) - 1, name))
 
-    def call(self, call: Call) -> Returned:
-        case = _Noting(**{each.name: getattr(call.case, each.name) for each in dataclasses.fields(Case)})
+    def call(self, call: FunctionCall) -> ReturnValue:
+        case = _NotingCase(**{each.name: getattr(call.case, each.name) for each in dataclasses.fields(Case)})
         value = self.plain(self.all[call.function](case))
         asked = "noted" in vars(case)
-        return msgspec.convert({"type": "Returned", "value": value, "asked_device": asked}, Returned)
+        return msgspec.convert({"type": "ReturnValue", "value": value, "asked_device": asked}, ReturnValue)
 
 
-class _Noting(Case):
+class _NotingCase(Case):
     """A case that notes whether its device was asked for."""
 
     def __getattr__(self, name: str) -> int:
@@ -185,14 +206,13 @@ class _Noting(Case):
 
 def describe(suite: Suite, functions: Functions) -> SuiteData:
     """The suite as data. Raises msgspec.ValidationError for what a suite cannot be."""
-    plain = functions.plain
     problem = suite.problem
     axes = list({id(axis): axis for axis in problem.axes.values()}.values())
     document = {
         "type": "SuiteData",
         "name": suite.name,
         "headline": suite.headline,
-        "prelude": plain(suite.prelude),
+        "prelude": functions.plain(suite.prelude),
         "problem": {
             "name": type(problem).__name__,
             "about": type(problem).__doc__,
@@ -201,12 +221,18 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
                 name: next(place for place, each in enumerate(axes) if each is axis)
                 for name, axis in problem.axes.items()
             },
-            "arrays": {name: _array(array, functions) for name, array in problem.arrays.items()},
+            "arrays": {
+                name: {
+                    **functions.fields(array, ("kind", "shape", "dtype", "order", "ld")),
+                    "init": None if array.init is None else repr(array.init),
+                }
+                for name, array in problem.arrays.items()
+            },
             "scalars": {name: _scalar(scalar, functions) for name, scalar in problem.scalars.items()},
             "independent": problem.independent,
-            "flop": functions.number(lambda case: _count(problem.flop(case)), "flop"),
+            "flop": functions.number(problem.flop, _count, "flop"),
             "has_reference": problem.has_reference,
-            "moved_bytes": functions.number(lambda case: _count(problem.moved_bytes(case)), "moved_bytes"),
+            "moved_bytes": functions.number(problem.moved_bytes, _count, "moved_bytes"),
         },
         "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
         "include": suite.include,
@@ -219,85 +245,60 @@ def _count(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _array(array: Array, functions: Functions) -> dict[str, Any]:
-    return {
-        "kind": array.kind,
-        "shape": list(array.shape),
-        "dtype": array.dtype,
-        "init": None if array.init is None else repr(array.init),
-        "order": array.order,
-        "ld": functions.plain(array.ld),
-    }
-
-
 def _scalar(scalar: Scalar, functions: Functions) -> dict[str, Any]:
     value = scalar.value
-    if callable(value):
-        ask, name = value, getattr(value, "__name__", "<lambda>")
-        return {"value": functions.number(lambda case: number(ask(case)), name), "dtype": scalar.dtype}
-    return {"value": functions.plain(number(value)), "dtype": scalar.dtype}
-
-
-def _rebuilt_array(data: ArrayData, answering: Answering) -> Array:
-    lying: Any = {"dtype": data.dtype, "order": data.order, "ld": _asked(data.ld, answering)}
-    if data.kind == "output":
-        return Output(*data.shape, **lying, init=None if data.init is None else float(data.init))
-    return {"input": Input, "inout": InOut}[data.kind](*data.shape, **lying)
+    data = functions.number(value, number) if callable(value) else functions.plain(number(value))
+    return {"value": data, "dtype": scalar.dtype}
 
 
 _SAME_IN_KERNEL = tuple(
     name for name in KernelData.__struct_fields__ if name not in ("sources", "tune", "steps", "setup")
 )
 """What a kernel and its data have by the same name."""
-_OF_STEP = tuple(each.name for each in dataclasses.fields(Step))
+_STEP_FIELDS = tuple(field.name for field in dataclasses.fields(Step))
 
 
 def _kernel(kernel: Kernel, functions: Functions) -> dict[str, Any]:
+    tune = kernel.tune
     return {
-        **{name: functions.plain(getattr(kernel, name)) for name in _SAME_IN_KERNEL},
-        "sources": {backend: _source(source) for backend, source in kernel.sources.items()},
-        "tune": kernel.tune and _tuning(kernel.tune, functions),
-        "steps": [{name: functions.plain(getattr(step, name)) for name in _OF_STEP} for step in kernel.steps],
-        "setup": None if kernel.setup is None else functions.number(_elsewhere, "setup"),
+        **functions.fields(kernel, _SAME_IN_KERNEL),
+        "sources": {backend: _source(source, functions) for backend, source in kernel.sources.items()},
+        "tune": tune
+        and {
+            **functions.fields(tune, ("parameters", "configurations", "sizes", "groups")),
+            # Whether a rule holds is told here: what it returned may not be what JSON has.
+            "rules": [functions.number(rule, bool) if callable(rule) else rule for rule in tune.rules],
+        },
+        "steps": [functions.fields(step, _STEP_FIELDS) for step in kernel.steps],
+        "setup": None if kernel.setup is None else functions.number(_elsewhere, name="setup"),
     }
 
 
-def _tuning(tune: Tuning, functions: Functions) -> dict[str, Any]:
-    def number(rule: Callable[[Case], bool]) -> Any:
-        # Whether it holds is told here: what it returned may not be what JSON has.
-        return functions.number(lambda case: bool(rule(case)), getattr(rule, "__name__", "<lambda>"))
-
-    same = ("parameters", "configurations", "sizes", "groups")
-    return {
-        **{name: functions.plain(getattr(tune, name)) for name in same},
-        "rules": [number(rule) if callable(rule) else rule for rule in tune.rules],
-    }
+_SOURCE_KINDS: Mapping[str, type[Any]] = {
+    "generated": Generated,
+    "function": HostFunction,
+    "library": HostLibrary,
+    **{kind.framework: kind for kind in PythonFunction.__subclasses__()},
+}
 
 
-def _source(source: Source) -> dict[str, Any]:
-    match source:
-        case str():
-            return {"kind": "file", "file": source}
-        case Generated():
-            return {"kind": "generated", "needs": source.needs}
-        case HostFunction():
-            return {"kind": "function", "needs": source.needs}
-        case HostLibrary(file, needs, errors=errors):
-            return {"kind": "library", "file": file, "needs": needs, "errors": dict(errors)}
-        case PythonFunction(file, name, needs):
-            told = {"kind": "python", "file": file, "name": name, "needs": needs}
-            return {**told, "framework": source.framework}
+def _source(source: KernelSource, functions: Functions) -> Any:
+    if isinstance(source, str):
+        return source
+    kind = next((name for name, kind in _SOURCE_KINDS.items() if isinstance(source, kind)), None)
+    return {**functions.fields(source, ("file", "name", "needs", "errors")), "kind": kind}
 
 
-Answering = Callable[[Function], Callable[[Case], Any]]
+CallerOf = Callable[[Function], Callable[[Case], Any]]
+"""What makes of a function's number a function that asks the suite's process for its value."""
 
 
-def rebuild(data: SuiteData, answering: Answering) -> Suite:
+def rebuild(data: SuiteData, caller_of: CallerOf) -> Suite:
     """The suite that `data` describes: it plans and tells like the original, and cannot build or verify."""
     return Suite(
         data.name,
-        _problem(data.problem, answering),
-        kernels=[_rebuilt_kernel(kernel, answering) for kernel in data.kernels],
+        _problem(data.problem, caller_of),
+        kernels=[_rebuilt_kernel(kernel, caller_of) for kernel in data.kernels],
         headline=data.headline,
         prelude=data.prelude,
         ladders=data.ladders,
@@ -305,61 +306,60 @@ def rebuild(data: SuiteData, answering: Answering) -> Suite:
     )
 
 
-def _problem(data: ProblemData, answering: Answering) -> Problem:
-    arrays = {name: _rebuilt_array(array, answering) for name, array in data.arrays.items()}
-    scalars: dict[str, Any] = {
-        name: Scalar(_asked(scalar.value, answering), scalar.dtype) for name, scalar in data.scalars.items()
-    }
+def _problem(data: ProblemData, caller_of: CallerOf) -> Problem:
     members = {
         "__doc__": data.about,
         **({"reference": _elsewhere} if data.has_reference else {}),
         "independent": data.independent,
-        **{name: data.axes[number] for name, number in data.axis_of.items()},
-        **arrays,
-        **scalars,
+        **{name: data.axes[place] for name, place in data.axis_of.items()},
+        **{name: _rebuilt_array(array, caller_of) for name, array in data.arrays.items()},
+        **{name: Scalar(_rebuilt(each.value, caller_of), each.dtype) for name, each in data.scalars.items()},
     }
     made: Problem = type(data.name, (Problem,), members)()
     # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.
-    vars(made).update(flop=answering(data.flop), moved_bytes=answering(data.moved_bytes))
+    vars(made).update(flop=caller_of(data.flop), moved_bytes=caller_of(data.moved_bytes))
     return made
 
 
-def _rebuilt_kernel(data: KernelData, answering: Answering) -> Kernel:
+def _rebuilt_array(data: ArrayData, caller_of: CallerOf) -> Array:
+    given: Any = {"dtype": data.dtype, "order": data.order, "ld": _rebuilt(data.ld, caller_of)}
+    if data.kind == "output":
+        return Output(*data.shape, **given, init=None if data.init is None else float(data.init))
+    return {"input": Input, "inout": InOut}[data.kind](*data.shape, **given)
+
+
+def _rebuilt_kernel(data: KernelData, caller_of: CallerOf) -> Kernel:
+    tune = msgspec.structs.asdict(data.tune) if data.tune else None
+    same = {name: getattr(data, name) for name in _SAME_IN_KERNEL}
     return Kernel(
         source={backend: _rebuilt_source(source) for backend, source in data.sources.items()},
-        tune=Tuning(**_asked_all(data.tune, TuningData.__struct_fields__, answering)) if data.tune else None,
-        steps=[Step(**{name: _asked(each, answering) for name, each in step.items()}) for step in data.steps],
+        tune=Tuning(**_rebuilt(tune, caller_of)) if tune else None,
+        steps=[Step(**_rebuilt(step, caller_of)) for step in data.steps],
         setup=_elsewhere if data.setup else None,
-        **_asked_all(data, _SAME_IN_KERNEL, answering),
+        **_rebuilt(same, caller_of),
     )
 
 
-def _asked_all(data: object, names: Iterable[str], answering: Answering) -> dict[str, Any]:
-    return {name: _asked(getattr(data, name), answering) for name in names}
+def _rebuilt(value: Any, caller_of: CallerOf) -> Any:
+    """A value with functions to call in the place of their numbers.
 
-
-def _asked(value: Any, answering: Answering) -> Any:
-    """Not a function inside another that calls itself: that is a cycle, which keeps the suite's process."""
+    It is no function inside another that calls itself: that is a cycle, which keeps the suite's process.
+    """
     if isinstance(value, dict):
-        return {key: _asked(each, answering) for key, each in value.items()}
+        return {key: _rebuilt(each, caller_of) for key, each in value.items()}
     if isinstance(value, tuple):
-        return tuple(_asked(each, answering) for each in value)
-    return answering(value) if isinstance(value, Function) else value
+        return tuple(_rebuilt(each, caller_of) for each in value)
+    return caller_of(value) if isinstance(value, Function) else value
 
 
-def _rebuilt_source(data: SourceData) -> Source:
-    match data.kind:
-        case "file":
-            return data.file
-        case "generated":
-            return Generated(_elsewhere, data.needs)
-        case "function":
-            return HostFunction(_elsewhere, data.needs)
-        case "library":
-            return HostLibrary(data.file, data.needs, errors=data.errors)
-        case "python":
-            made = next(each for each in PythonFunction.__subclasses__() if each.framework == data.framework)
-            return made(data.file, data.name, data.needs)
+def _rebuilt_source(data: str | SourceData) -> KernelSource:
+    if isinstance(data, str):
+        return data
+    kind = _SOURCE_KINDS[data.kind]
+    names = {field.name for field in dataclasses.fields(kind)}
+    given = {name: value for name, value in msgspec.structs.asdict(data).items() if name in names}
+    made: KernelSource = kind(**given, **({"function": _elsewhere} if "function" in names else {}))
+    return made
 
 
 def _elsewhere(*_: object) -> NoReturn:
@@ -367,7 +367,7 @@ def _elsewhere(*_: object) -> NoReturn:
 
 
 LOAD_TIMEOUT_S = 60.0
-"""For running a suite.py, and for each of its functions."""
+"""The time that a suite.py has to run, and each of its functions to return."""
 
 
 _KNOWN = {error.__name__: error for error in (NotYetKnownError, NotToldError)}
@@ -381,7 +381,7 @@ class Loading:
         self.folder, self.file = folder, folder / "suite.py"
         self.timeout_s = timeout_s or LOAD_TIMEOUT_S
         self._lock = threading.Lock()
-        self._answers: dict[tuple[int, bytes], Returned | Failed] = {}
+        self._answers: dict[tuple[int, bytes], ReturnValue | Failed] = {}
         self._deadline = time.monotonic() + self.timeout_s
         self._process = Process("harness.spec.suite_server", cwd=Path("/"))
         self._end = weakref.finalize(self, self._process.close)
@@ -411,7 +411,7 @@ class Loading:
                 known = next((each for each in (plain, whole) if each in self._answers), None)
                 if known is None:
                     reply = self._call(function, case)
-                    known = plain if isinstance(reply, Returned) and not reply.asked_device else whole
+                    known = plain if isinstance(reply, ReturnValue) and not reply.asked_device else whole
                     self._answers[known] = reply
                 reply = self._answers[known]
             if isinstance(reply, Failed):
@@ -422,10 +422,10 @@ class Loading:
         ask.__name__ = function.name
         return ask
 
-    def _call(self, function: Function, case: Case) -> Returned | Failed:
+    def _call(self, function: Function, case: Case) -> ReturnValue | Failed:
         self._process.wake()
         try:
-            reply = self._process.ask(Call(function.number, case), self.timeout_s)
+            reply = self._process.ask(FunctionCall(function.number, case), self.timeout_s)
         except LostError as lost:
             raise self._lost(lost, f"calling its function {function.name}") from None
         self._process.rest()

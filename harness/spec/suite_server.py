@@ -16,7 +16,7 @@ import msgspec
 
 from harness.errors import SuiteError
 from harness.spec.loader import load_folder
-from harness.spec.suite_data import Call, Functions, Load, Returned, SuiteData, describe
+from harness.spec.suite_data import FunctionCall, Functions, Load, ReturnValue, SuiteData, describe
 from harness.system.process import Failed, Progress, serve
 
 
@@ -25,7 +25,9 @@ def main() -> int:
         sys.path.remove(str(Path.cwd()))
     functions = Functions()
 
-    def answer(request: Load | Call, _report: Callable[[Progress], object]) -> SuiteData | Returned | Failed:
+    def answer(
+        request: Load | FunctionCall, _report: Callable[[Progress], object]
+    ) -> SuiteData | ReturnValue | Failed:
         if isinstance(request, Load):
             return _described(Path(request.folder), functions)
         try:
@@ -33,7 +35,7 @@ def main() -> int:
         except BaseException as error:  # noqa: BLE001 - whatever a suite's function raises is told
             return Failed(reason=type(error).__name__, message=str(error))
 
-    serve(Load | Call, answer)
+    serve(Load | FunctionCall, answer)
     return 0
 
 

@@ -65,17 +65,17 @@ class TamperCheck:
         for instance in self._instances:
             for name in vars(instance):
                 if callable(getattr(type(instance), name, None)):
-                    raise TamperedError(_told(type(instance), f".{name}"))
+                    raise TamperedError(_message(type(instance), f".{name}"))
         for owner, members in self._owners:
-            there = vars(owner).get
-            if not _all(_map(is_, _map(there, members), members.values())):
-                replaced = next(name for name, value in members.items() if there(name) is not value)
-                raise TamperedError(_told(owner, f".{replaced}"))
+            current = vars(owner).get
+            if not _all(_map(is_, _map(current, members), members.values())):
+                replaced = next(name for name, value in members.items() if current(name) is not value)
+                raise TamperedError(_message(owner, f".{replaced}"))
         for part, functions, known in self._parts:
             if [*_map(attrgetter(part), functions)] != known:
                 was = dict(zip(functions, known, strict=True))
                 changed = next(each for each in functions if getattr(each, part) != was[each])
-                raise TamperedError(_told(changed))
+                raise TamperedError(_message(changed))
 
 
 def _having(part: str, functions: Iterable[FunctionType]) -> tuple[list[FunctionType], list[object]]:
@@ -85,7 +85,7 @@ def _having(part: str, functions: Iterable[FunctionType]) -> tuple[list[Function
     return list(having), list(having.values())
 
 
-def _told(owner: Any, member: str = "") -> str:
+def _message(owner: Any, member: str = "") -> str:
     place = owner.__name__ if isinstance(owner, ModuleType) else f"{owner.__module__}.{owner.__qualname__}"
     return (
         f"{place}{member} is no longer what it was before the suite was loaded: the suite, or a package that "

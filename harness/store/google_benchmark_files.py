@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ class _Context(msgspec.Struct):
     library_version: str = ""
 
 
-class _Entry(msgspec.Struct):
+class _GoogleEntry(msgspec.Struct):
     name: str
     run_name: str = ""
     run_type: str = ""
@@ -56,9 +55,9 @@ class _Entry(msgspec.Struct):
     bytes_per_second: float = 0.0
 
 
-class _File(msgspec.Struct):
+class _GoogleFile(msgspec.Struct):
     context: _Context
-    benchmarks: list[_Entry]
+    benchmarks: list[_GoogleEntry]
 
 
 def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.ImportedFile:
@@ -69,28 +68,31 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
             f"{path} has version {str(version)[:40]!r} of Google Benchmark's JSON; known here is {_KNOWN}. "
             "Upgrade gpu-harness to read it."
         )
-    given = imported.converted(path, content, _File, "Google Benchmark")
+    given = imported.converted(path, content, _GoogleFile, "Google Benchmark")
     context = given.context
     # Two that differ in how long they are measured alone have one name, and so have a digest.
-    cases = imported.told_apart([_case(path, name, runs) for name, runs in _runs(given.benchmarks).items()])
+    cases = imported.with_unique_names(
+        [_case(path, name, runs) for name, runs in _runs(given.benchmarks).items()]
+    )
     return imported.ImportedFile(
         path=path,
         format="google-benchmark",
         version=f"google-benchmark {context.library_version}".strip(),
         executable=imported.executable_name(context.executable),
-        started_at=_moment(context.date),
+        # Older versions write the local time without saying where: that is no moment.
+        started_at=imported.utc_moment(context.date),
         host=context.host_name,
         devices=((_device(context), tuple(cases)),) if cases else (),
     )
 
 
-def _runs(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:
+def _runs(entries: Sequence[_GoogleEntry]) -> dict[str, list[_GoogleEntry]]:
     """The entries of each benchmark, its repetitions and what was made of them, by its name.
 
     Versions before 1.5 tell neither the name of a run nor what is a mean of others, but by its ending.
     """
     names = {each.name for each in entries}
-    runs: dict[str, list[_Entry]] = defaultdict(list)
+    runs: dict[str, list[_GoogleEntry]] = defaultdict(list)
     for entry in entries:
         old = None if entry.run_type else _SUMMARY.fullmatch(entry.name)
         if old and (old[1] in names or old[2] in ("BigO", "RMS")):
@@ -119,7 +121,7 @@ def _placed(name: str) -> tuple[str, dict[str, int]]:
     return imported.identifier("/".join(kept)), sizes
 
 
-def _case(path: Path, name: str, entries: Sequence[_Entry]) -> imported.ImportedCase:
+def _case(path: Path, name: str, entries: Sequence[_GoogleEntry]) -> imported.ImportedCase:
     kernel, sizes = _placed(name)
     case = imported.ImportedCase(kernel=kernel, sizes=sizes, name=name)
     for entry in entries:
@@ -170,12 +172,3 @@ def _device(context: _Context) -> DeviceInfo:
         max_shared_bytes=_MOST,
         max_clock_mhz=imported.rounded(context.mhz_per_cpu),
     )
-
-
-def _moment(text: str) -> dt.datetime | None:
-    """Older versions write the local time without saying where: that is no moment."""
-    try:
-        moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return moment.astimezone(dt.timezone.utc) if moment.tzinfo else None
-    except (ValueError, OverflowError):
-        return None

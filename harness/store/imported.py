@@ -10,7 +10,7 @@ import errno
 import hashlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Format = Literal["nvbench", "google-benchmark"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 LARGEST_BYTES = 256 * 2**20
-"""As Python objects it takes some ten times that in memory."""
+"""The largest file that is read: as Python objects it takes some ten times that in memory."""
 LARGEST_SIZE = 2**31 - 1
 """The largest that a case can have on an axis."""
 _LONGEST_NAME = 100
@@ -46,18 +46,18 @@ class ImportedCase:
     kernel: str
     sizes: Mapping[str, int]
     name: str
-    """As its executable calls it, with its axes."""
+    """What its executable calls it, with its axes."""
     times_ns: tuple[float, ...] = ()
-    """Of one launch, in the order measured: each sample, or one mean where the file has no more."""
+    """Times of one launch, in the order measured: each sample, or one mean where the file has no more."""
     launches: int | None = None
-    """That each time is the mean of."""
+    """How many launches each time is the mean of; None where the file does not tell."""
     clock: str = ""
     """What told the time."""
     l2: L2Policy = "hot"
     """Cold where it was flushed before each launch."""
     warmup_launches: int | None = None
     moved_bytes: int | None = None
-    """By the benchmark's own account."""
+    """Bytes that one launch moves, by the benchmark's own account."""
     sm_clock_mhz: float | None = None
     skipped: str = ""
     """Why it was not measured, in its author's words."""
@@ -76,9 +76,9 @@ class ImportedFile:
     path: Path
     format: Format
     version: str
-    """Of the library that measured: ``nvbench 0.1.0``."""
+    """The library that measured, and its version: ``nvbench 0.1.0``."""
     executable: str
-    """Its name without folder and ending; empty where the file does not tell."""
+    """The executable's name without folder and ending; empty where the file does not tell."""
     started_at: dt.datetime | None
     host: str = ""
     """The name of the machine; empty where the file does not tell."""
@@ -131,21 +131,18 @@ def _with_digest(name: str, of: str) -> str:
     return f"{name[: _LONGEST_NAME - 9]}_{digest}"
 
 
-def told_apart(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
-    """The cases, those of one name with a digest of what their executable calls them. Raises ValueError, with
-    that, for one that is there twice.
+def with_unique_names(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
+    """The cases, those of one kernel and size with a digest of what their executable calls them in the
+    kernel's name. Raises ValueError, with what it is called, for one that is there twice.
     """
-    names: dict[object, list[str]] = defaultdict(list)
-    for case in cases:
-        names[case.id].append(case.name)
-    found = []
-    for case in cases:
-        alike = names[case.id]
-        if len(set(alike)) < len(alike):
-            raise ValueError(case.name)
-        kernel = case.kernel if len(alike) == 1 else _with_digest(case.kernel, case.name)
-        found.append(replace(case, kernel=kernel))
-    return found
+    for (_, name), count in Counter((case.id, case.name) for case in cases).items():
+        if count > 1:
+            raise ValueError(name)
+    counts = Counter(case.id for case in cases)
+    return [
+        replace(case, kernel=_with_digest(case.kernel, case.name)) if counts[case.id] > 1 else case
+        for case in cases
+    ]
 
 
 def executable_name(text: Any) -> str:
@@ -170,8 +167,20 @@ def placed(name: str, axes: Sequence[tuple[str, str | int]]) -> tuple[str, dict[
     return identifier(name + "".join(others)), sizes
 
 
+def utc_moment(text: str, zone: dt.tzinfo | None = None) -> dt.datetime | None:
+    """The moment that a text in ISO 8601 tells, in UTC; None where it tells none, nor its zone unless one is
+    given for that.
+    """
+    try:
+        moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = moment.replace(tzinfo=moment.tzinfo or zone)
+        return moment.astimezone(dt.timezone.utc) if moment.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def rounded(value: float) -> int | None:
-    """None for 0, which stands for what is not known, and for what no record can hold."""
+    """The nearest integer; None for 0, which stands for what is unknown, and for what no record can hold."""
     return (round(value) or None) if abs(value) < 2**63 else None
 
 

@@ -26,10 +26,10 @@ _MEANS: Sequence[tuple[str, str, str, L2Policy]] = (
 )
 """Tags of a mean time and of how many launches it is of, the best one first; then its clock, and the L2."""
 _MAX_BLOCK, _MAX_GRID = (1024, 1024, 64), (2**31 - 1, 65535, 65535)
-"""Of every card since compute capability 3.0."""
+"""Largest block and grid of every card since compute capability 3.0."""
 
 
-class _Version(msgspec.Struct):
+class _JsonVersion(msgspec.Struct):
     major: int
     string: str
 
@@ -39,7 +39,7 @@ class _Library(msgspec.Struct):
 
 
 class _Versions(msgspec.Struct):
-    json: _Version
+    json: _JsonVersion
     nvbench: _Library = msgspec.field(default_factory=_Library)
 
 
@@ -48,7 +48,7 @@ class _Meta(msgspec.Struct):
     argv: list[str] | None = None
 
 
-class _Head(msgspec.Struct):
+class _NvbenchHead(msgspec.Struct):
     meta: _Meta
 
 
@@ -85,20 +85,20 @@ class _State(msgspec.Struct):
     cold_warmup_runs: imported.Integer | None = None
 
 
-class _Benchmark(msgspec.Struct):
+class _NvbenchBenchmark(msgspec.Struct):
     name: str
     states: list[_State] | None
 
 
-class _File(msgspec.Struct):
+class _NvbenchFile(msgspec.Struct):
     devices: list[_Device] | None
-    benchmarks: list[_Benchmark]
+    benchmarks: list[_NvbenchBenchmark]
 
 
 def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFile:
     """Raises StoreError for a file of another version, and for anything that nvbench does not write."""
     meta = _meta(path, content)
-    given = imported.converted(path, content, _File, "nvbench")
+    given = imported.converted(path, content, _NvbenchFile, "nvbench")
     devices = {each.id: _device(each) for each in given.devices or ()}
     cases: dict[int, list[imported.ImportedCase]] = {number: [] for number in devices}
     problems: list[str] = []
@@ -112,7 +112,7 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFil
                 raise StoreError(f"{where}: its device is {state.device}; the file has {[*devices]}.")
             found.append(case)
     try:
-        apart = {number: tuple(imported.told_apart(found)) for number, found in cases.items()}
+        apart = {number: tuple(imported.with_unique_names(found)) for number, found in cases.items()}
     except ValueError as twice:
         raise StoreError(f"{path}, {twice}: it is there twice. Which of them is meant?") from None
     return imported.ImportedFile(
@@ -128,7 +128,7 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFil
 
 def _meta(path: Path, content: Mapping[str, Any]) -> _Meta:
     try:
-        meta = msgspec.convert(content, type=_Head).meta
+        meta = msgspec.convert(content, type=_NvbenchHead).meta
     except ValueError:
         raise StoreError(
             f"{path} does not say which version of nvbench's JSON it is, as files from before 2021 do not; "
@@ -178,19 +178,18 @@ def _case(path: Path, name: str, state: _State, problems: list[str]) -> imported
     case = imported.ImportedCase(kernel=kernel, sizes=sizes, name=f"{name} {axes}".strip())
     if state.is_skipped:
         return replace(case, skipped=state.skip_reason or imported.NO_REASON)
-    told = {each.tag: {one.name: one.value for one in each.data or ()} for each in state.summaries or ()}
-    found = next((each for each in _MEANS if each[0] in told), None)
+    summaries = {each.tag: {one.name: one.value for one in each.data or ()} for each in state.summaries or ()}
+    found = next((each for each in _MEANS if each[0] in summaries), None)
     if found is None:
         return replace(case, failed="The file has no time of it.")
     mean, size, clock, l2 = found
-    mean_s, launches = _number(told, mean), imported.rounded(_number(told, size)) or 1
+    mean_s, launches = _number(summaries, mean), imported.rounded(_number(summaries, size)) or 1
     times_s: Sequence[float] = ()
-    if l2 == "cold" and _SAMPLES in told:
-        times_s, problem = _samples(path, told[_SAMPLES])
+    if l2 == "cold" and _SAMPLES in summaries:
+        times_s, problem = _samples(path, summaries[_SAMPLES])
         problems += [f"{kernel} [{state.name}]: {problem}"] if problem else []
-    bytes_per_s, clock_hz = (
-        _number(told, tag) for tag in ("nv/cold/bw/global/bytes_per_second", "nv/cold/sm_clock_rate/mean")
-    )
+    bytes_per_s = _number(summaries, "nv/cold/bw/global/bytes_per_second")
+    clock_hz = _number(summaries, "nv/cold/sm_clock_rate/mean")
     times_ns = tuple(1e9 * each for each in times_s or (mean_s,))
     if wrong := imported.wrong_time(times_ns):
         return replace(case, failed=wrong)
@@ -211,22 +210,22 @@ def _axis_value(axis: _Value) -> str | int:
     return int(text) if axis.type == "int64" and re.fullmatch(r"-?[0-9]{1,18}", text) else text
 
 
-def _number(told: Mapping[str, Mapping[str, str | float]], tag: str) -> float:
+def _number(summaries: Mapping[str, Mapping[str, str | float]], tag: str) -> float:
     """A summary's value; 0 where there is none, or no number."""
     try:
-        value = float(told.get(tag, {}).get("value", 0))
+        value = float(summaries.get(tag, {}).get("value", 0))
     except ValueError:
         return 0.0
     return value if np.isfinite(value) else 0.0
 
 
-def _samples(path: Path, told: Mapping[str, str | float]) -> tuple[Sequence[float], str]:
+def _samples(path: Path, summary: Mapping[str, str | float]) -> tuple[Sequence[float], str]:
     """Times of the samples in seconds, or why there are none.
 
     nvbench writes them to a folder beside the JSON. What leads to it is another machine's, or another
     version's, so only the last two names count.
     """
-    names = str(told.get("filename", "")).replace("\\", "/").split("/")[-2:]
+    names = str(summary.get("filename", "")).replace("\\", "/").split("/")[-2:]
     if len(names) < 2 or not all(re.fullmatch(r"(?!\.\.?$)[^\0]+", name) for name in names):
         return (), "it names no file of its samples; their mean is taken."
     file = path.parent.joinpath(*names)
@@ -234,9 +233,9 @@ def _samples(path: Path, told: Mapping[str, str | float]) -> tuple[Sequence[floa
         content = read_regular(file, imported.LARGEST_BYTES)
     except OSError as error:
         return (), f"its samples in {file} cannot be read ({error.strerror or error}); their mean is taken."
-    if not content or len(content) % 4 or str(told.get("size")) != str(len(content) // 4):
+    if not content or len(content) % 4 or str(summary.get("size")) != str(len(content) // 4):
         return (), (
-            f"its samples in {file} have {len(content)} bytes, and {told.get('size')} samples have four "
+            f"its samples in {file} have {len(content)} bytes, and {summary.get('size')} samples have four "
             "each; their mean is taken."
         )
     samples: list[float] = np.frombuffer(content, "<f4").astype(np.float64).tolist()

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.store.imported import Integer, converted
+from harness.store.imported import Integer, converted, utc_moment
 
-FORMATS = range(3, 6)
+_KNOWN = range(3, 6)
 """Major versions of pytest-benchmark whose files are known."""
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e9
 """Times that anything takes: beyond them ratios leave the range of a float."""
@@ -40,8 +40,7 @@ _MACHINE = (
     "python_build",
 )
 """What identifies a machine, of what pytest-benchmark writes down. Keys that a project adds by a hook are not
-among them: they may well be readings of the moment.
-"""
+among them: they may well be readings of the moment."""
 _MOMENTARY = ("hz_", "cpuinfo_version")
 """Beginnings of keys of the processor that change from one second to the next, or say who read them."""
 
@@ -69,7 +68,7 @@ class Benchmark:
     timer: str
     median_ns: float
     times_ns: tuple[float, ...] = ()
-    """Of every round, in the order measured; empty where the file has no raw data."""
+    """The time of every round, in the order measured; empty where the file has no raw data."""
     busy_s: float = 0.0
     """How long its rounds took on the wall; 0 where its timer does not tell."""
     extra: Extra = field(default_factory=Extra)
@@ -89,7 +88,7 @@ class BenchmarkFile:
     on_gpu: bool
     """Whether a GPU's own clock took the times."""
     benchmarks: Mapping[str, Benchmark]
-    """By full name, in the order run."""
+    """The benchmarks by full name, in the order run."""
     harness: str = "pytest-benchmark"
     """What wrote it."""
 
@@ -114,7 +113,7 @@ class _Options(msgspec.Struct):
     timer: str
 
 
-class _Benchmark(msgspec.Struct):
+class _SavedBenchmark(msgspec.Struct):
     name: str
     fullname: str
     options: _Options
@@ -127,7 +126,7 @@ class _CommitInfo(msgspec.Struct):
     dirty: bool = False
 
 
-class _File(msgspec.Struct):
+class _SavedFile(msgspec.Struct):
     machine_info: dict[str, Any]
     commit_info: _CommitInfo
     benchmarks: list[dict[str, Any]]
@@ -144,18 +143,18 @@ def find_files(given: Sequence[str], option: str) -> list[Path]:
     for word in given:
         path = Path(word)
         if word and path.is_dir():
-            here = sorted(path.rglob("*.json"))
+            files = sorted(path.rglob("*.json"))
         elif path.is_file():
-            here = [path]
+            files = [path]
         else:
             matches = map(Path, glob.glob(word, recursive=True))  # noqa: PTH207 - that takes no absolute one
-            here = sorted(match for match in matches if match.is_file())
-        if not here:
+            files = sorted(match for match in matches if match.is_file())
+        if not files:
             raise UsageError(
                 f"{option} {word}: no file of that name, no folder with .json files, and no glob that finds "
                 "one. pytest --benchmark-save NAME writes them to .benchmarks."
             )
-        found += here
+        found += files
     seen: set[Path] = set()
     for path in found:
         if path.resolve() in seen:
@@ -171,14 +170,14 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
     another version's format, a time that is no positive finite number, a benchmark that is there twice.
     """
     try:
-        given = msgspec.convert(content, type=_File)
+        given = msgspec.convert(content, type=_SavedFile)
     except ValueError as error:
         raise StoreError(f"{path} is no file of pytest-benchmark: {error}.") from None
     major = re.match(r"(\d{1,4})\.", given.version)
-    if major is None or int(major[1]) not in FORMATS:
+    if major is None or int(major[1]) not in _KNOWN:
         raise StoreError(
             f"{path} was written by pytest-benchmark {given.version[:40]!r}; the formats of versions "
-            f"{FORMATS[0]} to {FORMATS[-1]} are known here. Upgrade gpu-harness to read it."
+            f"{_KNOWN[0]} to {_KNOWN[-1]} are known here. Upgrade gpu-harness to read it."
         )
     benchmarks: dict[str, Benchmark] = {}
     for number, each in enumerate(given.benchmarks, 1):
@@ -186,15 +185,19 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
         if found.fullname in benchmarks:
             raise StoreError(f"{path} has {found.fullname} twice: which of them is meant?")
         benchmarks[found.fullname] = found
-    gpu = gpu if isinstance(gpu := given.machine_info.get("gpu"), dict) else None
+    info = given.machine_info
+    cpu, gpu = (part if isinstance(part := info.get(key), dict) else {} for key in ("cpu", "gpu"))
     return BenchmarkFile(
         path=str(path),
         saved_at=_moment(path, given.datetime),
         commit=_own_commit(benchmarks.values(), given.commit_info.id),
         dirty=given.commit_info.dirty or any(each.extra.dirty for each in benchmarks.values()),
-        machine=_machine(path, given.machine_info),
-        device=_device(given.machine_info, gpu),
-        on_gpu=gpu is not None and gpu.get("kind") != "cpu",
+        machine=_machine(path, info, cpu, gpu),
+        device=_text(gpu.get("name"))
+        or _text(cpu.get("brand_raw") or cpu.get("brand"))
+        or _text(info.get("machine"))
+        or "a machine without a name",
+        on_gpu=isinstance(info.get("gpu"), dict) and gpu.get("kind") != "cpu",
         benchmarks=benchmarks,
     )
 
@@ -202,7 +205,7 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
 def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
     name = given.get("fullname")
     where = f"{path}, {name}" if isinstance(name, str) and name else f"{path}, benchmark {number}"
-    found = converted(f"{where}: it", given, _Benchmark, "pytest-benchmark")
+    found = converted(f"{where}: it", given, _SavedBenchmark, "pytest-benchmark")
     if not found.fullname:
         raise StoreError(f"{where}: it has no full name.")
     stats = found.stats
@@ -232,12 +235,12 @@ def _extra(given: Mapping[str, Any]) -> Extra:
     if not (isinstance(given.get("case"), str) and isinstance(given.get("direction"), str)):
         return Extra()
     commit, dirty = given.get("commit"), given.get("dirty")
-    told: dict[str, Any] = {key: _text(given.get(key)) for key in ("device", "uuid", "driver")}
-    told |= {key: _number(given.get(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w")}
+    readings: dict[str, Any] = {key: _text(given.get(key)) for key in ("device", "uuid", "driver")}
+    readings |= {key: _number(given.get(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w")}
     return Extra(
         commit=commit if isinstance(commit, str) and _COMMIT.match(commit) else None,
         dirty=dirty if isinstance(dirty, bool) else None,
-        **told,
+        **readings,
     )
 
 
@@ -252,20 +255,15 @@ def _number(value: Any) -> float | None:
 
 
 def _own_commit(benchmarks: Iterable[Benchmark], of_file: str) -> str | None:
-    """The commit whose kernels were measured, if the fixture told one for all; else that of the checkout."""
-    told = {benchmark.extra.commit for benchmark in benchmarks}
-    if len(told) == 1 and (commit := told.pop()):
+    """The commit whose kernels were measured, if the fixture says one for all; else that of the checkout."""
+    commits = {benchmark.extra.commit for benchmark in benchmarks}
+    if len(commits) == 1 and (commit := commits.pop()):
         return commit
     return of_file if _COMMIT.match(of_file) else None
 
 
 def _moment(path: Path, text: str) -> dt.datetime:
-    """Versions before 5 write UTC without saying so."""
-    try:
-        moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
-        moment = moment.replace(tzinfo=moment.tzinfo or dt.timezone.utc).astimezone(dt.timezone.utc)
-    except (ValueError, OverflowError):
-        moment = None
+    moment = utc_moment(text, dt.timezone.utc)  # versions before 5 write UTC without saying so
     if moment is None or moment < _EARLIEST:
         raise StoreError(
             f"{path}: {text[:60]!r} is not when it was saved; expected a date and time such as "
@@ -274,20 +272,14 @@ def _moment(path: Path, text: str) -> dt.datetime:
     return moment
 
 
-def _machine(path: Path, info: Mapping[str, Any]) -> dict[str, str]:
+def _machine(
+    path: Path, info: Mapping[str, Any], cpu: Mapping[str, Any], gpu: Mapping[str, Any]
+) -> dict[str, str]:
     if not _text(info.get("node")):
         raise StoreError(f"{path}: machine_info has no node, so nobody can tell on which machine it was.")
-    cpu, gpu = (part if isinstance(part := info.get(key), dict) else {} for key in ("cpu", "gpu"))
     parts = {
         **{key: info[key] for key in _MACHINE if key in info},
         **{f"cpu.{key}": value for key, value in cpu.items() if not key.startswith(_MOMENTARY)},
         **{f"gpu.{key}": value for key, value in gpu.items()},
     }
     return {k: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for k, v in parts.items()}
-
-
-def _device(info: Mapping[str, Any], gpu: Mapping[str, Any] | None) -> str:
-    cpu = info.get("cpu")
-    brand = cpu.get("brand_raw") or cpu.get("brand") if isinstance(cpu, dict) else None
-    named = _text((gpu or {}).get("name")) or _text(brand) or _text(info.get("machine"))
-    return named or "a machine without a name"

@@ -46,17 +46,21 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: Verdict | None = None
     complete: bool | None = None
     left_out: tuple[str, ...] = ()
-    """In the last line of a comparison, as are the changes of its problem."""
+    """Stands in the last line of a comparison, as do the changes of its problem."""
     problem_changes: tuple[str, ...] = ()
 
 
-class _Version(msgspec.Struct):
+_FIELDS = {Run: "run", Row: "row", Comparison: "comparison", CaseBlock: "block", Verdict: "verdict"}
+"""The field of a line that holds a record of each kind."""
+
+
+class _SchemaVersion(msgspec.Struct):
     schema_version: int
 
 
-class _FirstLine(msgspec.Struct):
-    run: _Version | None = None
-    comparison: _Version | None = None
+class _RecordHead(msgspec.Struct):
+    run: _SchemaVersion | None = None
+    comparison: _SchemaVersion | None = None
 
 
 _RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)[^-]+-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
@@ -155,23 +159,16 @@ class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
             ) from None
         self._lines = JsonLines(self._part, file, "Rows written before are kept there.")
         try:
-            self._lines.append(
-                _Line(run=described) if isinstance(described, Run) else _Line(comparison=described)
-            )
+            self.add(described)
         except StoreError:
             self._lines.close()
             with contextlib.suppress(OSError):
                 self._part.unlink()
             raise
 
-    def add(self, item: Row | CaseBlock | Verdict) -> None:
-        match item:
-            case Row():
-                self._lines.append(_Line(row=item))
-            case CaseBlock():
-                self._lines.append(_Line(block=item))
-            case Verdict():
-                self._lines.append(_Line(verdict=item))
+    def add(self, item: Run | Row | Comparison | CaseBlock | Verdict) -> None:
+        line: dict[str, Any] = {_FIELDS[type(item)]: item}
+        self._lines.append(_Line(**line))
 
     def finish(
         self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
@@ -201,7 +198,7 @@ def _adopt_parts(folder: Path) -> None:
     """Give records of killed runs, whose files are not locked, their names; leave what is no record."""
     for part in folder.glob(f"*.jsonl{PART}"):
         with contextlib.suppress(OSError, *_UNREADABLE), open_regular(part) as file:
-            first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
+            first = msgspec.json.decode(file.readline(MOST_BYTES), type=_RecordHead)
             described = first.run or first.comparison
             if described and not part.is_symlink() and try_lock(file.fileno()):
                 part.rename(part.with_name(part.name.removesuffix(PART)))
@@ -328,8 +325,9 @@ def find_comparisons(places: Sequence[Path]) -> FoundRecords:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """A record to be read from its beginning, unpacked. Raises StoreError, also while it is read."""
-    with reading(path), open_regular(path) as file, _unpacked(path, file) as content:
-        yield content
+    with reading(path), open_regular(path) as file:
+        packed = path.name.endswith(PACKED)
+        yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]
 
 
 @contextlib.contextmanager
@@ -346,10 +344,6 @@ def reading(path: Path) -> Iterator[None]:
         raise StoreError(f"{path} is damaged ({error}): fetch it, or pack it, again.") from None
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
-
-
-def _unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
-    return gzip.GzipFile(fileobj=file) if path.name.endswith(PACKED) else file  # type: ignore[return-value]
 
 
 def unpacked_rest(file: IO[bytes]) -> bytes:
@@ -385,9 +379,9 @@ def whole_lines(content: bytes) -> list[bytes]:
     return lines
 
 
-def _first(path: Path, line: bytes) -> _FirstLine:
+def _first(path: Path, line: bytes) -> _RecordHead:
     try:
-        return msgspec.json.decode(line, type=_FirstLine)
+        return msgspec.json.decode(line, type=_RecordHead)
     except _UNREADABLE as error:
         raise StoreError(
             f"{path} is no run record: its first line does not describe a run ({error})."

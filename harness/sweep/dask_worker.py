@@ -24,7 +24,7 @@ from harness.device.lock import Busy, busy_with
 from harness.errors import DeviceError, HarnessError, StoreError, UsageError
 from harness.records import DeviceInfo, Toolchain
 from harness.spec.loader import load
-from harness.spec.sources import tree_files
+from harness.spec.suite_files import tree_files
 from harness.sweep.bench import Job, JobResult, LocalExecutor
 
 IDLE_S = 60.0

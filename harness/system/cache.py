@@ -92,7 +92,7 @@ class Manifest:
         """Whether all is as it was."""
         try:
             return _found_sha256(self.headers, self.folders, self.asked) == self.found and all(
-                _file_sha256(path) == told for path, told in self.headers.items()
+                _file_sha256(path) == sha256 for path, sha256 in self.headers.items()
             )
         except OSError:
             return False
@@ -112,10 +112,10 @@ def _found_sha256(headers: Iterable[str], folders: Iterable[str], asked: Iterabl
     found = []
     for folder in sorted({*folders, *map(os.path.dirname, headers)}):
         try:
-            there = below.keys() & os.listdir(folder)  # noqa: PTH208 - names are all that is wanted
+            present = below.keys() & os.listdir(folder)  # noqa: PTH208 - names are all that is wanted
         except OSError:
             continue
-        names = (f"{folder}/{name}" for first in there for name in below[first])
+        names = (f"{folder}/{name}" for first in present for name in below[first])
         found += [path for path in names if os.path.isfile(path)]  # noqa: PTH113 - thousands of them
     return hashlib.sha256(os.fsencode("\0".join(sorted(found)))).hexdigest()
 
@@ -153,8 +153,8 @@ class BinaryCache:
     def get(self, key: str) -> bytes | None:
         try:
             entry = read_regular(self.folder / key[:2] / key)
-            begin, told, rest = entry.split(b"\n", 2)
-            if (begin, told) != (_FORMAT, _entry_sha256(key, rest)):
+            begin, sha256, rest = entry.split(b"\n", 2)
+            if (begin, sha256) != (_FORMAT, _entry_sha256(key, rest)):
                 return None
             manifest, binary = rest.split(b"\n", 1)
             current = msgspec.json.decode(manifest, type=Manifest).is_current()
@@ -166,9 +166,9 @@ class BinaryCache:
         return binary
 
     def put(self, key: str, binary: bytes, manifest: Manifest | None = None) -> None:
-        told = msgspec.json.encode(manifest or Manifest.of((), ()))
-        self._manifests.add(told)
-        rest = told + b"\n" + binary
+        manifest_json = msgspec.json.encode(manifest or Manifest.of((), ()))
+        self._manifests.add(manifest_json)
+        rest = manifest_json + b"\n" + binary
         entry = b"\n".join((_FORMAT, _entry_sha256(key, rest), rest))
         with contextlib.suppress(OSError):
             write_atomically(self.folder / key[:2] / key, entry)

@@ -13,7 +13,7 @@ import site
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from harness.errors import SuiteError
 from harness.system.cache import cache_dir, export_root
@@ -101,7 +101,7 @@ def _paths_in(texts: Iterable[Any]) -> Iterator[str]:
 
 def opened_beside(folder: Path) -> list[Path]:
     """What was opened in the repository of `folder`, outside `folder` itself."""
-    return sorted(Path(name) for name in tuple(_opened) if _lies_beside(name, folder))
+    return sorted(Path(name) for name in tuple(_opened) if is_beside(name, folder))
 
 
 def reaches_beside(folder: Path) -> bool:
@@ -126,7 +126,9 @@ def committed(folder: Path) -> Iterator[None]:
 
 
 def check_committed(folders: Sequence[Path]) -> None:
-    """The same of all that was opened since the process began, where all suites are of commits."""
+    """Raises SuiteError where all suites are of commits, and one opened a file of the working tree since the
+    process began.
+    """
     _check(_opened, folders)
 
 
@@ -151,41 +153,29 @@ def _is_stray(path: Path) -> bool:
     return not any(real.is_relative_to(place) for place in apart if not _work_tree[0].is_relative_to(place))
 
 
-def is_beside(path: Path, folder: Path) -> bool:
+@functools.lru_cache(maxsize=2**16)
+def is_beside(path: str | Path, folder: Path) -> bool:
     """Whether a path lies in the repository of `folder` and outside `folder` itself.
 
-    An installed package does not, wherever its environment lies: its version speaks for it.
+    An installed package does not, wherever its environment lies: its version speaks for it. The answer is
+    cached, as each of a large package's thousands of files is asked about for every case.
     """
-    return _lies_beside(str(path), folder)
-
-
-@functools.lru_cache(maxsize=2**16)
-def _lies_beside(name: str, folder: Path) -> bool:
-    """Cached: each of thousands of a large package's files is asked about for every case."""
-    around = _around(folder, cache_dir())
-    if around is None:
+    folder, path = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
+    repository, apart = _repository_of(folder, cache_dir())
+    if repository is None or not path.is_relative_to(repository) or path.is_relative_to(folder):
         return False
-    path = Path(os.path.realpath(name))
-    inside = path.is_relative_to(around.repository) and not path.is_relative_to(around.folder)
-    return inside and ".git" not in path.parts and not any(map(path.is_relative_to, around.apart))
-
-
-class _Around(NamedTuple):
-    folder: Path
-    repository: Path
-    apart: tuple[Path, ...]
-    """Folders in the repository that are no part of it."""
+    return ".git" not in path.parts and not any(map(path.is_relative_to, apart))
 
 
 @functools.lru_cache(maxsize=64)
-def _around(folder: Path, cache: Path) -> _Around | None:
-    """The export that a folder lies in, else the nearest folder upwards with a .git, else None."""
-    folder, cache = Path(os.path.realpath(folder)), Path(os.path.realpath(cache))
+def _repository_of(folder: Path, cache: Path) -> tuple[Path | None, tuple[Path, ...]]:
+    """The export that a folder lies in, else the nearest folder upwards with a .git, else None; and the
+    folders that may lie in it and are no part of it.
+    """
     upwards = (above for above in (folder, *folder.parents) if (above / ".git").exists())
-    if (repository := export_root(folder) or next(upwards, None)) is None:
-        return None
-    apart = (place for place in (*_installed(), cache) if not repository.is_relative_to(place))
-    return _Around(folder, repository, tuple(apart))
+    repository = export_root(folder) or next(upwards, None)
+    apart = (*_installed(), Path(os.path.realpath(cache)))
+    return repository, tuple(place for place in apart if repository and not repository.is_relative_to(place))
 
 
 _HARNESS = Path(__file__).resolve().parent.parent

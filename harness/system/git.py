@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -12,10 +13,6 @@ from harness.errors import GitError
 
 _PLAIN = ("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8")
 """Users' settings that would put other words into what is read here."""
-
-
-_AT_ONCE = 1000
-"""Commits that one command is asked about: a command line has an end."""
 _ELSEWHERE = {
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
@@ -24,15 +21,17 @@ _ELSEWHERE = {
 """Hooks of git set these; they would silently point every command at another repository."""
 
 
-def ask(folder: Path, *args: str, variables: Mapping[str, str] | None = None) -> bytes:
+def ask(
+    folder: Path, *args: str, variables: Mapping[str, str] | None = None, stdin: bytes | None = None
+) -> bytes:
     """What a git command, run in `folder`, writes to standard output. Raises GitError with what it says."""
     env = {key: value for key, value in os.environ.items() if key not in _ELSEWHERE} | {**(variables or {})}
     env["LC_ALL"] = "C"  # one of its messages is read below
     env["GIT_OPTIONAL_LOCKS"] = "0"  # status would lock the index, and a git command of the user's would fail
-    done = run([*_PLAIN, "-C", str(folder), *args], env=env)
+    done = run([*_PLAIN, "-C", str(folder), *args], env=env, stdin=stdin)
     if done.returncode:
-        told = done.stderr.decode(errors="replace").strip()
-        raise GitError(told or f"git failed in {folder}, with status {done.returncode}.")
+        message = done.stderr.decode(errors="replace").strip()
+        raise GitError(message or f"git failed in {folder}, with status {done.returncode}.")
     return done.stdout
 
 
@@ -42,7 +41,7 @@ def run(
     env: Mapping[str, str],
     folder: Path | None = None,
     timeout_s: float | None = None,
-    stdin: IO[bytes] | None = None,
+    stdin: IO[bytes] | bytes | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """A git command with nobody at the keyboard, however it ends. Raises GitError where there is no git."""
     try:
@@ -50,7 +49,8 @@ def run(
             ["git", *arguments],
             cwd=folder,
             env=env,
-            stdin=stdin or subprocess.DEVNULL,
+            stdin=None if isinstance(stdin, bytes) else stdin or subprocess.DEVNULL,
+            input=stdin if isinstance(stdin, bytes) else None,
             capture_output=True,
             check=False,
             timeout=timeout_s,
@@ -146,21 +146,14 @@ def names_of_commits(folder: Path, recent: int) -> list[tuple[str, str]]:
 
 
 def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Of each commit, given by its full hash, the paths that it has otherwise than its first parent."""
-    how = (
-        "--no-walk=unsorted",
-        "--diff-merges=first-parent",
-        "--name-only",
-        "--no-renames",
-        "--format=%x01%H",
-    )
-    found = {}
-    for start in range(0, len(commits), _AT_ONCE):
-        told = ask(repository, "log", "-z", *how, *commits[start : start + _AT_ONCE], "--")
-        for entry in told.decode(errors="surrogateescape").split("\x01")[1:]:
-            commit, _, paths = entry.partition("\0")
-            found[commit] = tuple(path for path in paths.removeprefix("\n").split("\0") if path)
-    return found
+    """The paths that each commit, given by its full hash, has otherwise than its first parent."""
+    if not commits:  # git would take HEAD
+        return {}
+    how = ("--no-walk=unsorted", "--diff-merges=first-parent", "--name-only", "--no-renames")
+    asked = ("log", "-z", *how, "--format=%x01%H", "--stdin", "--")
+    listed = ask(repository, *asked, stdin="\n".join(commits).encode())
+    entries = (entry.partition("\0") for entry in listed.decode(errors="surrogateescape").split("\x01")[1:])
+    return {commit: tuple(filter(None, paths.removeprefix("\n").split("\0"))) for commit, _, paths in entries}
 
 
 def files(repository: Path, commit: str) -> list[str]:
@@ -191,9 +184,9 @@ def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, 
     """
     commit = resolve(repository, revision)
     # Neither a name nor a subject can hold a line's end.
-    told = ask(repository, "log", "--first-parent", "--reverse", "-z", "--format=%H%n%ct%n%an%n%s", commit)
+    logged = ask(repository, "log", "--first-parent", "--reverse", "-z", "--format=%H%n%ct%n%an%n%s", commit)
     found = []
-    for entry in told.decode(errors="replace").split("\0"):
+    for entry in logged.decode(errors="replace").split("\0"):
         full_hash, time, author, subject = (entry + "\n" * 3).split("\n")[:4]
         if full_hash:
             found.append((full_hash, int(time), author, subject))
@@ -202,10 +195,9 @@ def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, 
 
 def is_commit(repository: Path, revision: str) -> bool:
     """Whether `revision` names a commit."""
-    try:
+    with contextlib.suppress(GitError):
         return bool(resolve(repository, revision))
-    except GitError:
-        return False
+    return False
 
 
 def user_name(repository: Path) -> str:

@@ -34,9 +34,9 @@ MOST_LINE_BYTES = 2**28
 """A longer line is no answer."""
 
 _GLANCE_S = 0.1
-"""Between two looks whether the process lives: its pipe does not tell while a child of its own has it too."""
+"""Time between two looks whether the process lives: its pipe does not tell while a child of it has it too."""
 _STEP_S = 0.01
-"""Between two looks whether a command has ended."""
+"""Time between two looks whether a process that is waited for has ended."""
 _READ_BYTES = 2**20
 _PR_SET_PDEATHSIG = 1
 
@@ -62,7 +62,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     log: str = ""
     exit_code: int = 3
     side: Side = ""
-    """Of a pair: the side at fault; empty where unknown."""
+    """The side at fault of a pair; empty where unknown."""
 
 
 def failure(error: HarnessError) -> Failed:
@@ -119,6 +119,13 @@ class _Child:
             or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         )
 
+    def wait(self, deadline: float) -> bool:
+        """Wait until it has ended; False where it has not at the deadline, a moment of time.monotonic()."""
+        while not (ended := self.has_ended()) and time.monotonic() < deadline:
+            self.shorten_log()
+            time.sleep(_STEP_S)
+        return ended
+
     def shorten_log(self) -> None:
         """Have a process that prints without end not fill the disk."""
         if 512 * os.fstat(self._log.fileno()).st_blocks > MOST_LOG_BYTES:
@@ -128,26 +135,24 @@ class _Child:
         """The end of what it has printed; empty once it is closed."""
         if self._log.closed:
             return ""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - LOG_BYTES))
-        return self._log.read().decode(errors="replace").strip("\0 \t\r\n")
+        # Not by seeking: the process writes where the file was last read.
+        file = self._log.fileno()
+        end = os.pread(file, LOG_BYTES, max(0, os.fstat(file).st_size - LOG_BYTES))
+        return end.decode(errors="replace").strip("\0 \t\r\n")
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
-    def kill(self) -> None:
-        """End it with everything that it started. What it had to say on leaving is not heard."""
-        if self._process.returncode is not None:
-            return
-        _kill_descendants(self.pid)  # those that have left its group
-        self._signal(signal.SIGKILL)
-        self._process.wait()
-
-    def end(self) -> int:
-        """End what it left running; its own status, once it has ended by itself."""
-        self.kill()
+    def kill(self) -> int:
+        """End it with everything that it started; its return code, negative where a signal ended it. What it
+        had to say on leaving is not heard.
+        """
+        if self._process.returncode is None:
+            _kill_descendants(self.pid)  # those that have left its group
+            self._signal(signal.SIGKILL)
+            self._process.wait()
         return int(self._process.returncode)
 
     def close(self) -> None:
@@ -162,35 +167,35 @@ class Ended:
     """A command that has ended, or was ended."""
 
     status: int | None
-    """As a shell has it: 128 and the signal where one ended it; None where it took too long."""
+    """The status as a shell has it: 128 and the signal where one ended it; None where it took too long."""
     log: str
     """The end of what it printed."""
 
     @property
     def how(self) -> str:
-        """In words."""
+        """How it ended, in words."""
         if self.status is None:
             return "took too long, and was ended"
-        if self.status > 128 and self.status - 128 in {*signal.Signals}:
-            return f"was ended by {signal.Signals(self.status - 128).name}"
-        return f"exited with status {self.status}"
+        number = self.status - 128
+        return _status_in_words(-number if number in {*signal.Signals} else self.status)
+
+
+def _status_in_words(code: int) -> str:
+    """The end of a process in words, by its return code, which is negative where a signal ended it."""
+    if code >= 0:
+        return f"exited with status {code}"
+    # Of the real-time signals only the first and the last have names.
+    return f"was ended by {signal.Signals(-code).name if -code in {*signal.Signals} else f'signal {-code}'}"
 
 
 def run_shell(command: str, folder: Path, timeout_s: float) -> Ended:
     """Run a command of a shell in a folder, with nobody at the keyboard, and end what it leaves running."""
     child = _Child(["/bin/sh", "-c", command], cwd=folder, env=os.environ, piped=False)
     with contextlib.closing(child):
-        deadline, looked_at = time.monotonic() + timeout_s, 0.0
-        while not (ended := child.has_ended()) and (now := time.monotonic()) < deadline:
-            if now - looked_at > _GLANCE_S:
-                looked_at = now
-                child.shorten_log()
-            time.sleep(_STEP_S)
-        if not ended:
-            child.kill()
-            return Ended(None, child.log())
-        code = child.end()
-        return Ended(code if code >= 0 else 128 - code, child.log())
+        in_time = child.wait(time.monotonic() + timeout_s)
+        code = child.kill()
+        status = code if code >= 0 else 128 - code
+        return Ended(status if in_time else None, child.log())
 
 
 def finished(
@@ -228,9 +233,10 @@ class Process(_Child):
         python: str = "",
         before: Sequence[str] = (),
     ) -> None:
-        """By another `python` in that one's environment, which has this package from here and no other.
+        """Start the process, with `python` in place of this interpreter: of what is installed here, that one
+        finds this package alone.
 
-        `before` is a command that runs another, which is put behind it, with the same input and output.
+        `before` is a command that runs the command behind it, with the same input and output.
         """
         source, inherited = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
         search = f"{source}{os.pathsep}{inherited}" if inherited else source
@@ -329,25 +335,17 @@ class Process(_Child):
 
     def _how_it_ended(self) -> str:
         """What became of a process that answers no more, in words. One that still lives is ended."""
-        deadline = time.monotonic() + 1
-        while not (ended := self.has_ended()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        self.kill()
-        if not ended:
-            return "closed its output, and was ended"
-        code = self._process.returncode
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+        by_itself = self.wait(time.monotonic() + 1)
+        code = self.kill()
+        return _status_in_words(code) if by_itself else "closed its output, and was ended"
 
     def finish(self, timeout_s: float) -> None:
         """Let it end by itself, as there are no more requests. Raises LostError where it does not in time."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        deadline = time.monotonic() + timeout_s
-        while not self.has_ended():
-            if time.monotonic() > deadline:
-                self.kill()
-                raise LostError("timed-out")
-            time.sleep(_STEP_S)
+        if not self.wait(time.monotonic() + timeout_s):
+            self.kill()
+            raise LostError("timed-out")
 
     def rest(self) -> None:
         """Let nothing of it run, threads of its own included, until it is woken."""
@@ -357,12 +355,12 @@ class Process(_Child):
         self._tell(signal.SIGCONT, signal.SIGUSR2)
 
     def pids(self) -> list[int]:
-        """Its number, and that of the process that it stands in for, as the driver of a card lists it."""
-        told = ""
+        """The process's number, and that of the one that it stands in for, which a card's driver lists."""
+        name = ""
         if self._relayed:
             with contextlib.suppress(OSError):
-                told = Path(f"/proc/{self.pid}/comm").read_text()
-        inner = re.fullmatch(r"for ([0-9]+)\n", told)
+                name = Path(f"/proc/{self.pid}/comm").read_text()
+        inner = re.fullmatch(r"for ([0-9]+)\n", name)
         return [self.pid, *([int(inner[1])] if inner else [])]
 
     def _tell(self, ours: signal.Signals, relayed: signal.Signals) -> None:

@@ -18,9 +18,10 @@ from pathlib import Path
 
 KEPT = ("HARNESS_", "CUDA_", "LC_", "OCL_", "PYOPENCL_", "NVIDIA_")
 NAMES = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "PYTHONSAFEPATH", "VIRTUAL_ENV")
-"""Of the environment, what a suite or a compiler may need. A runner's has tokens in it."""
+"""Variables of the environment that a suite or a compiler may need, besides those that begin as KEPT says. A
+runner's environment has tokens in it."""
 _BY_SIGNAL = 128
-"""Above it a status says which signal ended a process, as shells have it."""
+"""A status above this one says which signal ended a process, as shells have it."""
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from harness import HostFunction
 from harness.bench import protocol
 from harness.bench.worker import Worker
 from harness.device.backends import nvcc
-from harness.spec import sources
+from harness.spec import sources, suite_files
 from harness.spec.loader import load_folder
 from harness.spec.sources import Program
 from harness.system.cache import BinaryCache
@@ -512,9 +512,9 @@ def test_an_absolute_header_takes_part(is_identical, tmp_path):
     text = f'#include "{tmp_path}/own/factor.h"\n' + OPENCL
     files = {"twice/suite.py": suite("", "", "'one.cl'"), "twice/one.cl": text}
     assert is_identical(files, {}, "opencl:0")
-    base = sources.tree_sha256(load_folder(tmp_path / "base" / "kernels" / "twice"))
+    base = suite_files.tree_sha256(load_folder(tmp_path / "base" / "kernels" / "twice"))
     write_files(tmp_path / "own", {"factor.h": "#define FACTOR 3\n"})
-    assert sources.tree_sha256(load_folder(tmp_path / "base" / "kernels" / "twice")) != base
+    assert suite_files.tree_sha256(load_folder(tmp_path / "base" / "kernels" / "twice")) != base
 
 
 @pytest.mark.parametrize("place", ["twice", "shared"])
