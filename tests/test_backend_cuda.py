@@ -16,7 +16,7 @@ import pytest
 
 from harness.device.backends import cuda
 from harness.device.backends.cuda import CudaBuilt, CudaDevice
-from harness.device.frameworks import Returned
+from harness.device.frameworks import ReturnedArray
 from harness.errors import LaunchError
 from harness.records import Launch
 
@@ -112,8 +112,8 @@ class Returning:
     def work(self, address: int) -> None:
         self.card.memory[address : address + 4] = 7
 
-    def results(self, arguments: Sequence[Any]) -> list[Returned]:
-        return [Returned("y", self.address, 4, int(arguments[0]), None)]
+    def results(self, arguments: Sequence[Any]) -> list[ReturnedArray]:
+        return [ReturnedArray("y", self.address, 4, int(arguments[0]), None)]
 
 
 @pytest.mark.parametrize(("foreign", "seen"), [(False, 255), (True, 7)])

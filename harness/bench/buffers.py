@@ -114,7 +114,7 @@ _HASHING = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_n
 """hashlib lets go of the interpreter's lock for what is as long as a piece. Threads start when used."""
 
 
-class Arena:
+class Buffers:
     """The arrays of one case on one device; a context manager that frees them. Raises OutOfMemoryError,
     before allocating anything, where they cannot fit.
     """
@@ -222,7 +222,7 @@ class Arena:
         return kept
 
     def room(self, names: Iterable[str]) -> Kept | None:
-        """Memory for these arrays beside the arena; None where it is short."""
+        """Further memory for copies of these arrays; None where it is short."""
         sizes = {name: self.sizes[name] for name in names}
         needed, free = sum(sizes.values()), self.device.free_bytes()
         # Not more than half of what is free, or an eighth of all where nobody tells: it is worth no failure.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.bench import verify
-from harness.bench.buffers import OUTPUT_GUARD, Arena, Kept, digest, same_bits
+from harness.bench.buffers import OUTPUT_GUARD, Buffers, Kept, digest, same_bits
 from harness.bench.measure import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
 from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
@@ -44,16 +44,16 @@ class Checker:
     def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
 
-    def check(self, case: Case, arena: Arena, subject: Subject, seed: int) -> Verification:
-        """Verify on integers, where the answer is exact, and on random data, which stay in the arena."""
+    def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
+        """Verify on integers, where the answer is exact, and on random data, which stay in the buffers."""
         checks = []
         bound = self.suite.problem.integer_bound(case)
         small = verify.largest_output(self.suite.problem, case) <= INTEGER_CHECK_ELEMENTS
         if bound is not None and small:
-            checks.append(self._check(case, arena, subject, "integers", seed, bound))
+            checks.append(self._check(case, buffers, subject, "integers", seed, bound))
         # Last, so that what is timed afterwards is random data: integers draw less power and run faster.
         if not checks or checks[-1].passed:
-            checks.append(self._check(case, arena, subject, "random", seed, 0))
+            checks.append(self._check(case, buffers, subject, "random", seed, 0))
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
 
     def demands(
@@ -91,7 +91,7 @@ class Checker:
     def _check(
         self,
         case: Case,
-        arena: Arena,
+        buffers: Buffers,
         subject: Subject,
         data: Literal["integers", "random"],
         seed: int,
@@ -104,21 +104,21 @@ class Checker:
             inputs = verify.integer_data(problem, case, bound, np.random.default_rng(seed))
         else:
             inputs = self.inputs(case, seed)
-        arena.write(inputs)
+        buffers.write(inputs)
         outputs: dict[str, NDArray[Any]] = {}
-        found: dict[str, list[verify.Comparison]] = {}
+        found: dict[str, list[verify.OutputComparison]] = {}
         for _ in range(RUNS_PER_CHECK):
             self.report("verify")
-            arena.poison()
+            buffers.poison()
             self.device.launch(subject.built, subject.launch, subject.arguments)
             self.device.synchronize()
-            earlier, outputs = outputs, {name: arena.read(name) for name in problem.outputs}
+            earlier, outputs = outputs, {name: buffers.read(name) for name in problem.outputs}
             if earlier and all(same_bits(outputs[name], earlier[name]) for name in outputs):
                 break  # what has been compared already
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
-        return verify.combine(found, data, seed, arena.damage(inputs))
+        return verify.combine(found, data, seed, buffers.damage(inputs))
 
     def wrong(
         self,
@@ -149,10 +149,10 @@ class Checker:
         outputs: verify.Arrays,
         key: tuple[str, int],
         bands: Sequence[tuple[Case, slice]] | None = None,
-    ) -> dict[str, list[verify.Comparison]]:
+    ) -> dict[str, list[verify.OutputComparison]]:
         """Every band of every output, or these."""
         problem = self.suite.problem
-        found: dict[str, list[verify.Comparison]] = {name: [] for name in outputs}
+        found: dict[str, list[verify.OutputComparison]] = {name: [] for name in outputs}
         for part, band in verify.bands(problem, case) if bands is None else bands:
             reference, tolerance = self._reference(part, verify.cut(problem, inputs, band), (*key, band))
             allowed = 0.0 if key[0] == "integers" else tolerance
@@ -302,37 +302,37 @@ class _DataSet:
 
 
 class Restoring(Data):
-    """An arena's arrays as they are, but for what is put back: for kernels whose outputs nobody looks at."""
+    """The buffers as they are, but for what is put back: for kernels whose outputs nobody looks at."""
 
-    def __init__(self, arena: Arena) -> None:
-        self.arena, self.restores = arena, arena.restores
+    def __init__(self, buffers: Buffers) -> None:
+        self.buffers, self.restores = buffers, buffers.restores
 
     def poison(self) -> None:
         if self.restores:
-            self.arena.poison()
+            self.buffers.poison()
 
 
 class Rotation(Data):
-    """The arena of one case, with the data that kernels verified on it are timed on.
+    """The buffers of one case, with the data that kernels verified on them are timed on.
 
-    `seed` is that of the data that the arena holds: the first set. A second is made from the next seed. With
-    three `sets`, kernels get data at the end that nobody has seen. With one there is the arena's, as for
+    `seed` is that of the data that the buffers hold: the first set. A second is made from the next seed. With
+    three `sets`, kernels get data at the end that nobody has seen. With one there is the first alone, as for
     a problem whose data() gives the same for every seed.
     """
 
     def __init__(
         self,
         checker: Checker,
-        arena: Arena,
+        buffers: Buffers,
         case: Case,
         seed: int,
         rng: random.Random,
         *,
         sets: Literal[1, 2, 3] = 3,
     ) -> None:
-        self.checker, self.arena, self.case, self.rng = checker, arena, case, rng
+        self.checker, self.buffers, self.case, self.rng = checker, buffers, case, rng
         self._with_unseen = sets == 3
-        self.device, self.restores = arena.device, arena.restores
+        self.device, self.restores = buffers.device, buffers.restores
         self._sets = [_DataSet(seed + number) for number in range(min(sets, 2))]
         self._in_force = self._sets[0]
         self._slots = self._offers = 0
@@ -345,7 +345,7 @@ class Rotation(Data):
         """Those that have had data that nobody had seen."""
 
     def admit(self, subject: Subject, case: Case) -> str:
-        """Take in a kernel that was verified on the first set, whose inputs and outputs lie in the arena.
+        """Take in a kernel that was verified on the first set, whose inputs and outputs lie in the buffers.
 
         Returns these outputs' digest, and records what the kernel computes on the second set. Of a kernel
         that could keep something, that is compared with the reference: a sample of it where it is large, all
@@ -355,10 +355,10 @@ class Rotation(Data):
         first = self._in_force = self._sets[0]
         if not first.digests:
             self._keep()
-        first.digests[subject] = self.arena.digest()
+        first.digests[subject] = self.buffers.digest()
         self._use(self._sets[-1])
         self._launch_held(subject)
-        digest = self.arena.digest()
+        digest = self.buffers.digest()
         if digest == first.digests[subject]:
             if self._in_force is not first:
                 self._compare(subject, case, in_full=True)
@@ -374,8 +374,8 @@ class Rotation(Data):
             del self._sets[1:]
             return
         for data_set, inputs in zip(self._sets, (first, *others), strict=True):
-            data_set.kept = self.arena.keep(inputs)
-        self._room = self.arena.room(self.arena.problem.outputs)
+            data_set.kept = self.buffers.keep(inputs)
+        self._room = self.buffers.room(self.buffers.problem.outputs)
 
     def first(self) -> int:
         """Put the first set back in place, and tell its seed."""
@@ -386,7 +386,7 @@ class Rotation(Data):
         self.device.fill_results(subject.built, subject.launch, subject.arguments)
         self.poison()
         self.device.synchronize()
-        spots = list(self.arena.spots(_SPOTS, _SPOT_BYTES))
+        spots = list(self.buffers.spots(_SPOTS, _SPOT_BYTES))
         looks = [(memory, offset_bytes, held.copy()) for memory, offset_bytes, held in spots]
         told = self.device.launch_held(subject.built, subject.launch, subject.arguments, looks)
         if told and any((out != held).any() for (_, _, out), (_, _, held) in zip(looks, spots, strict=True)):
@@ -403,16 +403,16 @@ class Rotation(Data):
 
     def _put(self, data_set: _DataSet) -> None:
         if data_set.kept is not None:
-            self.arena.restore(data_set.kept)
+            self.buffers.restore(data_set.kept)
         else:
-            self.arena.write(self._inputs(data_set))
+            self.buffers.write(self._inputs(data_set))
         self._in_force = data_set
 
     def _inputs(self, data_set: _DataSet) -> Mapping[str, NDArray[Any]]:
         return data_set.unseen or self.checker.inputs(self.case, data_set.seed)
 
     def poison(self) -> None:
-        self.arena.poison()
+        self.buffers.poison()
         self._poisoned = True
 
     def change(self) -> None:
@@ -429,12 +429,12 @@ class Rotation(Data):
         """The n-th slot takes the place of the sample with probability 1 / n: each is as likely to be it."""
         self._slots += 1
         if self._room and self.rng.random() * self._slots < 1:
-            self.arena.save(self._room)
+            self.buffers.save(self._room)
             self._sampled = subject, self._in_force
 
     def _check(self, subject: Subject) -> None:
         """Raises WrongWhenTimedError for outputs that are neither what was verified nor as right."""
-        if self._poisoned and self.arena.digest() != self._in_force.digests[subject]:
+        if self._poisoned and self.buffers.digest() != self._in_force.digests[subject]:
             self._compare(subject, self.case, in_full=True)
         self._poisoned = False
 
@@ -454,7 +454,7 @@ class Rotation(Data):
         self._check(subjects[-1])
         if self._sampled is not None:
             (subject, self._in_force), in_force = self._sampled, self._in_force
-            if self.arena.digest(self._room) != self._in_force.digests[subject]:
+            if self.buffers.digest(self._room) != self._in_force.digests[subject]:
                 self._compare(subject, self.case, in_full=True, kept=self._room)
             self._in_force, self._sampled = in_force, None
         for subject in subjects:
@@ -463,7 +463,7 @@ class Rotation(Data):
     def _finish(self, subject: Subject, launches: int) -> None:
         if launches > 1 and not self.restores:
             self._check_work(subject)
-        size_bytes = sum(size_bytes for _, _, size_bytes in self.arena.outputs())
+        size_bytes = sum(size_bytes for _, _, size_bytes in self.buffers.outputs())
         for number in range(self._affordable(min(_LAST_LOOKS, _LAST_LOOKS_BYTES // size_bytes))):
             self._other()
             if number:
@@ -489,7 +489,7 @@ class Rotation(Data):
         for _ in range(_TRIES):
             seed = random.SystemRandom().getrandbits(63)
             inputs = self.checker.suite.problem.data(self.case, np.random.default_rng(seed))
-            kept = self.arena.keep(inputs, kept)
+            kept = self.buffers.keep(inputs, kept)
             begun_ns = self._occupy(busy_ns)
             again = [self._timed_on(self._sets[0], subject) for _ in range(count)]
             first = self._timed_on(_DataSet(seed, kept, inputs), subject)
@@ -563,7 +563,7 @@ class Rotation(Data):
 
     def _compare(self, subject: Subject, case: Case, *, in_full: bool, kept: Kept | None = None) -> None:
         """Hold the outputs in place, or the copies of them, to the reference for the data in force."""
-        outputs = {name: self.arena.read(name, kept) for name in self.arena.problem.outputs}
+        outputs = {name: self.buffers.read(name, kept) for name in self.buffers.problem.outputs}
         data_set = self._in_force
         key = UNSEEN if data_set.unseen else "random", data_set.seed
         if told := self.checker.wrong(case, key, self._inputs(data_set), outputs, in_full=in_full):

@@ -36,7 +36,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class OutputComparison:
     """One output, or one band of it, against its reference."""
 
     elements: int
@@ -154,7 +154,7 @@ def compare(
     reference: NDArray[np.float64],
     tolerance: NDArray[np.float64] | float,
     origin: Sequence[int] = (),
-) -> Comparison:
+) -> OutputComparison:
     """Every element of `output` against `reference`, within `tolerance` (broadcast); NaN is wrong.
 
     `origin` is where the output begins in the whole of which it is a band.
@@ -169,7 +169,7 @@ def compare(
     where = None
     if count:
         where = tuple(int(index) for index in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    return Comparison(
+    return OutputComparison(
         elements=output.size,
         wrong=count,
         largest_error=float(error.max()) if finite else None,
@@ -181,7 +181,7 @@ def compare(
 
 
 def combine(
-    comparisons: Mapping[str, list[Comparison]],
+    comparisons: Mapping[str, list[OutputComparison]],
     data: Literal["integers", "random"],
     seed: int,
     damage: str = "",
@@ -215,7 +215,7 @@ def first_wrong(verification: Verification) -> str:
     return next((check.message for check in verification.checks if not check.passed), "")
 
 
-def _describe(name: str, parts: Sequence[Comparison], data: str) -> str:
+def _describe(name: str, parts: Sequence[OutputComparison], data: str) -> str:
     first = next((part for part in parts if part.wrong), None)
     if first is None:
         return ""

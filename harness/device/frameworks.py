@@ -46,7 +46,7 @@ _KEPT = 16
 
 
 @dataclass(frozen=True)
-class Place:
+class ExecutionContext:
     """Where a function runs."""
 
     stream: int = 0
@@ -57,7 +57,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Returned:
+class ReturnedArray:
     """A result that lies elsewhere than the output that it is for."""
 
     name: str
@@ -71,8 +71,8 @@ class Returned:
 class Framework:
     """What a framework does with the harness's memory and stream; this one is NumPy's, on the host."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, context: ExecutionContext) -> None:
+        self.context = context
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         """The array that lies where the argument says, without a copy."""
@@ -116,24 +116,24 @@ class Framework:
 
 
 class Torch(Framework):
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, context: ExecutionContext) -> None:
+        super().__init__(context)
         self.torch = importlib.import_module("torch")
         self.built = Path()
         """The folder of extensions that were built for the suite."""
         self.stream: Any = None
-        if place.index is not None:
-            self.stream = self.torch.cuda.ExternalStream(place.stream, device=place.index)
+        if context.index is not None:
+            self.stream = self.torch.cuda.ExternalStream(context.stream, device=context.index)
             # What it keeps of earlier cases would be missing to the arrays of this one.
             self.torch.cuda.empty_cache()
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         assert parameter.shape is not None
         # Of bytes, since an interface of arrays has no word for bfloat16 and types of 8 bits.
-        if self.place.index is None:
+        if self.context.index is None:
             flat = self.torch.from_numpy(argument)
         else:
-            flat = self.torch.as_tensor(_Interface(argument, parameter), device=f"cuda:{self.place.index}")
+            flat = self.torch.as_tensor(_Interface(argument, parameter), device=f"cuda:{self.context.index}")
         typed = flat.view(self._dtype(parameter))
         if parameter.layout is None:
             return typed.reshape(parameter.shape)
@@ -157,7 +157,9 @@ class Torch(Framework):
         torch = self.torch
         if type(result) not in (torch.Tensor, torch.nn.Parameter) or result.layout is not torch.strided:
             raise LaunchError(_no_array(result, parameter, "torch.Tensor"))
-        wanted = torch.device("cpu") if self.place.index is None else torch.device("cuda", self.place.index)
+        wanted = (
+            torch.device("cpu") if self.context.index is None else torch.device("cuda", self.context.index)
+        )
         if result.device != wanted:
             raise LaunchError(f"The result for {parameter.name} lies on {result.device}; expected {wanted}.")
         # What is turned round or negated in name only would be computed where nobody takes the time.
@@ -250,10 +252,10 @@ def _is_of(root: Path, operator: str) -> bool:
 class Triton(Torch):
     """PyTorch's tensors and stream, which Triton follows."""
 
-    def __init__(self, place: Place) -> None:
-        if place.index is None and os.environ.get("TRITON_INTERPRET") != "1":
+    def __init__(self, context: ExecutionContext) -> None:
+        if context.index is None and os.environ.get("TRITON_INTERPRET") != "1":
             raise BuildError("Without a card Triton runs by its interpreter alone: set TRITON_INTERPRET=1.")
-        super().__init__(place)
+        super().__init__(context)
 
     @contextlib.contextmanager
     def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
@@ -288,7 +290,7 @@ class Triton(Torch):
             registers=getattr(compiled, "n_regs", None),
             spilled_bytes=None if spills is None else 4 * spills,  # counted in words
             shared_bytes=getattr(metadata, "shared", None),
-            code_sha256=binary and (self.place.digest(binary) or hashlib.sha256(binary).hexdigest()),
+            code_sha256=binary and (self.context.digest(binary) or hashlib.sha256(binary).hexdigest()),
             settings={name: value for name, value in settings.items() if isinstance(value, (int, str))},
         )
 
@@ -314,17 +316,17 @@ def _constexprs(compiled: Any) -> dict[str, Any]:
 
 
 class Cupy(Framework):
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        if place.index is None:
+    def __init__(self, context: ExecutionContext) -> None:
+        super().__init__(context)
+        if context.index is None:
             raise BuildError("CuPy runs on cards alone: name its function for cuda.")
         self.cupy = importlib.import_module("cupy")
-        self.stream = self.cupy.cuda.ExternalStream(place.stream, place.index)
+        self.stream = self.cupy.cuda.ExternalStream(context.stream, context.index)
         self.cupy.get_default_memory_pool().free_all_blocks()
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         cuda, size_bytes = self.cupy.cuda, _size_bytes(parameter)
-        memory = cuda.UnownedMemory(int(argument), size_bytes, self, self.place.index)
+        memory = cuda.UnownedMemory(int(argument), size_bytes, self, self.context.index)
         dtype = _plain_dtype(parameter)
         place = cuda.MemoryPointer(memory, 0)
         return self.cupy.ndarray(parameter.shape, dtype, place, strides=_strides(parameter, dtype))
@@ -373,13 +375,13 @@ def _reached(function: Any) -> list[Any]:
 class Numba(Framework):
     """On a card numba.cuda's arrays, on the host NumPy's."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, context: ExecutionContext) -> None:
+        super().__init__(context)
         self.cuda: Any = None
-        if place.index is not None:
+        if context.index is not None:
             self.cuda = importlib.import_module("numba.cuda")
-            self.cuda.select_device(place.index)
-            self.stream = self.cuda.external_stream(place.stream)
+            self.cuda.select_device(context.index)
+            self.stream = self.cuda.external_stream(context.stream)
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         if self.cuda is None:
@@ -503,13 +505,13 @@ def _not_contiguous(parameter: Parameter, hint: str) -> str:
     )
 
 
-class Call:
+class FrameworkFunction:
     """A function of a framework, imported and bound to what it asks for. Raises SuiteError and BuildError."""
 
-    def __init__(self, call: PythonCall, place: Place) -> None:
+    def __init__(self, call: PythonCall, context: ExecutionContext) -> None:
         self._call = call
         try:
-            self.framework = _FRAMEWORKS[call.framework](place)
+            self.framework = _FRAMEWORKS[call.framework](context)
             with self.framework.loading(call):
                 function = call.load()
             launched = self.framework.launcher(function, call)
@@ -549,7 +551,7 @@ class Call:
         found += self.framework.kernels(self._named)
         return tuple(each for number, each in enumerate(found) if each not in found[:number])
 
-    def results(self, arguments: Sequence[Argument]) -> list[Returned]:
+    def results(self, arguments: Sequence[Argument]) -> list[ReturnedArray]:
         """What was returned since, one for each output that the function is not given; then forgotten.
 
         Raises LaunchError for results that are no such outputs.
@@ -583,7 +585,7 @@ class Call:
 
     def _returned(
         self, tensor: Any, parameter: Parameter, destination: Argument, arguments: Sequence[Argument]
-    ) -> Returned | None:
+    ) -> ReturnedArray | None:
         address, shape, dtype = self.framework.found(tensor, parameter)
         wanted = "float32" if parameter.dtype == "tf32" else numpy_dtype(parameter.dtype).name
         if (shape, dtype) != (parameter.shape, wanted):
@@ -602,7 +604,7 @@ class Call:
                     f"{self._told} returned memory of its argument {other.name} for {parameter.name}: "
                     "nothing was computed there."
                 )
-        return Returned(parameter.name, address, size_bytes, place, tensor)
+        return ReturnedArray(parameter.name, address, size_bytes, place, tensor)
 
     def _given(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
         key = tuple(_address(argument) for argument in arguments)
@@ -642,7 +644,7 @@ def _overlap(one: int, one_bytes: int, other: int, other_bytes: int) -> bool:
     return one < other + other_bytes and other < one + one_bytes
 
 
-def source_of(address: int, returned: Sequence[Returned]) -> int:
+def source_of(address: int, returned: Sequence[ReturnedArray]) -> int:
     """Where the result lies that is to be at an address of an output; the address itself of no result."""
     for each in returned:
         if each.destination <= address < each.destination + each.size_bytes:

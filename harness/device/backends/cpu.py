@@ -60,7 +60,7 @@ def open_device(index: int) -> CpuDevice:
 class CpuBuilt(Built):
     program: Program
     call: Callable[..., object]
-    python: frameworks.Call | None = None
+    python: frameworks.FrameworkFunction | None = None
 
 
 class CpuDevice(HostMemory):
@@ -77,7 +77,7 @@ class CpuDevice(HostMemory):
         identity = hashlib.sha256(f"{self.info.arch}\n{code}".encode()).hexdigest()
         resources = Resources(binary_sha256=identity)
         if program.python is not None:
-            python = frameworks.Call(program.python, frameworks.Place())
+            python = frameworks.FrameworkFunction(program.python, frameworks.ExecutionContext())
             return CpuBuilt(program, python, python, resources=resources)
         if program.host is None:
             raise BuildError(f"{program.name} is no function of the host: {self.info.spec} cannot run it.")

@@ -181,7 +181,7 @@ class CudaBuilt(Built):
     parameters: tuple[tuple[int, int], ...] | None = None
     """Offset and size in bytes of each, as its compiler has laid them out; None where that is not known."""
     name: str = ""
-    python: frameworks.Call | None = None
+    python: frameworks.FrameworkFunction | None = None
     """What `call` is where it is a framework's function."""
     filled: set[int] = field(default_factory=set)
     """Where results lie that were filled last."""
@@ -278,8 +278,8 @@ class CudaDevice(Device):
         code = program.python.code_sha256 if program.python else program.sha256
         identity = _digest(f"{self.info.arch}\n{code}".encode())
         if program.python is not None:
-            place = frameworks.Place(int(self.stream.handle), self.index, cubin.code_sha256)
-            python = frameworks.Call(program.python, place)
+            context = frameworks.ExecutionContext(int(self.stream.handle), self.index, cubin.code_sha256)
+            python = frameworks.FrameworkFunction(program.python, context)
             return CudaBuilt(call=python, python=python, resources=identity, by_host=True)
         assert program.host is not None
         try:
@@ -397,11 +397,11 @@ class CudaDevice(Device):
                 self._run(*each)
             self._deliver(self._returned(built, arguments))
 
-    def _returned(self, built: Built, arguments: Sequence[Argument]) -> list[frameworks.Returned]:
+    def _returned(self, built: Built, arguments: Sequence[Argument]) -> list[frameworks.ReturnedArray]:
         python = built.python if isinstance(built, CudaBuilt) else None
         return python.results(arguments) if python else []
 
-    def _deliver(self, returned: Sequence[frameworks.Returned]) -> None:
+    def _deliver(self, returned: Sequence[frameworks.ReturnedArray]) -> None:
         """Enqueue a copy of what was returned to the outputs, behind what computes it."""
         for each in returned:
             _driver().memcpy_dtod_async(each.destination, each.address, each.size_bytes, self.stream)
@@ -454,7 +454,7 @@ class CudaDevice(Device):
                 built.filled = filled
         raise LaunchError(_NEVER_THE_SAME)
 
-    def _fill(self, each: frameworks.Returned) -> int:
+    def _fill(self, each: frameworks.ReturnedArray) -> int:
         _driver().memset_d8_async(each.address, FILLED, each.size_bytes, self.stream)
         return each.address
 
