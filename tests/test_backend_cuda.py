@@ -32,9 +32,9 @@ def told(monkeypatch):
     device.info = SimpleNamespace(l2_bytes=1, compute_units=1)
     device.stream = SimpleNamespace(handle=0, synchronize=lambda: told.append("wait"))
     device._idle, device._held, device._flush = True, 0, (0, 0, 1)
-    device._functions = {name: name for name in ("flush", "hold", "occupy")}
+    device._loaded_helpers = {name: name for name in ("flush", "hold", "occupy")}
     device.__dict__ |= {"_gate": ([0], 0)}
-    device._enqueue = lambda function, launch, arguments: told.append(function)
+    device._enqueue = lambda helper, launch, arguments: told.append(helper)
     return device, told
 
 
@@ -113,7 +113,7 @@ class Returning:
         self.card.memory[address : address + 4] = 7
 
     def results(self, arguments: Sequence[Any]) -> list[ReturnedArray]:
-        return [ReturnedArray("y", self.address, 4, int(arguments[0]), None)]
+        return [ReturnedArray(self.address, 4, int(arguments[0]), None)]
 
 
 @pytest.mark.parametrize(("foreign", "seen"), [(False, 255), (True, 7)])

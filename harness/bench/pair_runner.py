@@ -94,8 +94,8 @@ def share_of(name: str, block: PairedBlock) -> LibraryShare:
     ratios = log_ratios(orders, [quad.times_ns for quad in block.quads])
     value, half = float(np.mean(ratios)), None
     if len(ratios) >= MIN_QUADS:
-        known = moderate([process_effect(ratios)], _PRIOR)
-        value, half = known.mean, known.quantile((1 - _CONFIDENCE) / 2) * known.standard_error
+        estimate = moderate([process_effect(ratios)], _PRIOR)
+        value, half = estimate.mean, estimate.quantile((1 - _CONFIDENCE) / 2) * estimate.standard_error
     return LibraryShare(
         kernel=name,
         share=math.exp(value),
@@ -276,15 +276,14 @@ class PairBench:
 
     def inspect(self, request: protocol.Inspect) -> protocol.InspectReply:
         """Build both sides of every pair and tell which are the same in compiled code."""
-        sides = [(side, pair.sizes) for pair in request.pairs for side in (pair.base, pair.head)]
-        self._compile_sides(sides)
+        self._compile_sides([(side, pair.sizes) for pair in request.pairs for side in pair.sides.values()])
         inspected = {}
         for pair in request.pairs:
-            base_facts, head_facts = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
-            one_compiler = not self.compilers
-            identical = not code_identities(base_facts, one_compiler=one_compiler).isdisjoint(
-                code_identities(head_facts, one_compiler=one_compiler)
+            base_facts, head_facts = (self._facts(side, pair.sizes) for side in pair.sides.values())
+            of_base, of_head = (
+                code_identities(facts, one_compiler=not self.compilers) for facts in (base_facts, head_facts)
             )
+            identical = not of_base.isdisjoint(of_head)
             inspected[pair.id] = protocol.InspectedPair(base=base_facts, head=head_facts, identical=identical)
         base, head = self.suites["base"], self.suites["head"]
         same = base.root == head.root or definition_sha256(base) == definition_sha256(head)
@@ -315,9 +314,8 @@ class PairBench:
 
     def build_side(self, request: protocol.BuildSide) -> protocol.Done:
         """Build one side, whose error names it."""
-        side = request.pair.base if request.side == "base" else request.pair.head
         with owned_by(request.side):
-            self._built(side, request.pair.sizes, request.side)
+            self._built(request.pair.sides[request.side], request.pair.sizes, request.side)
         return protocol.Done()
 
     def compare(self, request: protocol.Compare) -> protocol.CompareReply:
@@ -341,8 +339,7 @@ class PairBench:
                 raise
             for side, arm in ((head, "B"), (base, "A")):
                 with owned_by(side.name):
-                    problem, case = side.prepared.suite.problem, side.prepared.case
-                    check_rates(self.device.info, self.peaks, problem, case, block.l2, block.median_ns(arm))
+                    self.check_rates(side.prepared, block.l2, block.median_ns(arm))
             self.check_imports(base.prepared, head.prepared)
         return protocol.CompareReply(block=block, sides=facts)
 
@@ -448,15 +445,16 @@ class PairBench:
     ) -> Iterator[tuple[Buffers, dict[SideName, PlacedSide]]]:
         """Base and head, or one of them alone, built in random order, and their arrays at a random place."""
         pair = request.pair
-        both: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
-        cases = {name: (self.suites[side.suite], self._case(side, pair.sizes)) for name, side in both}
-        asked = [(name, side) for name, side in both if only in (None, name)]
+        cases = {
+            name: (self.suites[side.suite], self._case(side, pair.sizes)) for name, side in pair.sides.items()
+        }
+        asked = [(name, side) for name, side in pair.sides.items() if only in (None, name)]
         rng.shuffle(asked)
         self.report("build")
-        made: dict[SideName, tuple[PreparedKernel, Built]] = {}
+        kernels: dict[SideName, tuple[PreparedKernel, Built]] = {}
         for name, side in asked:
             with owned_by(name):
-                made[name] = self._built(side, pair.sizes, name)
+                kernels[name] = self._built(side, pair.sizes, name)
         of_base, of_head = (_arrays(suite.problem, case) for suite, case in (cases["base"], cases["head"]))
         if of_base != of_head:
             found = f"Base has the arrays {', '.join(of_base)}, head {', '.join(of_head)}"
@@ -467,7 +465,7 @@ class PairBench:
             with Buffers(self.device, suite.problem, case) as buffers:
                 sides: dict[SideName, PlacedSide] = {}
                 for name, side in asked:
-                    prepared, built = made[name]
+                    prepared, built = kernels[name]
                     with owned_by(name):
                         # Both are held to head's problem, so both get what it passes.
                         scalars = {**prepared.case.scalars, **suite.own(prepared.case).scalars}
@@ -495,12 +493,12 @@ class PairBench:
             case = self.case_for_checking(side.prepared)
             self.checker.report = partial(self.report, side=side.name)
             self.checker.report("verify")
-            known = request.verified.get(side.name)
-            if known:
+            verified = request.verified.get(side.name)
+            if verified:
                 buffers.write(self.checker.inputs(case, request.seed))
                 buffers.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
-            if not known or buffers.digest() != known:
+            if not verified or buffers.digest() != verified:
                 self._check(side, case, buffers, request)
             return _facts_of(side.prepared, subject.built, data.admit(subject, case))
 
@@ -511,13 +509,13 @@ class PairBench:
         """
         asked = case, buffers, side.subject, request.seed
         suite = side.prepared.suite
-        both = request.by_base and side.name == "head"
-        by_base = (
-            self.wrong_by_base(*asked, suite) if both else ""
-        )  # before head's, whose data are timed afterwards
+        by_base = ""
+        if request.by_base and side.name == "head":  # before head's problem, whose data are timed afterwards
+            by_base = self.wrong_by_base(*asked, suite)
         if wrong := first_wrong(self.checker.check(*asked)):
-            stricter = request.by_base and not both and not self.wrong_by_base(*asked, suite)
-            raise WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
+            if request.by_base and side.name == "base" and not self.wrong_by_base(*asked, suite):
+                wrong = f"{wrong} {_RIGHT_BY_BASE}"
+            raise WrongResultError(wrong)
         if by_base:
             raise WrongByBaseError(by_base)
 
@@ -550,6 +548,11 @@ class PairBench:
         """The case as head's suite sees it, whose reference and data both sides are held to."""
         return self.suites["head"].own(prepared.case)
 
+    def check_rates(self, prepared: PreparedKernel, l2: L2Policy, time_ns: float) -> None:
+        """Raises BeyondPeakError for a launch that did more in its time than the device can."""
+        problem = prepared.suite.problem
+        check_rates(self.device.info, self.peaks, problem, prepared.case, l2, time_ns)
+
     def check_imports(self, *prepared: PreparedKernel) -> None:
         """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
         if not any(side.source.kind == "host" for side in prepared):
@@ -568,17 +571,13 @@ def _side(suite: SideName, case: protocol.CaseOf) -> protocol.PairSide:
 
 
 def _facts_of(prepared: PreparedKernel, built: Built, digest: str = "") -> protocol.SideFacts:
+    source = prepared.source
     return protocol.SideFacts(
-        source_sha256=prepared.source.sha256,
-        code_sha256=prepared.source.code_sha256,
+        source_sha256=source.sha256,
+        code_sha256=source.code_sha256,
         passed=_passed(prepared),
-        code=built.code or (prepared.source.python.code_sha256 if prepared.source.python else ""),
-        function=" + ".join(
-            (
-                prepared.source.instance or prepared.source.function,
-                *(name for name, _ in prepared.source.steps),
-            )
-        ),
+        code=built.code or (source.python.code_sha256 if source.python else ""),
+        function=" + ".join((source.instance or source.function, *(name for name, _ in source.steps))),
         launch=prepared.launch,
         resources=built.resources,
         digest=digest,
@@ -599,23 +598,21 @@ def _passed(prepared: PreparedKernel) -> tuple[str, ...]:
     thing.
     """
     problem, case = prepared.suite.problem, prepared.case
-    told = {name: str(size) for name, size in case.sizes.items()}
-    told |= {
-        name: f"{problem.scalars[name].dtype} {value}"
-        for name, value in case.scalars.items()
-        if name in problem.scalars
-    }
+    passed = {name: str(size) for name, size in case.sizes.items()}
+    for name, value in case.scalars.items():
+        if name in problem.scalars:
+            passed[name] = f"{problem.scalars[name].dtype} {value}"
     for what, arrays in (("input", problem.inputs), ("output", problem.outputs)):
         for number, name in enumerate(arrays):
-            told[name] = f"{what} {number} {_kind(problem, name, case)}"
-    rooms = workspaces(prepared.kernel, case)
-    told |= {name: f"workspace {number} of {rooms[name]} bytes" for number, name in enumerate(rooms)}
+            passed[name] = f"{what} {number} {_kind(problem, name, case)}"
+    for number, (name, size_bytes) in enumerate(workspaces(prepared.kernel, case).items()):
+        passed[name] = f"workspace {number} of {size_bytes} bytes"
+    names = argument_names(problem, prepared.kernel)
     if prepared.kernel.setup is not None:
         # Whatever it gives, its own files decide.
-        made = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
-        names = argument_names(problem, prepared.kernel)
-        told |= {name: f"{name} by setup {made}" for name in names if name not in told}
-    return tuple(told.get(name, name) for name in argument_names(problem, prepared.kernel))
+        setup = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
+        passed = {name: f"{name} by setup {setup}" for name in names} | passed
+    return tuple(passed.get(name, name) for name in names)
 
 
 def code_identities(facts: protocol.SideFacts, *, one_compiler: bool = True) -> frozenset[str]:
@@ -630,10 +627,10 @@ def code_identities(facts: protocol.SideFacts, *, one_compiler: bool = True) -> 
     # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
     built = facts.resources and (facts.resources.code_sha256 or facts.resources.binary_sha256)
     called = repr((facts.launch, facts.passed, facts.function))
-    known = {"source": facts.code_sha256 if one_compiler else None, "code": facts.code, "binary": built}
+    hashes = {"source": facts.code_sha256 if one_compiler else None, "code": facts.code, "binary": built}
     return frozenset(
         hashlib.sha256(f"{kind}\0{code}\0{called}".encode()).hexdigest()
-        for kind, code in known.items()
+        for kind, code in hashes.items()
         if code
     )
 

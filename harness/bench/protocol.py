@@ -1,4 +1,6 @@
-"""What a session asks its worker process, and what that answers."""
+"""What a session asks its worker process, and what that answers: MeasureReply to Measure and so on; Done
+where there is nothing to tell.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,16 @@ class PairSide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairOf(msgspec.Struct, frozen=True, kw_only=True):
+    """Two kernels at the same sizes."""
+
     id: str
     sizes: Mapping[str, int]
     base: PairSide
     head: PairSide
+
+    @property
+    def sides(self) -> dict[SideName, PairSide]:
+        return {"base": self.base, "head": self.head}
 
 
 class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +65,8 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     reaches_beside: bool = False
     """Whether it is a function that reads what lies in its repository beside its suite's folder."""
     code: str = ""
-    """What runs, the same whichever compiler made it, where sides have compilers of their own; of a function
-    of Python its source."""
+    """A hash of what runs, the same whichever compiler made it, where sides have compilers of their own; of a
+    Python function the hash of its source."""
     function: str = ""
     """What of the code is launched."""
     passed: tuple[str, ...] = ()
@@ -128,7 +136,7 @@ class HoldAgainst(Request[HoldAgainstReply], frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """The answer to what was asked for what it does."""
+    """The reply to a request that has nothing to tell but that it was carried out."""
 
 
 class BuildAll(Request[Done], frozen=True, kw_only=True):
@@ -170,9 +178,8 @@ class Sanitize(Request[Done], frozen=True, kw_only=True):
 
 
 class PrepareReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """In the order asked."""
-
     sides: tuple[SideFacts, ...]
+    """Of the cases, in the order asked."""
 
 
 class Prepare(Request[PrepareReply], frozen=True, kw_only=True):
@@ -265,7 +272,7 @@ class RunAloneReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class RunAlone(Request[RunAloneReply], frozen=True, kw_only=True):
-    """Run each side of a pair by itself, back to back, for so long."""
+    """Run each side of a pair by itself, back to back, for `duration_s`."""
 
     pair: PairOf
     seed: int
@@ -277,7 +284,7 @@ class BuildSide(Request[Done], frozen=True, kw_only=True):
     """Build one side of a pair ahead of Join. Nothing is launched, so both sides' processes may be at it."""
 
     pair: PairOf
-    side: Literal["base", "head"]
+    side: SideName
 
 
 class JoinReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):

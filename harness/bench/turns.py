@@ -16,7 +16,6 @@ from harness.bench.abba import Pair, SlotRunner, Turn
 from harness.bench.measure import l2_policy, warm_up
 from harness.bench.pair_runner import PairBench, PlacedSide, owned_by
 from harness.bench.verifier import Rotation
-from harness.device.peaks import check_rates
 from harness.records import L2Policy
 
 
@@ -46,8 +45,8 @@ class Turns:
             buffers, sides = stack.enter_context(bench.placed(request, rng, only=asked.side))
             side = sides[asked.side]
             case = bench.case_for_checking(side.prepared)
-            known = request.verified.get(side.name)
-            data = Rotation(bench.checker, buffers, case, request.seed, rng, sets=2 if known else 3)
+            verified = request.verified.get(side.name)
+            data = Rotation(bench.checker, buffers, case, request.seed, rng, sets=2 if verified else 3)
             facts = bench.verified(side, buffers, request, data)
             bench.report("measure", side=side.name)
             l2 = l2_policy(self.device, settings.l2)
@@ -88,7 +87,6 @@ class Turns:
         side = joined.side
         with joined.stack, owned_by(side.name):
             joined.data.finish([side.subject], joined.runner.launches if joined.runner else 1)
-            problem, case = side.prepared.suite.problem, side.prepared.case
-            check_rates(self.device.info, self.bench.peaks, problem, case, joined.l2, request.time_ns)
+            self.bench.check_rates(side.prepared, joined.l2, request.time_ns)
             self.bench.check_imports(side.prepared)
         return protocol.Done()

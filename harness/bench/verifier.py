@@ -30,10 +30,10 @@ from harness.spec.suite import Suite
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
 TOLERANCE = "-tolerance"
-"""Beside the outputs in a kept reference, under what no output can be called."""
+"""The tolerance's name in a kept reference: no output can be called that."""
 MOST_KEPT_BYTES = 2**29
 UNSEEN = "unseen"
-"""Data that kernels are to meet for the first time: neither they nor their reference are kept."""
+"""The key of data that kernels are to meet for the first time: neither they nor their reference are kept."""
 RUNS_PER_CHECK = 2
 """A race need not show at the first run."""
 
@@ -165,8 +165,8 @@ class Checker:
         """The case's data, by way of the run's scratch folder where they are not too large to keep."""
         problem = self.suite.problem
         # A problem's own data() may look at the kernel; the usual one does not, and kernels share it.
-        own = type(problem).data is not Problem.data
-        kernel = (case.kernel, sorted(case.macros.items())) if own else ()
+        shared = type(problem).data is Problem.data
+        kernel = () if shared else (case.kernel, sorted(case.macros.items()))
         folder = self._folder(case, "inputs", kernel, seed)
         if kept := _kept(folder):
             # A file keeps the bits of a type that is not NumPy's own.
@@ -222,19 +222,18 @@ def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list[tuple[Any, NDArray[Any]]]]:
     """What the kernel should compute, over the null device's byte arrays."""
     names = argument_names(problem, kernel)
-    known: dict[str, dict[str, NDArray[np.float64]]] = {}
-    """By their inputs: the same few data sets come again and again."""
+    references: dict[str, dict[str, NDArray[np.float64]]] = {}
+    """By the digest of their inputs: the same few data sets come again and again."""
     layouts = {name: problem.layout(name, case) for name in problem.arrays}
 
     def emulate(*arguments: Any) -> list[tuple[Any, NDArray[Any]]]:
         views = dict(zip(names, arguments, strict=True))
         inputs = {name: layouts[name].unpack(views[name]) for name in problem.inputs}
-        if (key := digest(inputs.values())) not in known:
-            known[key], _ = verify.reference_of(problem, case, inputs)
-        reference = known[key]
-        return [(views[name], lying(name, reference[name])) for name in problem.outputs]
+        if (key := digest(inputs.values())) not in references:
+            references[key], _ = verify.reference_of(problem, case, inputs)
+        return [(views[name], in_memory(name, references[key][name])) for name in problem.outputs]
 
-    def lying(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
+    def in_memory(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
         layout = layouts[name]
         packed = layout.pack(values.astype(numpy_dtype(layout.dtype)), OUTPUT_GUARD)
         return packed if element_bits(layout.dtype) < 8 else packed.view(numpy_dtype(layout.dtype))
@@ -341,8 +340,8 @@ class Rotation(Data):
         self._sampled: tuple[Subject, _DataSet] | None = None
         self._launch_ns = 1.0
         self._poisoned = False
-        self._surprised: set[Subject] = set()
-        """Those that have had data that nobody had seen."""
+        self._checked_unseen: set[Subject] = set()
+        """Kernels that were checked on data that they had not seen."""
 
     def admit(self, subject: Subject, case: Case) -> str:
         """Take in a kernel that was verified on the first set, whose inputs and outputs lie in the buffers.
@@ -388,8 +387,9 @@ class Rotation(Data):
         self.device.synchronize()
         spots = list(self.buffers.spots(_SPOTS, _SPOT_BYTES))
         looks = [(memory, offset_bytes, held.copy()) for memory, offset_bytes, held in spots]
-        told = self.device.launch_held(subject.built, subject.launch, subject.arguments, looks)
-        if told and any((out != held).any() for (_, _, out), (_, _, held) in zip(looks, spots, strict=True)):
+        was_held = self.device.launch_held(subject.built, subject.launch, subject.arguments, looks)
+        changed = ((look[2] != spot[2]).any() for look, spot in zip(looks, spots, strict=True))
+        if was_held and any(changed):
             raise ForeignStreamError(
                 subject,
                 "The kernel's outputs changed while the stream that it was given was still held: it works on "
@@ -472,9 +472,9 @@ class Rotation(Data):
             else:  # what waited for its turn when it was verified may not any more
                 self._launch_held(subject)
             self._check(subject)
-        unseen = self._with_unseen and len(self._sets) > 1 and subject not in self._surprised
+        unseen = self._with_unseen and len(self._sets) > 1 and subject not in self._checked_unseen
         if unseen and not subject.built.stateless:
-            self._surprised.add(subject)
+            self._checked_unseen.add(subject)
             self._check_unseen(subject)
 
     def _check_unseen(self, subject: Subject) -> None:
@@ -495,7 +495,7 @@ class Rotation(Data):
             first = self._timed_on(_DataSet(seed, kept, inputs), subject)
             busy_ns = self._outlasting(busy_ns, begun_ns)
             self._compare(subject, self.case, in_full=False)
-            first_ns, again_ns = first(), median(each() for each in again)
+            first_ns, again_ns = first(), median(timing() for timing in again)
             if first_ns <= SKIPS * max(again_ns, self.device.tick_ns()):
                 return
         raise SkippedWorkError(
@@ -522,7 +522,7 @@ class Rotation(Data):
             busy_ns = self._outlasting(busy_ns, begun_ns)
             self.device.synchronize()
             # The least, as what else the machine does makes times longer and never shorter.
-            fresh_ns, again_ns = min(each() for each in fresh), median(each() for each in again)
+            fresh_ns, again_ns = min(timing() for timing in fresh), median(timing() for timing in again)
             skips = fresh_ns > SKIPS * max(again_ns, self.device.tick_ns())
             skipped += skips
             if skipped == 2:  # what is an accident does not happen twice
@@ -566,9 +566,9 @@ class Rotation(Data):
         outputs = {name: self.buffers.read(name, kept) for name in self.buffers.problem.outputs}
         data_set = self._in_force
         key = UNSEEN if data_set.unseen else "random", data_set.seed
-        if told := self.checker.wrong(case, key, self._inputs(data_set), outputs, in_full=in_full):
+        if wrong := self.checker.wrong(case, key, self._inputs(data_set), outputs, in_full=in_full):
             raise WrongWhenTimedError(
                 subject,
-                f"Right before timing and wrong when timed: {told} The kernel keeps something between "
+                f"Right before timing and wrong when timed: {wrong} The kernel keeps something between "
                 "launches, works where nobody waits for it, or has a race.",
             )

@@ -51,17 +51,14 @@ class OutputComparison:
 def integer_data(
     problem: Problem, case: Case, bound: int, rng: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
-    """Inputs of integers in [-bound, bound], for which the right answer is exact."""
-    return {
-        name: _integers(array.shape_at(case), array.dtype_at(case), bound, rng)
-        for name, array in problem.inputs.items()
-    }
-
-
-def _integers(shape: tuple[int, ...], dtype: str, bound: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Those of [-bound, bound] that the type has exactly."""
-    least, most = exact_limits(dtype)
-    return rng.integers(max(-bound, least), min(bound, most), shape, endpoint=True).astype(numpy_dtype(dtype))
+    """Inputs of integers in [-bound, bound] that their types hold exactly: so is the answer."""
+    data = {}
+    for name, array in problem.inputs.items():
+        shape, dtype = array.shape_at(case), array.dtype_at(case)
+        least, most = exact_limits(dtype)
+        integers = rng.integers(max(-bound, least), min(bound, most), shape, endpoint=True)
+        data[name] = integers.astype(numpy_dtype(dtype))
+    return data
 
 
 def host_bytes(problem: Problem, case: Case) -> int:
@@ -206,8 +203,8 @@ def combine(
 
 def _largest(values: Sequence[float | None]) -> float | None:
     """None where one of them is not known."""
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
+    found = [value for value in values if value is not None]
+    return max(found) if len(found) == len(values) else None
 
 
 def first_wrong(verification: Verification) -> str:

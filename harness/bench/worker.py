@@ -38,7 +38,6 @@ from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import nvcc, open_device
 from harness.device.backends.base import Device
-from harness.device.peaks import check_rates
 from harness.errors import HarnessError, Side
 from harness.records import Launch, Row, RowStatus
 from harness.spec.device_facts import facts_of
@@ -77,7 +76,6 @@ class Worker:
             self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)
             self.turns = Turns(self.pairs)
 
-        self.peaks = request.peaks
         self._held: HeldKernel | None = None
 
     def answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:
@@ -127,7 +125,7 @@ class Worker:
                 launch = launch_of(kernel, case) if kernel.dispatch else None
                 return program(self.suite, kernel, case, "cuda", arch, launch, self.checker.scratch)
 
-        kernels = [(self.suite.by_name[each.kernel], each.sizes) for each in request.cases]
+        kernels = [(self.suite.by_name[case.kernel], case.sizes) for case in request.cases]
         planned = [PlannedCase(kernel, self.suite.case(kernel, sizes)) for kernel, sizes in kernels]
         cache = BinaryCache()
         found = builds(
@@ -147,8 +145,7 @@ class Worker:
         case = self._case(request.kernel, request.sizes)
         prepared = self._prepare(case)
         source = replace(prepared.source, options=(*prepared.source.options, *request.options))
-        prepared = replace(prepared, source=source)
-        built = build(self.device, prepared)
+        built = build(self.device, replace(prepared, source=source))
         with Buffers(self.device, self.suite.problem, case, guarded=False) as buffers:
             buffers.write(self.checker.inputs(case, request.seed))
             buffers.begin()
@@ -189,11 +186,9 @@ class Worker:
             subject = Subject(built, launch, arguments_of(buffers, prepared))
             inputs = partial(self.checker.inputs, case, request.seed)
             first_launch(prepared, buffers, subject, inputs, self.report)
-            # Before the suite's own data, which are what is timed.
-            asked = request.by_base
-            by_base = (
-                self.pairs.wrong_by_base(case, buffers, subject, request.seed, self.suite) if asked else ""
-            )
+            by_base = ""
+            if request.by_base:  # before the suite's own data, which are what is timed
+                by_base = self.pairs.wrong_by_base(case, buffers, subject, request.seed, self.suite)
             verification = self.checker.check(case, buffers, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:
@@ -205,8 +200,7 @@ class Worker:
                 self.report("measure")
                 measurement = measure(self.device, subject, request.settings, rotation)
                 check_committed([self.suite.root])
-                time_ns = median(measurement.times_ns)
-                check_rates(self.device.info, self.peaks, self.suite.problem, case, measurement.l2, time_ns)
+                self.pairs.check_rates(prepared, measurement.l2, median(measurement.times_ns))
                 if request.hold:
                     self._held = HeldKernel(subject, rotation, measurement, stack.pop_all())
         wrong = first_wrong(verification)
@@ -247,8 +241,7 @@ class Worker:
         inputs = partial(self.checker.inputs, case, seed)
         first_launch(prepared, buffers, subject, inputs, self.report)
         share = library_share(self.checker, self._held, case, subject)
-        l2 = self._held.measurement.l2
-        check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)
+        self.pairs.check_rates(prepared, self._held.measurement.l2, share.library_time_ns)
         self._release()
         return protocol.HoldAgainstReply(library=share)
 
