@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, Literal, cast
 import msgspec
 import numpy as np
 
-from harness.bench.buffers import Arena
+from harness.bench.buffers import Buffers
 from harness.bench.injection import planted
 from harness.bench.measure import Subject
 from harness.bench.verifier import Checker, emulator
@@ -116,9 +116,9 @@ def _pairs(device: Device, told: CaseToTime, seed: int, stack: ExitStack) -> lis
     source = program(suite, kernel, case, device.info.backend)
     source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
     source = planted(source, device.info.backend)
-    arena = stack.enter_context(Arena(device, suite.problem, case))
-    arena.write(Checker(device, suite, Path(told.scratch), lambda _stage: None).inputs(case, seed))
-    launch, arguments = launch_of(kernel, case), arena.arguments(kernel)
+    buffers = stack.enter_context(Buffers(device, suite.problem, case))
+    buffers.write(Checker(device, suite, Path(told.scratch), lambda _stage: None).inputs(case, seed))
+    launch, arguments = launch_of(kernel, case), buffers.arguments(kernel)
     # One binary, loaded once for each arm, as two commits would be.
     built = [device.build(source) for _ in range(2)]
 

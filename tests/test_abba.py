@@ -120,7 +120,8 @@ class Recording(NullDevice):
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr("harness.bench.abba.time", made)
+    for module in ("abba", "measure"):
+        monkeypatch.setattr(f"harness.bench.{module}.time", made)
     return made
 
 

@@ -13,7 +13,7 @@ from harness.bench.measure import MeasureSettings
 from harness.bench.worker import Worker
 from harness.device.backends import cpu
 from harness.device.telemetry import probe_for
-from harness.errors import BuildError, HarnessError
+from harness.errors import BuildError, HarnessError, SuiteError
 from harness.records import Launch
 from harness.run.run import Session, SessionSettings
 from harness.spec.loader import load, load_folder
@@ -201,6 +201,19 @@ def test_an_error_in_a_call_is_an_error_of_the_harness():
     with pytest.raises(HarnessError, match=r"s\.k raised RuntimeError: the kernel gave up") as caught:
         device.launch(built, ANY_LAUNCH, [])
     assert caught.value.reason == "kernel-fault"
+
+
+def test_an_error_of_the_harness_in_a_function_of_the_host_stays_what_it_is():
+    device = cpu.open_device(0)
+
+    def refuse(*_):
+        raise SuiteError("There is no table for this size.")
+
+    with pytest.raises(SuiteError, match=r"^There is no table"):
+        device.build(Program("s.k", "k", "", kind="host", host=refuse))
+    built = device.build(Program("s.k", "k", "", kind="host", host=lambda stream: refuse))
+    with pytest.raises(SuiteError, match=r"^There is no table"):
+        device.launch(built, ANY_LAUNCH, [])
 
 
 def test_the_host_is_watched_meanwhile():

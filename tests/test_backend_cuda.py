@@ -16,7 +16,7 @@ import pytest
 
 from harness.device.backends import cuda
 from harness.device.backends.cuda import CudaBuilt, CudaDevice
-from harness.device.frameworks import Returned
+from harness.device.frameworks import ReturnedArray
 from harness.errors import LaunchError
 from harness.records import Launch
 
@@ -32,9 +32,9 @@ def told(monkeypatch):
     device.info = SimpleNamespace(l2_bytes=1, compute_units=1)
     device.stream = SimpleNamespace(handle=0, synchronize=lambda: told.append("wait"))
     device._idle, device._held, device._flush = True, 0, (0, 0, 1)
-    device._functions = {name: name for name in ("flush", "hold", "occupy")}
+    device._loaded_helpers = {name: name for name in ("flush", "hold", "occupy")}
     device.__dict__ |= {"_gate": ([0], 0)}
-    device._enqueue = lambda function, launch, arguments: told.append(function)
+    device._enqueue = lambda helper, launch, arguments: told.append(helper)
     return device, told
 
 
@@ -112,8 +112,8 @@ class Returning:
     def work(self, address: int) -> None:
         self.card.memory[address : address + 4] = 7
 
-    def results(self, arguments: Sequence[Any]) -> list[Returned]:
-        return [Returned("y", self.address, 4, int(arguments[0]), None)]
+    def results(self, arguments: Sequence[Any]) -> list[ReturnedArray]:
+        return [ReturnedArray(self.address, 4, int(arguments[0]), None)]
 
 
 @pytest.mark.parametrize(("foreign", "seen"), [(False, 255), (True, 7)])

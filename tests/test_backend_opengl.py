@@ -291,7 +291,7 @@ def test_devices_without_a_context_are_a_sentence(unknown, monkeypatch):
 
 
 def test_a_driver_that_answers_nonsense_does_not_hide_the_others(device, monkeypatch):
-    described, asked = opengl.Context.describe, []
+    described, asked = opengl.GLContext.describe, []
 
     def describe(self):
         asked.append(self)
@@ -302,7 +302,7 @@ def test_a_driver_that_answers_nonsense_does_not_hide_the_others(device, monkeyp
     monkeypatch.setattr(opengl, "device_count", lambda: 3)
     real = opengl._egl
     monkeypatch.setattr(opengl, "_egl", lambda index: real(0))
-    monkeypatch.setattr(opengl.Context, "describe", describe)
+    monkeypatch.setattr(opengl.GLContext, "describe", describe)
     opengl._found.cache_clear()
     try:
         assert [(egl_index, info.spec) for egl_index, info in opengl._found()] == [(1, "opengl:0")]
@@ -323,7 +323,7 @@ def test_cards_come_first_and_what_gives_no_context_is_left_out(unknown, monkeyp
     egl_with(monkeypatch, llvmpipe, OSError("no"), card)
     opengl._found.cache_clear()
 
-    class Described(opengl.Context):
+    class Described(opengl.GLContext):
         def __init__(self, egl_index):
             self.mgl = SimpleNamespace(info=opengl._egl(egl_index))
 
@@ -342,7 +342,7 @@ def test_cards_come_first_and_what_gives_no_context_is_left_out(unknown, monkeyp
         except OSError as error:
             raise DeviceError(str(error)) from None
 
-    monkeypatch.setattr(opengl, "Context", opened)
+    monkeypatch.setattr(opengl, "GLContext", opened)
     assert [(egl_index, info.spec) for egl_index, info in opengl._found()] == [
         (2, "opengl:0"),
         (0, "opengl:1"),

@@ -13,25 +13,25 @@ from harness.run.bounds_held import Record, suite_of
 from harness.spec.loader import load
 from harness.spec.planning import plan
 from harness.static import disassembly
-from harness.static.bounds import Bound, Spread, Work, bound
+from harness.static.bounds import Bound, CaseWork, Spread, bound
 from harness.static.builds import Build
 from harness.static.facts import facts
-from harness.static.occupancy import CARDS, Card
+from harness.static.occupancy import CARDS, CardModel
 from harness.static.sass import Instructions, Loop
 from harness.store.records_file import RecordWriter, read_run
 from tests import toy
 from tests.support import KERNELS, caller, commit, device_is_missing, make_repository, write_files
 from tests.test_records_file import BLOCK, COMPARISON, ROW, RUN, compared
 
-CARD = Card("Card", (8, 6), multiprocessors=10, clock_mhz=1000, memory_gbytes_per_s=100, l2_bytes=1000)
+CARD = CardModel("Card", (8, 6), multiprocessors=10, clock_mhz=1000, memory_gbytes_per_s=100, l2_bytes=1000)
 """A cycle is a nanosecond; 128 lanes, 1,024 operations of tensor cores a cycle."""
-NOTHING = Work(flop=None, read_bytes=0, written_bytes=0, dtype="float32")
+NOTHING = CaseWork(flop=None, read_bytes=0, written_bytes=0, dtype="float32")
 FLOP = 2 * 32 * 1000
 """A thousand multiply-adds of a warp."""
 
 
 def work(flop=FLOP, dtype="float32"):
-    return Work(flop=flop, read_bytes=0, written_bytes=0, dtype=dtype)
+    return CaseWork(flop=flop, read_bytes=0, written_bytes=0, dtype=dtype)
 
 
 def loop(**kinds):
@@ -43,7 +43,7 @@ def loop(**kinds):
 
 
 def test_memory_is_what_is_read_and_what_is_written_beyond_the_l2():
-    moved = Work(flop=None, read_bytes=4000, written_bytes=1600, dtype="float32")
+    moved = CaseWork(flop=None, read_bytes=4000, written_bytes=1600, dtype="float32")
     assert bound(CARD, moved) == Bound(46.0, "memory")
     # Of 5,600 bytes a hot L2 holds 1,000 already.
     assert bound(CARD, moved, l2="hot") == Bound(46.0, "memory")
@@ -114,7 +114,7 @@ def test_a_kernel_whose_code_is_not_known_has_the_bound_of_its_work(kernel, reas
 
 
 def test_no_bound_without_clocks():
-    assert bound(Card("sm_86:28", (8, 6), 28), work()) is None
+    assert bound(CardModel("sm_86:28", (8, 6), 28), work()) is None
     assert bound(CARDS["rtx3060"], work()) is not None
 
 

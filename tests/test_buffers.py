@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness import Axis, Case, Input, Kernel, Output, Problem
-from harness.bench.buffers import Arena, needed_bytes, same_bits
+from harness.bench.buffers import Buffers, needed_bytes, same_bits
 from harness.device.backends import open_device
 from harness.device.backends.null import NullDevice
 from harness.errors import ExitCode, OutOfMemoryError, SuiteError
@@ -44,8 +44,8 @@ def device():
 
 
 @pytest.fixture
-def arena(device):
-    with Arena(device, Scale(), case()) as made:
+def buffers(device):
+    with Buffers(device, Scale(), case()) as made:
         yield made
 
 
@@ -56,13 +56,13 @@ def test_what_a_case_needs():
 
 
 def test_memory_is_given_back(device):
-    with Arena(device, Scale(), case()):
+    with Buffers(device, Scale(), case()):
         assert device.allocated_bytes == needed_bytes(Scale(), case(), GUARD_BYTES)
     assert device.allocated_bytes == 0
 
 
 def test_memory_is_given_back_after_an_error(device):
-    with pytest.raises(ZeroDivisionError), Arena(device, Scale(), case()):
+    with pytest.raises(ZeroDivisionError), Buffers(device, Scale(), case()):
         _ = 1 / 0
     assert device.allocated_bytes == 0
 
@@ -71,39 +71,39 @@ def inputs(number):
     return {"a": np.full((3, 5), number, "float32"), "b": np.full(5, number, "float64")}
 
 
-def test_data_that_were_put_aside_come_back(arena):
-    first, second = arena.keep(inputs(1)), arena.keep(inputs(2))
+def test_data_that_were_put_aside_come_back(buffers):
+    first, second = buffers.keep(inputs(1)), buffers.keep(inputs(2))
     for kept, number in ((first, 1), (second, 2), (first, 1)):
-        arena.restore(kept)
-        assert arena.damage(inputs(number)) == ""
-    assert arena.keep(inputs(3), first) is first
-    arena.restore(first)
-    assert arena.damage(inputs(3)) == ""
+        buffers.restore(kept)
+        assert buffers.damage(inputs(number)) == ""
+    assert buffers.keep(inputs(3), first) is first
+    buffers.restore(first)
+    assert buffers.damage(inputs(3)) == ""
 
 
 def test_memory_of_what_was_put_aside_is_given_back(device):
-    with Arena(device, Scale(), case()) as arena:
-        arena.keep(inputs(1))
+    with Buffers(device, Scale(), case()) as buffers:
+        buffers.keep(inputs(1))
         assert device.allocated_bytes > needed_bytes(Scale(), case(), GUARD_BYTES)
     assert device.allocated_bytes == 0
 
 
-def test_nothing_is_put_aside_where_memory_is_short(device, arena, monkeypatch):
+def test_nothing_is_put_aside_where_memory_is_short(device, buffers, monkeypatch):
     monkeypatch.setattr(device, "free_bytes", lambda: 2 * (BYTES["a"] + BYTES["b"]) - 1)
-    assert arena.keep(inputs(1)) is None
+    assert buffers.keep(inputs(1)) is None
 
 
-def test_data_of_another_shape_are_not_put_aside(arena):
+def test_data_of_another_shape_are_not_put_aside(buffers):
     with pytest.raises(SuiteError, match="gave float32 of shape"):
-        arena.keep({**inputs(1), "b": np.zeros(4, "float32")})
+        buffers.keep({**inputs(1), "b": np.zeros(4, "float32")})
 
 
-def test_a_digest_is_of_every_output(arena):
-    arena.poison()
-    seen = {arena.digest()}
-    for memory, offset_bytes, size_bytes in arena.outputs():
-        arena.device.fill(memory, offset_bytes + size_bytes - 1, 1, 0)
-        seen.add(arena.digest())
+def test_a_digest_is_of_every_output(buffers):
+    buffers.poison()
+    seen = {buffers.digest()}
+    for memory, offset_bytes, size_bytes in buffers.outputs():
+        buffers.device.fill(memory, offset_bytes + size_bytes - 1, 1, 0)
+        seen.add(buffers.digest())
     assert len(seen) == 3
 
 
@@ -120,7 +120,7 @@ def test_memory_is_given_back_when_an_allocation_fails(device, monkeypatch, fail
 
     monkeypatch.setattr(device, "allocate", failing)
     with pytest.raises(OutOfMemoryError, match="full"):
-        Arena(device, Scale(), case())
+        Buffers(device, Scale(), case())
     assert device.allocated_bytes == 0
 
 
@@ -134,7 +134,7 @@ def test_what_cannot_fit_is_refused_before_it_is_allocated(device, monkeypatch, 
     monkeypatch.setattr(device, "free_bytes", lambda: free)
     monkeypatch.setattr(device, "allocate", fails)
     with pytest.raises(OutOfMemoryError) as raised:
-        Arena(device, Scale(), case(m=65536, n=65536))
+        Buffers(device, Scale(), case(m=65536, n=65536))
     assert raised.value.message == (
         "toy.one[m=65536,n=65536] needs 32.0 GiB on the device; Card has 10.0 GiB free: use a smaller size."
     )
@@ -145,15 +145,15 @@ def test_what_cannot_fit_is_refused_before_it_is_allocated(device, monkeypatch, 
 def test_the_limit_is_exact(device, monkeypatch, spare, fits):
     monkeypatch.setattr(device, "free_bytes", lambda: needed_bytes(Scale(), case(), GUARD_BYTES) + spare)
     if fits:
-        Arena(device, Scale(), case()).close()
+        Buffers(device, Scale(), case()).close()
     else:
         with pytest.raises(OutOfMemoryError):
-            Arena(device, Scale(), case())
+            Buffers(device, Scale(), case())
 
 
 def test_the_largest_size_of_all_is_refused(device):
     with pytest.raises(OutOfMemoryError, match=r"null has 8\.0 GiB free"):
-        Arena(device, Scale(), case(m=2**31 - 1, n=2**31 - 1))
+        Buffers(device, Scale(), case(m=2**31 - 1, n=2**31 - 1))
 
 
 def data():
@@ -161,19 +161,19 @@ def data():
     return {"a": rng.standard_normal((3, 5)).astype("float32"), "b": rng.standard_normal(5)}
 
 
-def test_what_is_written_is_read(arena):
-    arena.write(data())
+def test_what_is_written_is_read(buffers):
+    buffers.write(data())
     for name, array in data().items():
-        assert np.array_equal(arena.read(name), array)
-        assert arena.read(name).dtype == array.dtype
-    assert arena.damage({}) == ""
+        assert np.array_equal(buffers.read(name), array)
+        assert buffers.read(name).dtype == array.dtype
+    assert buffers.damage({}) == ""
 
 
-def test_an_array_need_not_be_contiguous(arena):
+def test_an_array_need_not_be_contiguous(buffers):
     turned = np.asfortranarray(data()["a"])
     for given in (turned, np.repeat(turned, 2, axis=1)[:, ::2]):
-        arena.write({**data(), "a": given})
-        assert np.array_equal(arena.read("a"), turned)
+        buffers.write({**data(), "a": given})
+        assert np.array_equal(buffers.read("a"), turned)
 
 
 @pytest.mark.parametrize(
@@ -203,32 +203,32 @@ def test_an_array_need_not_be_contiguous(arena):
         pytest.param({**data(), "d": np.zeros(5)}, "a, b, d; expected a, b", id="an unknown name"),
     ],
 )
-def test_data_that_do_not_fit_are_a_sentence(arena, given, sentence):
+def test_data_that_do_not_fit_are_a_sentence(buffers, given, sentence):
     with pytest.raises(SuiteError) as raised:
-        arena.write(given)
+        buffers.write(given)
     assert raised.value.message == f"data() of toy gave {sentence}."
-    assert arena.damage({}) == ""
+    assert buffers.damage({}) == ""
 
 
-def test_poison_is_nan_in_every_output_and_no_input(arena):
-    arena.write(data())
-    arena.poison()
-    assert np.isnan(arena.read("c")).all()
-    assert (arena.read("count") == -1).all()
-    assert np.array_equal(arena.read("a"), data()["a"])
-    assert arena.damage({}) == ""
+def test_poison_is_nan_in_every_output_and_no_input(buffers):
+    buffers.write(data())
+    buffers.poison()
+    assert np.isnan(buffers.read("c")).all()
+    assert (buffers.read("count") == -1).all()
+    assert np.array_equal(buffers.read("a"), data()["a"])
+    assert buffers.damage({}) == ""
 
 
-def test_inputs_have_nan_on_either_side_and_outputs_something_else(arena):
+def test_inputs_have_nan_on_either_side_and_outputs_something_else(buffers):
     """What a kernel copies from beyond an input to beyond an output has to show."""
-    for name, view in arena.views.items():
-        whole = arena.whole[name]
+    for name, view in buffers.views.items():
+        whole = buffers.whole[name]
         assert np.shares_memory(view, whole)
         assert view.nbytes == BYTES[name]
         zones = whole[:GUARD_BYTES], whole[GUARD_BYTES + view.nbytes :]
         for zone in zones:
             assert zone.nbytes == GUARD_BYTES
-            assert np.isnan(zone.view("float32")).all() == (name in arena.problem.inputs)
+            assert np.isnan(zone.view("float32")).all() == (name in buffers.problem.inputs)
 
 
 @pytest.mark.parametrize("name", BYTES)
@@ -237,31 +237,31 @@ def test_inputs_have_nan_on_either_side_and_outputs_something_else(arena):
     [("before", -1), ("before", -GUARD_BYTES), ("after", 0), ("after", GUARD_BYTES - 1)],
     ids=["just before", "far before", "just after", "far after"],
 )
-def test_one_byte_outside_is_seen(arena, name, side, offset):
+def test_one_byte_outside_is_seen(buffers, name, side, offset):
     start = GUARD_BYTES + (BYTES[name] if side == "after" else 0)
-    arena.whole[name][start + offset] = 0
-    assert arena.damage({}) == f"The kernel wrote outside its arrays: 1 bytes {side} {name}."
+    buffers.whole[name][start + offset] = 0
+    assert buffers.damage({}) == f"The kernel wrote outside its arrays: 1 bytes {side} {name}."
 
 
-def test_all_damage_is_told(arena):
-    arena.whole["a"][:4] = 1
-    arena.whole["c"][-8:] = 2
-    assert arena.damage({}) == ("The kernel wrote outside its arrays: 4 bytes before a, 8 bytes after c.")
+def test_all_damage_is_told(buffers):
+    buffers.whole["a"][:4] = 1
+    buffers.whole["c"][-8:] = 2
+    assert buffers.damage({}) == ("The kernel wrote outside its arrays: 4 bytes before a, 8 bytes after c.")
 
 
-def test_the_whole_of_an_array_may_be_written(arena):
+def test_the_whole_of_an_array_may_be_written(buffers):
     for name in BYTES:
-        arena.views[name][:] = 0
-    assert arena.damage({}) == ""
+        buffers.views[name][:] = 0
+    assert buffers.damage({}) == ""
 
 
-def test_a_changed_input_is_seen(arena):
-    arena.write(data())
-    assert arena.damage(data()) == ""
-    arena.views["b"].view("float64")[2] *= -1
-    assert arena.damage(data()) == "The kernel changed its inputs: b."
-    arena.whole["c"][-1] = 0
-    assert arena.damage(data()) == (
+def test_a_changed_input_is_seen(buffers):
+    buffers.write(data())
+    assert buffers.damage(data()) == ""
+    buffers.views["b"].view("float64")[2] *= -1
+    assert buffers.damage(data()) == "The kernel changed its inputs: b."
+    buffers.whole["c"][-1] = 0
+    assert buffers.damage(data()) == (
         "The kernel wrote outside its arrays: 1 bytes after c. The kernel changed its inputs: b."
     )
 
@@ -280,24 +280,24 @@ def test_bits(one, other, same):
     assert same_bits(np.array([one, one]).T, np.array([other, other]).T) is same
 
 
-def test_arguments_come_in_the_problems_order(arena):
-    made = arena.arguments(kernel())
+def test_arguments_come_in_the_problems_order(buffers):
+    made = buffers.arguments(kernel())
     assert [id(argument) for argument in made[:4]] == [
-        id(arena.views[name]) for name in ("a", "b", "c", "count")
+        id(buffers.views[name]) for name in ("a", "b", "c", "count")
     ]
     assert [(argument.dtype.name, int(argument)) for argument in made[4:]] == [("int32", 3), ("int32", 5)]
 
 
-def test_arguments_come_in_the_kernels_order(arena):
-    made = arena.arguments(kernel(args=("n", "c", "a")))
+def test_arguments_come_in_the_kernels_order(buffers):
+    made = buffers.arguments(kernel(args=("n", "c", "a")))
     assert int(made[0]) == 5
-    assert made[1] is arena.views["c"]
-    assert made[2] is arena.views["a"]
+    assert made[1] is buffers.views["c"]
+    assert made[2] is buffers.views["a"]
 
 
-def test_an_unknown_argument_is_a_sentence(arena):
+def test_an_unknown_argument_is_a_sentence(buffers):
     with pytest.raises(SuiteError) as raised:
-        arena.arguments(kernel(args=("a", "nope")))
+        buffers.arguments(kernel(args=("a", "nope")))
     assert raised.value.message == (
         "Kernel 'one' has argument 'nope', which is no array, scalar or axis of its problem."
     )
@@ -308,16 +308,16 @@ def test_the_largest_axis_is_a_32_bit_integer(device, monkeypatch):
         n = Axis((1,))
         y = Output()
 
-    with Arena(device, Line(), case(n=2**31 - 1)) as made:
+    with Buffers(device, Line(), case(n=2**31 - 1)) as made:
         assert int(made.arguments(kernel())[1]) == 2**31 - 1
 
 
-def test_the_null_devices_overrun_is_seen(arena, null_script):
+def test_the_null_devices_overrun_is_seen(buffers, null_script):
     """The scripted fault writes before the array: what the guard zones are for."""
     null_script({"toy.one": {"fault": "overrun"}})
     device = open_device("null")
     program = Program("toy.one", "one", "", emulate=lambda a, b, c, *_: [(c, np.zeros((3, 5), "float32"))])
     built = device.build(program)
-    device.launch(built, Launch(grid=(1, 1, 1), block=(1, 1, 1)), arena.arguments(kernel()))
-    assert arena.damage({}).startswith("The kernel wrote outside its arrays: ")
-    assert arena.damage({}).endswith("bytes before c.")
+    device.launch(built, Launch(grid=(1, 1, 1), block=(1, 1, 1)), buffers.arguments(kernel()))
+    assert buffers.damage({}).startswith("The kernel wrote outside its arrays: ")
+    assert buffers.damage({}).endswith("bytes before c.")

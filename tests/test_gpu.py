@@ -20,7 +20,7 @@ from harness.run.run import Session, SessionSettings
 from harness.spec.device_facts import facts_of
 from harness.spec.loader import load, load_folder
 from harness.spec.planning import PlannedCase, plan
-from harness.static.occupancy import CAPABILITIES, Card, residency
+from harness.static.occupancy import CAPABILITIES, CardModel, residency
 from tests import toy
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import (
@@ -279,7 +279,7 @@ def test_a_grid_as_large_as_the_card_holds_at_once(card, cache, tmp_path):
         device = session.device
     assert device.compute_capability is not None
     assert device.compute_units is not None
-    known = Card(device.name, device.compute_capability, device.compute_units)
+    known = CardModel(device.name, device.compute_capability, device.compute_units)
     for row in rows:
         assert (row.status, row.message) == ("measured", ""), row.log
         assert row.launch is not None
@@ -296,7 +296,7 @@ def test_what_a_card_tells_is_what_the_data_file_says(card):
     """Of a capability that it knows."""
     if card.backend != "cuda" or card.compute_capability not in CAPABILITIES:
         pytest.skip(f"{card.spec} is no CUDA card that is known")
-    assert facts_of(card) == Card(card.name, card.compute_capability, card.compute_units).facts
+    assert facts_of(card) == CardModel(card.name, card.compute_capability, card.compute_units).facts
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from harness.spec.device_facts import facts_of
 from harness.spec.kernel import Generated
 from harness.spec.loader import load
 from harness.spec.planning import plan
-from harness.static.facts import Facts, facts
-from harness.static.occupancy import Card
+from harness.static.facts import StaticFacts, facts
+from harness.static.occupancy import CardModel
 from tests.support import GPU, KERNELS, device_is_missing
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -47,12 +47,12 @@ def test_registers_memory_and_residency_are_those_of_the_driver(suite, card, tmp
         if isinstance(each.kernel.source_for("cuda"), (str, Generated))
     }
     result = build_only(loaded, list(planned.values()), [card.arch], 120)
-    here = Card(card.name, card.compute_capability, card.compute_units)
+    here = CardModel(card.name, card.compute_capability, card.compute_units)
     told = facts(loaded.suite.problem, list(planned.values()), result.builds, {"here": here})
     compared, differing = 0, []
     with closing(open_device(GPU)) as device:
 
-        def made(each: Facts):
+        def made(each: StaticFacts):
             sizes = planned[each.cases[0]].case.sizes
             case = loaded.suite.case(
                 loaded.suite.by_name[each.build.kernel], sizes, {}, facts_of(device.info)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness.bench import verify
-from harness.bench.buffers import Arena
+from harness.bench.buffers import Buffers
 from harness.bench.injection import planted, steps_for
 from harness.bench.pair_runner import launch_on
 from harness.device.backends import null, open_device
@@ -293,14 +293,14 @@ def test_a_planted_kernel_is_right(device, suite, kernel, tmp_path):
     built = device.build(planted(source, "opencl"))
     inputs = found.problem.data(case, np.random.default_rng(1))
     reference, tolerance = verify.reference_of(found.problem, case, inputs)
-    with Arena(device, found.problem, case) as arena:
-        arena.write(inputs)
+    with Buffers(device, found.problem, case) as buffers:
+        buffers.write(inputs)
         for steps in (0, 100):
-            arena.poison()
-            device.launch(built, launch, [*arena.arguments(spec), np.int32(steps)])
+            buffers.poison()
+            device.launch(built, launch, [*buffers.arguments(spec), np.int32(steps)])
             for name, expected in reference.items():
-                assert verify.compare(arena.read(name), expected, tolerance).wrong == 0
-            assert arena.damage(inputs) == ""
+                assert verify.compare(buffers.read(name), expected, tolerance).wrong == 0
+            assert buffers.damage(inputs) == ""
 
 
 @pytest.mark.parametrize(
@@ -315,9 +315,9 @@ def test_a_planted_kernel_is_right(device, suite, kernel, tmp_path):
 def test_steps_take_time(device, suite, kernel, size, steps):
     found, spec, case, source = program_of(suite, kernel, "opencl", size)
     built = device.build(planted(source, "opencl"))
-    with Arena(device, found.problem, case) as arena:
-        arena.write(found.problem.data(case, np.random.default_rng(1)))
-        arguments = arena.arguments(spec)
+    with Buffers(device, found.problem, case) as buffers:
+        buffers.write(found.problem.data(case, np.random.default_rng(1)))
+        arguments = buffers.arguments(spec)
 
         def time_ns(taken, launches):
             times = []

@@ -9,7 +9,7 @@ import pytest
 
 from harness import Axis, Case, Input, Output, Problem
 from harness.bench import verify
-from harness.bench.buffers import Arena
+from harness.bench.buffers import Buffers
 from harness.device.backends import open_device
 from harness.errors import SuiteError
 from harness.spec.layout import Layout, exact_limits, integer_limits, numpy_dtype
@@ -141,23 +141,23 @@ def test_padding_is_a_guard_and_no_traffic():
     assert Padded().moved_bytes(case) == 2 * 3 * 5 * 4
     device = open_device("null")
     data = {"a": np.arange(15, dtype="float32").reshape(3, 5)}
-    with Arena(device, Padded(), case) as arena:
-        assert arena.sizes == {"a": 3 * 8 * 4, "c": 5 * 4 * 4}
-        assert not arena.restores
-        arena.write(data)
-        arena.poison()
-        assert (arena.read("a") == data["a"]).all()
-        assert arena.read("c").shape == (3, 5)
-        assert np.isnan(arena.read("c")).all()
-        inside = arena.views["a"].view("float32").reshape(3, 8)
+    with Buffers(device, Padded(), case) as buffers:
+        assert buffers.sizes == {"a": 3 * 8 * 4, "c": 5 * 4 * 4}
+        assert not buffers.restores
+        buffers.write(data)
+        buffers.poison()
+        assert (buffers.read("a") == data["a"]).all()
+        assert buffers.read("c").shape == (3, 5)
+        assert np.isnan(buffers.read("c")).all()
+        inside = buffers.views["a"].view("float32").reshape(3, 8)
         assert np.isnan(inside[:, 5:]).all()
-        assert arena.damage(data) == ""
-        device.fill(arena.whole["c"], arena.guard_bytes + 3 * 4, 4, 0)
-        assert arena.damage(data) == "The kernel wrote outside its arrays: 4 bytes in the padding of c."
-        arena.poison()
-        assert arena.damage(data) == ""
-        device.fill(arena.whole["a"], arena.guard_bytes + 5 * 4, 1, 0)
-        assert arena.damage(data) == "The kernel wrote outside its arrays: 1 bytes in the padding of a."
+        assert buffers.damage(data) == ""
+        device.fill(buffers.whole["c"], buffers.guard_bytes + 3 * 4, 4, 0)
+        assert buffers.damage(data) == "The kernel wrote outside its arrays: 4 bytes in the padding of c."
+        buffers.poison()
+        assert buffers.damage(data) == ""
+        device.fill(buffers.whole["a"], buffers.guard_bytes + 5 * 4, 1, 0)
+        assert buffers.damage(data) == "The kernel wrote outside its arrays: 1 bytes in the padding of a."
 
 
 SUITE = """\

@@ -7,7 +7,7 @@ from statistics import fmean, median, pstdev
 
 import pytest
 
-from harness.device.backends.noise import FULL_CLOCK_MHZ, KINDS, Noise
+from harness.device.backends.noise import FULL_CLOCK_MHZ, KINDS, SimulatedNoise
 
 MS = 1e6
 COUNT = 4000
@@ -17,7 +17,7 @@ def times(
     kind: str, count: int = COUNT, *, seed: int = 1, launches: int = 1, offset: float = 0.0
 ) -> list[float]:
     """Times of one launch of 1 ms, without what a process adds."""
-    noise = Noise(kind, seed, offset)
+    noise = SimulatedNoise(kind, seed, offset)
     return [noise.spend(MS, launches, "program") / launches for _ in range(count)]
 
 
@@ -30,7 +30,7 @@ def test_the_same_seed_gives_the_same_times_and_another_seed_others(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_times_are_positive_and_the_clocks_never_go_back(kind, seed):
-    noise = Noise(kind, seed)
+    noise = SimulatedNoise(kind, seed)
     earlier = (0.0, 0.0)
     for _ in range(COUNT):
         time_ns = noise.spend(MS, 1, "program")
@@ -42,7 +42,7 @@ def test_times_are_positive_and_the_clocks_never_go_back(kind, seed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cycles_are_time_times_clock(kind):
-    noise = Noise(kind, 1)
+    noise = SimulatedNoise(kind, 1)
     for _ in range(COUNT):
         before = noise.cycles
         time_ns = noise.spend(MS, 1, "program")
@@ -51,7 +51,7 @@ def test_cycles_are_time_times_clock(kind):
 
 def test_a_kind_that_there_is_not():
     with pytest.raises(ValueError, match=r"noise 'loud'; expected one of quiet, drifting"):
-        Noise("loud", 1)
+        SimulatedNoise("loud", 1)
 
 
 def test_quiet_scatters_a_little_about_the_time_itself():
@@ -65,7 +65,7 @@ def test_the_mean_of_many_launches_scatters_less():
 
 
 def test_drifting_goes_up_by_a_hundredth_a_second_as_its_clock_goes_down():
-    noise = Noise("drifting", 1, offset=0.0)
+    noise = SimulatedNoise("drifting", 1, offset=0.0)
     found, moments = [], []
     for _ in range(COUNT):
         moments.append(noise.now_ns / 1e9)
@@ -92,14 +92,14 @@ def test_bimodal_has_two_modes_and_stays_in_each_for_a_while():
 
 
 def test_bimodal_says_nothing_of_it_by_its_clock():
-    noise = Noise("bimodal", 1)
+    noise = SimulatedNoise("bimodal", 1)
     for _ in range(100):
         noise.spend(MS, 1, "program")
         assert noise.clock_mhz == FULL_CLOCK_MHZ
 
 
 def test_throttled_steps_down_for_short_spells_and_takes_the_same_cycles():
-    noise = Noise("throttled", 1, offset=0.0)
+    noise = SimulatedNoise("throttled", 1, offset=0.0)
     clocks, cycles, found = [], [], []
     for _ in range(COUNT):
         before = noise.cycles
@@ -129,7 +129,7 @@ def test_heavy_tails_stray_by_much_and_leave_the_middle_alone():
 
 
 def test_a_process_adds_the_same_to_a_program_each_time_and_something_else_to_another():
-    noise = Noise("quiet", 1, offset=0.2)
+    noise = SimulatedNoise("quiet", 1, offset=0.2)
     first, second, again = (
         median([noise.spend(MS, 1, name) for _ in range(400)]) for name in ("one", "two", "one")
     )
@@ -144,6 +144,6 @@ def test_offsets_spread_as_they_are_told():
 
 
 def test_time_passes_between_launches_too():
-    noise = Noise("quiet", 1)
+    noise = SimulatedNoise("quiet", 1)
     noise.pass_time(MS)
     assert (noise.now_ns, noise.cycles) == (MS, MS * FULL_CLOCK_MHZ / 1e3)

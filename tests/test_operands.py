@@ -13,7 +13,7 @@ import pytest
 from harness import Axis, Case, InOut, Input, Output, Problem, Scalar
 from harness.bench import protocol
 from harness.bench.abba import PairSettings
-from harness.bench.buffers import Arena, needed_bytes
+from harness.bench.buffers import Buffers, needed_bytes
 from harness.bench.measure import Data, MeasureSettings
 from harness.bench.pair_runner import WrongByBaseError
 from harness.bench.worker import Worker
@@ -260,35 +260,35 @@ DATA = {"x": np.arange(4, dtype="float32"), "y": np.arange(4, 8, dtype="float32"
 
 def test_what_outputs_hold_before_a_launch():
     device: Any = open_device("null")
-    with Arena(device, Both(), CASE) as arena:
+    with Buffers(device, Both(), CASE) as buffers:
         guard_bytes = NullDevice.guard_bytes
         needed = needed_bytes(Both(), CASE, guard_bytes)
         assert device.allocated_bytes == needed == 4 * (16 + 2 * guard_bytes) + 2 * 16
-        arena.write(DATA)
-        device.fill(arena.views["w"], 0, 16, 7)
-        arena.begin()
-        assert (arena.read("z") == -2.5).all()
-        assert (arena.read("w").view(np.uint8) == 7).all()  # a sanitizer sees who reads what nobody wrote
-        other = arena.keep({**DATA, "y": DATA["x"]}) or {}
-        for data, restore in ((DATA["y"], lambda: None), (DATA["x"], lambda: arena.restore(other))):
+        buffers.write(DATA)
+        device.fill(buffers.views["w"], 0, 16, 7)
+        buffers.begin()
+        assert (buffers.read("z") == -2.5).all()
+        assert (buffers.read("w").view(np.uint8) == 7).all()  # a sanitizer sees who reads what nobody wrote
+        other = buffers.keep({**DATA, "y": DATA["x"]}) or {}
+        for data, restore in ((DATA["y"], lambda: None), (DATA["x"], lambda: buffers.restore(other))):
             restore()
             for name in ("y", "z", "w"):
-                device.fill(arena.views[name], 0, 16, 7)
-            arena.poison()
-            assert (arena.read("y") == data).all()
-            assert (arena.read("z") == -2.5).all()
-            assert np.isnan(arena.read("w")).all()
-        device.fill(arena.views["y"], 0, 16, 7)
-        assert arena.damage({**DATA, "y": DATA["x"]}) == ""
+                device.fill(buffers.views[name], 0, 16, 7)
+            buffers.poison()
+            assert (buffers.read("y") == data).all()
+            assert (buffers.read("z") == -2.5).all()
+            assert np.isnan(buffers.read("w")).all()
+        device.fill(buffers.views["y"], 0, 16, 7)
+        assert buffers.damage({**DATA, "y": DATA["x"]}) == ""
     assert device.allocated_bytes == 0
 
 
 def test_arguments_are_inputs_then_what_is_written_then_scalars_then_axes():
     from harness import Kernel
 
-    with Arena(open_device("null"), Both(), CASE) as arena:
-        *views, half, count, n = arena.arguments(Kernel("one", "one.cu", block=1, grid=1))
-        assert views == [arena.views[name] for name in "xyzw"]
+    with Buffers(open_device("null"), Both(), CASE) as buffers:
+        *views, half, count, n = buffers.arguments(Kernel("one", "one.cu", block=1, grid=1))
+        assert views == [buffers.views[name] for name in "xyzw"]
     assert [(type(each), each) for each in (half, count, n)] == [
         (np.float16, np.float16(0.1)),
         (np.int64, 3),
@@ -324,7 +324,7 @@ def test_an_initial_value_is_one_that_the_array_can_hold():
         y = Output("n", dtype="int32", init=0.5)
 
     with pytest.raises(SuiteError, match=r"Output 'y' has init=0\.5, which int32 cannot hold"):
-        Arena(open_device("null"), Counted(), Case("toy", "one", {"n": 4}))
+        Buffers(open_device("null"), Counted(), Case("toy", "one", {"n": 4}))
 
 
 def test_a_suite_tells_of_them_by_way_of_its_process(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.device.backends import compute_sanitizer, nvcc, oclgrind
-from harness.device.findings import Finding
+from harness.device.findings import SanitizerFinding
 from harness.errors import DeviceError, ExitCode
 from harness.output.progress import SanitizeProgress
 from harness.output.sanitized import sanitized_table
@@ -333,7 +333,7 @@ def test_a_tool_that_is_missing_or_too_old_is_an_error_with_what_to_do(tool, mon
 
 def test_tools_that_found_the_same_of_a_case_share_a_line():
     source = load(KERNELS / "copy").source
-    found = Finding("race", "Write access", "a.cu:1", "")
+    found = SanitizerFinding("race", "Write access", "a.cu:1", "")
     rows = [
         Sanitized(case="copy.copy[m=1,n=1]", tool=tool, status="clean", findings=())
         for tool in ("memcheck", "synccheck")

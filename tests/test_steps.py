@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from harness import Axis, Input, Kernel, Output, Problem, Step, Suite
-from harness.bench.buffers import Arena
+from harness.bench.buffers import Buffers
 from harness.device.backends import open_device
 from harness.device.backends.cubin import parameters
 from harness.device.backends.cuda import _formats
@@ -200,8 +200,8 @@ def test_what_makes_no_sense_is_a_sentence(changes, sentence):
     def ask():
         kernel = copying(**changes)
         suite = Suite("toy", Copy(), kernels=[kernel])
-        with Arena(open_device("null"), suite.problem, suite.case(kernel, {"n": 4})) as arena:
-            arena.arguments(kernel)
+        with Buffers(open_device("null"), suite.problem, suite.case(kernel, {"n": 4})) as buffers:
+            buffers.arguments(kernel)
 
     with pytest.raises(SuiteError) as caught:
         ask()
@@ -212,16 +212,16 @@ def test_kernels_share_a_workspace_that_is_alike():
     device = open_device("null")
     suite = Suite("toy", Copy(), kernels=[copying()])
     case = suite.case(copying(), {"n": 4})
-    with Arena(device, suite.problem, case) as arena:
+    with Buffers(device, suite.problem, case) as buffers:
         rooms = [
-            arena.arguments(copying(workspace={"w": room}, args=("w",)))[0] for room in (64, 64, (16,), 80)
+            buffers.arguments(copying(workspace={"w": room}, args=("w",)))[0] for room in (64, 64, (16,), 80)
         ]
         assert [room.ctypes.data - rooms[0].ctypes.data == 0 for room in rooms] == [True, True, True, False]
         rooms[3][:] = 0
-        assert arena.damage({}) == ""
-        arena.poison()
+        assert buffers.damage({}) == ""
+        buffers.poison()
         assert (rooms[3] == 0xFF).all()
-        given = arena.arguments(
+        given = buffers.arguments(
             copying(args=("map", "n"), setup=lambda case, arrays: {"map": struct.pack("q", case.n)})
         )
         assert given == [struct.pack("q", 4), 4]

@@ -296,7 +296,7 @@ def test_what_is_lucky_once_does_not_win(tmp_path):
             return answer
         times = tuple(0.9 * time for time in row.measurement.times_ns)
         row = replace(row, measurement=replace(row.measurement, times_ns=times))
-        return replace(answer, reply=protocol.Measured(row=row))
+        return replace(answer, reply=protocol.MeasureReply(row=row))
 
     result, _ = sweep(root, changed=first_seen_fast, near=1.0)
     assert min(result.rows, key=lambda row: row.time_ns or 0.0).configuration.number == lucky
@@ -710,7 +710,7 @@ def test_a_process_is_used_again_until_a_job_fails_in_it_or_must_be_fresh(tmp_pa
             assert result.device == "null:0"
             kinds.append(type(result.reply))
             processes.append(workers() - others)
-    done = protocol.Measured
+    done = protocol.MeasureReply
     assert kinds == [done, done, Failed, done, done]
     first, again, failed, next_, fresh = processes
     assert first == again

@@ -121,7 +121,7 @@ def verified(answers: list[JobResult]) -> list[str]:
     return sorted(
         answer.key
         for answer in answers
-        if isinstance(answer.reply, protocol.Measured)
+        if isinstance(answer.reply, protocol.MeasureReply)
         and answer.reply.row.status in ("verified", "not-built")
     )
 

@@ -7,7 +7,7 @@ import builtins
 import pytest
 
 from harness.bench import measure, verify
-from harness.bench.buffers import Arena
+from harness.bench.buffers import Buffers
 from harness.spec.tampering import TamperCheck, TamperedError
 
 
@@ -15,7 +15,7 @@ from harness.spec.tampering import TamperCheck, TamperedError
     ("owner", "name", "value", "place"),
     [
         (verify, "compare", lambda *_: None, "harness.bench.verify.compare"),
-        (Arena, "begin", lambda *_: None, "harness.bench.buffers.Arena.begin"),
+        (Buffers, "begin", lambda *_: None, "harness.bench.buffers.Buffers.begin"),
         (builtins, "all", lambda _: True, "builtins.all"),
         (verify.compare, "__code__", (lambda *_: None).__code__, "harness.bench.verify.compare"),
         (measure.measure, "__defaults__", (0,), "harness.bench.measure.measure"),

@@ -11,7 +11,7 @@ import pytest
 
 from harness import Axis, Case, Input, Kernel, Output, Problem
 from harness.bench import verifier
-from harness.bench.buffers import Arena
+from harness.bench.buffers import Buffers
 from harness.bench.verifier import Rotation, SkippedWorkError
 from harness.device.backends.null import NullDevice, devices
 
@@ -61,12 +61,12 @@ class Unchecked(Rotation):
 def rotation(device, monkeypatch):
     monkeypatch.setattr(verifier, "time", device)
     rng = np.random.default_rng(1)
-    arena = Arena(device, Copy(), case := Case("toy", "copy", {"n": 64}))
+    buffers = Buffers(device, Copy(), case := Case("toy", "copy", {"n": 64}))
     checker = SimpleNamespace(suite=SimpleNamespace(problem=Copy()), inputs=lambda *_: Copy().data(case, rng))
-    made = Unchecked(checker, arena, case, 1, random.Random(1))  # type: ignore[arg-type]
+    made = Unchecked(checker, buffers, case, 1, random.Random(1))  # type: ignore[arg-type]
     made._keep()
     subject = SimpleNamespace(
-        built=None, launch=None, arguments=arena.arguments(Kernel("copy", "copy.cu", block=1, grid=1))
+        built=None, launch=None, arguments=buffers.arguments(Kernel("copy", "copy.cu", block=1, grid=1))
     )
     return made, subject
 

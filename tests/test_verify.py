@@ -135,7 +135,7 @@ def computed(problem, sizes):
 
 def judged(problem, sizes, inputs, outputs):
     """As a worker does it."""
-    found: dict[str, list[verify.Comparison]] = {name: [] for name in problem.outputs}
+    found: dict[str, list[verify.OutputComparison]] = {name: [] for name in problem.outputs}
     for part, band in verify.bands(problem, case(**sizes)):
         reference, tolerance = verify.reference_of(problem, part, verify.cut(problem, inputs, band))
         for name, values in verify.cut(problem, outputs, band).items():
@@ -287,11 +287,11 @@ def parts(*comparisons):
     return {"c": list(comparisons)}
 
 
-GOOD = verify.Comparison(elements=10, wrong=0, largest_error=0.5, largest_ratio=0.25)
-BAD = verify.Comparison(
+GOOD = verify.OutputComparison(elements=10, wrong=0, largest_error=0.5, largest_ratio=0.25)
+BAD = verify.OutputComparison(
     elements=10, wrong=2, largest_error=4.0, largest_ratio=8.0, first_wrong=(1, 2), found=5.0, expected=1.0
 )
-POISONED = verify.Comparison(
+POISONED = verify.OutputComparison(
     elements=10,
     wrong=10,
     largest_error=None,

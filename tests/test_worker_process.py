@@ -20,7 +20,7 @@ from harness.system.process import Failed, Process, Progress, failure
 from tests import toy
 from tests.support import KERNELS, Recorder, write_files
 
-TICKS = '{"type":"Ticks","tick_ns":500.0}'
+TICKS = '{"type":"TimersReply","tick_ns":500.0}'
 FAKE = """\
 import os, signal, sys, time
 for line in sys.stdin:
@@ -71,12 +71,12 @@ def test_the_answer_has_the_type_that_the_request_says(child):
     answer = child('{"type":"Progress","stage":"verify","side":"head"}', TICKS).ask(
         protocol.Timers(), 10, heard.append
     )
-    assert answer == protocol.Ticks(tick_ns=500.0)
+    assert answer == protocol.TimersReply(tick_ns=500.0)
     assert heard == [Progress("verify", "head")]
 
 
 @pytest.mark.parametrize(
-    "line", ["hello", "{}", '{"type":"StepsFound","steps":3}', '{"type":"Ticks","tick_ns":"much"}']
+    "line", ["hello", "{}", '{"type":"FindStepsReply","steps":3}', '{"type":"TimersReply","tick_ns":"much"}']
 )
 def test_another_answer_is_none(child, line):
     with pytest.raises(WorkerError, match="said what is no answer while building the kernel"):
@@ -114,7 +114,7 @@ def test_an_interrupted_request_leaves_no_answer_for_the_next(tmp_path, monkeypa
     loaded = load(write_files(tmp_path, toy.FILES) / "kernels" / "toy")
     with Session(loaded, SessionSettings(device="null"), Recorder()) as session:
         answer = session.ask(protocol.Timers(), 30)
-        assert isinstance(answer, protocol.Ticks)
+        assert isinstance(answer, protocol.TimersReply)
         assert session.started
 
         def interrupt(*_: object) -> None:
@@ -126,7 +126,7 @@ def test_an_interrupted_request_leaves_no_answer_for_the_next(tmp_path, monkeypa
                 session.ask(protocol.Timers(), 30)
         assert not session.started
         answer = session.ask(protocol.Timers(), 30)
-        assert isinstance(answer, protocol.Ticks)
+        assert isinstance(answer, protocol.TimersReply)
 
 
 def test_a_process_that_watches_twice_notes_once():

@@ -28,6 +28,7 @@ from harness.bench.measure import (
     enqueue_slot,
     l2_policy,
     launches_per_slot,
+    time_to_enqueue,
     timed,
     warm_up,
 )
@@ -145,13 +146,14 @@ def least_quads(settings: PairSettings, slot_ns: float) -> int:
 
 
 def wanted_quads(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
+    """How many quads a block should have, by the scatter of those that it has so far."""
     # Who only asks a worker to measure needs no NumPy.
     from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 
     if not quads:
         return min(least, settings.max_quads)
-    told = [quad for quad in quads if readable(quad.times_ns)]
-    ratios = log_ratios([quad.order for quad in told], [quad.times_ns for quad in told]) if told else ()
+    usable = [quad for quad in quads if readable(quad.times_ns)]
+    ratios = log_ratios([quad.order for quad in usable], [quad.times_ns for quad in usable]) if usable else ()
     least = max(least, MIN_QUADS)
     return more_quads(ratios, settings.standard_error, at_least=least, at_most=settings.max_quads)
 
@@ -228,17 +230,9 @@ class SlotRunner:
 
     def _host_bound(self, subject: Subject) -> bool:
         """Whether a slot takes the host longer to enqueue than the device to run: a short kernel, or one that
-        a library or a just-in-time compiler launches. Asked of one slot that waits until it is enqueued; the
-        one before it takes memory and loads kernels, for which the host may wait for the card.
+        a library or a just-in-time compiler launches. False where the device has no stamps.
         """
-        self._slot(subject)
-        self.device.synchronize()
-        release = self.device.hold()
-        began_ns = time.monotonic_ns()
-        slot = self._slot(subject)
-        host_ns = time.monotonic_ns() - began_ns
-        release()
-        self.device.synchronize()
+        host_ns, slot = time_to_enqueue(self.device, lambda: self._slot(subject))
         first, last = slot.stamps[0][0](), slot.stamps[-1][1]()
         if first is None or last is None:
             return False
@@ -248,7 +242,7 @@ class SlotRunner:
         """`count` quads behind a lead-in, with no wait of the host's between them; none where the card found
         its queue empty, which will not happen again.
         """
-        # The queue must be ahead of the card from the first quad on, and so long the card is kept busy.
+        # The lead-in keeps the card busy until the queue is ahead of it.
         began_ns = time.monotonic_ns()
         self.data.change()
         self._lead_in(lead_in_s, canary=True)
@@ -270,16 +264,21 @@ class SlotRunner:
         """
         began_ns = time.monotonic_ns()
         self._lead_in(lead_in_s, canary=canary)
-        strayed = self._canary() if canary else None
+        canary_slot = self._canary() if canary else None
         slot = self._slot(self.pair.base)
         self.device.synchronize()
         ended_ns = time.monotonic_ns()
         read = _read(slot, self._empty_cycles)
-        found = Turn(read.time_ns, read.cycles, read.clock_mhz, began_ns, ended_ns)
-        if strayed is None:
-            return found
-        of_canary = _read(strayed, self._empty_cycles)
-        return msgspec.structs.replace(found, canary_ns=of_canary.time_ns, canary_cycles=of_canary.cycles)
+        read_canary = _read(canary_slot, self._empty_cycles) if canary_slot else None
+        return Turn(
+            time_ns=read.time_ns,
+            cycles=read.cycles,
+            sm_clock_mhz=read.clock_mhz,
+            started_ns=began_ns,
+            ended_ns=ended_ns,
+            canary_ns=read_canary.time_ns if read_canary else None,
+            canary_cycles=read_canary.cycles if read_canary else None,
+        )
 
     def _lead_in(self, duration_s: float, *, canary: bool) -> None:
         """Launches whose times are thrown away."""
@@ -337,7 +336,7 @@ def _starved(quads: Sequence[Quad]) -> bool:
     from its first event to its last, again and again, and so does a short kernel. Blind to the arms.
     """
     canaries = [quad.canary_ns for quad in quads if quad.canary_ns]
-    strays = [each for each in canaries if each > _STARVED * min(canaries)]
+    strays = [time_ns for time_ns in canaries if time_ns > _STARVED * min(canaries)]
     return len(strays) >= max(2, len(canaries) / 4)
 
 
@@ -372,8 +371,8 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
 
 def all_four(*values: float | None) -> tuple[float, float, float, float] | None:
     """What the slots of a quad tell, where each of them does."""
-    known = [value for value in values if value is not None]
-    return (known[0], known[1], known[2], known[3]) if len(known) == 4 else None
+    found = [value for value in values if value is not None]
+    return (found[0], found[1], found[2], found[3]) if len(found) == 4 else None
 
 
 def _clock_mhz(first: Stamp | None, last: Stamp | None) -> float | None:

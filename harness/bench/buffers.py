@@ -12,7 +12,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,16 +33,7 @@ OUTPUT_GUARD = 0xFE
 """Huge numbers in float32 and float64, NaN in float16: not what a read past an input gives."""
 
 Kept = Mapping[str, Memory]
-"""Inputs put aside on the device, by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """A workspace, between guard zones as arrays are."""
-
-    name: str
-    size_bytes: int
-    whole: Memory
+"""Copies of arrays, put aside on the device, by name."""
 
 
 def _by_value(kernel: Kernel, name: str, value: Any, *, host: bool) -> Argument:
@@ -63,19 +53,19 @@ def needed_bytes(problem: Problem, case: Case, guard_bytes: int) -> int:
     """Device memory that the case's arrays take, guard zones and what some hold at first included."""
     layouts = {name: problem.layout(name, case) for name in problem.arrays}
     arrays = sum(layout.size_bytes + 2 * guard_bytes for layout in layouts.values())
-    return arrays + sum(layouts[name].size_bytes for name in _copied(problem, layouts))
+    return arrays + sum(layouts[name].size_bytes for name in _copied_outputs(problem, layouts))
 
 
-def _read(problem: Problem) -> set[str]:
+def _read_outputs(problem: Problem) -> set[str]:
     """The outputs that hold something before a launch, which kernels read."""
     return {
         name for name, array in problem.outputs.items() if array.kind == "inout" or array.init is not None
     }
 
 
-def _copied(problem: Problem, layouts: Mapping[str, Layout]) -> list[str]:
-    """The outputs that are made what they are before a launch by a copy: no one byte fills them."""
-    read = _read(problem)
+def _copied_outputs(problem: Problem, layouts: Mapping[str, Layout]) -> list[str]:
+    """The outputs that a copy resets before a launch: they are not filled with one byte."""
+    read = _read_outputs(problem)
     return [name for name in problem.outputs if name in read or layouts[name].padded]
 
 
@@ -114,7 +104,7 @@ _HASHING = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_n
 """hashlib lets go of the interpreter's lock for what is as long as a piece. Threads start when used."""
 
 
-class Arena:
+class Buffers:
     """The arrays of one case on one device; a context manager that frees them. Raises OutOfMemoryError,
     before allocating anything, where they cannot fit.
     """
@@ -132,22 +122,24 @@ class Arena:
         self.device, self.problem, self.case = device, problem, case
         self.layouts = {name: problem.layout(name, case) for name in problem.arrays}
         self.sizes = {name: layout.size_bytes for name, layout in self.layouts.items()}
-        self.restores = bool(_read(problem))
+        self.restores = bool(_read_outputs(problem))
         """Whether kernels read what they write, so that it is put back before each launch."""
         self.whole: dict[str, Memory] = {}
         self.views: dict[str, Memory] = {}
         self.first: dict[str, Memory] = {}
         """What some outputs hold before a launch, by name."""
         self._allocated: list[Memory] = []
-        self._rooms: list[_Room] = []
+        self._workspaces: dict[tuple[str, int], Memory] = {}
+        """By name and size in bytes, guard zones included. Kernels that are compared share what is alike."""
         self._given: list[object] = []
+        """What setups gave: what they allocated lives as long as the arrays."""
         try:
-            for name in _copied(problem, self.layouts):
+            for name in _copied_outputs(problem, self.layouts):
                 self.first[name] = self._allocate(self.sizes[name])
                 if name not in problem.inputs:
                     device.write(self.first[name], 0, self._filled(name))
             for name, size_bytes in self.sizes.items():
-                self.whole[name] = self._allocate(size_bytes + 2 * self.guard_bytes)
+                self.whole[name] = self._allocate(size_bytes + 2 * guard_bytes)
                 self.views[name] = device.view(self.whole[name], guard_bytes, size_bytes)
                 for begin in (0, guard_bytes + size_bytes) if guard_bytes else ():
                     device.fill(self.whole[name], begin, guard_bytes, self._guard(name))
@@ -162,8 +154,8 @@ class Arena:
         self.close()
 
     def close(self) -> None:
-        for held in (self.views, self._given, self._rooms, self.first, self.whole):
-            held.clear()
+        for container in (self.views, self._given, self._workspaces, self.first, self.whole):
+            container.clear()
         while self._allocated:
             self.device.release(self._allocated.pop())
 
@@ -222,7 +214,7 @@ class Arena:
         return kept
 
     def room(self, names: Iterable[str]) -> Kept | None:
-        """Memory for these arrays beside the arena; None where it is short."""
+        """Further memory for copies of these arrays; None where it is short."""
         sizes = {name: self.sizes[name] for name in names}
         needed, free = sum(sizes.values()), self.device.free_bytes()
         # Not more than half of what is free, or an eighth of all where nobody tells: it is worth no failure.
@@ -247,7 +239,7 @@ class Arena:
 
     def begin(self) -> None:
         """Have outputs that kernels read hold what they hold before a launch; no other is written."""
-        for name in _read(self.problem) & self.first.keys():
+        for name in _read_outputs(self.problem) & self.first.keys():
             self.device.copy(self.first[name], self.whole[name], self.guard_bytes, self.sizes[name])
 
     def poison(self) -> None:
@@ -257,8 +249,8 @@ class Arena:
                 self.device.copy(self.first[name], self.whole[name], self.guard_bytes, self.sizes[name])
             else:
                 self.device.fill(self.whole[name], self.guard_bytes, self.sizes[name], POISON)
-        for room in self._rooms:
-            self.device.fill(room.whole, self.guard_bytes, room.size_bytes, POISON)
+        for (_, size_bytes), whole in self._workspaces.items():
+            self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
 
     def outputs(self) -> Iterator[tuple[Memory, int, int]]:
         """Where each output lies: its allocation, its offset in it, its size in bytes."""
@@ -291,9 +283,11 @@ class Arena:
 
     def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:
         """What a kernel wrote that it should not have, guard zones and inputs, in words; empty if nothing."""
-        found = [each for room in self._rooms for each in self._beside(room, OUTPUT_GUARD)]
+        found: list[str] = []
+        for (name, size_bytes), whole in self._workspaces.items():
+            found += self._beside(name, size_bytes, whole, OUTPUT_GUARD)
         for name, size_bytes in self.sizes.items():
-            found += self._beside(_Room(name, size_bytes, self.whole[name]), self._guard(name))
+            found += self._beside(name, size_bytes, self.whole[name], self._guard(name))
             if self.layouts[name].padded and (
                 touched := self.layouts[name].written_between(self._raw(name), self._guard(name))
             ):
@@ -304,13 +298,13 @@ class Arena:
         inside = f"The kernel changed its inputs: {', '.join(changed)}." if changed else ""
         return " ".join(filter(None, (outside, inside)))
 
-    def _beside(self, room: _Room, guard: int) -> Iterator[str]:
-        """What was written into the zones on both sides, in words."""
+    def _beside(self, name: str, size_bytes: int, whole: Memory, guard: int) -> Iterator[str]:
+        """What was written into the zones on both sides of an array or a workspace, in words."""
         zone = np.empty(self.guard_bytes, np.uint8)
-        for side, offset in (("before", 0), ("after", self.guard_bytes + room.size_bytes)):
-            self.device.read(room.whole, offset, zone)
+        for side, offset in (("before", 0), ("after", self.guard_bytes + size_bytes)):
+            self.device.read(whole, offset, zone)
             if touched := int(np.count_nonzero(zone != guard)):
-                yield f"{touched} bytes {side} {room.name}"
+                yield f"{touched} bytes {side} {name}"
 
     def arguments(
         self, kernel: Kernel, problem: Problem | None = None, case: Case | None = None
@@ -321,44 +315,42 @@ class Arena:
         `problem` and `case` are the kernel's own where these are others over the same arrays.
         """
         problem, case = problem or self.problem, case or self.case
-        known: dict[str, Argument] = {name: np.int32(size) for name, size in case.sizes.items()}
+        arguments: dict[str, Argument] = {name: np.int32(size) for name, size in case.sizes.items()}
         for name, value in case.scalars.items():
             if name in problem.scalars:
-                known[name] = numpy_dtype(problem.scalars[name].dtype).type(value)
-        rooms = {name: self._workspace(name, size) for name, size in workspaces(kernel, case).items()}
-        for name, room in rooms.items():
-            known[name] = self.device.view(room.whole, self.guard_bytes, room.size_bytes)
-        known |= self.views
+                arguments[name] = numpy_dtype(problem.scalars[name].dtype).type(value)
+        sizes = workspaces(kernel, case)
+        arguments |= {name: self._workspace(name, size) for name, size in sizes.items()} | self.views
         if kernel.setup is not None:
-            known |= self._set_up(kernel, case, {**self.views, **{name: known[name] for name in rooms}})
+            layouts = self.layouts | {name: Layout((size,), "uint8") for name, size in sizes.items()}
+            views = {name: (arguments[name], layout) for name, layout in layouts.items()}
+            arguments |= self._set_up(kernel, case, views)
         names = argument_names(problem, kernel)
         for name in names:
-            if name not in known:
+            if name not in arguments:
                 what = f"{name!r}, which is no array, scalar or axis of its problem"
                 given = "" if kernel.setup is None else " and nothing that its setup gave"
                 raise SuiteError(f"Kernel {kernel.name!r} has argument {what}{given}.")
-        return [known[name] for name in names]
+        return [arguments[name] for name in names]
 
-    def _workspace(self, name: str, size_bytes: int) -> _Room:
-        """Memory of a kernel's own; kernels that are compared share what is alike."""
-        for room in self._rooms:
-            if (room.name, room.size_bytes) == (name, size_bytes):
-                return room
-        whole = self._allocate(size_bytes + 2 * self.guard_bytes)
-        self._rooms.append(_Room(name, size_bytes, whole))
-        self.device.fill(whole, 0, size_bytes + 2 * self.guard_bytes, OUTPUT_GUARD)
-        self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
-        return self._rooms[-1]
+    def _workspace(self, name: str, size_bytes: int) -> Memory:
+        """A view of a kernel's workspace, allocated where there is none of this name and size."""
+        key = name, size_bytes
+        if key not in self._workspaces:
+            whole = self._workspaces[key] = self._allocate(size_bytes + 2 * self.guard_bytes)
+            self.device.fill(whole, 0, size_bytes + 2 * self.guard_bytes, OUTPUT_GUARD)
+            self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
+        return self.device.view(self._workspaces[key], self.guard_bytes, size_bytes)
 
-    def _set_up(self, kernel: Kernel, case: Case, views: Mapping[str, Memory]) -> dict[str, Argument]:
-        """What a kernel's setup gives, by name. It is kept: what it allocated lives as long as the arrays."""
+    def _set_up(
+        self, kernel: Kernel, case: Case, views: Mapping[str, tuple[Memory, Layout]]
+    ) -> dict[str, Argument]:
+        """What a kernel's setup gives, by name."""
         arrays = {}
-        for name, view in views.items():
-            layout = self.layouts.get(name)
-            size = self.sizes[name] if layout else workspaces(kernel, case)[name]
-            layout = layout or Layout((size,), "uint8")
+        for name, (view, layout) in views.items():
             steps = tuple(step * element_bits(layout.dtype) // 8 for step in layout.strides)
-            arrays[name] = PlacedArray(self.device.address(view), layout.shape, layout.dtype, steps, size)
+            address = self.device.address(view)
+            arrays[name] = PlacedArray(address, layout.shape, layout.dtype, steps, layout.size_bytes)
         setup = kernel.setup
         assert setup is not None
         given = computed(kernel.name, "setup", lambda case: setup(case, arrays), case)

@@ -114,7 +114,10 @@ def measure(
     launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns)
     most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
     brief = warmup.time_ns < 10 * ENQUEUE_NS
-    held = brief and subject.built.by_host and _slow_to_enqueue(device, subject, data, launches, l2)
+    held = False
+    if brief and subject.built.by_host:
+        took_ns, _ = time_to_enqueue(device, lambda: enqueue_slot(device, subject, data, launches, l2))
+        held = took_ns > launches * ENQUEUE_NS  # as with Triton's launches from Python
     times: list[float] = []
     started_ns = time.monotonic_ns()
     stopped_by: Literal["precision", "time", "slots"] | None = None
@@ -152,20 +155,20 @@ def measure(
     )
 
 
-def _slow_to_enqueue(device: Device, subject: Subject, data: Data, launches: int, l2: L2Policy) -> bool:
-    """Whether a launch takes the host longer than the device is kept busy for, as Triton's from Python does.
+def time_to_enqueue(device: Device, enqueue: Callable[[], Slot]) -> tuple[int, Slot]:
+    """Host time in ns to enqueue a slot that the device holds back until then, and the slot, which has run.
 
-    Asked of a slot that waits until it is enqueued, behind one that takes memory and loads kernels.
+    Another slot goes before it: the first takes memory and loads kernels, for which the host may wait.
     """
-    enqueue_slot(device, subject, data, launches, l2)
+    enqueue()
     device.synchronize()
     release = device.hold()
-    began_ns = time.perf_counter_ns()
-    enqueue_slot(device, subject, data, launches, l2)
-    took_ns = time.perf_counter_ns() - began_ns
+    began_ns = time.monotonic_ns()
+    slot = enqueue()
+    took_ns = time.monotonic_ns() - began_ns
     release()
     device.synchronize()
-    return took_ns > launches * ENQUEUE_NS
+    return took_ns, slot
 
 
 def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
@@ -201,8 +204,8 @@ def enqueue_slot(
     *,
     held: bool = False,
 ) -> Slot:
-    """A slot of so many launches: one interval of them all where the L2 is hot and nothing is put back, else
-    one each. None begins before all are enqueued where the device is `held`.
+    """Enqueue a slot of so many launches: one interval of them all where the L2 is hot and nothing is put
+    back, else an interval for each. Where `held`, none begins before all are enqueued.
     """
     release = device.hold() if held else None
     intervals, each = (launches, 1) if l2 == "cold" or data.restores else (1, launches)

@@ -23,7 +23,7 @@ import numpy as np
 
 from harness.bench import protocol
 from harness.bench.abba import Alone, Pair, PairSettings, measure_pair, run_alone
-from harness.bench.buffers import Arena
+from harness.bench.buffers import Buffers
 from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject, launches_per_slot
 from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
@@ -58,7 +58,7 @@ library is no doubtful case, so that spread does not grow with how far apart the
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldKernel:
     """A kernel that was verified and measured, with its arrays still on the device, random data in them."""
 
     subject: Subject
@@ -79,7 +79,7 @@ def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
     return dataclasses.replace(quick, min_quads=quads, max_quads=quads)
 
 
-def library_share(checker: Checker, held: Held, case: Case, library: Subject) -> LibraryShare:
+def library_share(checker: Checker, held: HeldKernel, case: Case, library: Subject) -> LibraryShare:
     """Verify a library's kernel on the arrays of one that is held, then measure the two in turns."""
     _check_library(checker, held, case, library)
     checker.report("library")
@@ -95,8 +95,8 @@ def share_of(name: str, block: PairedBlock) -> LibraryShare:
     ratios = log_ratios(orders, [quad.times_ns for quad in block.quads])
     value, half = float(np.mean(ratios)), None
     if len(ratios) >= MIN_QUADS:
-        known = moderate([process_effect(ratios)], _PRIOR)
-        value, half = known.mean, known.quantile((1 - _CONFIDENCE) / 2) * known.standard_error
+        estimate = moderate([process_effect(ratios)], _PRIOR)
+        value, half = estimate.mean, estimate.quantile((1 - _CONFIDENCE) / 2) * estimate.standard_error
     return LibraryShare(
         kernel=name,
         share=math.exp(value),
@@ -107,28 +107,28 @@ def share_of(name: str, block: PairedBlock) -> LibraryShare:
     )
 
 
-def _check_library(checker: Checker, held: Held, case: Case, library: Subject) -> None:
+def _check_library(checker: Checker, held: HeldKernel, case: Case, library: Subject) -> None:
     """Verify a library's kernel on the arrays of one that is held, once a run in full.
 
     What it wrote then is known by its digest in the run's scratch folder: in later processes the same bits
     are enough. Raises MeasureError for a wrong result.
     """
-    rotation, arena = held.rotation, held.rotation.arena
+    rotation, buffers = held.rotation, held.rotation.buffers
     seed = rotation.first()
     identity = repr((case.id, case.dtype, sorted(case.macros.items()), seed))
     known = checker.scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
-    arena.poison()
+    buffers.poison()
     checker.report("verify")
     checker.device.launch(library.built, library.launch, library.arguments)
     checker.device.synchronize()
     with suppress(OSError):
-        if known.read_text(encoding="ascii") == arena.digest():
+        if known.read_text(encoding="ascii") == buffers.digest():
             rotation.admit(library, case)
             return
-    if wrong := first_wrong(checker.check(case, arena, library, seed)):
+    if wrong := first_wrong(checker.check(case, buffers, library, seed)):
         raise MeasureError(f"{case.kernel} gave a wrong result: {wrong}")
     with suppress(OSError):  # a full disk costs time, not the answer
-        known.write_text(arena.digest(), encoding="ascii")
+        known.write_text(buffers.digest(), encoding="ascii")
     rotation.admit(library, case)
 
 
@@ -159,7 +159,7 @@ class ArraysError(MeasureError):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedKernel:
     """A kernel of a suite at a case, up to its build."""
 
     suite: Suite
@@ -176,7 +176,7 @@ def prepare(
     scratch: Path,
     launch: Launch | None = None,
     compiler: str = "",
-) -> Prepared:
+) -> PreparedKernel:
     """A kernel ready to be built, for its own launch or the one given, by the nvcc given or the one that is
     found. Raises LaunchError for a launch that the device cannot run.
     """
@@ -188,7 +188,7 @@ def prepare(
     source = dataclasses.replace(
         source, emulate=emulator(suite.problem, kernel, case), compiler=compiler if source.is_compiled else ""
     )
-    return Prepared(suite, kernel, case, launch, source)
+    return PreparedKernel(suite, kernel, case, launch, source)
 
 
 def launch_on(device: Device, suite: Suite, case: Case, scratch: Path, compiler: str = "") -> Launch:
@@ -201,22 +201,24 @@ def launch_on(device: Device, suite: Suite, case: Case, scratch: Path, compiler:
     return launch_of(suite.by_name[case.kernel], case, resident)
 
 
-def build(device: Device, prepared: Prepared, report: Callable[[str], object] = lambda _: None) -> Built:
+def build(
+    device: Device, prepared: PreparedKernel, report: Callable[[str], object] = lambda _: None
+) -> Built:
     with imports_of(prepared.suite, prepared.kernel, device.info.backend), _compilers_told(prepared, report):
         built = device.build(prepared.source)
     check_launch(prepared.launch, device.info, built.resources)
     return built
 
 
-def arguments_of(arena: Arena, prepared: Prepared, case: Case | None = None) -> list[Argument]:
-    """What a kernel is launched with on an arena's arrays, at `case` where that is not the arena's own."""
-    with imports_of(prepared.suite, prepared.kernel, arena.device.info.backend):
-        return arena.arguments(prepared.kernel, prepared.suite.problem, case)
+def arguments_of(buffers: Buffers, prepared: PreparedKernel, case: Case | None = None) -> list[Argument]:
+    """What a kernel is launched with on these buffers, at `case` where that is not their own."""
+    with imports_of(prepared.suite, prepared.kernel, buffers.device.info.backend):
+        return buffers.arguments(prepared.kernel, prepared.suite.problem, case)
 
 
 def first_launch(
-    prepared: Prepared,
-    arena: Arena,
+    prepared: PreparedKernel,
+    buffers: Buffers,
     subject: Subject,
     inputs: Callable[[], Arrays],
     report: Callable[[str], object],
@@ -225,14 +227,16 @@ def first_launch(
     if prepared.source.python is None:
         return
     report("build")
-    arena.write(inputs())
-    arena.poison()
-    backend = arena.device.info.backend
+    buffers.write(inputs())
+    buffers.poison()
+    backend = buffers.device.info.backend
     with imports_of(prepared.suite, prepared.kernel, backend), _compilers_told(prepared, report):
-        arena.device.first_launch(subject.built, subject.launch, subject.arguments)
+        buffers.device.first_launch(subject.built, subject.launch, subject.arguments)
 
 
-def _compilers_told(prepared: Prepared, report: Callable[[str], object]) -> AbstractContextManager[None]:
+def _compilers_told(
+    prepared: PreparedKernel, report: Callable[[str], object]
+) -> AbstractContextManager[None]:
     """Report what a Python function has run meanwhile: an extension of PyTorch's takes a minute to build."""
     if prepared.source.python is None:
         return nullcontext()
@@ -244,7 +248,7 @@ class PlacedSide:
     """One side of a pair, ready to be launched."""
 
     name: SideName
-    prepared: Prepared
+    prepared: PreparedKernel
     subject: Subject
 
 
@@ -271,63 +275,61 @@ class PairBench:
         of_base.mkdir(exist_ok=True)
         self.base_checker = Checker(device, suites["base"], of_base, report)
 
-    def inspect(self, request: protocol.Inspect) -> protocol.InspectedAll:
+    def inspect(self, request: protocol.Inspect) -> protocol.InspectReply:
         """Build both sides of every pair and tell which are the same in compiled code."""
-        sides = [(side, pair.sizes) for pair in request.pairs for side in (pair.base, pair.head)]
-        self._compile_sides(sides)
+        self._compile_sides([(side, pair.sizes) for pair in request.pairs for side in pair.sides.values()])
         inspected = {}
         for pair in request.pairs:
-            base_facts, head_facts = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
-            one_compiler = not self.compilers
-            identical = not code_identities(base_facts, one_compiler=one_compiler).isdisjoint(
-                code_identities(head_facts, one_compiler=one_compiler)
+            base_facts, head_facts = (self._facts(side, pair.sizes) for side in pair.sides.values())
+            of_base, of_head = (
+                code_identities(facts, one_compiler=not self.compilers) for facts in (base_facts, head_facts)
             )
-            inspected[pair.id] = protocol.Inspected(base=base_facts, head=head_facts, identical=identical)
+            identical = not of_base.isdisjoint(of_head)
+            inspected[pair.id] = protocol.InspectedPair(base=base_facts, head=head_facts, identical=identical)
         base, head = self.suites["base"], self.suites["head"]
         same = base.root == head.root or definition_sha256(base) == definition_sha256(head)
-        return protocol.InspectedAll(pairs=inspected, same_problem=same)
+        return protocol.InspectReply(pairs=inspected, same_problem=same)
 
-    def differences(self, request: protocol.Differences) -> protocol.Differing:
+    def differences(self, request: protocol.Differences) -> protocol.DifferencesReply:
         """What the problem of head asks otherwise than that of base: at a case, or as they are written."""
         base, head, wanted = self.suites["base"], self.suites["head"], request.case
         if wanted is None:
-            return protocol.Differing(changes=suite_changes(base, head))
+            return protocol.DifferencesReply(changes=suite_changes(base, head))
         of_base, of_head = (self._case(_side(name, wanted), wanted.sizes) for name in ("base", "head"))
         self.report("reference")
         changes = case_changes(
             self.base_checker, self.checker, of_base, of_head, request.seed, reference=request.reference
         )
-        return protocol.Differing(changes=changes)
+        return protocol.DifferencesReply(changes=changes)
 
     def build_all(self, request: protocol.BuildAll) -> protocol.Done:
         """Compile what the cases need, several at a time; whoever needs a broken one gets the error then."""
         self._compile_sides([(_side("head", case), case.sizes) for case in request.cases])
         return protocol.Done()
 
-    def prepare(self, request: protocol.Prepare) -> protocol.Prepared:
+    def prepare(self, request: protocol.Prepare) -> protocol.PrepareReply:
         """Build every case, and tell what came of it."""
         sides = [(_side("head", case), case.sizes) for case in request.cases]
         self._compile_sides(sides)
-        return protocol.Prepared(sides=tuple(self._facts(side, sizes) for side, sizes in sides))
+        return protocol.PrepareReply(sides=tuple(self._facts(side, sizes) for side, sizes in sides))
 
     def build_side(self, request: protocol.BuildSide) -> protocol.Done:
         """Build one side, whose error names it."""
-        side = request.pair.base if request.side == "base" else request.pair.head
         with owned_by(request.side):
-            self._built(side, request.pair.sizes, request.side)
+            self._built(request.pair.sides[request.side], request.pair.sizes, request.side)
         return protocol.Done()
 
-    def compare(self, request: protocol.Compare) -> protocol.Compared:
+    def compare(self, request: protocol.Compare) -> protocol.CompareReply:
         """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
-        with self.placed(request, rng) as (arena, sides):
+        with self.placed(request, rng) as (buffers, sides):
             base, head = sides["base"], sides["head"]
             case = self.case_for_checking(head.prepared)
             # Unseen data once a comparison: they have to be made, which takes the host long.
-            data = Rotation(self.checker, arena, case, request.seed, rng, sets=2 if request.verified else 3)
+            data = Rotation(self.checker, buffers, case, request.seed, rng, sets=2 if request.verified else 3)
             # Head first: where both are wrong, it is head that fails.
             facts: dict[str, protocol.SideFacts] = {
-                side.name: self.verified(side, arena, request, data) for side in (head, base)
+                side.name: self.verified(side, buffers, request, data) for side in (head, base)
             }
             self.report("measure")
             pair = Pair(base.subject, head.subject)
@@ -338,26 +340,25 @@ class PairBench:
                 raise
             for side, arm in ((head, "B"), (base, "A")):
                 with owned_by(side.name):
-                    problem, case = side.prepared.suite.problem, side.prepared.case
-                    check_rates(self.device.info, self.peaks, problem, case, block.l2, block.median_ns(arm))
+                    self.check_rates(side.prepared, block.l2, block.median_ns(arm))
             self.check_imports(base.prepared, head.prepared)
-        return protocol.Compared(block=block, sides=facts)
+        return protocol.CompareReply(block=block, sides=facts)
 
-    def find_steps(self, request: protocol.FindSteps) -> protocol.StepsFound:
+    def find_steps(self, request: protocol.FindSteps) -> protocol.FindStepsReply:
         """Steps of the planted chain that slow the pair's head by about `target`.
 
         Steps are doubled until the slowdown can be measured well, then scaled, then corrected once.
         """
         settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
         rng = random.Random(request.seed)  # noqa: S311
-        with self.placed(request, rng) as (arena, sides):
+        with self.placed(request, rng) as (buffers, sides):
             base, head = sides["base"], sides["head"]
-            arena.write(self.checker.inputs(head.prepared.case, request.seed))
+            buffers.write(self.checker.inputs(head.prepared.case, request.seed))
 
             def slowdown(steps: int) -> float:
                 arguments = (*head.subject.arguments[:-1], np.int32(steps))
                 pair = Pair(base.subject, dataclasses.replace(head.subject, arguments=arguments))
-                block = measure_pair(self.device, pair, settings, rng, Restoring(arena))
+                block = measure_pair(self.device, pair, settings, rng, Restoring(buffers))
                 cycles = [quad.cycles for quad in block.quads if quad.cycles]
                 values = cycles if len(cycles) == len(block.quads) else [q.times_ns for q in block.quads]
                 ratios = log_ratios([quad.order for quad in block.quads], values)
@@ -376,20 +377,20 @@ class PairBench:
                     f"No slowdown of {100 * request.target:g} % can be planted: the nearest makes "
                     f"{rough(effect)}."
                 )
-            return protocol.StepsFound(steps=steps_for(request.target, steps, effect))
+            return protocol.FindStepsReply(steps=steps_for(request.target, steps, effect))
 
-    def solo(self, request: protocol.Solo) -> protocol.RanAlone:
+    def solo(self, request: protocol.RunAlone) -> protocol.RunAloneReply:
         """Each side by itself, in random order, long enough for the power that it draws to show."""
         rng = random.Random(request.order_seed)  # noqa: S311
-        with self.placed(request, rng) as (arena, sides):
+        with self.placed(request, rng) as (buffers, sides):
             base, head = sides["base"], sides["head"]
-            arena.write(self.checker.inputs(head.prepared.case, request.seed))
+            buffers.write(self.checker.inputs(head.prepared.case, request.seed))
             self.report("solo")
             alone: dict[str, Alone] = {
-                side.name: run_alone(self.device, side.subject, request.duration_s, Restoring(arena))
+                side.name: run_alone(self.device, side.subject, request.duration_s, Restoring(buffers))
                 for side in rng.sample([base, head], 2)
             }
-        return protocol.RanAlone(sides=alone)
+        return protocol.RunAloneReply(sides=alone)
 
     def _compile_sides(self, sides: Sequence[tuple[protocol.PairSide, Mapping[str, int]]]) -> None:
         programs: list[Program] = []
@@ -421,7 +422,7 @@ class PairBench:
 
     def _prepare(
         self, side: protocol.PairSide, sizes: Mapping[str, int], launch: Launch | None = None
-    ) -> Prepared:
+    ) -> PreparedKernel:
         suite, compiler = self.suites[side.suite], self.compilers.get(side.suite, "")
         case, scratch = self._case(side, sizes), self.checker.scratch
         prepared = prepare(self.device, suite, case, scratch, launch, compiler)
@@ -432,28 +433,29 @@ class PairBench:
 
     def _built(
         self, side: protocol.PairSide, sizes: Mapping[str, int], name: SideName
-    ) -> tuple[Prepared, Built]:
+    ) -> tuple[PreparedKernel, Built]:
         prepared = self._prepare(side, sizes)
         return prepared, build(self.device, prepared, partial(self.report, side=name))
 
     @contextmanager
     def placed(
         self,
-        request: protocol.Compare | protocol.FindSteps | protocol.Solo,
+        request: protocol.Compare | protocol.FindSteps | protocol.RunAlone,
         rng: random.Random,
         only: SideName | None = None,
-    ) -> Iterator[tuple[Arena, dict[SideName, PlacedSide]]]:
+    ) -> Iterator[tuple[Buffers, dict[SideName, PlacedSide]]]:
         """Base and head, or one of them alone, built in random order, and their arrays at a random place."""
         pair = request.pair
-        both: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
-        cases = {name: (self.suites[side.suite], self._case(side, pair.sizes)) for name, side in both}
-        asked = [(name, side) for name, side in both if only in (None, name)]
+        cases = {
+            name: (self.suites[side.suite], self._case(side, pair.sizes)) for name, side in pair.sides.items()
+        }
+        asked = [(name, side) for name, side in pair.sides.items() if only in (None, name)]
         rng.shuffle(asked)
         self.report("build")
-        made: dict[SideName, tuple[Prepared, Built]] = {}
+        kernels: dict[SideName, tuple[PreparedKernel, Built]] = {}
         for name, side in asked:
             with owned_by(name):
-                made[name] = self._built(side, pair.sizes, name)
+                kernels[name] = self._built(side, pair.sizes, name)
         of_base, of_head = (_arrays(suite.problem, case) for suite, case in (cases["base"], cases["head"]))
         if of_base != of_head:
             found = f"Base has the arrays {', '.join(of_base)}, head {', '.join(of_head)}"
@@ -461,28 +463,28 @@ class PairBench:
         padding = self.device.allocate(PADDING_BYTES * rng.randint(1, MOST_PADDING))
         try:
             suite, case = cases["head"]
-            with Arena(self.device, suite.problem, case) as arena:
+            with Buffers(self.device, suite.problem, case) as buffers:
                 sides: dict[SideName, PlacedSide] = {}
                 for name, side in asked:
-                    prepared, built = made[name]
+                    prepared, built = kernels[name]
                     with owned_by(name):
                         # Both are held to head's problem, so both get what it passes.
                         scalars = {**prepared.case.scalars, **suite.own(prepared.case).scalars}
                         passed = dataclasses.replace(prepared.case, scalars=scalars)
-                        arguments = arguments_of(arena, prepared, passed)
+                        arguments = arguments_of(buffers, prepared, passed)
                         if side.planted:
                             arguments.append(np.int32(side.steps))
                         subject = Subject(built, prepared.launch, arguments)
                         sides[name] = PlacedSide(name, prepared, subject)
                         data = partial(self.checker.inputs, self.case_for_checking(prepared), request.seed)
                         report = partial(self.report, side=name)
-                        first_launch(prepared, arena, subject, data, report)
-                yield arena, sides
+                        first_launch(prepared, buffers, subject, data, report)
+                yield buffers, sides
         finally:
             self.device.release(padding)
 
     def verified(
-        self, side: PlacedSide, arena: Arena, request: protocol.Compare, data: Rotation
+        self, side: PlacedSide, buffers: Buffers, request: protocol.Compare, data: Rotation
     ) -> protocol.SideFacts:
         """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
         to be what they were then.
@@ -492,33 +494,33 @@ class PairBench:
             case = self.case_for_checking(side.prepared)
             self.checker.report = partial(self.report, side=side.name)
             self.checker.report("verify")
-            known = request.verified.get(side.name)
-            if known:
-                arena.write(self.checker.inputs(case, request.seed))
-                arena.poison()
+            verified = request.verified.get(side.name)
+            if verified:
+                buffers.write(self.checker.inputs(case, request.seed))
+                buffers.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
-            if not known or arena.digest() != known:
-                self._check(side, case, arena, request)
+            if not verified or buffers.digest() != verified:
+                self._check(side, case, buffers, request)
             return _facts_of(side.prepared, subject.built, data.admit(subject, case))
 
-    def _check(self, side: PlacedSide, case: Case, arena: Arena, request: protocol.Compare) -> None:
+    def _check(self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare) -> None:
         """Hold a side's results to head's problem and, with head's own, to base's as well.
 
         Raises WrongResultError and WrongByBaseError.
         """
-        asked = case, arena, side.subject, request.seed
+        asked = case, buffers, side.subject, request.seed
         suite = side.prepared.suite
-        both = request.by_base and side.name == "head"
-        by_base = (
-            self.wrong_by_base(*asked, suite) if both else ""
-        )  # before head's, whose data are timed afterwards
+        by_base = ""
+        if request.by_base and side.name == "head":  # before head's problem, whose data are timed afterwards
+            by_base = self.wrong_by_base(*asked, suite)
         if wrong := first_wrong(self.checker.check(*asked)):
-            stricter = request.by_base and not both and not self.wrong_by_base(*asked, suite)
-            raise WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
+            if request.by_base and side.name == "base" and not self.wrong_by_base(*asked, suite):
+                wrong = f"{wrong} {_RIGHT_BY_BASE}"
+            raise WrongResultError(wrong)
         if by_base:
             raise WrongByBaseError(by_base)
 
-    def wrong_by_base(self, case: Case, arena: Arena, subject: Subject, seed: int, suite: Suite) -> str:
+    def wrong_by_base(self, case: Case, buffers: Buffers, subject: Subject, seed: int, suite: Suite) -> str:
         """Why results are wrong by base's reference and tolerance on base's data, where its arrays are the
         same; empty where they are right. An error is of base's side where its problem cannot tell. `suite` is
         the kernel's own.
@@ -533,7 +535,7 @@ class PairBench:
         with owned_by("base"):
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         self.base_checker.report = self.checker.report
-        wrong = first_wrong(self.base_checker.check(of_base, arena, subject, seed))
+        wrong = first_wrong(self.base_checker.check(of_base, buffers, subject, seed))
         if not wrong:
             return ""
         by_head = self.checker.demands(case, seed)["largest tolerance"]
@@ -543,11 +545,16 @@ class PairBench:
             "tolerance, is meant, land it in a commit of its own first."
         )
 
-    def case_for_checking(self, prepared: Prepared) -> Case:
+    def case_for_checking(self, prepared: PreparedKernel) -> Case:
         """The case as head's suite sees it, whose reference and data both sides are held to."""
         return self.suites["head"].own(prepared.case)
 
-    def check_imports(self, *prepared: Prepared) -> None:
+    def check_rates(self, prepared: PreparedKernel, l2: L2Policy, time_ns: float) -> None:
+        """Raises BeyondPeakError for a launch that did more in its time than the device can."""
+        problem = prepared.suite.problem
+        check_rates(self.device.info, self.peaks, problem, prepared.case, l2, time_ns)
+
+    def check_imports(self, *prepared: PreparedKernel) -> None:
         """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
         if not any(side.source.kind == "host" for side in prepared):
             return
@@ -564,18 +571,14 @@ def _side(suite: SideName, case: protocol.CaseOf) -> protocol.PairSide:
     return protocol.PairSide(suite=suite, kernel=case.kernel, macros=case.macros)
 
 
-def _facts_of(prepared: Prepared, built: Built, digest: str = "") -> protocol.SideFacts:
+def _facts_of(prepared: PreparedKernel, built: Built, digest: str = "") -> protocol.SideFacts:
+    source = prepared.source
     return protocol.SideFacts(
-        source_sha256=prepared.source.sha256,
-        code_sha256=prepared.source.code_sha256,
+        source_sha256=source.sha256,
+        code_sha256=source.code_sha256,
         passed=_passed(prepared),
-        code=built.code or (prepared.source.python.code_sha256 if prepared.source.python else ""),
-        function=" + ".join(
-            (
-                prepared.source.instance or prepared.source.function,
-                *(name for name, _ in prepared.source.steps),
-            )
-        ),
+        code=built.code or (source.python.code_sha256 if source.python else ""),
+        function=" + ".join((source.instance or source.function, *(name for name, _ in source.steps))),
         launch=prepared.launch,
         resources=built.resources,
         digest=digest,
@@ -591,28 +594,26 @@ def _with_scalars(subject: Subject, suite: Suite, case: Case) -> Subject:
     return dataclasses.replace(subject, arguments=arguments)
 
 
-def _passed(prepared: Prepared) -> tuple[str, ...]:
+def _passed(prepared: PreparedKernel) -> tuple[str, ...]:
     """What a kernel is called with, by its place in the problem: to other arrays the same code does another
     thing.
     """
     problem, case = prepared.suite.problem, prepared.case
-    told = {name: str(size) for name, size in case.sizes.items()}
-    told |= {
-        name: f"{problem.scalars[name].dtype} {value}"
-        for name, value in case.scalars.items()
-        if name in problem.scalars
-    }
+    passed = {name: str(size) for name, size in case.sizes.items()}
+    for name, value in case.scalars.items():
+        if name in problem.scalars:
+            passed[name] = f"{problem.scalars[name].dtype} {value}"
     for what, arrays in (("input", problem.inputs), ("output", problem.outputs)):
         for number, name in enumerate(arrays):
-            told[name] = f"{what} {number} {_kind(problem, name, case)}"
-    rooms = workspaces(prepared.kernel, case)
-    told |= {name: f"workspace {number} of {rooms[name]} bytes" for number, name in enumerate(rooms)}
+            passed[name] = f"{what} {number} {_kind(problem, name, case)}"
+    for number, (name, size_bytes) in enumerate(workspaces(prepared.kernel, case).items()):
+        passed[name] = f"workspace {number} of {size_bytes} bytes"
+    names = argument_names(problem, prepared.kernel)
     if prepared.kernel.setup is not None:
         # Whatever it gives, its own files decide.
-        made = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
-        names = argument_names(problem, prepared.kernel)
-        told |= {name: f"{name} by setup {made}" for name in names if name not in told}
-    return tuple(told.get(name, name) for name in argument_names(problem, prepared.kernel))
+        setup = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
+        passed = {name: f"{name} by setup {setup}" for name in names} | passed
+    return tuple(passed.get(name, name) for name in names)
 
 
 def code_identities(facts: protocol.SideFacts, *, one_compiler: bool = True) -> frozenset[str]:
@@ -627,10 +628,10 @@ def code_identities(facts: protocol.SideFacts, *, one_compiler: bool = True) -> 
     # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
     built = facts.resources and (facts.resources.code_sha256 or facts.resources.binary_sha256)
     called = repr((facts.launch, facts.passed, facts.function))
-    known = {"source": facts.code_sha256 if one_compiler else None, "code": facts.code, "binary": built}
+    hashes = {"source": facts.code_sha256 if one_compiler else None, "code": facts.code, "binary": built}
     return frozenset(
         hashlib.sha256(f"{kind}\0{code}\0{called}".encode()).hexdigest()
-        for kind, code in known.items()
+        for kind, code in hashes.items()
         if code
     )
 

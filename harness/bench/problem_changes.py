@@ -113,7 +113,7 @@ def demanding(changes: Changes) -> bool:
 
 def sentences(of_suite: Changes, of_cases: Mapping[str, Changes]) -> tuple[str, ...]:
     """Every change once, with the first of the places where it shows; `of_cases` by what a case is called."""
-    told = [
+    lines = [
         f"{what}: {before or 'none'} → {after or 'none'}."
         for what, (before, after) in of_suite.items()
         # A kernel that only one commit has is told of by its cases.
@@ -127,6 +127,6 @@ def sentences(of_suite: Changes, of_cases: Mapping[str, Changes]) -> tuple[str, 
     for what, found in places.items():
         left = len(found) - _MOST_PLACES
         more = f" and {left} more" if left > 0 else ""
-        told.append(f"{what}: {', '.join(list(found)[:_MOST_PLACES])}{more}.")
-    left = len(told) - MOST_SENTENCES
-    return (*told[:MOST_SENTENCES], *([f"{left} more changes."] if left > 0 else []))
+        lines.append(f"{what}: {', '.join(list(found)[:_MOST_PLACES])}{more}.")
+    left = len(lines) - MOST_SENTENCES
+    return (*lines[:MOST_SENTENCES], *([f"{left} more changes."] if left > 0 else []))

@@ -1,4 +1,6 @@
-"""What a session asks its worker process, and what that answers."""
+"""What a session asks its worker process, and what that answers: MeasureReply to Measure and so on; Done
+where there is nothing to tell.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,16 @@ class PairSide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairOf(msgspec.Struct, frozen=True, kw_only=True):
+    """Two kernels at the same sizes."""
+
     id: str
     sizes: Mapping[str, int]
     base: PairSide
     head: PairSide
+
+    @property
+    def sides(self) -> dict[SideName, PairSide]:
+        return {"base": self.base, "head": self.head}
 
 
 class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +65,8 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     reaches_beside: bool = False
     """Whether it is a function that reads what lies in its repository beside its suite's folder."""
     code: str = ""
-    """What runs, the same whichever compiler made it, where sides have compilers of their own; of a function
-    of Python its source."""
+    """A hash of what runs, the same whichever compiler made it, where sides have compilers of their own; of a
+    Python function the hash of its source."""
     function: str = ""
     """What of the code is launched."""
     passed: tuple[str, ...] = ()
@@ -71,12 +79,12 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     log: str = ""
 
 
-class Opened(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class OpenReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     device: DeviceInfo
     toolchain: Toolchain
 
 
-class Open(Request[Opened], frozen=True, kw_only=True):
+class Open(Request[OpenReply], frozen=True, kw_only=True):
     """Open a device; the first message, once."""
 
     device: str | None
@@ -94,11 +102,11 @@ class Open(Request[Opened], frozen=True, kw_only=True):
     """By side, the nvcc that compiles its sources; of both or of neither, which is the one that is found."""
 
 
-class Measured(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class MeasureReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     row: Row
 
 
-class Measure(Request[Measured], frozen=True, kw_only=True):
+class Measure(Request[MeasureReply], frozen=True, kw_only=True):
     """Verify one case and, where `settings` is given, time it."""
 
     kernel: str
@@ -114,11 +122,11 @@ class Measure(Request[Measured], frozen=True, kw_only=True):
     """Keep what was measured, arrays and all, for HoldAgainst; until the next Measure."""
 
 
-class LibraryMeasured(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class HoldAgainstReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     library: LibraryShare
 
 
-class HoldAgainst(Request[LibraryMeasured], frozen=True, kw_only=True):
+class HoldAgainst(Request[HoldAgainstReply], frozen=True, kw_only=True):
     """Verify a vendor's own kernel on the arrays of what is held, then time both in turns.
 
     A request of its own, so that what becomes of the vendor's costs nothing that was measured before.
@@ -128,7 +136,7 @@ class HoldAgainst(Request[LibraryMeasured], frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """The answer to what was asked for what it does."""
+    """The reply to a request that has nothing to tell but that it was carried out."""
 
 
 class BuildAll(Request[Done], frozen=True, kw_only=True):
@@ -137,14 +145,14 @@ class BuildAll(Request[Done], frozen=True, kw_only=True):
     cases: tuple[CaseOf, ...]
 
 
-class BuiltOnly(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class BuildOnlyReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     builds: tuple[Build, ...]
     compiler: str
     relied_on: tuple[Manifest, ...] | None = None
     """The files outside of the suite's tree that it rests on; None where nobody can tell."""
 
 
-class BuildOnly(Request[BuiltOnly], frozen=True, kw_only=True):
+class BuildOnly(Request[BuildOnlyReply], frozen=True, kw_only=True):
     """Compile CUDA kernels for architectures that need not be here, and load none."""
 
     cases: tuple[CaseOf, ...]
@@ -169,44 +177,43 @@ class Sanitize(Request[Done], frozen=True, kw_only=True):
     """Of the compiler, beside the kernel's own."""
 
 
-class Prepared(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """In the order asked."""
-
+class PrepareReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     sides: tuple[SideFacts, ...]
+    """Of the cases, in the order asked."""
 
 
-class Prepare(Request[Prepared], frozen=True, kw_only=True):
+class Prepare(Request[PrepareReply], frozen=True, kw_only=True):
     """Compile kernels side by side and load each, without running anything."""
 
     cases: tuple[CaseOf, ...]
 
 
-class Inspected(msgspec.Struct, frozen=True, kw_only=True):
+class InspectedPair(msgspec.Struct, frozen=True, kw_only=True):
     base: SideFacts
     head: SideFacts
     identical: bool
     """In compiled code and launch."""
 
 
-class InspectedAll(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    pairs: Mapping[str, Inspected]
+class InspectReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    pairs: Mapping[str, InspectedPair]
     """By id."""
     same_problem: bool
     """Whether both suites define their problem in the same files."""
 
 
-class Inspect(Request[InspectedAll], frozen=True, kw_only=True):
+class Inspect(Request[InspectReply], frozen=True, kw_only=True):
     """Build both sides of every pair, without running anything."""
 
     pairs: tuple[PairOf, ...]
 
 
-class Differing(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class DifferencesReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     changes: Mapping[str, tuple[str, str]]
     """By what differs: what it is at base, and at head."""
 
 
-class Differences(Request[Differing], frozen=True, kw_only=True):
+class Differences(Request[DifferencesReply], frozen=True, kw_only=True):
     """Tell what head's problem asks for otherwise than base's."""
 
     case: CaseOf | None
@@ -216,12 +223,12 @@ class Differences(Request[Differing], frozen=True, kw_only=True):
     """Whether to compare references too, which take longest."""
 
 
-class Compared(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class CompareReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     block: PairedBlock
     sides: Mapping[str, SideFacts]
 
 
-class Compare(Request[Compared], frozen=True, kw_only=True):
+class Compare(Request[CompareReply], frozen=True, kw_only=True):
     """Verify both sides of a pair, then time them against each other."""
 
     pair: PairOf
@@ -235,11 +242,11 @@ class Compare(Request[Compared], frozen=True, kw_only=True):
     """Whether head is held to base's reference and tolerance as well as its own."""
 
 
-class StepsFound(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class FindStepsReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     steps: int
 
 
-class FindSteps(Request[StepsFound], frozen=True, kw_only=True):
+class FindSteps(Request[FindStepsReply], frozen=True, kw_only=True):
     """How many steps slow a planted pair by `target`."""
 
     pair: PairOf
@@ -247,7 +254,7 @@ class FindSteps(Request[StepsFound], frozen=True, kw_only=True):
     target: float
 
 
-class Ticks(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class TimersReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """The steps of the device's clocks. A kernel reads the second; `problem` says why where it cannot."""
 
     tick_ns: float
@@ -256,16 +263,16 @@ class Ticks(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     log: str = ""
 
 
-class Timers(Request[Ticks], frozen=True, kw_only=True):
+class Timers(Request[TimersReply], frozen=True, kw_only=True):
     """Measure the steps of the device's clocks."""
 
 
-class RanAlone(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class RunAloneReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     sides: Mapping[str, Alone]
 
 
-class Solo(Request[RanAlone], frozen=True, kw_only=True):
-    """Run each side of a pair by itself, back to back, for so long."""
+class RunAlone(Request[RunAloneReply], frozen=True, kw_only=True):
+    """Run each side of a pair by itself, back to back, for `duration_s`."""
 
     pair: PairOf
     seed: int
@@ -277,10 +284,10 @@ class BuildSide(Request[Done], frozen=True, kw_only=True):
     """Build one side of a pair ahead of Join. Nothing is launched, so both sides' processes may be at it."""
 
     pair: PairOf
-    side: Literal["base", "head"]
+    side: SideName
 
 
-class Joined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class JoinReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     facts: SideFacts
     time_ns: float
     """What one launch takes, warm."""
@@ -293,7 +300,7 @@ class Joined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     restored: bool
 
 
-class Join(Request[Joined], frozen=True, kw_only=True):
+class Join(Request[JoinReply], frozen=True, kw_only=True):
     """Verify one side of a pair and warm it up, to take turns with a process that has the other."""
 
     compare: Compare
@@ -319,6 +326,6 @@ class Finish(Request[Done], frozen=True, kw_only=True):
 
 
 RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
-PairRequest = Inspect | Differences | Compare | FindSteps | Solo
+PairRequest = Inspect | Differences | Compare | FindSteps | RunAlone
 TurnRequest = BuildSide | Join | Take | Finish
 WorkerRequest = RunRequest | PairRequest | TurnRequest

@@ -16,7 +16,6 @@ from harness.bench.abba import Pair, SlotRunner, Turn
 from harness.bench.measure import l2_policy, warm_up
 from harness.bench.pair_runner import PairBench, PlacedSide, owned_by
 from harness.bench.verifier import Rotation
-from harness.device.peaks import check_rates
 from harness.records import L2Policy
 
 
@@ -39,23 +38,23 @@ class Turns:
         self.bench, self.device = bench, bench.device
         self._joined: _Joined | None = None
 
-    def join(self, asked: protocol.Join) -> protocol.Joined:
+    def join(self, asked: protocol.Join) -> protocol.JoinReply:
         bench, request, settings = self.bench, asked.compare, asked.compare.settings
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with ExitStack() as stack:
-            arena, sides = stack.enter_context(bench.placed(request, rng, only=asked.side))
+            buffers, sides = stack.enter_context(bench.placed(request, rng, only=asked.side))
             side = sides[asked.side]
             case = bench.case_for_checking(side.prepared)
-            known = request.verified.get(side.name)
-            data = Rotation(bench.checker, arena, case, request.seed, rng, sets=2 if known else 3)
-            facts = bench.verified(side, arena, request, data)
+            verified = request.verified.get(side.name)
+            data = Rotation(bench.checker, buffers, case, request.seed, rng, sets=2 if verified else 3)
+            facts = bench.verified(side, buffers, request, data)
             bench.report("measure", side=side.name)
             l2 = l2_policy(self.device, settings.l2)
             with owned_by(side.name):
                 warm = warm_up(self.device, [side.subject], settings, data)
                 data.begin(side.subject, warm.time_ns)
             self._joined = _Joined(side, data, l2, warm.time_ns, stack.pop_all())
-        return protocol.Joined(
+        return protocol.JoinReply(
             facts=facts,
             time_ns=warm.time_ns,
             l2=l2,
@@ -88,7 +87,6 @@ class Turns:
         side = joined.side
         with joined.stack, owned_by(side.name):
             joined.data.finish([side.subject], joined.runner.launches if joined.runner else 1)
-            problem, case = side.prepared.suite.problem, side.prepared.case
-            check_rates(self.device.info, self.bench.peaks, problem, case, joined.l2, request.time_ns)
+            self.bench.check_rates(side.prepared, joined.l2, request.time_ns)
             self.bench.check_imports(side.prepared)
         return protocol.Done()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.bench import verify
-from harness.bench.buffers import OUTPUT_GUARD, Arena, Kept, digest, same_bits
+from harness.bench.buffers import OUTPUT_GUARD, Buffers, Kept, digest, same_bits
 from harness.bench.measure import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
 from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
@@ -30,10 +30,10 @@ from harness.spec.suite import Suite
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
 TOLERANCE = "-tolerance"
-"""Beside the outputs in a kept reference, under what no output can be called."""
+"""The tolerance's name in a kept reference: no output can be called that."""
 MOST_KEPT_BYTES = 2**29
 UNSEEN = "unseen"
-"""Data that kernels are to meet for the first time: neither they nor their reference are kept."""
+"""The key of data that kernels are to meet for the first time: neither they nor their reference are kept."""
 RUNS_PER_CHECK = 2
 """A race need not show at the first run."""
 
@@ -44,16 +44,16 @@ class Checker:
     def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
 
-    def check(self, case: Case, arena: Arena, subject: Subject, seed: int) -> Verification:
-        """Verify on integers, where the answer is exact, and on random data, which stay in the arena."""
+    def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
+        """Verify on integers, where the answer is exact, and on random data, which stay in the buffers."""
         checks = []
         bound = self.suite.problem.integer_bound(case)
         small = verify.largest_output(self.suite.problem, case) <= INTEGER_CHECK_ELEMENTS
         if bound is not None and small:
-            checks.append(self._check(case, arena, subject, "integers", seed, bound))
+            checks.append(self._check(case, buffers, subject, "integers", seed, bound))
         # Last, so that what is timed afterwards is random data: integers draw less power and run faster.
         if not checks or checks[-1].passed:
-            checks.append(self._check(case, arena, subject, "random", seed, 0))
+            checks.append(self._check(case, buffers, subject, "random", seed, 0))
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
 
     def demands(
@@ -91,7 +91,7 @@ class Checker:
     def _check(
         self,
         case: Case,
-        arena: Arena,
+        buffers: Buffers,
         subject: Subject,
         data: Literal["integers", "random"],
         seed: int,
@@ -104,21 +104,21 @@ class Checker:
             inputs = verify.integer_data(problem, case, bound, np.random.default_rng(seed))
         else:
             inputs = self.inputs(case, seed)
-        arena.write(inputs)
+        buffers.write(inputs)
         outputs: dict[str, NDArray[Any]] = {}
-        found: dict[str, list[verify.Comparison]] = {}
+        found: dict[str, list[verify.OutputComparison]] = {}
         for _ in range(RUNS_PER_CHECK):
             self.report("verify")
-            arena.poison()
+            buffers.poison()
             self.device.launch(subject.built, subject.launch, subject.arguments)
             self.device.synchronize()
-            earlier, outputs = outputs, {name: arena.read(name) for name in problem.outputs}
+            earlier, outputs = outputs, {name: buffers.read(name) for name in problem.outputs}
             if earlier and all(same_bits(outputs[name], earlier[name]) for name in outputs):
                 break  # what has been compared already
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
-        return verify.combine(found, data, seed, arena.damage(inputs))
+        return verify.combine(found, data, seed, buffers.damage(inputs))
 
     def wrong(
         self,
@@ -149,10 +149,10 @@ class Checker:
         outputs: verify.Arrays,
         key: tuple[str, int],
         bands: Sequence[tuple[Case, slice]] | None = None,
-    ) -> dict[str, list[verify.Comparison]]:
+    ) -> dict[str, list[verify.OutputComparison]]:
         """Every band of every output, or these."""
         problem = self.suite.problem
-        found: dict[str, list[verify.Comparison]] = {name: [] for name in outputs}
+        found: dict[str, list[verify.OutputComparison]] = {name: [] for name in outputs}
         for part, band in verify.bands(problem, case) if bands is None else bands:
             reference, tolerance = self._reference(part, verify.cut(problem, inputs, band), (*key, band))
             allowed = 0.0 if key[0] == "integers" else tolerance
@@ -165,8 +165,8 @@ class Checker:
         """The case's data, by way of the run's scratch folder where they are not too large to keep."""
         problem = self.suite.problem
         # A problem's own data() may look at the kernel; the usual one does not, and kernels share it.
-        own = type(problem).data is not Problem.data
-        kernel = (case.kernel, sorted(case.macros.items())) if own else ()
+        shared = type(problem).data is Problem.data
+        kernel = () if shared else (case.kernel, sorted(case.macros.items()))
         folder = self._folder(case, "inputs", kernel, seed)
         if kept := _kept(folder):
             # A file keeps the bits of a type that is not NumPy's own.
@@ -222,19 +222,18 @@ def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list[tuple[Any, NDArray[Any]]]]:
     """What the kernel should compute, over the null device's byte arrays."""
     names = argument_names(problem, kernel)
-    known: dict[str, dict[str, NDArray[np.float64]]] = {}
-    """By their inputs: the same few data sets come again and again."""
+    references: dict[str, dict[str, NDArray[np.float64]]] = {}
+    """By the digest of their inputs: the same few data sets come again and again."""
     layouts = {name: problem.layout(name, case) for name in problem.arrays}
 
     def emulate(*arguments: Any) -> list[tuple[Any, NDArray[Any]]]:
         views = dict(zip(names, arguments, strict=True))
         inputs = {name: layouts[name].unpack(views[name]) for name in problem.inputs}
-        if (key := digest(inputs.values())) not in known:
-            known[key], _ = verify.reference_of(problem, case, inputs)
-        reference = known[key]
-        return [(views[name], lying(name, reference[name])) for name in problem.outputs]
+        if (key := digest(inputs.values())) not in references:
+            references[key], _ = verify.reference_of(problem, case, inputs)
+        return [(views[name], in_memory(name, references[key][name])) for name in problem.outputs]
 
-    def lying(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
+    def in_memory(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
         layout = layouts[name]
         packed = layout.pack(values.astype(numpy_dtype(layout.dtype)), OUTPUT_GUARD)
         return packed if element_bits(layout.dtype) < 8 else packed.view(numpy_dtype(layout.dtype))
@@ -302,37 +301,37 @@ class _DataSet:
 
 
 class Restoring(Data):
-    """An arena's arrays as they are, but for what is put back: for kernels whose outputs nobody looks at."""
+    """The buffers as they are, but for what is put back: for kernels whose outputs nobody looks at."""
 
-    def __init__(self, arena: Arena) -> None:
-        self.arena, self.restores = arena, arena.restores
+    def __init__(self, buffers: Buffers) -> None:
+        self.buffers, self.restores = buffers, buffers.restores
 
     def poison(self) -> None:
         if self.restores:
-            self.arena.poison()
+            self.buffers.poison()
 
 
 class Rotation(Data):
-    """The arena of one case, with the data that kernels verified on it are timed on.
+    """The buffers of one case, with the data that kernels verified on them are timed on.
 
-    `seed` is that of the data that the arena holds: the first set. A second is made from the next seed. With
-    three `sets`, kernels get data at the end that nobody has seen. With one there is the arena's, as for
+    `seed` is that of the data that the buffers hold: the first set. A second is made from the next seed. With
+    three `sets`, kernels get data at the end that nobody has seen. With one there is the first alone, as for
     a problem whose data() gives the same for every seed.
     """
 
     def __init__(
         self,
         checker: Checker,
-        arena: Arena,
+        buffers: Buffers,
         case: Case,
         seed: int,
         rng: random.Random,
         *,
         sets: Literal[1, 2, 3] = 3,
     ) -> None:
-        self.checker, self.arena, self.case, self.rng = checker, arena, case, rng
+        self.checker, self.buffers, self.case, self.rng = checker, buffers, case, rng
         self._with_unseen = sets == 3
-        self.device, self.restores = arena.device, arena.restores
+        self.device, self.restores = buffers.device, buffers.restores
         self._sets = [_DataSet(seed + number) for number in range(min(sets, 2))]
         self._in_force = self._sets[0]
         self._slots = self._offers = 0
@@ -341,11 +340,11 @@ class Rotation(Data):
         self._sampled: tuple[Subject, _DataSet] | None = None
         self._launch_ns = 1.0
         self._poisoned = False
-        self._surprised: set[Subject] = set()
-        """Those that have had data that nobody had seen."""
+        self._checked_unseen: set[Subject] = set()
+        """Kernels that were checked on data that they had not seen."""
 
     def admit(self, subject: Subject, case: Case) -> str:
-        """Take in a kernel that was verified on the first set, whose inputs and outputs lie in the arena.
+        """Take in a kernel that was verified on the first set, whose inputs and outputs lie in the buffers.
 
         Returns these outputs' digest, and records what the kernel computes on the second set. Of a kernel
         that could keep something, that is compared with the reference: a sample of it where it is large, all
@@ -355,10 +354,10 @@ class Rotation(Data):
         first = self._in_force = self._sets[0]
         if not first.digests:
             self._keep()
-        first.digests[subject] = self.arena.digest()
+        first.digests[subject] = self.buffers.digest()
         self._use(self._sets[-1])
         self._launch_held(subject)
-        digest = self.arena.digest()
+        digest = self.buffers.digest()
         if digest == first.digests[subject]:
             if self._in_force is not first:
                 self._compare(subject, case, in_full=True)
@@ -374,8 +373,8 @@ class Rotation(Data):
             del self._sets[1:]
             return
         for data_set, inputs in zip(self._sets, (first, *others), strict=True):
-            data_set.kept = self.arena.keep(inputs)
-        self._room = self.arena.room(self.arena.problem.outputs)
+            data_set.kept = self.buffers.keep(inputs)
+        self._room = self.buffers.room(self.buffers.problem.outputs)
 
     def first(self) -> int:
         """Put the first set back in place, and tell its seed."""
@@ -386,10 +385,11 @@ class Rotation(Data):
         self.device.fill_results(subject.built, subject.launch, subject.arguments)
         self.poison()
         self.device.synchronize()
-        spots = list(self.arena.spots(_SPOTS, _SPOT_BYTES))
+        spots = list(self.buffers.spots(_SPOTS, _SPOT_BYTES))
         looks = [(memory, offset_bytes, held.copy()) for memory, offset_bytes, held in spots]
-        told = self.device.launch_held(subject.built, subject.launch, subject.arguments, looks)
-        if told and any((out != held).any() for (_, _, out), (_, _, held) in zip(looks, spots, strict=True)):
+        was_held = self.device.launch_held(subject.built, subject.launch, subject.arguments, looks)
+        changed = ((look[2] != spot[2]).any() for look, spot in zip(looks, spots, strict=True))
+        if was_held and any(changed):
             raise ForeignStreamError(
                 subject,
                 "The kernel's outputs changed while the stream that it was given was still held: it works on "
@@ -403,16 +403,16 @@ class Rotation(Data):
 
     def _put(self, data_set: _DataSet) -> None:
         if data_set.kept is not None:
-            self.arena.restore(data_set.kept)
+            self.buffers.restore(data_set.kept)
         else:
-            self.arena.write(self._inputs(data_set))
+            self.buffers.write(self._inputs(data_set))
         self._in_force = data_set
 
     def _inputs(self, data_set: _DataSet) -> Mapping[str, NDArray[Any]]:
         return data_set.unseen or self.checker.inputs(self.case, data_set.seed)
 
     def poison(self) -> None:
-        self.arena.poison()
+        self.buffers.poison()
         self._poisoned = True
 
     def change(self) -> None:
@@ -429,12 +429,12 @@ class Rotation(Data):
         """The n-th slot takes the place of the sample with probability 1 / n: each is as likely to be it."""
         self._slots += 1
         if self._room and self.rng.random() * self._slots < 1:
-            self.arena.save(self._room)
+            self.buffers.save(self._room)
             self._sampled = subject, self._in_force
 
     def _check(self, subject: Subject) -> None:
         """Raises WrongWhenTimedError for outputs that are neither what was verified nor as right."""
-        if self._poisoned and self.arena.digest() != self._in_force.digests[subject]:
+        if self._poisoned and self.buffers.digest() != self._in_force.digests[subject]:
             self._compare(subject, self.case, in_full=True)
         self._poisoned = False
 
@@ -454,7 +454,7 @@ class Rotation(Data):
         self._check(subjects[-1])
         if self._sampled is not None:
             (subject, self._in_force), in_force = self._sampled, self._in_force
-            if self.arena.digest(self._room) != self._in_force.digests[subject]:
+            if self.buffers.digest(self._room) != self._in_force.digests[subject]:
                 self._compare(subject, self.case, in_full=True, kept=self._room)
             self._in_force, self._sampled = in_force, None
         for subject in subjects:
@@ -463,7 +463,7 @@ class Rotation(Data):
     def _finish(self, subject: Subject, launches: int) -> None:
         if launches > 1 and not self.restores:
             self._check_work(subject)
-        size_bytes = sum(size_bytes for _, _, size_bytes in self.arena.outputs())
+        size_bytes = sum(size_bytes for _, _, size_bytes in self.buffers.outputs())
         for number in range(self._affordable(min(_LAST_LOOKS, _LAST_LOOKS_BYTES // size_bytes))):
             self._other()
             if number:
@@ -472,9 +472,9 @@ class Rotation(Data):
             else:  # what waited for its turn when it was verified may not any more
                 self._launch_held(subject)
             self._check(subject)
-        unseen = self._with_unseen and len(self._sets) > 1 and subject not in self._surprised
+        unseen = self._with_unseen and len(self._sets) > 1 and subject not in self._checked_unseen
         if unseen and not subject.built.stateless:
-            self._surprised.add(subject)
+            self._checked_unseen.add(subject)
             self._check_unseen(subject)
 
     def _check_unseen(self, subject: Subject) -> None:
@@ -489,13 +489,13 @@ class Rotation(Data):
         for _ in range(_TRIES):
             seed = random.SystemRandom().getrandbits(63)
             inputs = self.checker.suite.problem.data(self.case, np.random.default_rng(seed))
-            kept = self.arena.keep(inputs, kept)
+            kept = self.buffers.keep(inputs, kept)
             begun_ns = self._occupy(busy_ns)
             again = [self._timed_on(self._sets[0], subject) for _ in range(count)]
             first = self._timed_on(_DataSet(seed, kept, inputs), subject)
             busy_ns = self._outlasting(busy_ns, begun_ns)
             self._compare(subject, self.case, in_full=False)
-            first_ns, again_ns = first(), median(each() for each in again)
+            first_ns, again_ns = first(), median(timing() for timing in again)
             if first_ns <= SKIPS * max(again_ns, self.device.tick_ns()):
                 return
         raise SkippedWorkError(
@@ -522,7 +522,7 @@ class Rotation(Data):
             busy_ns = self._outlasting(busy_ns, begun_ns)
             self.device.synchronize()
             # The least, as what else the machine does makes times longer and never shorter.
-            fresh_ns, again_ns = min(each() for each in fresh), median(each() for each in again)
+            fresh_ns, again_ns = min(timing() for timing in fresh), median(timing() for timing in again)
             skips = fresh_ns > SKIPS * max(again_ns, self.device.tick_ns())
             skipped += skips
             if skipped == 2:  # what is an accident does not happen twice
@@ -563,12 +563,12 @@ class Rotation(Data):
 
     def _compare(self, subject: Subject, case: Case, *, in_full: bool, kept: Kept | None = None) -> None:
         """Hold the outputs in place, or the copies of them, to the reference for the data in force."""
-        outputs = {name: self.arena.read(name, kept) for name in self.arena.problem.outputs}
+        outputs = {name: self.buffers.read(name, kept) for name in self.buffers.problem.outputs}
         data_set = self._in_force
         key = UNSEEN if data_set.unseen else "random", data_set.seed
-        if told := self.checker.wrong(case, key, self._inputs(data_set), outputs, in_full=in_full):
+        if wrong := self.checker.wrong(case, key, self._inputs(data_set), outputs, in_full=in_full):
             raise WrongWhenTimedError(
                 subject,
-                f"Right before timing and wrong when timed: {told} The kernel keeps something between "
+                f"Right before timing and wrong when timed: {wrong} The kernel keeps something between "
                 "launches, works where nobody waits for it, or has a race.",
             )

@@ -36,7 +36,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class OutputComparison:
     """One output, or one band of it, against its reference."""
 
     elements: int
@@ -51,17 +51,14 @@ class Comparison:
 def integer_data(
     problem: Problem, case: Case, bound: int, rng: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
-    """Inputs of integers in [-bound, bound], for which the right answer is exact."""
-    return {
-        name: _integers(array.shape_at(case), array.dtype_at(case), bound, rng)
-        for name, array in problem.inputs.items()
-    }
-
-
-def _integers(shape: tuple[int, ...], dtype: str, bound: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Those of [-bound, bound] that the type has exactly."""
-    least, most = exact_limits(dtype)
-    return rng.integers(max(-bound, least), min(bound, most), shape, endpoint=True).astype(numpy_dtype(dtype))
+    """Inputs of integers in [-bound, bound] that their types hold exactly: so is the answer."""
+    data = {}
+    for name, array in problem.inputs.items():
+        shape, dtype = array.shape_at(case), array.dtype_at(case)
+        least, most = exact_limits(dtype)
+        integers = rng.integers(max(-bound, least), min(bound, most), shape, endpoint=True)
+        data[name] = integers.astype(numpy_dtype(dtype))
+    return data
 
 
 def host_bytes(problem: Problem, case: Case) -> int:
@@ -154,7 +151,7 @@ def compare(
     reference: NDArray[np.float64],
     tolerance: NDArray[np.float64] | float,
     origin: Sequence[int] = (),
-) -> Comparison:
+) -> OutputComparison:
     """Every element of `output` against `reference`, within `tolerance` (broadcast); NaN is wrong.
 
     `origin` is where the output begins in the whole of which it is a band.
@@ -169,7 +166,7 @@ def compare(
     where = None
     if count:
         where = tuple(int(index) for index in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    return Comparison(
+    return OutputComparison(
         elements=output.size,
         wrong=count,
         largest_error=float(error.max()) if finite else None,
@@ -181,7 +178,7 @@ def compare(
 
 
 def combine(
-    comparisons: Mapping[str, list[Comparison]],
+    comparisons: Mapping[str, list[OutputComparison]],
     data: Literal["integers", "random"],
     seed: int,
     damage: str = "",
@@ -206,8 +203,8 @@ def combine(
 
 def _largest(values: Sequence[float | None]) -> float | None:
     """None where one of them is not known."""
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
+    found = [value for value in values if value is not None]
+    return max(found) if len(found) == len(values) else None
 
 
 def first_wrong(verification: Verification) -> str:
@@ -215,7 +212,7 @@ def first_wrong(verification: Verification) -> str:
     return next((check.message for check in verification.checks if not check.passed), "")
 
 
-def _describe(name: str, parts: Sequence[Comparison], data: str) -> str:
+def _describe(name: str, parts: Sequence[OutputComparison], data: str) -> str:
     first = next((part for part in parts if part.wrong), None)
     if first is None:
         return ""

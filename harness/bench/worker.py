@@ -20,12 +20,12 @@ from typing import Any, Literal
 import msgspec
 
 from harness.bench import protocol
-from harness.bench.buffers import Arena
+from harness.bench.buffers import Buffers
 from harness.bench.measure import Subject, limited, measure, single_blocks
 from harness.bench.pair_runner import (
-    Held,
+    HeldKernel,
     PairBench,
-    Prepared,
+    PreparedKernel,
     arguments_of,
     build,
     first_launch,
@@ -38,7 +38,6 @@ from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import nvcc, open_device
 from harness.device.backends.base import Device
-from harness.device.peaks import check_rates
 from harness.errors import HarnessError, Side
 from harness.records import Launch, Row, RowStatus
 from harness.spec.device_facts import facts_of
@@ -77,8 +76,7 @@ class Worker:
             self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)
             self.turns = Turns(self.pairs)
 
-        self.peaks = request.peaks
-        self._held: Held | None = None
+        self._held: HeldKernel | None = None
 
     def answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:
         """Raises TamperedError where the suite has changed what it is judged by."""
@@ -95,14 +93,14 @@ class Worker:
             protocol.BuildAll: self.pairs.build_all,
             protocol.BuildOnly: self.build_only,
             protocol.Sanitize: self.sanitize,
-            protocol.Measure: lambda asked: protocol.Measured(row=self.run(asked)),
+            protocol.Measure: lambda asked: protocol.MeasureReply(row=self.run(asked)),
             protocol.HoldAgainst: self.hold_against,
             protocol.Prepare: self.pairs.prepare,
             protocol.Inspect: self.pairs.inspect,
             protocol.Differences: self.pairs.differences,
             protocol.Compare: self.pairs.compare,
             protocol.FindSteps: self.pairs.find_steps,
-            protocol.Solo: self.pairs.solo,
+            protocol.RunAlone: self.pairs.solo,
             protocol.BuildSide: self.pairs.build_side,
             protocol.Join: self.turns.join,
             protocol.Take: self.turns.take,
@@ -110,14 +108,16 @@ class Worker:
         }
         return answers[type(request)](request)
 
-    def ticks(self) -> protocol.Ticks:
+    def ticks(self) -> protocol.TimersReply:
         tick_ns = self.device.tick_ns()
         try:
-            return protocol.Ticks(tick_ns=tick_ns, globaltimer_tick_ns=self.device.globaltimer_tick_ns())
+            return protocol.TimersReply(
+                tick_ns=tick_ns, globaltimer_tick_ns=self.device.globaltimer_tick_ns()
+            )
         except HarnessError as error:
-            return protocol.Ticks(tick_ns=tick_ns, problem=error.message, log=error.log)
+            return protocol.TimersReply(tick_ns=tick_ns, problem=error.message, log=error.log)
 
-    def build_only(self, request: protocol.BuildOnly) -> protocol.BuiltOnly:
+    def build_only(self, request: protocol.BuildOnly) -> protocol.BuildOnlyReply:
         def make(planned: PlannedCase, arch: str) -> Program:
             kernel = planned.kernel
             with imports_of(self.suite, kernel, "cuda"):
@@ -125,7 +125,7 @@ class Worker:
                 launch = launch_of(kernel, case) if kernel.dispatch else None
                 return program(self.suite, kernel, case, "cuda", arch, launch, self.checker.scratch)
 
-        kernels = [(self.suite.by_name[each.kernel], each.sizes) for each in request.cases]
+        kernels = [(self.suite.by_name[case.kernel], case.sizes) for case in request.cases]
         planned = [PlannedCase(kernel, self.suite.case(kernel, sizes)) for kernel, sizes in kernels]
         cache = BinaryCache()
         found = builds(
@@ -139,26 +139,25 @@ class Worker:
             tell=lambda done, every: self.report(f"compiled {done} of {every}"),
         )
         relied_on = None if reaches_beside(self.suite.root) else cache.relied_on
-        return protocol.BuiltOnly(builds=tuple(found), compiler=nvcc.version(), relied_on=relied_on)
+        return protocol.BuildOnlyReply(builds=tuple(found), compiler=nvcc.version(), relied_on=relied_on)
 
     def sanitize(self, request: protocol.Sanitize) -> protocol.Done:
         case = self._case(request.kernel, request.sizes)
         prepared = self._prepare(case)
         source = replace(prepared.source, options=(*prepared.source.options, *request.options))
-        prepared = replace(prepared, source=source)
-        built = build(self.device, prepared)
-        with Arena(self.device, self.suite.problem, case, guarded=False) as arena:
-            arena.write(self.checker.inputs(case, request.seed))
-            arena.begin()
+        built = build(self.device, replace(prepared, source=source))
+        with Buffers(self.device, self.suite.problem, case, guarded=False) as buffers:
+            buffers.write(self.checker.inputs(case, request.seed))
+            buffers.begin()
             self.report("sanitize")
-            self.device.launch(built, prepared.launch, arguments_of(arena, prepared))
+            self.device.launch(built, prepared.launch, arguments_of(buffers, prepared))
             self.device.synchronize()
         return protocol.Done()
 
     def _case(self, kernel: str, sizes: Mapping[str, int], macros: Mapping[str, Value] = {}) -> Case:
         return self.suite.case(self.suite.by_name[kernel], sizes, macros, facts_of(self.device.info))
 
-    def _prepare(self, case: Case, launch: Launch | None = None) -> Prepared:
+    def _prepare(self, case: Case, launch: Launch | None = None) -> PreparedKernel:
         return prepare(self.device, self.suite, case, self.checker.scratch, launch)
 
     def _launch(self, request: protocol.Measure, case: Case) -> Launch:
@@ -170,10 +169,10 @@ class Worker:
         parted = single_blocks(launch)
         prepared = self._prepare(case, parted)
         built = build(self.device, prepared)
-        with Arena(self.device, self.suite.problem, case) as arena:
-            arena.write(self.checker.inputs(case, request.seed))
-            subject = Subject(built, parted, arguments_of(arena, prepared))
-            return limited(self.device, subject, launch, request.max_launch_ms, Restoring(arena))
+        with Buffers(self.device, self.suite.problem, case) as buffers:
+            buffers.write(self.checker.inputs(case, request.seed))
+            subject = Subject(built, parted, arguments_of(buffers, prepared))
+            return limited(self.device, subject, launch, request.max_launch_ms, Restoring(buffers))
 
     def run(self, request: protocol.Measure) -> Row:
         self._release()
@@ -183,30 +182,27 @@ class Worker:
         prepared = self._prepare(case, launch)
         kernel, built = prepared.kernel, build(self.device, prepared, self.report)
         with contextlib.ExitStack() as stack:
-            arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
-            subject = Subject(built, launch, arguments_of(arena, prepared))
+            buffers = stack.enter_context(Buffers(self.device, self.suite.problem, case))
+            subject = Subject(built, launch, arguments_of(buffers, prepared))
             inputs = partial(self.checker.inputs, case, request.seed)
-            first_launch(prepared, arena, subject, inputs, self.report)
-            # Before the suite's own data, which are what is timed.
-            asked = request.by_base
-            by_base = (
-                self.pairs.wrong_by_base(case, arena, subject, request.seed, self.suite) if asked else ""
-            )
-            verification = self.checker.check(case, arena, subject, request.seed)
+            first_launch(prepared, buffers, subject, inputs, self.report)
+            by_base = ""
+            if request.by_base:  # before the suite's own data, which are what is timed
+                by_base = self.pairs.wrong_by_base(case, buffers, subject, request.seed, self.suite)
+            verification = self.checker.check(case, buffers, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:
                 rng = random.Random(request.seed)  # noqa: S311 - an order, not a secret
                 # A sweep's configurations are many, and of one source: their data cost more than they show.
                 sets: Literal[1, 3] = 1 if request.macros else 3
-                rotation = Rotation(self.checker, arena, case, request.seed, rng, sets=sets)
+                rotation = Rotation(self.checker, buffers, case, request.seed, rng, sets=sets)
                 rotation.admit(subject, case)
                 self.report("measure")
                 measurement = measure(self.device, subject, request.settings, rotation)
                 check_committed([self.suite.root])
-                time_ns = median(measurement.times_ns)
-                check_rates(self.device.info, self.peaks, self.suite.problem, case, measurement.l2, time_ns)
+                self.pairs.check_rates(prepared, measurement.l2, median(measurement.times_ns))
                 if request.hold:
-                    self._held = Held(subject, rotation, measurement, stack.pop_all())
+                    self._held = HeldKernel(subject, rotation, measurement, stack.pop_all())
         wrong = first_wrong(verification)
         failure = wrong or by_base
         return Row(
@@ -234,21 +230,20 @@ class Worker:
         # There the reference stands in for the kernel: it proves the suite, and nothing of the source.
         return "not-built" if self.device.info.backend == "null" else "verified"
 
-    def hold_against(self, request: protocol.HoldAgainst) -> protocol.LibraryMeasured:
+    def hold_against(self, request: protocol.HoldAgainst) -> protocol.HoldAgainstReply:
         assert self._held is not None, "a Measure with hold comes first"
         case = self._case(request.library, self._held.rotation.case.sizes)
         self.report("library")
         prepared = self._prepare(case)
         built = build(self.device, prepared)
-        arena, seed = self._held.rotation.arena, self._held.rotation.first()
-        subject = Subject(built, prepared.launch, arguments_of(arena, prepared, case))
+        buffers, seed = self._held.rotation.buffers, self._held.rotation.first()
+        subject = Subject(built, prepared.launch, arguments_of(buffers, prepared, case))
         inputs = partial(self.checker.inputs, case, seed)
-        first_launch(prepared, arena, subject, inputs, self.report)
+        first_launch(prepared, buffers, subject, inputs, self.report)
         share = library_share(self.checker, self._held, case, subject)
-        l2 = self._held.measurement.l2
-        check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)
+        self.pairs.check_rates(prepared, self._held.measurement.l2, share.library_time_ns)
         self._release()
-        return protocol.LibraryMeasured(library=share)
+        return protocol.HoldAgainstReply(library=share)
 
     def _release(self) -> None:
         held, self._held = self._held, None
@@ -265,7 +260,7 @@ def main() -> int:
         if worker is None:
             assert isinstance(request, protocol.Open), "the first request opens the device"
             worker = Worker(request, send)
-            return protocol.Opened(device=worker.device.info, toolchain=worker.device.toolchain)
+            return protocol.OpenReply(device=worker.device.info, toolchain=worker.device.toolchain)
         return worker.answer(request)
 
     serve(protocol.WorkerRequest, answer)

@@ -28,13 +28,13 @@ from harness.run.run import RunResult, Session, SessionSettings
 from harness.spec.planning import load_suites
 from harness.spec.suite import Suite
 from harness.static.demand import demands
-from harness.static.occupancy import Card
+from harness.static.occupancy import CardModel
 from harness.static.occupancy import card as card_called
 
 SLOW_TIMEOUT_S = 3600.0
 
 
-def known_card(text: str) -> Card | None:
+def known_card(text: str) -> CardModel | None:
     """The card of the data file that an author's words name."""
     try:
         return card_called(text) if text else None
@@ -146,7 +146,7 @@ def _measured_on(
             yield session.run(plan)
 
 
-def _show(asked: Sequence[SuiteLadders], form: str, named: Card | None, *, as_json: bool) -> None:
+def _show(asked: Sequence[SuiteLadders], form: str, named: CardModel | None, *, as_json: bool) -> None:
     found = [ladders.reports() for ladders in asked]
     tell_lines(f"harness: {problem}" for _, problems in found for problem in problems)
     reports = [
@@ -173,12 +173,12 @@ def _show(asked: Sequence[SuiteLadders], form: str, named: Card | None, *, as_js
         print_hints([report for _, report in reports])
 
 
-def _as_json(suite: Suite, report: LadderReport, named: Card | None) -> dict[str, Any]:
+def _as_json(suite: Suite, report: LadderReport, named: CardModel | None) -> dict[str, Any]:
     asks = demands(suite, planned(suite, report), named) if named else []
     return ladder_as_json(report) | {"demands": demands_as_json(named, [(suite, asks)]) if named else None}
 
 
-def _print_demands(suite: Suite, report: LadderReport, named: Card | None) -> None:
+def _print_demands(suite: Suite, report: LadderReport, named: CardModel | None) -> None:
     """What the kernels ask of the card that is named, else of the author's where that is known."""
     card = named or known_card(report.ladder.card)
     if card is None:

@@ -24,8 +24,8 @@ from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase, SuitePair
 from harness.static.builds import capability_of
 from harness.static.differences import Difference, differences
-from harness.static.facts import Facts, facts
-from harness.static.occupancy import Card, card
+from harness.static.facts import StaticFacts, facts
+from harness.static.occupancy import CardModel, card
 from harness.system.cache import write_atomically
 
 
@@ -33,7 +33,7 @@ def show(chosen: options.Selection, given: Mapping[str, Any]) -> int:
     """What the kernels of one commit need. Raises UsageError for an architecture or a card that is none."""
     config, cards = load_config(), {words: card(words) for words in given["cards"]}
     archs = _wanted(given["archs"], cards.values(), config.static)
-    found: list[tuple[BuildResult, list[Facts]]] = []
+    found: list[tuple[BuildResult, list[StaticFacts]]] = []
     for result, planned in built(chosen, archs, instructions=True):
         told = facts(result.loaded.suite.problem, planned, result.builds, cards)
         if chosen.commit is not None and not given["no_save"]:
@@ -49,7 +49,7 @@ def show(chosen: options.Selection, given: Mapping[str, Any]) -> int:
     return status_of(results)
 
 
-def _tell_missing(found: Sequence[Facts]) -> None:
+def _tell_missing(found: Sequence[StaticFacts]) -> None:
     """On standard error: what ptxas warns of, and why figures are not there, each with its architectures."""
     told: dict[str, list[str]] = {}
     for each in found:
@@ -60,7 +60,7 @@ def _tell_missing(found: Sequence[Facts]) -> None:
     tell_lines(f"{line} ({', '.join(dict.fromkeys(archs))})" for line, archs in told.items())
 
 
-def _wanted(archs: str | None, cards: Iterable[Card], settings: StaticConfig) -> list[str]:
+def _wanted(archs: str | None, cards: Iterable[CardModel], settings: StaticConfig) -> list[str]:
     """The architectures asked for, and of each card its own unless one like it is asked for."""
     wanted = wanted_archs(archs) if archs is not None else []
     for each in cards:
@@ -111,7 +111,7 @@ def _built(
     timeout_s: float,
     *,
     libraries: bool,
-) -> tuple[BuildResult | None, list[Facts]]:
+) -> tuple[BuildResult | None, list[StaticFacts]]:
     """None where the suite has none of the cases."""
     if not planned:
         return None, []

@@ -10,7 +10,7 @@ Kind = Literal["race", "bounds", "uninitialised", "barrier", "other"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SanitizerFinding:
     """What a tool has against one line of a kernel."""
 
     kind: Kind
@@ -23,9 +23,9 @@ class Finding:
     count: int = 1
 
 
-def together(found: Iterable[tuple[object, Finding]]) -> list[Finding]:
+def together(found: Iterable[tuple[object, SanitizerFinding]]) -> list[SanitizerFinding]:
     """One finding a key, in order: the first, with the counts of all."""
-    first: dict[object, Finding] = {}
+    first: dict[object, SanitizerFinding] = {}
     for key, each in found:
         known = first.get(key)
         first[key] = replace(known, count=known.count + each.count) if known else each

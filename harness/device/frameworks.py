@@ -38,32 +38,30 @@ from harness.spec.python_functions import PythonCall
 from harness.system.cache import cache_dir
 from harness.system.file_access import opened_beside
 
-Digest = Callable[[bytes], "str | None"]
-"""Of the code in a binary for the card; None where it cannot be read."""
-
-_KEPT = 16
+_MOST_KEPT = 16
 """Sets of arguments whose tensors are kept: making them costs the host longer than a launch."""
 
 
 @dataclass(frozen=True)
-class Place:
+class ExecutionContext:
     """Where a function runs."""
 
     stream: int = 0
     """The CUDA stream; 0 on the host's own processor."""
     index: int | None = None
     """The card's number, None for the host."""
-    digest: Digest = lambda _: None
+    digest: Callable[[bytes], str | None] = lambda _: None
+    """Hash of the code in a binary for the card; None where it cannot be read."""
 
 
 @dataclass(frozen=True)
-class Returned:
+class ReturnedArray:
     """A result that lies elsewhere than the output that it is for."""
 
-    name: str
     address: int
     size_bytes: int
     destination: int
+    """The address of the output."""
     tensor: Any
     """What keeps the memory."""
 
@@ -71,8 +69,8 @@ class Returned:
 class Framework:
     """What a framework does with the harness's memory and stream; this one is NumPy's, on the host."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, context: ExecutionContext) -> None:
+        self.context = context
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         """The array that lies where the argument says, without a copy."""
@@ -89,7 +87,7 @@ class Framework:
         """Address, shape and dtype of a result. Raises LaunchError for no array in the output's order."""
         if type(result) is not np.ndarray:
             raise LaunchError(_no_array(result, parameter, "numpy.ndarray"))
-        _check_order(result.flags, parameter, "numpy.as{}array(result)")
+        _check_flags(result.flags, parameter, "numpy")
         return result.ctypes.data, result.shape, result.dtype.name
 
     @contextlib.contextmanager
@@ -116,24 +114,25 @@ class Framework:
 
 
 class Torch(Framework):
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, context: ExecutionContext) -> None:
+        super().__init__(context)
         self.torch = importlib.import_module("torch")
         self.built = Path()
         """The folder of extensions that were built for the suite."""
         self.stream: Any = None
-        if place.index is not None:
-            self.stream = self.torch.cuda.ExternalStream(place.stream, device=place.index)
+        if context.index is not None:
+            self.stream = self.torch.cuda.ExternalStream(context.stream, device=context.index)
             # What it keeps of earlier cases would be missing to the arrays of this one.
             self.torch.cuda.empty_cache()
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         assert parameter.shape is not None
         # Of bytes, since an interface of arrays has no word for bfloat16 and types of 8 bits.
-        if self.place.index is None:
+        if self.context.index is None:
             flat = self.torch.from_numpy(argument)
         else:
-            flat = self.torch.as_tensor(_Interface(argument, parameter), device=f"cuda:{self.place.index}")
+            flat = _CudaArray(argument, (_size_bytes(parameter),), np.dtype(np.uint8))
+            flat = self.torch.as_tensor(flat, device=f"cuda:{self.context.index}")
         typed = flat.view(self._dtype(parameter))
         if parameter.layout is None:
             return typed.reshape(parameter.shape)
@@ -157,7 +156,9 @@ class Torch(Framework):
         torch = self.torch
         if type(result) not in (torch.Tensor, torch.nn.Parameter) or result.layout is not torch.strided:
             raise LaunchError(_no_array(result, parameter, "torch.Tensor"))
-        wanted = torch.device("cpu") if self.place.index is None else torch.device("cuda", self.place.index)
+        wanted = (
+            torch.device("cpu") if self.context.index is None else torch.device("cuda", self.context.index)
+        )
         if result.device != wanted:
             raise LaunchError(f"The result for {parameter.name} lies on {result.device}; expected {wanted}.")
         # What is turned round or negated in name only would be computed where nobody takes the time.
@@ -189,20 +190,19 @@ class Torch(Framework):
                     f"The PyTorch operator {name} of {root} is registered in this process, where another "
                     "version of it cannot be: both would be one of them."
                 )
-        known = self._operators()
+        before = self._operators()
         kept = os.environ.get(_EXTENSIONS)
         folder = Path(kept) if kept else cache_dir() / "torch-extensions"
-        own = folder / hashlib.sha256(bytes(call.root)).hexdigest()[:16]
-        own.mkdir(parents=True, exist_ok=True)
-        self.built = own
-        os.environ[_EXTENSIONS] = str(own)
+        self.built = folder / hashlib.sha256(bytes(call.root)).hexdigest()[:16]
+        self.built.mkdir(parents=True, exist_ok=True)
+        os.environ[_EXTENSIONS] = str(self.built)
         try:
-            with _alone_in(own):
+            with _alone_in(self.built):
                 yield
         finally:
             os.environ.pop(_EXTENSIONS)
             os.environ.update({_EXTENSIONS: kept} if kept else {})
-            _OPERATORS.setdefault(call.root, set()).update(self._operators() - known)
+            _OPERATORS.setdefault(call.root, set()).update(self._operators() - before)
 
     def _operators(self) -> set[str]:
         return set(self.torch._C._dispatch_get_all_op_names())  # noqa: SLF001 - there is no other list
@@ -250,10 +250,10 @@ def _is_of(root: Path, operator: str) -> bool:
 class Triton(Torch):
     """PyTorch's tensors and stream, which Triton follows."""
 
-    def __init__(self, place: Place) -> None:
-        if place.index is None and os.environ.get("TRITON_INTERPRET") != "1":
+    def __init__(self, context: ExecutionContext) -> None:
+        if context.index is None and os.environ.get("TRITON_INTERPRET") != "1":
             raise BuildError("Without a card Triton runs by its interpreter alone: set TRITON_INTERPRET=1.")
-        super().__init__(place)
+        super().__init__(context)
 
     @contextlib.contextmanager
     def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
@@ -263,8 +263,8 @@ class Triton(Torch):
 
         def watched(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             compiled = run(kernel, *args, **kwargs)
-            if (told := self._told(compiled)) is not None:
-                found.append(told)
+            if isinstance(getattr(compiled, "asm", None), Mapping):  # the interpreter compiles nothing
+                found.append(self._compiled_kernel(compiled))
             return compiled
 
         jit.run = watched
@@ -273,11 +273,8 @@ class Triton(Torch):
         finally:
             jit.run = run
 
-    def _told(self, compiled: Any) -> CompiledKernel | None:
-        binaries = getattr(compiled, "asm", None)
-        if not isinstance(binaries, Mapping):  # the interpreter compiles nothing
-            return None
-        metadata, binary = compiled.metadata, binaries.get("cubin")
+    def _compiled_kernel(self, compiled: Any) -> CompiledKernel:
+        metadata, binary = compiled.metadata, compiled.asm.get("cubin")
         chosen = {
             name: getattr(metadata, name, None) for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")
         }
@@ -288,7 +285,7 @@ class Triton(Torch):
             registers=getattr(compiled, "n_regs", None),
             spilled_bytes=None if spills is None else 4 * spills,  # counted in words
             shared_bytes=getattr(metadata, "shared", None),
-            code_sha256=binary and (self.place.digest(binary) or hashlib.sha256(binary).hexdigest()),
+            code_sha256=binary and (self.context.digest(binary) or hashlib.sha256(binary).hexdigest()),
             settings={name: value for name, value in settings.items() if isinstance(value, (int, str))},
         )
 
@@ -314,17 +311,17 @@ def _constexprs(compiled: Any) -> dict[str, Any]:
 
 
 class Cupy(Framework):
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        if place.index is None:
+    def __init__(self, context: ExecutionContext) -> None:
+        super().__init__(context)
+        if context.index is None:
             raise BuildError("CuPy runs on cards alone: name its function for cuda.")
         self.cupy = importlib.import_module("cupy")
-        self.stream = self.cupy.cuda.ExternalStream(place.stream, place.index)
+        self.stream = self.cupy.cuda.ExternalStream(context.stream, context.index)
         self.cupy.get_default_memory_pool().free_all_blocks()
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         cuda, size_bytes = self.cupy.cuda, _size_bytes(parameter)
-        memory = cuda.UnownedMemory(int(argument), size_bytes, self, self.place.index)
+        memory = cuda.UnownedMemory(int(argument), size_bytes, self, self.context.index)
         dtype = _plain_dtype(parameter)
         place = cuda.MemoryPointer(memory, 0)
         return self.cupy.ndarray(parameter.shape, dtype, place, strides=_strides(parameter, dtype))
@@ -335,7 +332,7 @@ class Cupy(Framework):
     def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
         if type(result) is not self.cupy.ndarray:
             raise LaunchError(_no_array(result, parameter, "cupy.ndarray"))
-        _check_order(result.flags, parameter, "cupy.as{}array(result)")
+        _check_flags(result.flags, parameter, "cupy")
         return int(result.data.ptr), tuple(result.shape), result.dtype.name
 
     def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
@@ -350,41 +347,44 @@ class Cupy(Framework):
     def kernels(self, function: Any) -> list[CompiledKernel]:
         return [
             CompiledKernel(
-                name=each.name,
-                registers=each.num_regs,
-                spilled_bytes=each.local_size_bytes,
-                shared_bytes=each.shared_size_bytes,
+                name=kernel.name,
+                registers=kernel.num_regs,
+                spilled_bytes=kernel.local_size_bytes,
+                shared_bytes=kernel.shared_size_bytes,
             )
-            for each in _reached(function)
-            if isinstance(each, self.cupy.RawKernel)
+            for kernel in _candidates(function)
+            if isinstance(kernel, self.cupy.RawKernel)
         ]
 
 
 def _c_numbers(arguments: Sequence[Any]) -> tuple[Any, ...]:
     """With sizes as the C int that a kernel declares, and CuPy and numba would take for 64 bits."""
-    return tuple(np.int32(each) if type(each) is int else each for each in arguments)
+    return tuple(np.int32(value) if type(value) is int else value for value in arguments)
 
 
-def _reached(function: Any) -> list[Any]:
-    """A kernel that is named, or those at the top of a function's module."""
+def _candidates(function: Any) -> list[Any]:
+    """What may be a kernel: what is named itself, or of a function all at the top of its module."""
     return [*getattr(function, "__globals__", {"": function}).values()]
 
 
 class Numba(Framework):
     """On a card numba.cuda's arrays, on the host NumPy's."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, context: ExecutionContext) -> None:
+        super().__init__(context)
         self.cuda: Any = None
-        if place.index is not None:
+        if context.index is not None:
             self.cuda = importlib.import_module("numba.cuda")
-            self.cuda.select_device(place.index)
-            self.stream = self.cuda.external_stream(place.stream)
+            self.cuda.select_device(context.index)
+            self.stream = self.cuda.external_stream(context.stream)
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         if self.cuda is None:
             return super().tensor(argument, parameter)
-        return self.cuda.as_cuda_array(_Interface(argument, parameter, _plain_dtype(parameter)), sync=False)
+        assert parameter.shape is not None
+        dtype = _plain_dtype(parameter)
+        array = _CudaArray(argument, parameter.shape, dtype, _strides(parameter, dtype))
+        return self.cuda.as_cuda_array(array, sync=False)
 
     def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
         if self.cuda is None:
@@ -401,9 +401,9 @@ class Numba(Framework):
         return {} if self.cuda is None else {"stream": self.stream}
 
     def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
-        if self.cuda is None or not hasattr(kernel, "inspect_asm") or not hasattr(kernel, "overloads"):
-            return None
-        if not hasattr(kernel, "get_regs_per_thread"):  # compiled for the host
+        # What was compiled for the host has no registers.
+        of_kernels = ("inspect_asm", "overloads", "get_regs_per_thread")
+        if self.cuda is None or not all(hasattr(kernel, name) for name in of_kernels):
             return None
         launch = _grid_of(call)
         configured = kernel[launch.grid, launch.block, self.stream, launch.dynamic_shared_bytes]
@@ -412,31 +412,36 @@ class Numba(Framework):
     def kernels(self, function: Any) -> list[CompiledKernel]:
         return [
             CompiledKernel(
-                name=each.py_func.__name__,
+                name=kernel.py_func.__name__,
                 registers=compiled.regs_per_thread,
                 spilled_bytes=compiled.local_mem_per_thread,
                 shared_bytes=compiled.shared_mem_per_block,
-                code_sha256=hashlib.sha256(each.inspect_asm()[types].encode()).hexdigest(),
+                code_sha256=hashlib.sha256(kernel.inspect_asm()[types].encode()).hexdigest(),
             )
-            for each in _reached(function)
-            if hasattr(each, "get_regs_per_thread")
-            for types, compiled in each.overloads.items()
+            for kernel in _candidates(function)
+            if hasattr(kernel, "get_regs_per_thread")
+            for types, compiled in kernel.overloads.items()
         ]
 
 
 _FRAMEWORKS: dict[str, type[Framework]] = {"torch": Torch, "triton": Triton, "cupy": Cupy, "numba": Numba}
 
 
-class _Interface:
-    """Memory of a card as frameworks ask for it."""
+class _CudaArray:
+    """Memory of a card by the CUDA array interface. Strides are in bytes; None for rows that touch."""
 
-    def __init__(self, argument: Argument, parameter: Parameter, dtype: np.dtype[Any] | None = None) -> None:
-        shape = parameter.shape if dtype else (_size_bytes(parameter),)
+    def __init__(
+        self,
+        address: Argument,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
         self.__cuda_array_interface__ = {
             "shape": shape,
-            "typestr": (dtype or np.dtype(np.uint8)).str,
-            "data": (int(argument), False),
-            "strides": _strides(parameter, dtype) if dtype else None,
+            "typestr": dtype.str,
+            "data": (int(address), False),
+            "strides": strides,
             "version": 3,
         }
 
@@ -487,12 +492,12 @@ def _order(parameter: Parameter) -> Order:
     return parameter.layout.order
 
 
-def _check_order(flags: Any, parameter: Parameter, hint: str) -> None:
-    if _order(parameter) == "F":
-        if not flags.f_contiguous:
-            raise LaunchError(_not_contiguous(parameter, hint.format("fortran")))
-    elif not flags.c_contiguous:
-        raise LaunchError(_not_contiguous(parameter, hint.format("contiguous")))
+def _check_flags(flags: Any, parameter: Parameter, package: str) -> None:
+    """Raises LaunchError for an array of NumPy's or CuPy's that is not in the output's order."""
+    by_columns = _order(parameter) == "F"
+    if not (flags.f_contiguous if by_columns else flags.c_contiguous):
+        function = "asfortranarray" if by_columns else "ascontiguousarray"
+        raise LaunchError(_not_contiguous(parameter, f"{package}.{function}(result)"))
 
 
 def _not_contiguous(parameter: Parameter, hint: str) -> str:
@@ -503,18 +508,18 @@ def _not_contiguous(parameter: Parameter, hint: str) -> str:
     )
 
 
-class Call:
+class FrameworkFunction:
     """A function of a framework, imported and bound to what it asks for. Raises SuiteError and BuildError."""
 
-    def __init__(self, call: PythonCall, place: Place) -> None:
+    def __init__(self, call: PythonCall, context: ExecutionContext) -> None:
         self._call = call
         try:
-            self.framework = _FRAMEWORKS[call.framework](place)
+            self.framework = _FRAMEWORKS[call.framework](context)
             with self.framework.loading(call):
                 function = call.load()
-            launched = self.framework.launcher(function, call)
-            self._named, self._function = function, launched or function
-            self._binding = None if launched else call.bind(function, self.framework.values())
+            launcher = self.framework.launcher(function, call)
+            self._named, self._function = function, launcher or function
+            self._binding = None if launcher else call.bind(function, self.framework.values())
         except HarnessError:
             raise
         except Exception as error:
@@ -529,7 +534,7 @@ class Call:
 
     def __call__(self, arguments: Sequence[Argument]) -> None:
         """Enqueue the work. What the function returns is kept for `results`."""
-        positional, keywords = self._given(arguments)
+        positional, keywords = self._kept_or_converted(arguments)
         self._result = None
         with _raised(self._call), self.framework.current():
             result = self._function(*positional, **keywords)
@@ -547,9 +552,9 @@ class Call:
             self.results(arguments)
             wait()
         found += self.framework.kernels(self._named)
-        return tuple(each for number, each in enumerate(found) if each not in found[:number])
+        return tuple(kernel for number, kernel in enumerate(found) if kernel not in found[:number])
 
-    def results(self, arguments: Sequence[Argument]) -> list[Returned]:
+    def results(self, arguments: Sequence[Argument]) -> list[ReturnedArray]:
         """What was returned since, one for each output that the function is not given; then forgotten.
 
         Raises LaunchError for results that are no such outputs.
@@ -559,77 +564,79 @@ class Call:
         assert self._binding is not None
         result, self._result = self._result, None
         names = self._binding.returned
-        given = {
+        outputs = {
             parameter.name: (parameter, argument)
             for parameter, argument in zip(self._call.parameters, arguments, strict=True)
         }
-        return [
-            each
-            for name, tensor in zip(names, self._by_name(result, names), strict=True)
-            if (each := self._returned(tensor, *given[name], arguments)) is not None
-        ]
+        returned = (
+            self._returned(tensor, *outputs[name], arguments)
+            for name, tensor in zip(names, self._in_order(result, names), strict=True)
+        )
+        return [array for array in returned if array is not None]
 
-    def _by_name(self, result: Any, names: Sequence[str]) -> list[Any]:
+    def _in_order(self, result: Any, names: Sequence[str]) -> list[Any]:
+        """The results by the order of their names. Raises LaunchError where there are more or fewer."""
         if isinstance(result, Mapping) and result.keys() == set(names):
             return [result[name] for name in names]
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         if result is None or len(results) != len(names):
             found = "nothing" if result is None else f"{len(results)} results"
             raise LaunchError(
-                f"{self._told} returned {found}; expected {', '.join(names)}, which it does not ask for as "
+                f"{self._name} returned {found}; expected {', '.join(names)}, which it does not ask for as "
                 f"{'a parameter' if len(names) == 1 else 'parameters'} either."
             )
         return results
 
     def _returned(
         self, tensor: Any, parameter: Parameter, destination: Argument, arguments: Sequence[Argument]
-    ) -> Returned | None:
+    ) -> ReturnedArray | None:
         address, shape, dtype = self.framework.found(tensor, parameter)
         wanted = "float32" if parameter.dtype == "tf32" else numpy_dtype(parameter.dtype).name
         if (shape, dtype) != (parameter.shape, wanted):
             raise LaunchError(
-                f"{self._told} returned {dtype} of shape {shape} for {parameter.name}; "
+                f"{self._name} returned {dtype} of shape {shape} for {parameter.name}; "
                 f"expected {wanted} of shape {parameter.shape}."
             )
-        place, size_bytes = _address(destination), _size_bytes(parameter)
-        if address == place:
+        output, size_bytes = _address(destination), _size_bytes(parameter)
+        if address == output:
             return None
         for other, argument in zip(self._call.parameters, arguments, strict=True):
             if other.shape is not None and _overlap(
                 address, size_bytes, _address(argument), _size_bytes(other)
             ):
                 raise LaunchError(
-                    f"{self._told} returned memory of its argument {other.name} for {parameter.name}: "
+                    f"{self._name} returned memory of its argument {other.name} for {parameter.name}: "
                     "nothing was computed there."
                 )
-        return Returned(parameter.name, address, size_bytes, place, tensor)
+        return ReturnedArray(address, size_bytes, output, tensor)
 
-    def _given(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
+    def _kept_or_converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
         key = tuple(_address(argument) for argument in arguments)
         if key not in self._kept:
-            if len(self._kept) == _KEPT:
+            if len(self._kept) == _MOST_KEPT:
                 self._kept.clear()
             with self.framework.current():
-                self._kept[key] = self._made(arguments)
+                self._kept[key] = self._converted(arguments)
         return self._kept[key]
 
-    def _made(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
-        made: dict[str, Any] = {
+    def _converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments as the function takes them, by position and by keyword."""
+        values: dict[str, Any] = {
             parameter.name: argument.item()
             if parameter.shape is None
             else self.framework.tensor(argument, parameter)
             for parameter, argument in zip(self._call.parameters, arguments, strict=True)
         }
         if self._binding is None:
-            return list(made.values()), {}
-        made = {**self.framework.values(), **self._call.macros, **made}
+            return list(values.values()), {}
+        values = {**self.framework.values(), **self._call.macros, **values}
         return (
-            [made[name] for name in self._binding.positional],
-            {parameter: made[name] for parameter, name in self._binding.keywords.items()},
+            [values[name] for name in self._binding.positional],
+            {parameter: values[name] for parameter, name in self._binding.keywords.items()},
         )
 
     @property
-    def _told(self) -> str:
+    def _name(self) -> str:
         return f"{self._call.name} of {self._call.file.name}"
 
 
@@ -642,11 +649,11 @@ def _overlap(one: int, one_bytes: int, other: int, other_bytes: int) -> bool:
     return one < other + other_bytes and other < one + one_bytes
 
 
-def source_of(address: int, returned: Sequence[Returned]) -> int:
+def source_of(address: int, returned: Sequence[ReturnedArray]) -> int:
     """Where the result lies that is to be at an address of an output; the address itself of no result."""
-    for each in returned:
-        if each.destination <= address < each.destination + each.size_bytes:
-            return each.address + address - each.destination
+    for result in returned:
+        if result.destination <= address < result.destination + result.size_bytes:
+            return result.address + address - result.destination
     return address
 
 
@@ -680,7 +687,7 @@ def _raised(call: PythonCall) -> Iterator[None]:
     except HarnessError:
         raise
     except Exception as error:
-        names = {each.__name__ for each in type(error).__mro__}
+        names = {base.__name__ for base in type(error).__mro__}
         said = f"{call.name} of {call.file.name} raised {type(error).__name__}: {error}"
         log = traceback.format_exc()
         if isinstance(error, ModuleNotFoundError):

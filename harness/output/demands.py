@@ -11,12 +11,12 @@ from harness.output.sheet import Column, Sheet, inline
 from harness.output.tables import console, print_out
 from harness.spec.suite import Suite
 from harness.static.demand import Demand
-from harness.static.occupancy import Card
+from harness.static.occupancy import CardModel
 
 Found = Iterable[tuple[Suite, Sequence[Demand]]]
 
 
-def print_demands(card: Card, found: Found) -> None:
+def print_demands(card: CardModel, found: Found) -> None:
     """A table a suite on standard output; why figures are missing below it."""
     for suite, demands in found:
         sheet = sheet_of(card, suite, demands)
@@ -26,7 +26,7 @@ def print_demands(card: Card, found: Found) -> None:
             console().print(line, style="dim", highlight=False, markup=False)
 
 
-def sheet_of(card: Card, suite: Suite, demands: Sequence[Demand]) -> Sheet:
+def sheet_of(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> Sheet:
     """The cases that anything is known of; no columns where that is none."""
     told = [demand for demand in demands if demand.usage or demand.accesses]
     sizes = {demand.planned.case.size_label for demand in told}
@@ -80,7 +80,7 @@ def _shared(demand: Demand) -> str:
     return number(whole) if whole else ""
 
 
-def as_json(card: Card, found: Found) -> dict[str, Any]:
+def as_json(card: CardModel, found: Found) -> dict[str, Any]:
     return {
         "card": {"name": card.name, "arch": card.arch, "multiprocessors": card.multiprocessors},
         "cases": [
@@ -100,7 +100,7 @@ def as_json(card: Card, found: Found) -> dict[str, Any]:
     }
 
 
-def as_markdown(card: Card, suite: Suite, demands: Sequence[Demand]) -> str:
+def as_markdown(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> str:
     """A table with its title, and why figures are missing; empty where there is nothing to say."""
     sheet = sheet_of(card, suite, demands)
     told = [inline(sheet.title), sheet.markdown()] if sheet.columns else []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from harness.device.findings import Finding
+from harness.device.findings import SanitizerFinding
 from harness.output.sentences import commit_label, suite_label
 from harness.output.sheet import Cell, Column, Sheet
 from harness.records import Source
@@ -47,7 +47,7 @@ def sanitized_table(source: Source, told: Sequence[Sanitized]) -> Sheet:
     )
 
 
-def _rows(told: Sequence[Sanitized]) -> Iterator[tuple[Sanitized, Finding | None]]:
+def _rows(told: Sequence[Sanitized]) -> Iterator[tuple[Sanitized, SanitizerFinding | None]]:
     for _, group in groupby(told, key=lambda each: each.case):
         alike: dict[tuple[str, str], Sanitized] = {}
         for each in group:

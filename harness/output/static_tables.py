@@ -14,7 +14,7 @@ from harness.run.bounds_held import Held
 from harness.run.build_only import BuildResult
 from harness.spec.case_id import CaseId
 from harness.static.builds import Build
-from harness.static.facts import Facts
+from harness.static.facts import StaticFacts
 from harness.static.sass import arithmetic, by_width
 
 _MEMORY = ("LDG", "LDGSTS", "STG", "LDL", "STL", "LDS", "LDSM", "STS")
@@ -76,7 +76,7 @@ def _names(rows: Sequence[tuple[Build, Sequence[str]]]) -> list[Column]:
     ]
 
 
-def facts_tables(result: BuildResult, facts: Sequence[Facts]) -> Iterator[Sheet]:
+def facts_tables(result: BuildResult, facts: Sequence[StaticFacts]) -> Iterator[Sheet]:
     """A line a kernel and architecture: what it needs; then what its hottest loop is made of."""
     rows = [each.build for each in facts]
     used, codes = [row.usage for row in rows], [row.code for row in rows]
@@ -112,7 +112,7 @@ def facts_tables(result: BuildResult, facts: Sequence[Facts]) -> Iterator[Sheet]
         yield _on_card(card, facts)
 
 
-def _on_card(card: str, facts: Sequence[Facts]) -> Sheet:
+def _on_card(card: str, facts: Sequence[StaticFacts]) -> Sheet:
     rows = [
         (each, case)
         for each in facts
@@ -136,13 +136,13 @@ def _on_card(card: str, facts: Sequence[Facts]) -> Sheet:
     )
 
 
-def _shared(facts: Facts) -> str:
+def _shared(facts: StaticFacts) -> str:
     if facts.build.usage is None:
         return ""
     return number(facts.build.usage.shared_bytes + (facts.dynamic_shared_bytes or 0))
 
 
-def _mix(facts: Sequence[Facts]) -> Sheet:
+def _mix(facts: Sequence[StaticFacts]) -> Sheet:
     found = [(each, each.build.code.instructions) for each in facts if each.build.code]
     told, every = [each for each, code in found if code], [code for _, code in found if code]
     loops = [each.hottest.kinds if each.hottest else {} for each in every]
@@ -179,7 +179,7 @@ def _memory(kinds: Mapping[str, int]) -> str:
     )
 
 
-def facts_json(result: BuildResult, facts: Sequence[Facts]) -> list[dict[str, Any]]:
+def facts_json(result: BuildResult, facts: Sequence[StaticFacts]) -> list[dict[str, Any]]:
     """One object a kernel and architecture; of a kernel that is built in several ways one for each."""
     source = result.loaded.source
     return [
@@ -189,7 +189,7 @@ def facts_json(result: BuildResult, facts: Sequence[Facts]) -> list[dict[str, An
     ]
 
 
-def fields_of(facts: Facts) -> dict[str, Any]:
+def fields_of(facts: StaticFacts) -> dict[str, Any]:
     build, used, code, held = facts.build, facts.build.usage, facts.build.code, facts.residency
     return {
         "kernel": build.kernel,

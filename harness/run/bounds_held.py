@@ -17,7 +17,7 @@ from harness.spec.loader import LoadedSuite, load
 from harness.spec.planning import plan
 from harness.static.bounds import By
 from harness.static.facts import facts
-from harness.static.occupancy import CARDS, Card
+from harness.static.occupancy import CARDS, CardModel
 from harness.statistics.paired import of_arm
 from harness.store.records_file import StoredComparison, StoredRun, read_comparison, read_run
 
@@ -98,7 +98,7 @@ def _of_comparison(stored: StoredComparison) -> Record:
     )
 
 
-def card_of(record: Record) -> Card:
+def card_of(record: Record) -> CardModel:
     """What the card file says of the record's card, so that the file is held to account; of one that is not
     in it what the card's own driver says.
     """
@@ -108,7 +108,7 @@ def card_of(record: Record) -> Card:
         if words in name and (card.capability, card.multiprocessors) == built:
             return card
     assert device.compute_capability is not None, "read_record has asked for it"
-    return Card(
+    return CardModel(
         device.name,
         device.compute_capability,
         device.compute_units or 1,

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 import harness
-from harness.bench.protocol import BuildOnly, BuiltOnly, CaseOf
+from harness.bench.protocol import BuildOnly, BuildOnlyReply, CaseOf
 from harness.device.backends import nvcc
 from harness.errors import BuildError, ExitCode, SuiteError, UsageError
 from harness.run.device_session import WorkerProcess
@@ -85,7 +85,7 @@ def build_only(
 
 def _asked(
     loaded: LoadedSuite, request: BuildOnly, timeout_s: float, tell: Callable[[str], object]
-) -> BuiltOnly:
+) -> BuildOnlyReply:
     turns = ceil_div(len(request.cases) * len(request.archs), os.cpu_count() or 1)
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
         # The null device: a suite is loaded and no card touched.
@@ -113,18 +113,18 @@ def _key_of(suite: Suite, request: BuildOnly) -> str | None:
     return BinaryCache.key(tree, (asked, root, *tools, _installed()), _own_code(), "builds")
 
 
-def _kept(key: str | None) -> BuiltOnly | None:
+def _kept(key: str | None) -> BuildOnlyReply | None:
     """What was found before, while all that it rests on is as it was."""
     if key is None or (entry := BinaryCache().get(key)) is None:
         return None
     try:
-        found = msgspec.msgpack.decode(entry, type=BuiltOnly)
+        found = msgspec.msgpack.decode(entry, type=BuildOnlyReply)
     except msgspec.MsgspecError:
         return None
     return found if all(each.is_current() for each in found.relied_on or ()) else None
 
 
-def _keep(key: str | None, found: BuiltOnly) -> None:
+def _keep(key: str | None, found: BuildOnlyReply) -> None:
     """Only what would be found again: a compilation that failed may have run out of time or memory."""
     told = [each.code.problem for each in found.builds if each.code]
     failed = any(each.status == "failed" for each in found.builds)

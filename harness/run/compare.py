@@ -115,7 +115,7 @@ class Entry:
     """Digests of outputs that were verified in full, by side."""
     by_base: bool = False
     """Whether base's problem lies in other files than head's, so that head is verified by both."""
-    built: protocol.Inspected | None = None
+    built: protocol.InspectedPair | None = None
     """What came of building both sides; None until then, and where the compiler died of it."""
     in_turns: bool = False
     """Whether each side has a process of its own, as one process cannot hold both."""
@@ -419,7 +419,7 @@ class Comparing(DeviceSession):
         self.builder.kill()
         return ((), set()) if same_problem else self._problem_changes(entries)
 
-    def _settle_built(self, entry: Entry, found: protocol.Inspected) -> None:
+    def _settle_built(self, entry: Entry, found: protocol.InspectedPair) -> None:
         trial = entry.trial
         trial.sides = {"base": _arm(found.base), "head": _arm(found.head)}
         if found.identical and not self.settings.measure_identical:
@@ -602,10 +602,10 @@ class Comparing(DeviceSession):
             self._canaries.append(canary_level(block.quads))
         trial.add(block, gated)
 
-    def _ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.Compared | Failed:
+    def _ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """What a pair of processes answers; one is started where there is none, and ended where it fails."""
 
-        def answer() -> protocol.Compared | Failed:
+        def answer() -> protocol.CompareReply | Failed:
             if self._turns is None:
                 with ExitStack() as stack:
                     self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
@@ -647,7 +647,7 @@ class Comparing(DeviceSession):
         self.observer.process(self._processes + 1, len(found), "attribute")
         for entry in found:
             self.observer.started(entry.pair.id)
-            request = protocol.Solo(
+            request = protocol.RunAlone(
                 pair=entry.pair,
                 seed=self.settings.seed,
                 order_seed=self._rng.getrandbits(32),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import harness
-from harness.bench.protocol import Open, Opened
+from harness.bench.protocol import Open, OpenReply
 from harness.device.backends.base import check_launch
 from harness.device.lock import Busy, held
 from harness.device.machine import describe_host
@@ -79,7 +79,7 @@ class WorkerProcess(Process):
         work_tree: Path | None = None,
         peaks: Mapping[str, float] = {},
         compilers: Mapping[str, str] = {},
-    ) -> Opened:
+    ) -> OpenReply:
         """Have it open a device, and suites if given. Raises UsageError, DeviceError, WorkerError."""
         request = Open(
             device=device,
@@ -327,7 +327,7 @@ class DeviceSession:
         if self._spare is not None:
             self._spare.close()
 
-    def _open(self, child: WorkerProcess) -> Opened:
+    def _open(self, child: WorkerProcess) -> OpenReply:
         return child.open(
             self._spec,
             self._suite,

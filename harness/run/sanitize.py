@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 from harness.bench.protocol import Sanitize
 from harness.device.backends import compute_sanitizer, oclgrind
-from harness.device.findings import Finding
+from harness.device.findings import SanitizerFinding
 from harness.errors import HarnessError
 from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess
 from harness.spec.loader import LoadedSuite
@@ -42,7 +42,7 @@ class Sanitized:
     reason: str = ""
     message: str = ""
     log: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[SanitizerFinding, ...] = ()
 
 
 class SanitizeObserver(DeviceObserver, Protocol):

@@ -13,7 +13,7 @@ from harness.run.build_only import BuildResult
 from harness.run.device_session import begun
 from harness.spec.planning import PlannedCase
 from harness.static.builds import capability_of
-from harness.static.facts import Facts
+from harness.static.facts import StaticFacts
 from harness.static.occupancy import CAPABILITIES, REGISTERS, THREADS_A_BLOCK, WARP
 from harness.store.records_file import RecordWriter
 
@@ -26,7 +26,7 @@ def machine_of(arch: str) -> str:
 
 
 def write_static(
-    result: BuildResult, planned: Sequence[PlannedCase], facts: Sequence[Facts], results: Path
+    result: BuildResult, planned: Sequence[PlannedCase], facts: Sequence[StaticFacts], results: Path
 ) -> list[Path]:
     """Store facts as those of their commit, a record an architecture. Raises StoreError."""
     by_id = {each.case.id: each for each in planned}
@@ -81,7 +81,7 @@ def _device(arch: str) -> DeviceInfo:
 _STATUSES: dict[str, RowStatus] = {"built": "built", "failed": "failed", "not-built": "skipped"}
 
 
-def _row(facts: Facts, planned: PlannedCase) -> Row:
+def _row(facts: StaticFacts, planned: PlannedCase) -> Row:
     build, case = facts.build, planned.case
     return Row(
         case=case.id,
@@ -97,14 +97,14 @@ def _row(facts: Facts, planned: PlannedCase) -> Row:
     )
 
 
-def _shape(facts: Facts) -> Launch | None:
+def _shape(facts: StaticFacts) -> Launch | None:
     """With a grid of one block: how many there are is each size's own."""
     if facts.block is None:
         return None
     return Launch(grid=(1, 1, 1), block=facts.block, dynamic_shared_bytes=facts.dynamic_shared_bytes or 0)
 
 
-def _resources(facts: Facts) -> Resources | None:
+def _resources(facts: StaticFacts) -> Resources | None:
     used, code = facts.build.usage, facts.build.code
     if used is None:
         return None

@@ -65,7 +65,7 @@ class TurnPair:
     def close(self) -> None:
         self._stack.close()
 
-    def compare(self, request: protocol.Compare, timeout_s: float) -> protocol.Compared | Failed:
+    def compare(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """What one process that has both sides would answer. One that fails has to be closed."""
         try:
             return self._compare(request, timeout_s)
@@ -74,10 +74,10 @@ class TurnPair:
         except HarnessError as error:
             return failure(error)
 
-    def _compare(self, request: protocol.Compare, timeout_s: float) -> protocol.Compared:
+    def _compare(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply:
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         self._build(request, timeout_s)
-        joined: dict[SideName, protocol.Joined] = {}
+        joined: dict[SideName, protocol.JoinReply] = {}
         # Head first, as it is head that fails where both are wrong.
         for side in ("head", "base"):
             own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
@@ -86,7 +86,7 @@ class TurnPair:
         for side in rng.sample(SIDES, 2):
             time_ns = block.median_ns("A" if side == "base" else "B")
             self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
-        return protocol.Compared(block=block, sides={side: each.facts for side, each in joined.items()})
+        return protocol.CompareReply(block=block, sides={side: each.facts for side, each in joined.items()})
 
     def _build(self, request: protocol.Compare, timeout_s: float) -> None:
         """Build both at once: an extension takes a minute, and what it imports some seconds."""
@@ -100,7 +100,7 @@ class TurnPair:
 
     def _block(
         self,
-        joined: Mapping[SideName, protocol.Joined],
+        joined: Mapping[SideName, protocol.JoinReply],
         settings: PairSettings,
         rng: random.Random,
         timeout_s: float,

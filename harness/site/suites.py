@@ -22,7 +22,7 @@ from harness.spec.kernel import Kernel
 from harness.spec.planning import at_least_one, launch_of
 from harness.spec.suite import Ladder, Suite
 from harness.static.accesses import Access, accesses
-from harness.static.occupancy import CAPABILITIES, CARDS, Card, residency
+from harness.static.occupancy import CAPABILITIES, CARDS, CardModel, residency
 
 _TOLD = ("name", "title", "source", "publication", "author", "url", "date", "card", "against", "note")
 
@@ -146,7 +146,7 @@ def demand_document(device: DeviceInfo, row: Row) -> dict[str, Any] | None:
         return None
     if capability is None or capability not in CAPABILITIES or device.compute_units is None:
         return None
-    card = Card(device.name, capability, device.compute_units)
+    card = CardModel(device.name, capability, device.compute_units)
     static_bytes = resources.static_shared_bytes or 0
     held = residency(card, launch, resources.registers, static_bytes)
     return {

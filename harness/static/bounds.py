@@ -30,7 +30,7 @@ from typing import Literal
 
 from harness.device.peaks import peaks
 from harness.records import L2Policy, Launch
-from harness.static.occupancy import WARP, Card
+from harness.static.occupancy import WARP, CardModel
 from harness.static.sass import LOADS_AND_STORES, Instructions
 
 By = Literal["arithmetic", "memory", "issue slots", "load/store units"]
@@ -50,7 +50,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class CaseWork:
     """What a case has to do, whatever its kernel."""
 
     flop: int | None
@@ -67,20 +67,20 @@ class Spread:
     resident_blocks: int
     """Of one multiprocessor."""
 
-    def busiest(self, card: Card) -> float:
+    def busiest(self, card: CardModel) -> float:
         """The share of the work that the busiest multiprocessor does."""
         blocks = prod(self.launch.grid)
         return ceil(blocks / card.multiprocessors) / blocks
 
-    def schedulers(self, card: Card) -> int:
+    def schedulers(self, card: CardModel) -> int:
         """Of one multiprocessor, those that have a warp."""
         at_once = min(self.resident_blocks, ceil(prod(self.launch.grid) / card.multiprocessors))
         return max(1, min(_SCHEDULERS, at_once * ceil(prod(self.launch.block) / WARP)))
 
 
 def bound(
-    card: Card,
-    work: Work,
+    card: CardModel,
+    work: CaseWork,
     instructions: Instructions | None = None,
     spread: Spread | None = None,
     l2: L2Policy = "cold",

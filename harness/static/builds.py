@@ -23,7 +23,7 @@ from harness.spec.kernel import Generated, HostLibrary, Kernel, Parameter, is_fo
 from harness.spec.planning import PlannedCase, Refusal
 from harness.spec.sources import Program, lacking
 from harness.static.disassembly import Listed, disassembled
-from harness.static.occupancy import CAPABILITIES, Card
+from harness.static.occupancy import CAPABILITIES, CardModel
 from harness.static.sass import Instructions
 from harness.system.cache import BinaryCache
 
@@ -125,7 +125,7 @@ def facts_of_arch(arch: str) -> DeviceFacts:
     capability = capability_of(arch)
     if capability not in CAPABILITIES:
         return DeviceFacts(arch, "cuda", {"capability": 10 * capability[0] + capability[1]})
-    return Card(arch, capability, multiprocessors=0).facts
+    return CardModel(arch, capability, multiprocessors=0).facts
 
 
 Making = Callable[[PlannedCase, str], Program]

@@ -19,7 +19,7 @@ from harness.spec.sources import program
 from harness.spec.suite import Suite
 from harness.static.accesses import Access, accesses
 from harness.static.builds import Usage, usage
-from harness.static.occupancy import Card, Residency, residency
+from harness.static.occupancy import CardModel, Residency, residency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,13 @@ class Demand:
         return max(found, key=lambda each: each.sectors / each.fewest_sectors, default=None)
 
 
-def demands(suite: Suite, planned: Sequence[PlannedCase], card: Card) -> list[Demand]:
+def demands(suite: Suite, planned: Sequence[PlannedCase], card: CardModel) -> list[Demand]:
     """Of each case what it asks of a card; compilers work side by side."""
     with ThreadPoolExecutor(cpu_count()) as pool:
         return list(pool.map(lambda each: _demand(suite, each, card), planned))
 
 
-def _demand(suite: Suite, planned: PlannedCase, card: Card) -> Demand:
+def _demand(suite: Suite, planned: PlannedCase, card: CardModel) -> Demand:
     kernel = planned.kernel
     source = kernel.source_for("cuda")
     if not isinstance(source, str):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.records import DifferenceStatus, RiskKind
-from harness.static.facts import Facts
+from harness.static.facts import StaticFacts
 from harness.static.sass import LOOP, Instructions, Loop, arithmetic, by_width
 
 _MORE = 1.02
@@ -38,23 +38,23 @@ class Risk:
 class Difference:
     """One kernel for one architecture, in one shape."""
 
-    base: Facts | None
+    base: StaticFacts | None
     """None where base has no such kernel."""
-    head: Facts | None
+    head: StaticFacts | None
     status: DifferenceStatus
     changes: tuple[str, ...] = ()
     """``registers 40 → 64``."""
     risks: tuple[Risk, ...] = ()
 
     @property
-    def shown(self) -> Facts:
+    def shown(self) -> StaticFacts:
         found = self.head or self.base
         assert found is not None, "one of them is there"
         return found
 
 
 def differences(
-    base: Sequence[Facts], head: Sequence[Facts], *, most_registers: int | None = None
+    base: Sequence[StaticFacts], head: Sequence[StaticFacts], *, most_registers: int | None = None
 ) -> list[Difference]:
     """Of every kernel and architecture that either has, in head's order.
 
@@ -78,7 +78,7 @@ def differences(
     ]
 
 
-def _difference(base: Facts | None, head: Facts | None, most_registers: int | None) -> Difference:
+def _difference(base: StaticFacts | None, head: StaticFacts | None, most_registers: int | None) -> Difference:
     if head is None:
         return Difference(base=base, head=None, status="missing")
     if base and base.build.library_sha256 and base.build.library_sha256 == head.build.library_sha256:
@@ -102,14 +102,14 @@ def _difference(base: Facts | None, head: Facts | None, most_registers: int | No
     )
 
 
-def _same(base: Facts, head: Facts) -> bool:
+def _same(base: StaticFacts, head: StaticFacts) -> bool:
     """Whether the card gets the same: code, and the shape of its blocks."""
     codes = [each.build.code and (each.build.code.sha256, each.build.built_for) for each in (base, head)]
     shapes = [(each.block, each.dynamic_shared_bytes) for each in (base, head)]
     return codes[0] is not None and codes[0] == codes[1] and shapes[0] == shapes[1]
 
 
-def _numbers(facts: Facts) -> Mapping[str, float]:
+def _numbers(facts: StaticFacts) -> Mapping[str, float]:
     """What is known of it, by name."""
     used, code, held = facts.build.usage, facts.build.code, facts.residency
     found: dict[str, float] = {}
@@ -130,14 +130,14 @@ def _numbers(facts: Facts) -> Mapping[str, float]:
     return found
 
 
-def _changes(base: Facts, head: Facts) -> Iterator[str]:
+def _changes(base: StaticFacts, head: StaticFacts) -> Iterator[str]:
     before, after = _numbers(base), _numbers(head)
     for name, old in before.items():
         if name in after and after[name] != old:
             yield f"{name} {old:,g} → {after[name]:,g}"
 
 
-def _risks(base: Facts, head: Facts) -> Iterator[Risk]:
+def _risks(base: StaticFacts, head: StaticFacts) -> Iterator[Risk]:
     before, after = base.build.usage, head.build.usage
     told = _instructions(head)
     places = told.places if told else {}
@@ -198,7 +198,7 @@ def _arithmetic_kinds(loop: Loop) -> set[str]:
     return {kind for kind in loop.kinds if arithmetic({kind: 1})}
 
 
-def _instructions(facts: Facts) -> Instructions | None:
+def _instructions(facts: StaticFacts) -> Instructions | None:
     return facts.build.code.instructions if facts.build.code else None
 
 

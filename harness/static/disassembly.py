@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from harness.device.backends import nvcc
-from harness.device.backends.cubin_lines import Line
+from harness.device.backends.cubin_lines import SourceLine
 from harness.errors import BuildError
 from harness.static.sass import Instruction, Instructions, instructions_in, summarised
 from harness.system.cache import BinaryCache
@@ -50,7 +50,7 @@ class Listed(NamedTuple):
     """Of one kernel."""
 
     instructions: bytes
-    lines: tuple[Line, ...]
+    lines: tuple[SourceLine, ...]
 
 
 Told: TypeAlias = "dict[Listed, Instructions | BuildError]"

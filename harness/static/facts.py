@@ -10,9 +10,9 @@ from harness.records import L2Policy, Launch
 from harness.spec.kernel import on_device
 from harness.spec.planning import PlannedCase, launch_of
 from harness.spec.problem import Case, Problem
-from harness.static.bounds import Bound, Spread, Work, bound
+from harness.static.bounds import Bound, CaseWork, Spread, bound
 from harness.static.builds import Build, Usage, capability_of
-from harness.static.occupancy import CAPABILITIES, Card, Residency, residency
+from harness.static.occupancy import CAPABILITIES, CardModel, Residency, residency
 
 _WORK_ALONE = {"host-function", "needs-package", "needs-backend", "prebuilt"}
 """Why a kernel that a card may run is not built here."""
@@ -20,7 +20,7 @@ _ON_CARDS = {"cuda", "opencl", "opengl"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class StaticFacts:
     """Of one kernel for one architecture, and of one shape of block where its cases have several."""
 
     build: Build
@@ -44,9 +44,9 @@ def facts(
     problem: Problem,
     planned: Sequence[PlannedCase],
     builds: Sequence[Build],
-    cards: Mapping[str, Card],
+    cards: Mapping[str, CardModel],
     l2: L2Policy = "cold",
-) -> list[Facts]:
+) -> list[StaticFacts]:
     """Of every build; `cards` are those whose waves and bounds are asked for, by the words of who asked."""
     by_id = {each.case.id: each for each in planned}
     found = [each for build in builds for each in _of_build(build, by_id, cards)]
@@ -56,7 +56,11 @@ def facts(
 
 
 def _bounds(
-    problem: Problem, told: Facts, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card], l2: L2Policy
+    problem: Problem,
+    told: StaticFacts,
+    planned: Mapping[str, PlannedCase],
+    cards: Mapping[str, CardModel],
+    l2: L2Policy,
 ) -> dict[str, dict[str, Bound]]:
     build = told.build
     instructions = build.code.instructions if build.code else None
@@ -75,14 +79,14 @@ def _bounds(
     return found
 
 
-def _spread(card: Card, used: Usage, planned: PlannedCase) -> Spread:
+def _spread(card: CardModel, used: Usage, planned: PlannedCase) -> Spread:
     launch = _launch(planned, card, used)
     held = residency(card, launch, used.registers, used.shared_bytes)
     return Spread(launch=launch, resident_blocks=held.blocks)
 
 
-def _work(problem: Problem, case: Case) -> Work:
-    return Work(
+def _work(problem: Problem, case: Case) -> CaseWork:
+    return CaseWork(
         flop=problem.flop(case),
         read_bytes=problem.size_bytes(case, problem.inputs),
         written_bytes=problem.size_bytes(case, problem.outputs),
@@ -90,14 +94,16 @@ def _work(problem: Problem, case: Case) -> Work:
     )
 
 
-def _of_build(build: Build, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card]) -> Iterator[Facts]:
+def _of_build(
+    build: Build, planned: Mapping[str, PlannedCase], cards: Mapping[str, CardModel]
+) -> Iterator[StaticFacts]:
     capability, used = capability_of(build.arch), build.usage
     if used is None or capability not in CAPABILITIES:
         why = f"How much a multiprocessor of {build.arch} holds is not known." if used else ""
-        yield Facts(build=build, cases=build.cases, problem=why)
+        yield StaticFacts(build=build, cases=build.cases, problem=why)
         return
     # How many multiprocessors there are shapes no block.
-    anywhere = Card(build.arch, capability, multiprocessors=1)
+    anywhere = CardModel(build.arch, capability, multiprocessors=1)
     shapes: dict[Launch | str, list[str]] = {}
     for case in build.cases:
         try:
@@ -111,9 +117,9 @@ def _of_build(build: Build, planned: Mapping[str, PlannedCase], cards: Mapping[s
     there = {words: card for words, card in cards.items() if card.capability == capability}
     for shape, cases in shapes.items():
         if isinstance(shape, str):
-            yield Facts(build=build, cases=tuple(cases), problem=shape)
+            yield StaticFacts(build=build, cases=tuple(cases), problem=shape)
             continue
-        yield Facts(
+        yield StaticFacts(
             build=build,
             cases=tuple(cases),
             block=shape.block,
@@ -125,7 +131,7 @@ def _of_build(build: Build, planned: Mapping[str, PlannedCase], cards: Mapping[s
         )
 
 
-def _waves(card: Card, used: Usage, planned: Sequence[PlannedCase]) -> dict[str, Residency]:
+def _waves(card: CardModel, used: Usage, planned: Sequence[PlannedCase]) -> dict[str, Residency]:
     found = {}
     for each in planned:
         try:
@@ -136,7 +142,7 @@ def _waves(card: Card, used: Usage, planned: Sequence[PlannedCase]) -> dict[str,
     return found
 
 
-def _launch(planned: PlannedCase, card: Card, used: Usage | None) -> Launch:
+def _launch(planned: PlannedCase, card: CardModel, used: Usage | None) -> Launch:
     """On a card; where `used` is None, with any number of resident blocks."""
 
     def resident(launch: Launch) -> int:

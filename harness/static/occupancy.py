@@ -56,7 +56,7 @@ CAPABILITIES: Mapping[tuple[int, int], Multiprocessor] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class CardModel:
     name: str
     capability: tuple[int, int]
     multiprocessors: int
@@ -104,15 +104,15 @@ class Card:
         return facts_of(self.device)
 
 
-CARDS: Mapping[str, Card] = {
-    "rtx3060": Card("GeForce RTX 3060", (8, 6), 28, 1777, 360, 3 * _MIB),
-    "a6000": Card("RTX A6000", (8, 6), 84, 1800, 768, 6 * _MIB),
-    "a10": Card("A10", (8, 6), 72, 1695, 600, 6 * _MIB),
-    "a100": Card("A100", (8, 0), 108, 1410, 1555, 40 * _MIB),
-    "rtx4090": Card("GeForce RTX 4090", (8, 9), 128, 2520, 1008, 72 * _MIB),
-    "rtx5090": Card("GeForce RTX 5090", (12, 0), 170, 2407, 1792, 96 * _MIB),
-    "h100": Card("H100 SXM", (9, 0), 132, 1980, 3352, 50 * _MIB),
-    "h200": Card("H200", (9, 0), 132, 1980, 4800, 60 * _MIB),
+CARDS: Mapping[str, CardModel] = {
+    "rtx3060": CardModel("GeForce RTX 3060", (8, 6), 28, 1777, 360, 3 * _MIB),
+    "a6000": CardModel("RTX A6000", (8, 6), 84, 1800, 768, 6 * _MIB),
+    "a10": CardModel("A10", (8, 6), 72, 1695, 600, 6 * _MIB),
+    "a100": CardModel("A100", (8, 0), 108, 1410, 1555, 40 * _MIB),
+    "rtx4090": CardModel("GeForce RTX 4090", (8, 9), 128, 2520, 1008, 72 * _MIB),
+    "rtx5090": CardModel("GeForce RTX 5090", (12, 0), 170, 2407, 1792, 96 * _MIB),
+    "h100": CardModel("H100 SXM", (9, 0), 132, 1980, 3352, 50 * _MIB),
+    "h200": CardModel("H200", (9, 0), 132, 1980, 4800, 60 * _MIB),
 }
 """By the words of `--card`: NVIDIA's white papers of GA102, GA100, AD102, GB202 and GH100, and data sheets
 for boost clock, memory and L2. GeForce cards of other makers, and cards whose limits were raised, are faster.
@@ -120,7 +120,7 @@ Of H100 and H200 the clock and the L2 are what the driver says; the data sheet's
 """
 
 
-def card(text: str) -> Card:
+def card(text: str) -> CardModel:
     """``rtx3060``, or any card as its capability and multiprocessors: ``sm_86:28``. Raises UsageError."""
     if known := CARDS.get(text.lower().replace(" ", "").replace("-", "")):
         return known
@@ -138,7 +138,7 @@ def card(text: str) -> Card:
             f"{text!r} has a compute capability whose limits are not known; expected one of {there}. "
             f"CAPABILITIES in {_FILE} is where to add it, from the CUDA C++ Programming Guide."
         )
-    return Card(text, capability, int(told[3]))
+    return CardModel(text, capability, int(told[3]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Residency:
         return self.waves - ceil(self.waves) + 1
 
 
-def residency(card: Card, launch: Launch, registers: int, static_shared_bytes: int) -> Residency:
+def residency(card: CardModel, launch: Launch, registers: int, static_shared_bytes: int) -> Residency:
     """What a card holds of a launch whose kernel takes so many registers a thread."""
     holds = card.holds
     warps = ceil(prod(launch.block) / WARP)

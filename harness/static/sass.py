@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.device.backends.cubin_lines import Line
+from harness.device.backends.cubin_lines import SourceLine
 
 _LINE = re.compile(
     r"^\s*(?:\{\s*)?/\*(?P<at>[0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?(?P<name>[A-Z][\w.]*)\s*(?P<operands>[^;]*);",
@@ -148,7 +148,7 @@ def instructions_in(text: str) -> list[Instruction]:
     return found
 
 
-def summarised(instructions: Sequence[Instruction], lines: Sequence[Line] = ()) -> Instructions:
+def summarised(instructions: Sequence[Instruction], lines: Sequence[SourceLine] = ()) -> Instructions:
     """Of one kernel, and the lines that it comes from."""
     loops = _loops(instructions)
     hottest = max(loops, key=_heat) if loops else None
@@ -162,10 +162,10 @@ def summarised(instructions: Sequence[Instruction], lines: Sequence[Line] = ()) 
 
 
 def _places(
-    instructions: Sequence[Instruction], hottest: Loop | None, lines: Sequence[Line]
+    instructions: Sequence[Instruction], hottest: Loop | None, lines: Sequence[SourceLine]
 ) -> dict[str, str]:
     begins = [each.at for each in lines]
-    counted: dict[str, Counter[Line]] = {}
+    counted: dict[str, Counter[SourceLine]] = {}
     for each in instructions:
         if (place := bisect_right(begins, each.at)) and (line := lines[place - 1]).file:
             line = replace(line, at=0)
@@ -177,7 +177,7 @@ def _places(
     return {kind: _most(found) for kind, found in counted.items()}
 
 
-def _most(found: Counter[Line]) -> str:
+def _most(found: Counter[SourceLine]) -> str:
     """The project's own files come before the toolkit's headers, which stand by their whole paths."""
     line = max(found, key=lambda each: (not each.file.startswith("/"), found[each]))
     return f"{line.file}:{line.line}"

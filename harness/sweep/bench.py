@@ -42,7 +42,7 @@ class Job:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
     key: str
-    reply: protocol.Prepared | protocol.Measured | protocol.Compared | Failed
+    reply: protocol.PrepareReply | protocol.MeasureReply | protocol.CompareReply | Failed
     device: str
     """UUID or spec of the device that did it."""
     host_s: float

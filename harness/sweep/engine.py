@@ -241,7 +241,7 @@ class Sweeping:
         if isinstance(reply, Failed):
             facts = [protocol.SideFacts(reason=reply.reason, message=reply.message, log=reply.log)]
         else:
-            assert isinstance(reply, protocol.Prepared)
+            assert isinstance(reply, protocol.PrepareReply)
             facts = list(reply.sides)
         for each, fact in zip(chunk, facts, strict=True):
             prepared = model.Prepared(
@@ -382,7 +382,7 @@ class Sweeping:
                 # Nobody's side is the newcomer's: the other one has been through this before.
                 self._undo(each.against if reply.side == "base" else number, reply)
             else:
-                assert isinstance(reply, protocol.Compared)
+                assert isinstance(reply, protocol.CompareReply)
                 self._digests[number] = reply.sides["head"].digest
                 self._digests[each.against] = reply.sides["base"].digest
                 self.journal.add(
@@ -543,7 +543,7 @@ def _code(facts: protocol.SideFacts) -> str:
 def _measured_row(result: JobResult) -> Row | Failed:
     if isinstance(result.reply, Failed):
         return result.reply
-    assert isinstance(result.reply, protocol.Measured)
+    assert isinstance(result.reply, protocol.MeasureReply)
     return result.reply.row
 
 

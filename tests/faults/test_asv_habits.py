@@ -30,7 +30,7 @@ from harness.run.static_records import write_static
 from harness.spec.loader import load
 from harness.spec.planning import plan
 from harness.static.builds import Build, Usage
-from harness.static.facts import Facts
+from harness.static.facts import StaticFacts
 from harness.static.occupancy import Residency
 from harness.store.records_file import read_run
 from tests import toy
@@ -521,7 +521,7 @@ def test_what_was_compiled_for_a_card_that_is_not_here_is_a_machine_of_asv(home)
     usage = Usage(registers=40, shared_bytes=512, spill_store_bytes=48, spill_load_bytes=48, stack_bytes=48)
     build = Build(kernel="plain", arch="sm_86", status="built", cases=ids, usage=usage)
     held = Residency(blocks=3, occupancy=0.25, limit="registers", waves=1)
-    facts = Facts(build=build, cases=ids, block=(128, 1, 1), dynamic_shared_bytes=1024, residency=held)
+    facts = StaticFacts(build=build, cases=ids, block=(128, 1, 1), dynamic_shared_bytes=1024, residency=held)
     write_static(BuildResult(loaded, "nvcc 13.0", "", (build,)), planned, [facts], home.results)
     done = rebuild(home)
     assert done.stdout == "2 files written, 3 as the records have it.\n", done.stderr

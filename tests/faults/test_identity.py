@@ -135,14 +135,14 @@ def sides(tmp_path: Path, base: dict[str, str], head: dict[str, str]) -> tuple[P
     return made[0], made[1]
 
 
-def inspected(folders: tuple[Path, Path], scratch: Path, device: str) -> protocol.Inspected:
+def inspected(folders: tuple[Path, Path], scratch: Path, device: str) -> protocol.InspectedPair:
     """What a worker tells of the one kernel of both."""
     scratch.mkdir(exist_ok=True)
     opened = protocol.Open(device=device, suite=str(folders[1]), base=str(folders[0]), scratch=str(scratch))
     base, head = (protocol.PairSide(suite=name, kernel="one") for name in ("base", "head"))
     pair = protocol.PairOf(id="one", sizes={"n": 64}, base=base, head=head)
     answer = Worker(opened, lambda _: None).answer(protocol.Inspect(pairs=(pair,)))
-    assert isinstance(answer, protocol.InspectedAll)
+    assert isinstance(answer, protocol.InspectReply)
     return answer.pairs["one"]
 
 

@@ -6,6 +6,7 @@ A backend is one module with two functions, `devices()` and `open_device(index)`
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 import os
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import HarnessError, LaunchError
+from harness.errors import BuildError, HarnessError, LaunchError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program
 
@@ -35,6 +36,23 @@ def as_bits(argument: Argument) -> Argument:
     if isinstance(argument, np.generic) and argument.dtype.name in ("float16", "bfloat16"):
         return np.asarray(argument).view(np.uint16)[()]
     return argument
+
+
+def host_resources(program: Program, arch: str) -> Resources:
+    """The resources of a function of the host, of which no compiler tells more than an identity."""
+    code = program.python.code_sha256 if program.python else program.sha256
+    return Resources(binary_sha256=hashlib.sha256(f"{arch}\n{code}".encode()).hexdigest())
+
+
+def host_function(program: Program, stream: int) -> Callable[..., object]:
+    """What to call for each launch of a function of the host. Raises BuildError where it cannot be made."""
+    assert program.host is not None
+    try:
+        return program.host(stream)
+    except HarnessError:
+        raise
+    except Exception as error:
+        raise BuildError(f"{program.name} could not be made: {type(error).__name__}: {error}") from error
 
 
 Looks = Sequence[tuple[Memory, int, Any]]

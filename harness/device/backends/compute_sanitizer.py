@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from harness.device.backends import nvcc
-from harness.device.findings import Finding, Kind, together
+from harness.device.findings import Kind, SanitizerFinding, together
 from harness.errors import DeviceError
 
 PACKAGE = "nvidia-cuda-sanitizer-api"
@@ -139,7 +139,7 @@ def ended(text: str) -> bool:
     return _SUMMARY.search(text) is not None
 
 
-def findings(text: str) -> list[Finding]:
+def findings(text: str) -> list[SanitizerFinding]:
     """What a log says of kernels, a finding a kind and line, in order."""
     return together(filter(None, map(_finding, _messages(text))))
 
@@ -157,7 +157,7 @@ def _kind(first: str) -> Kind | None:
     return known or (None if first.startswith(_ASIDE) else "other")
 
 
-def _finding(message: str) -> tuple[object, Finding] | None:
+def _finding(message: str) -> tuple[object, SanitizerFinding] | None:
     first = message.partition("\n")[0].strip()
     kind = _kind(first)
     if kind is None:
@@ -172,7 +172,7 @@ def _finding(message: str) -> tuple[object, Finding] | None:
         elif wrong := _WRONG.search(message):
             said += f", {wrong[1]}"
     who = f"thread {thread[1]} in block {thread[2]}" if thread else ""
-    return (kind, first if kind != "race" else said, at), Finding(kind, said, at, who, count)
+    return (kind, first if kind != "race" else said, at), SanitizerFinding(kind, said, at, who, count)
 
 
 def _race(message: str) -> tuple[str, int]:

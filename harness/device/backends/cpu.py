@@ -7,7 +7,6 @@ compiler's code for this machine. There is nothing to launch, so a grid and a bl
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import platform
 import time
@@ -18,10 +17,18 @@ from typing import Any
 import numpy as np
 
 from harness.device import frameworks
-from harness.device.backends.base import Argument, Built, HostMemory, Memory, Timing
+from harness.device.backends.base import (
+    Argument,
+    Built,
+    HostMemory,
+    Memory,
+    Timing,
+    host_function,
+    host_resources,
+)
 from harness.device.machine import cpu_name
-from harness.errors import BuildError, KernelError, OutOfMemoryError
-from harness.records import DeviceInfo, Launch, Resources, Toolchain
+from harness.errors import BuildError, HarnessError, KernelError, OutOfMemoryError
+from harness.records import DeviceInfo, Launch, Toolchain
 from harness.spec.kernel import Parameter
 from harness.spec.sources import Program
 
@@ -60,7 +67,7 @@ def open_device(index: int) -> CpuDevice:
 class CpuBuilt(Built):
     program: Program
     call: Callable[..., object]
-    python: frameworks.Call | None = None
+    python: frameworks.FrameworkFunction | None = None
 
 
 class CpuDevice(HostMemory):
@@ -73,19 +80,13 @@ class CpuDevice(HostMemory):
         self.toolchain = Toolchain(compiler=f"Python {platform.python_version()}, NumPy {np.__version__}")
 
     def build(self, program: Program) -> CpuBuilt:
-        code = program.python.code_sha256 if program.python else program.sha256
-        identity = hashlib.sha256(f"{self.info.arch}\n{code}".encode()).hexdigest()
-        resources = Resources(binary_sha256=identity)
+        resources = host_resources(program, self.info.arch)
         if program.python is not None:
-            python = frameworks.Call(program.python, frameworks.Place())
+            python = frameworks.FrameworkFunction(program.python, frameworks.ExecutionContext())
             return CpuBuilt(program, python, python, resources=resources)
         if program.host is None:
             raise BuildError(f"{program.name} is no function of the host: {self.info.spec} cannot run it.")
-        try:
-            call = program.host(0)
-        except Exception as error:
-            raise BuildError(f"{program.name} could not be made: {type(error).__name__}: {error}") from error
-        return CpuBuilt(program, call, resources=resources)
+        return CpuBuilt(program, host_function(program, 0), resources=resources)
 
     def free_bytes(self) -> int:
         import psutil
@@ -124,12 +125,12 @@ class CpuDevice(HostMemory):
             for _ in range(launches):
                 built.call(*given)
             total_ns = float(time.perf_counter_ns() - start_ns)
+        except HarnessError:
+            raise
         except Exception as error:
-            if python:  # its errors are the harness's own already
-                raise
             raise KernelError(f"{built.program.name} raised {type(error).__name__}: {error}") from error
-        for each in python.results(arguments) if python else ():
-            ctypes.memmove(each.destination, each.address, each.size_bytes)
+        for result in python.results(arguments) if python else ():
+            ctypes.memmove(result.destination, result.address, result.size_bytes)
         return lambda: total_ns
 
     def tick_ns(self) -> float:

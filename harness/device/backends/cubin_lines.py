@@ -19,14 +19,14 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SourceLine:
     at: int
     """Bytes from the kernel's begin; it holds up to the next."""
     file: str
     line: int
 
 
-def lines_of(binary: bytes, symbol: str) -> tuple[Line, ...]:
+def lines_of(binary: bytes, symbol: str) -> tuple[SourceLine, ...]:
     """Of a kernel, in the order of its instructions; empty where the file does not tell, or is damaged."""
     with suppress(*DAMAGE):
         held = sections(binary)
@@ -80,7 +80,7 @@ class _Reader:
         return found
 
 
-def _unit(program: bytes, begin: int, own: set[int]) -> Iterator[Line]:
+def _unit(program: bytes, begin: int, own: set[int]) -> Iterator[SourceLine]:
     """The lines of one unit, of sequences whose address stands at one of these places."""
     read = _Reader(program, begin)
     end = begin + 4 + read.fixed("<I")
@@ -103,7 +103,7 @@ def _unit(program: bytes, begin: int, own: set[int]) -> Iterator[Line]:
         elif operation != _COPY:
             machine.standard(operation)
         if (operation >= first or operation == _COPY) and machine.counts:
-            yield Line(machine.at, files.get(machine.file, ""), machine.line)
+            yield SourceLine(machine.at, files.get(machine.file, ""), machine.line)
 
 
 class _Machine:

@@ -37,6 +37,8 @@ from harness.device.backends.base import (
     Timing,
     as_bits,
     check_parts,
+    host_function,
+    host_resources,
     sequence,
     smallest_step,
 )
@@ -136,12 +138,9 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
     a = driver.device_attribute
     major, minor = handle.compute_capability()
 
-    def read(*names: str) -> int:
-        return next(int(handle.get_attribute(getattr(a, name))) for name in names if hasattr(a, name))
-
-    def told(name: str) -> int | None:
-        """What an old PyCUDA has no name for is not told."""
-        return read(name) if hasattr(a, name) else None
+    def read(*names: str) -> Any:
+        """The first attribute that this PyCUDA has a name for; None where an old one has none."""
+        return next((int(handle.get_attribute(getattr(a, name))) for name in names if hasattr(a, name)), None)
 
     return DeviceInfo(
         spec=f"cuda:{index}",
@@ -162,10 +161,10 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
         max_grid=(read("MAX_GRID_DIM_X"), read("MAX_GRID_DIM_Y"), read("MAX_GRID_DIM_Z")),
         max_shared_bytes=read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", "MAX_SHARED_MEMORY_PER_BLOCK"),
         max_clock_mhz=read("CLOCK_RATE") // 1000 or None,
-        warp_size=told("WARP_SIZE"),
-        max_threads_per_sm=told("MAX_THREADS_PER_MULTIPROCESSOR"),
-        registers_per_sm=told("MAX_REGISTERS_PER_MULTIPROCESSOR"),
-        shared_bytes_per_sm=told("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        warp_size=read("WARP_SIZE"),
+        max_threads_per_sm=read("MAX_THREADS_PER_MULTIPROCESSOR"),
+        registers_per_sm=read("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+        shared_bytes_per_sm=read("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
     )
 
 
@@ -181,7 +180,7 @@ class CudaBuilt(Built):
     parameters: tuple[tuple[int, int], ...] | None = None
     """Offset and size in bytes of each, as its compiler has laid them out; None where that is not known."""
     name: str = ""
-    python: frameworks.Call | None = None
+    python: frameworks.FrameworkFunction | None = None
     """What `call` is where it is a framework's function."""
     filled: set[int] = field(default_factory=set)
     """Where results lie that were filled last."""
@@ -204,10 +203,9 @@ class CudaDevice(Device):
         self.toolchain = Toolchain(compiler=nvcc.version() or "no nvcc", options=options)
         self._prepared: dict[tuple[Any, ...], Any] = {}
         self._origins: dict[tuple[Any, ...], Memory] = {}
-        self._functions: dict[str, Any] = {}
-        """Of _HELPERS, by name."""
+        self._loaded_helpers: dict[str, CudaBuilt] = {}
+        """Kernels of _HELPERS, by name."""
         self._flush: tuple[Memory, Memory, int] | None = None
-        self._canary: tuple[CudaBuilt, Memory] | None = None
         self._idle = True
         """Whether nothing was enqueued since the last wait to flush, hold or occupy the card."""
         self._stamps_taken = 0
@@ -225,8 +223,9 @@ class CudaDevice(Device):
         binary, cached = self._binary(program)
         if program.kind == "library":
             # What it reads when it is called is in nobody's list: the tree stands in for it.
-            identity = _digest(program.tree_sha256.encode() + binary)
-            return CudaBuilt(call=self._library(program, binary), resources=identity, cached=cached)
+            identity = hashlib.sha256(program.tree_sha256.encode() + binary).hexdigest()
+            resources = Resources(binary_sha256=identity)
+            return CudaBuilt(call=self._library(program, binary), resources=resources, cached=cached)
         if program.kind == "image":
             nvcc.check_image(program, self.info.arch)
         with _translated(f"Loading {program.name}"):
@@ -275,19 +274,12 @@ class CudaDevice(Device):
         return _resident_blocks(library, *built.image, launch)
 
     def _host(self, program: Program) -> CudaBuilt:
-        code = program.python.code_sha256 if program.python else program.sha256
-        identity = _digest(f"{self.info.arch}\n{code}".encode())
+        identity = host_resources(program, self.info.arch)
         if program.python is not None:
-            place = frameworks.Place(int(self.stream.handle), self.index, cubin.code_sha256)
-            python = frameworks.Call(program.python, place)
+            context = frameworks.ExecutionContext(int(self.stream.handle), self.index, cubin.code_sha256)
+            python = frameworks.FrameworkFunction(program.python, context)
             return CudaBuilt(call=python, python=python, resources=identity, by_host=True)
-        assert program.host is not None
-        try:
-            call = program.host(int(self.stream.handle))
-        except HarnessError:
-            raise
-        except Exception as error:
-            raise BuildError(f"{program.name} could not be made: {type(error).__name__}: {error}") from error
+        call = host_function(program, int(self.stream.handle))
 
         def enqueue(arguments: Sequence[Argument]) -> None:
             try:
@@ -319,8 +311,8 @@ class CudaDevice(Device):
 
         def enqueue(arguments: Sequence[Argument]) -> None:
             if code := function(stream, *map(_as_python, arguments)):
-                told = program.errors.get(code, "its documentation says what that is")
-                raise LaunchError(f"{program.name} returned {code}: {told}.")
+                meaning = program.errors.get(code, "its documentation says what that is")
+                raise LaunchError(f"{program.name} returned {code}: {meaning}.")
 
         return enqueue
 
@@ -397,14 +389,14 @@ class CudaDevice(Device):
                 self._run(*each)
             self._deliver(self._returned(built, arguments))
 
-    def _returned(self, built: Built, arguments: Sequence[Argument]) -> list[frameworks.Returned]:
+    def _returned(self, built: Built, arguments: Sequence[Argument]) -> list[frameworks.ReturnedArray]:
         python = built.python if isinstance(built, CudaBuilt) else None
         return python.results(arguments) if python else []
 
-    def _deliver(self, returned: Sequence[frameworks.Returned]) -> None:
+    def _deliver(self, returned: Sequence[frameworks.ReturnedArray]) -> None:
         """Enqueue a copy of what was returned to the outputs, behind what computes it."""
-        for each in returned:
-            _driver().memcpy_dtod_async(each.destination, each.address, each.size_bytes, self.stream)
+        for result in returned:
+            _driver().memcpy_dtod_async(result.destination, result.address, result.size_bytes, self.stream)
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
         """Only a host function can use another stream: a kernel is enqueued on the harness's own."""
@@ -429,14 +421,14 @@ class CudaDevice(Device):
                 seen.append((out, np.empty_like(out), place != address))
                 driver.memcpy_dtoh_async(seen[-1][1], place, aside)
             aside.synchronize()
-            told = not held.query()
+            was_held = not held.query()
             self._deliver(returned)
-        if any(each.address not in built.filled for each in returned):
+        if any(result.address not in built.filled for result in returned):
             raise LaunchError(_NEVER_THE_SAME)
         for out, found, moved in seen:
             if not moved or (found != FILLED).any():
                 out[:] = found
-        return told
+        return was_held
 
     def fill_results(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         """A framework gives a call the memory that the last one was given, as that is free again. Raises
@@ -448,15 +440,14 @@ class CudaDevice(Device):
         with _translated("Filling results"):
             for _ in range(_MOST_FILLED):
                 self._run(built, launch, arguments)
-                filled = {self._fill(each) for each in self._returned(built, arguments)}
+                returned = self._returned(built, arguments)
+                for result in returned:
+                    _driver().memset_d8_async(result.address, FILLED, result.size_bytes, self.stream)
+                filled = {result.address for result in returned}
                 if filled == built.filled:
                     return
                 built.filled = filled
         raise LaunchError(_NEVER_THE_SAME)
-
-    def _fill(self, each: frameworks.Returned) -> int:
-        _driver().memset_d8_async(each.address, FILLED, each.size_bytes, self.stream)
-        return each.address
 
     def _run(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
@@ -466,7 +457,7 @@ class CudaDevice(Device):
             self._run_parts(built, launch, arguments)
         else:
             check_parts(launch, in_parts=False)
-            self._enqueue(built.function, launch, arguments, built)
+            self._enqueue(built, launch, arguments)
 
     def _run_parts(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
         """Each part after a copy of its origin, in the order of the stream: the host waits for nothing."""
@@ -478,16 +469,14 @@ class CudaDevice(Device):
         first = int(self._origins[key])
         for number, (_, extent) in enumerate(launch.parts()):
             _driver().memcpy_dtod_async(built.origin, first + 12 * number, 12, self.stream)
-            self._enqueue(built.function, dataclasses.replace(launch, grid=extent), arguments, built)
+            self._enqueue(built, dataclasses.replace(launch, grid=extent), arguments)
 
-    def _enqueue(
-        self, function: Any, launch: Launch, arguments: Sequence[Any], built: CudaBuilt | None = None
-    ) -> None:
-        arguments = [as_bits(argument) for argument in arguments]
+    def _enqueue(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Any]) -> None:
+        """Enqueue a kernel over a whole grid."""
+        function, arguments = built.function, [as_bits(argument) for argument in arguments]
         key = (id(function), launch.dynamic_shared_bytes)
         if key not in self._prepared:
-            laid_out = built.parameters if built else None
-            function.prepare(_formats(built.name if built else "", arguments, laid_out))
+            function.prepare(_formats(built.name, arguments, built.parameters))
             if launch.dynamic_shared_bytes > 48 * 1024:
                 attribute = _driver().function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 function.set_attribute(attribute, launch.dynamic_shared_bytes)
@@ -517,10 +506,11 @@ class CudaDevice(Device):
         binary, _ = self._binary(Program("harness.helpers", "", _HELPERS.read_text(encoding="utf-8")))
         return _source_module()(binary)
 
-    def _helper(self, name: str) -> Any:
-        if name not in self._functions:
-            self._functions[name] = self._helpers.get_function(f"harness_{name}")
-        return self._functions[name]
+    def _helper(self, name: str) -> CudaBuilt:
+        if name not in self._loaded_helpers:
+            function = self._helpers.get_function(f"harness_{name}")
+            self._loaded_helpers[name] = CudaBuilt(function=function)
+        return self._loaded_helpers[name]
 
     def _enqueue_helper(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
         launch = Launch(grid=(blocks, 1, 1), block=(threads, 1, 1))
@@ -601,12 +591,14 @@ class CudaDevice(Device):
         return Stamp(float(cycles), float(time_ns)) if cycles else None
 
     def canary(self) -> Timing:
-        if self._canary is None:
-            # The memory itself, not its address alone: PyCUDA frees what nobody holds.
-            self._canary = (CudaBuilt(function=self._helper("canary")), self.allocate(4))
-        built, sink = self._canary
         launch = Launch(grid=(2 * self._sm_count, 1, 1), block=(256, 1, 1))
-        return self.timed(built, launch, (np.uintp(int(sink)), np.int32(_CANARY_STEPS)), launches=1)
+        arguments = (np.uintp(int(self._canary_sink)), np.int32(_CANARY_STEPS))
+        return self.timed(self._helper("canary"), launch, arguments, launches=1)
+
+    @functools.cached_property
+    def _canary_sink(self) -> Memory:
+        """The memory itself, not its address alone: PyCUDA frees what nobody holds."""
+        return self.allocate(4)
 
     def tick_ns(self) -> float:
         driver = _driver()
@@ -684,13 +676,8 @@ def _resident_blocks(library: Any, binary: bytes, name: str, launch: Launch) -> 
             dynamic = ctypes.c_int(launch.dynamic_shared_bytes)
             ask("cuFuncSetAttribute", function, ctypes.c_int(_MAX_DYNAMIC_SHARED), dynamic)
         threads, dynamic_bytes = math.prod(launch.block), ctypes.c_size_t(launch.dynamic_shared_bytes)
-        ask(
-            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-            ctypes.byref(blocks),
-            function,
-            ctypes.c_int(threads),
-            dynamic_bytes,
-        )
+        call = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        ask(call, ctypes.byref(blocks), function, ctypes.c_int(threads), dynamic_bytes)
     finally:
         library.cuModuleUnload(module)
     return blocks.value
@@ -721,7 +708,7 @@ def _formats(
 
     Raises LaunchError for arguments of other sizes than the function's parameters.
     """
-    sizes = [len(each) if isinstance(each, bytes) else each.nbytes for each in arguments]
+    sizes = [len(argument) if isinstance(argument, bytes) else argument.nbytes for argument in arguments]
     wanted = [size for _, size in laid_out or ()]
     if laid_out is not None and sizes != wanted:
         raise LaunchError(
@@ -752,11 +739,6 @@ def _c_type(program: Program, parameter: Parameter) -> Any:
             f"{program.name} is a HostLibrary, whose function cannot be given {parameter.name!r} as "
             f"{parameter.dtype} by value: pass a float, and round it there."
         ) from None
-
-
-def _digest(identity: bytes) -> Resources:
-    """The resources of what the host runs, of which no compiler tells more than an identity."""
-    return Resources(binary_sha256=hashlib.sha256(identity).hexdigest())
 
 
 @functools.cache

@@ -27,7 +27,7 @@ _STRAY = 0.02
 
 
 @dataclass
-class Noise:
+class SimulatedNoise:
     """Draws the times of launches, and moves the device's clocks on by them."""
 
     kind: str

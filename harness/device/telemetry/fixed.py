@@ -6,7 +6,7 @@ import time
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from harness.device.telemetry.base import Limits
+from harness.device.telemetry.base import DeviceLimits
 from harness.records import Snapshot
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class SteadyProbe:
     def identity(self) -> Mapping[str, str]:
         return {}
 
-    def limits(self) -> Limits:
-        return Limits()
+    def limits(self) -> DeviceLimits:
+        return DeviceLimits()
 
     def close(self) -> None:
         pass

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from harness.device.telemetry.base import Limits
+from harness.device.telemetry.base import DeviceLimits
 from harness.records import Snapshot
 
 if TYPE_CHECKING:
@@ -97,9 +97,11 @@ class HostProbe:
         facts = {fact: _text(self._sysfs / path) for fact, path in _FACTS.items()}
         return {fact: text for fact, text in facts.items() if text is not None}
 
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         maxima = [_number(path.with_name("cpuinfo_max_freq")) for path in self._clocks]
-        return Limits(max_sm_clock_mhz=max((khz / 1e3 for khz in maxima if khz is not None), default=None))
+        return DeviceLimits(
+            max_sm_clock_mhz=max((khz / 1e3 for khz in maxima if khz is not None), default=None)
+        )
 
     def close(self) -> None:
         pass

@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from harness.device.telemetry.base import Limits
+from harness.device.telemetry.base import DeviceLimits
 from harness.errors import DeviceError
 from harness.records import Snapshot
 
@@ -124,8 +124,8 @@ class NvmlProbe:
         facts["power_w_is_from"] = next(iter(self._ways["power_w"]), "unavailable")
         return facts
 
-    def limits(self) -> Limits:
-        return Limits(**{limit: self._try(read)[0] for limit, read in _LIMITS.items()})
+    def limits(self) -> DeviceLimits:
+        return DeviceLimits(**{limit: self._try(read)[0] for limit, read in _LIMITS.items()})
 
     def close(self) -> None:
         if not self._closed:
