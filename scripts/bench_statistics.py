@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from harness.judgement.judge import Leg, Policy, judge
+from harness.judgement.judge import MetricEffects, Policy, judge
 from harness.statistics.moderated import fit_prior
 from harness.statistics.paired import log_ratios, losses, order_bias, process_effect, tail_of
 
@@ -44,11 +44,11 @@ def main() -> int:
     fitted = time.perf_counter()
     for times, cycles in zip(effects["time"], effects["cycles"], strict=True):
         for look, count in enumerate(policy.looks):
-            legs = [
-                Leg("time", tuple(times[:count]), priors["time"]),
-                Leg("cycles", tuple(cycles[:count]), priors["cycles"]),
+            metrics = [
+                MetricEffects("time", tuple(times[:count]), priors["time"]),
+                MetricEffects("cycles", tuple(cycles[:count]), priors["cycles"]),
             ]
-            judge(legs, policy, look)
+            judge(metrics, policy, look)
     judged = time.perf_counter()
     for case in rulers["time"]:
         processed = [(orders, quads) for quads in case]

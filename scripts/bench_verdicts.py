@@ -41,7 +41,7 @@ from harness.config import load_config
 from harness.device.telemetry import probe_for
 from harness.errors import HarnessError, MeasureError, UsageError, WorkerError
 from harness.records import DeviceInfo, Verdict
-from harness.run.compare import CompareSettings, Comparing, Entry, Purpose
+from harness.run.compare import CaseEntry, CompareSettings, Comparing, Purpose
 from harness.run.device_session import find_device, unfit
 from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite, discover, load
@@ -190,7 +190,7 @@ class Ours:
         if result.interrupted:
             raise KeyboardInterrupt
 
-    def _entry(self, chosen: Chosen, level: str) -> Entry:
+    def _entry(self, chosen: Chosen, level: str) -> CaseEntry:
         pair = pair_of(chosen.planned, f"{chosen.id} +{level} %", self.steps[chosen.id][level])
         entry = self.comparing.entry(pair, chosen.planned.case)
         # Verified in full once; afterwards outputs only have to be what they were, as in a comparison.
@@ -198,7 +198,7 @@ class Ours:
         return entry
 
 
-def ours_as_told(case: str, level: str, entry: Entry, verdict: Verdict, wall_s: float) -> dict[str, Any]:
+def ours_as_told(case: str, level: str, entry: CaseEntry, verdict: Verdict, wall_s: float) -> dict[str, Any]:
     rounds = [*entry.trial.rounds, *entry.trial.again]
     effect = verdict.time.effect if verdict.time else None
     return {

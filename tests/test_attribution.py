@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from harness.judgement import attribution
-from harness.judgement.attribution import Solo, solo_of
+from harness.judgement.attribution import SoloRun, solo_of
 from harness.judgement.gates import GATES
 from harness.records import Arm, Attribution, Effect, Snapshot, Verdict, VerdictStatus
 
@@ -25,7 +25,7 @@ class Evidence:
     clock_exponent: float | None = None
     base_sm_clock_mhz: float | None = None
     head_sm_clock_mhz: float | None = None
-    solo: Mapping[str, Solo] = field(default_factory=dict)
+    solo: Mapping[str, SoloRun] = field(default_factory=dict)
     power_capped: bool | None = None
     touched: Mapping[str, int] = field(default_factory=dict)
 
@@ -64,10 +64,10 @@ def effect(percent: float, half: float = 0.1, quads: int = 100) -> Effect:
 
 def solo(
     base_mhz: float, head_mhz: float, base_w: float | None = 600, head_w: float | None = 690
-) -> Mapping[str, Solo]:
+) -> Mapping[str, SoloRun]:
     return {
-        "base": Solo(time_ns=1e6, sm_clock_mhz=base_mhz, power_w=base_w),
-        "head": Solo(time_ns=1e6, sm_clock_mhz=head_mhz, power_w=head_w),
+        "base": SoloRun(time_ns=1e6, sm_clock_mhz=base_mhz, power_w=base_w),
+        "head": SoloRun(time_ns=1e6, sm_clock_mhz=head_mhz, power_w=head_w),
     }
 
 
@@ -232,7 +232,7 @@ def test_the_code_stays_the_cause_with_a_word_on_power():
 @pytest.mark.parametrize("watts", [(None, None), (600.0, None), (None, 690.0)])
 def test_power_without_a_sensor_is_told_by_clocks(watts):
     assert attribute(replace(BY_CLOCKS, solo=solo(1905.0, 1890.0, *watts))) == "power"
-    unknown = {"base": Solo(time_ns=1.0), "head": Solo(time_ns=1.0, sm_clock_mhz=1.0)}
+    unknown = {"base": SoloRun(time_ns=1.0), "head": SoloRun(time_ns=1.0, sm_clock_mhz=1.0)}
     assert attribute(replace(BY_CLOCKS, solo=unknown)) == "clocks"
 
 
@@ -415,8 +415,8 @@ def test_the_devices_own_figures_come_first():
 
 def test_a_card_that_tells_nothing_leaves_all_unknown():
     silent = [Snapshot(at_ns=ms * MS) for ms in range(0, 2000, 20)]
-    assert solo_of(silent, 0, 2000 * MS, 1000) == Solo(time_ns=2 * MS)
-    assert solo_of([], 0, 2000 * MS, 1000) == Solo(time_ns=2 * MS)
+    assert solo_of(silent, 0, 2000 * MS, 1000) == SoloRun(time_ns=2 * MS)
+    assert solo_of([], 0, 2000 * MS, 1000) == SoloRun(time_ns=2 * MS)
 
 
 @pytest.mark.parametrize(("ended_ns", "launches"), [(0, 5), (-1, 5), (10, 0)])

@@ -14,7 +14,7 @@ from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.device.backends.null import devices
 from harness.errors import StoreError
-from harness.judgement.case_trial import Noise
+from harness.judgement.case_trial import NoisePriors
 from harness.judgement.noise import (
     ELSEWHERE,
     FILE,
@@ -248,7 +248,7 @@ def bench(tmp_path, monkeypatch):
     return Bench(tmp_path, {"one": takes(MS), "two": takes(2 * MS)})
 
 
-WIDE = Noise(Prior(variance=0.003**2, df=5.0), Prior(variance=0.003**2, df=5.0))
+WIDE = NoisePriors(Prior(variance=0.003**2, df=5.0), Prior(variance=0.003**2, df=5.0))
 """Of a card whose processes differ so far that two of them cannot say that nothing changed."""
 ONE, TWO = "tiny.one[n=32]", "tiny.two[n=32]"
 

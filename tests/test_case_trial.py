@@ -11,8 +11,8 @@ from typing import Literal
 import pytest
 
 from harness.device.telemetry.fixed import STEADY
-from harness.judgement.attribution import Solo
-from harness.judgement.case_trial import SPARE_PROCESSES, TAIL_QUADS, CaseTrial, Noise, settle
+from harness.judgement.attribution import SoloRun
+from harness.judgement.case_trial import SPARE_PROCESSES, TAIL_QUADS, CaseTrial, NoisePriors, settle
 from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
 from harness.output.sentences import explained
@@ -133,7 +133,7 @@ def fed(*blocks: PairedBlock, usual: CanaryLevel | None = None, **given) -> Case
 
 def trial(*effects: float, again: Sequence[float] = (), capped: bool = False, **given) -> CaseTrial:
     """A trial whose processes read these effects, and `again` these."""
-    noise = given.pop("noise_of_device", Noise())
+    noise = given.pop("noise_of_device", NoisePriors())
     seeds = (*range(len(effects)), *range(100, 100 + len(again)))
     blocks = [
         block(quads(effect, seed=seed, **given), capped=capped)
@@ -193,7 +193,7 @@ def test_processes_that_differ_by_more_than_is_known_are_too_noisy():
 
 
 def test_an_effect_too_small_to_be_seen_is_too_noisy_and_says_what_would_show():
-    noise = Noise(Prior(variance=0.02**2, df=30.0), Prior(variance=0.02**2, df=30.0))
+    noise = NoisePriors(Prior(variance=0.02**2, df=30.0), Prior(variance=0.02**2, df=30.0))
     verdict = trial(*([0.004] * 8), noise_of_device=noise).verdict()
     assert told(verdict) == ("inconclusive", "too-noisy")
     assert verdict.smallest_visible is not None
@@ -227,7 +227,7 @@ def test_the_effect_is_that_of_the_confirming_processes_alone():
 
 @pytest.mark.parametrize(("again", "processes"), [(0.03, 2), (0.014, 4), (0.0075, 8)])
 def test_what_two_fresh_processes_leave_open_more_of_them_confirm(again, processes):
-    noise = Noise(Prior(variance=0.004**2, df=5.0), Prior(variance=0.004**2, df=5.0))
+    noise = NoisePriors(Prior(variance=0.004**2, df=5.0), Prior(variance=0.004**2, df=5.0))
     made = trial(0.04, 0.04, again=[again] * 8, noise_of_device=noise)
     assert (len(made.rounds), len(made.again)) == (2, processes)
     assert told(made.verdict()) == ("regression", "slower-in-time")
@@ -274,7 +274,7 @@ def test_a_long_look_at_what_is_obvious_is_not_asked_for():
 
 def test_both_rulers_say_what_the_code_did():
     made = trial(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
-    assert [leg.name for leg in made.legs(made.rounds)] == ["time", "cycles"]
+    assert [metric.name for metric in made.metrics(made.rounds)] == ["time", "cycles"]
     verdict = made.verdict()
     assert told(verdict) == ("regression", "slower-in-time")
     assert verdict.cycles is not None
@@ -302,7 +302,7 @@ def test_away_from_the_power_limit_time_is_believed_where_it_shows_what_cycles_d
 )
 def test_at_the_power_limit_cycles_tell_what_time_hides(cycles, status, reason, word):
     made = trial(0.0, 0.0, again=[0.0, 0.0], cycles=cycles, capped=True)
-    assert [leg.name for leg in made.legs(made.rounds)] == ["time", "cycles"]
+    assert [metric.name for metric in made.metrics(made.rounds)] == ["time", "cycles"]
     verdict = made.verdict()
     assert told(verdict) == (status, reason)
     assert f"{word} cycles (" in explained(verdict)
@@ -341,7 +341,7 @@ def test_cycles_do_not_count_where_time_does_not_follow_the_clock():
 
 def test_cycles_are_no_leg_where_a_process_has_none():
     made = fed(block(quads(0.0, cycles=0.02)), block(quads(0.0, seed=2)))
-    assert [leg.name for leg in made.legs(made.rounds)] == ["time"]
+    assert [metric.name for metric in made.metrics(made.rounds)] == ["time"]
     assert told(made.verdict()) == ("unchanged", "within-tolerance")
     assert made.verdict().cycles is None
 
@@ -619,15 +619,15 @@ def test_arms_card_and_device_time_are_told():
 
 
 def test_the_noise_floor_is_that_of_the_calibration():
-    noise = Noise(calibrated=True, floor=0.0042)
+    noise = NoisePriors(calibrated=True, floor=0.0042)
     assert trial(0.0, 0.0, noise_of_device=noise).verdict().noise_floor == 0.0042
     assert trial(0.0, 0.0).verdict().noise_floor is None
 
 
 def test_energy_is_that_of_each_side_alone():
     made = trial(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
-    base = Solo(time_ns=MS, sm_clock_mhz=1000.0, power_w=300.0, energy_j=0.30, energy_error=0.03)
-    head = Solo(time_ns=MS, sm_clock_mhz=950.0, power_w=300.0, energy_j=0.33, energy_error=0.04)
+    base = SoloRun(time_ns=MS, sm_clock_mhz=1000.0, power_w=300.0, energy_j=0.30, energy_error=0.03)
+    head = SoloRun(time_ns=MS, sm_clock_mhz=950.0, power_w=300.0, energy_j=0.33, energy_error=0.04)
     made.solo = {"base": base, "head": head}
     verdict = made.verdict()
     assert verdict.energy is not None

@@ -13,7 +13,7 @@ import pytest
 
 from harness.bench.abba import PairSettings
 from harness.errors import ExitCode
-from harness.judgement.case_trial import Noise, Precision
+from harness.judgement.case_trial import NoisePriors, Precision
 from harness.judgement.judge import Policy
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.records import (
@@ -92,7 +92,7 @@ def stored(*items: CaseBlock | Verdict) -> StoredComparison:
 
 
 def judged(*items: CaseBlock | Verdict) -> dict[str, Rejudged]:
-    return {case.now.case: case for case in rejudge(stored(*items), Policy(), defaultdict(Noise))}
+    return {case.now.case: case for case in rejudge(stored(*items), Policy(), defaultdict(NoisePriors))}
 
 
 def written(folder: Path, *items: CaseBlock | Verdict, complete: bool = True, **over: object) -> Path:

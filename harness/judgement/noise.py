@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError
-from harness.judgement.case_trial import Noise
+from harness.judgement.case_trial import NoisePriors
 from harness.records import DeviceInfo
 from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, fit_prior, prior_of_case
 from harness.statistics.paired import ProcessEffect
@@ -70,26 +70,26 @@ class Calibration:
     """By slowdown in percent, such as "0.5"."""
 
 
-def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> Noise:
+def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoisePriors:
     """How processes differ on a device, whatever the case: the history of all its cases in one."""
     assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
     cases = calibration.cases.values() if calibration else ()
     time = [noise.time for noise in cases if len(noise.time) > 1]
     cycles = [noise.cycles for noise in cases if len(noise.cycles) > 1]
-    return Noise(
+    return NoisePriors(
         time=fit_prior(time) if time else assumed,
         cycles=fit_prior(cycles) if cycles else assumed,
         calibrated=bool(time),
     )
 
 
-def noise_apart(device: DeviceInfo) -> Noise:
+def noise_apart(device: DeviceInfo) -> NoisePriors:
     """How blocks of a pair differ of which each side has a process of its own."""
     prior = ELSEWHERE if device.kind == "cpu" else APART
-    return Noise(time=prior, cycles=prior)
+    return NoisePriors(time=prior, cycles=prior)
 
 
-def noise_of_case(noise: Noise, calibration: Calibration | None, case: str) -> Noise:
+def noise_of_case(noise: NoisePriors, calibration: Calibration | None, case: str) -> NoisePriors:
     """The device's noise with what was measured of this case when the device was calibrated."""
     known = calibration.cases.get(case) if calibration else None
     return dataclasses.replace(

@@ -18,7 +18,7 @@ import scipy  # its parts load when they are used
 
 from harness.errors import UsageError
 from harness.judgement.attribution import attribute
-from harness.judgement.judge import Judgement, Leg, Policy, Status, judge, policy_of
+from harness.judgement.judge import Judgement, MetricEffects, Policy, Status, judge, policy_of
 from harness.numbers import clock, percent, seconds
 from harness.records import Arm, Verdict, VerdictStatus
 from harness.spec.planning import Refusal
@@ -158,9 +158,9 @@ def judge_pairs(log_ratios: Sequence[float], policy: Policy) -> Judgement:
     if len(log_ratios) < ROBUST_PAIRS:
         # What scatters within a process tells nothing of how processes differ.
         effects = tuple(ProcessEffect(each, 0.0, 1, 0) for each in log_ratios)
-        return judge([Leg("time", effects, NO_PRIOR)], policy, 0)
+        return judge([MetricEffects("time", effects, NO_PRIOR)], policy, 0)
     effect = process_effect(log_ratios)
-    return judge([Leg("time", (effect,), Prior(variance=FLOOR**2, df=effect.df))], policy, 0)
+    return judge([MetricEffects("time", (effect,), Prior(variance=FLOOR**2, df=effect.df))], policy, 0)
 
 
 def _check_given(turns: _Turns) -> None:

@@ -13,7 +13,7 @@ import harness
 from harness.bench import protocol
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, read_calibration, write_calibration
 from harness.records import Verdict
-from harness.run.compare import Comparing, Entry, against_itself
+from harness.run.compare import CaseEntry, Comparing, against_itself
 from harness.spec.planning import PlannedCase
 from harness.statistics.paired import ProcessEffect
 
@@ -127,7 +127,7 @@ class _Work:
         if result.interrupted:
             raise KeyboardInterrupt
 
-    def _entry(self, pair: protocol.PairOf, planned: PlannedCase) -> Entry:
+    def _entry(self, pair: protocol.PairOf, planned: PlannedCase) -> CaseEntry:
         """Verified in full once in a calibration: what is planted in a case leaves its outputs alone. Where
         they are others after all, they are verified again.
         """
@@ -156,7 +156,7 @@ class _Work:
         )
 
 
-def _with_same(known: Calibration, entries: Sequence[Entry], verdicts: Sequence[Verdict]) -> Calibration:
+def _with_same(known: Calibration, entries: Sequence[CaseEntry], verdicts: Sequence[Verdict]) -> Calibration:
     cases = dict(known.cases)
     for entry, verdict in zip(entries, verdicts, strict=True):
         if verdict.status in _JUDGED and not entry.trial.unfinished:
@@ -170,7 +170,7 @@ def _with_same(known: Calibration, entries: Sequence[Entry], verdicts: Sequence[
     )
 
 
-def _noise(earlier: CaseNoise | None, entry: Entry, verdict: Verdict) -> CaseNoise:
+def _noise(earlier: CaseNoise | None, entry: CaseEntry, verdict: Verdict) -> CaseNoise:
     rounds = [*entry.trial.rounds, *entry.trial.again]
     time = [each.all.time for each in rounds if each.all.time]
     cycles = [each.all.cycles for each in rounds if each.all.cycles]

@@ -27,7 +27,7 @@ from harness.device.telemetry import Sampler
 from harness.device.toolchains import FoundToolchain, environment_of
 from harness.errors import HarnessError, Side, UsageError, WorkerError
 from harness.judgement.attribution import solo_of
-from harness.judgement.case_trial import CaseTrial, Noise, bare_verdict, settle
+from harness.judgement.case_trial import CaseTrial, NoisePriors, bare_verdict, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
 from harness.judgement.judge import Policy, policy_of
 from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
@@ -106,7 +106,7 @@ class CompareObserver(DeviceObserver, Protocol):
 
 
 @dataclass(slots=True)
-class Entry:
+class CaseEntry:
     """A case that both commits have: what is asked of the worker, and its trial so far."""
 
     pair: protocol.PairOf
@@ -219,7 +219,7 @@ class Comparing(DeviceSession):
         self.policy = Policy()
         self.pair = PairSettings()
         self.calibration: Calibration | None = None
-        self._noise = Noise()
+        self._noise = NoisePriors()
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._processes = 0
         self._spent_s = 0.0
@@ -327,20 +327,20 @@ class Comparing(DeviceSession):
         side = self.base if verdict.side == "base" else self.head
         return dataclasses.replace(verdict, message=side.explained(verdict.message, verdict.log))
 
-    def entry(self, pair: protocol.PairOf, case: Case) -> Entry:
+    def entry(self, pair: protocol.PairOf, case: Case) -> CaseEntry:
         noise = noise_of_case(self._noise, self.calibration, case.id)
-        return Entry(pair, CaseTrial(pair.id, case, self.policy, noise))
+        return CaseEntry(pair, CaseTrial(pair.id, case, self.policy, noise))
 
-    def inspect(self, entries: Sequence[Entry]) -> None:
+    def inspect(self, entries: Sequence[CaseEntry]) -> None:
         """Build both sides of these entries ahead of comparing them: what was built, they then know."""
         self._inspected = self._inspect(entries)
 
     def compare(
-        self, entries: list[Entry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
+        self, entries: list[CaseEntry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
     ) -> ComparisonResult:
         described = self.describe()
         interrupted = False
-        twins: list[Entry] = []
+        twins: list[CaseEntry] = []
         changes: tuple[str, ...] = ()
         folder = self.folder if self.settings.save else None
         with Journal(RecordWriter(folder, described) if folder else None) as self._journal:
@@ -400,7 +400,7 @@ class Comparing(DeviceSession):
             calibrated_at=self.calibration.measured_at if self.calibration else None,
         )
 
-    def _inspect(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
+    def _inspect(self, entries: Sequence[CaseEntry]) -> tuple[tuple[str, ...], set[str]]:
         """Build both sides, settle what is identical or broken, and return what `_problem_changes` does."""
         inspected = [entry for entry in entries if not entry.in_turns]
         pairs = tuple(entry.pair for entry in inspected)
@@ -419,7 +419,7 @@ class Comparing(DeviceSession):
         self.builder.kill()
         return ((), set()) if same_problem else self._problem_changes(entries)
 
-    def _settle_built(self, entry: Entry, found: protocol.Inspected) -> None:
+    def _settle_built(self, entry: CaseEntry, found: protocol.Inspected) -> None:
         trial = entry.trial
         trial.sides = {"base": _arm(found.base), "head": _arm(found.head)}
         if found.identical and not self.settings.measure_identical:
@@ -431,7 +431,7 @@ class Comparing(DeviceSession):
         elif found.base.reason:
             trial.end("failed", found.base.reason, found.base.message, found.base.log, side="base")
 
-    def _problem_changes(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
+    def _problem_changes(self, entries: Sequence[CaseEntry]) -> tuple[tuple[str, ...], set[str]]:
         """How head's problem differs from base's, a sentence each, and the dtypes that kernels may be wrong
         for.
 
@@ -467,7 +467,7 @@ class Comparing(DeviceSession):
             entry.by_base = True
         return (*sentences(of_suite, places), *unknown), changed
 
-    def _verify_identical(self, entries: Sequence[Entry], changed: Collection[str]) -> None:
+    def _verify_identical(self, entries: Sequence[CaseEntry], changed: Collection[str]) -> None:
         """Code that is identical, and was right by base's problem, need not be right by head's."""
         identical = {
             entry.pair.id: entry.trial
@@ -513,7 +513,7 @@ class Comparing(DeviceSession):
         self.leave()
         return wrong
 
-    def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
+    def _twins(self, entries: Sequence[CaseEntry]) -> list[CaseEntry]:
         """A kernel against itself, as it is and slowed by the tolerance: the first case that can be."""
         measured = [entry.trial.case for entry in entries if not entry.trial.settled and not entry.in_turns]
         for case in measured:
@@ -540,7 +540,7 @@ class Comparing(DeviceSession):
         self.leave()
         return found
 
-    def _measure_all(self, entries: Sequence[Entry]) -> None:
+    def _measure_all(self, entries: Sequence[CaseEntry]) -> None:
         """Measure, in as many processes as it takes, what is undecided or is to be confirmed."""
         trials = [entry.trial for entry in entries]
         while wanting := [entry for entry in entries if not entry.trial.settled]:
@@ -551,7 +551,7 @@ class Comparing(DeviceSession):
                 self._process(wanting)
             settle(trials, self.policy)
 
-    def _process(self, entries: Sequence[Entry]) -> None:
+    def _process(self, entries: Sequence[CaseEntry]) -> None:
         """One fresh process for all of these, in random order; another after one that failed."""
         self._processes += 1
         confirming = all(entry.trial.confirming for entry in entries)
@@ -565,7 +565,7 @@ class Comparing(DeviceSession):
                     self.observer.measured(entry.pair.id)
             self.leave()
 
-    def _measure(self, entry: Entry) -> None:
+    def _measure(self, entry: CaseEntry) -> None:
         trial, wanted = entry.trial, entry.trial.precision
         request = protocol.Compare(
             pair=entry.pair,
@@ -634,7 +634,7 @@ class Comparing(DeviceSession):
     def _own_pids(self) -> list[int]:
         return super()._own_pids() if self._turns is None else self._turns.pids
 
-    def _run_alone(self, entries: Sequence[Entry]) -> None:
+    def _run_alone(self, entries: Sequence[CaseEntry]) -> None:
         """Run each side of what is confirmed by itself, as in quads one that draws more power slows both.
 
         A card that is not at its power limit slows nobody. Verdicts stand without it.
@@ -662,13 +662,13 @@ class Comparing(DeviceSession):
         self.leave()
 
 
-def _telling(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:
+def _telling(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, bool]]:
     """The cases by which a change of problem is found, and whether to compute their references too.
 
     These are all that are to be measured; of the others one for each size and dtype, the smallest of a dtype
     with its reference.
     """
-    asked: list[tuple[Entry, bool]] = []
+    asked: list[tuple[CaseEntry, bool]] = []
     sizes, dtypes = set[tuple[str, str]](), set[str]()
     ordered = sorted(entries, key=lambda each: (each.trial.settled, math.prod(each.pair.sizes.values())))
     for entry in ordered:

@@ -15,7 +15,7 @@ import msgspec
 from harness.bench.abba import PairSettings, least_quads
 from harness.device.peaks import BeyondPeakError
 from harness.errors import StoreError, UsageError
-from harness.judgement.case_trial import CaseTrial, Noise, Precision, Round, settle
+from harness.judgement.case_trial import CaseTrial, NoisePriors, Precision, Round, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
 from harness.judgement.limits import TWINS
@@ -30,7 +30,7 @@ from harness.system.files import read_regular
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RejudgeSettings:
     """How to judge. Shares; None is what the record says, or lies beside it."""
 
     margin: float | None = None
@@ -65,7 +65,9 @@ class RejudgedRecord:
         return case.then.status if case.then else (label and label.said) or None
 
 
-def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: Labels) -> RejudgedRecord:
+def rejudge_record(
+    path: Path, stored: StoredComparison, limits: RejudgeSettings, known: Labels
+) -> RejudgedRecord:
     """Raises StoreError for a record that nothing can be made of, UsageError for limits that contradict."""
     comparison = stored.comparison
     if not stored.blocks and not stored.verdicts:
@@ -95,7 +97,7 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
     )
 
 
-def _policy(path: Path, stored: StoredComparison, limits: Limits) -> Policy:
+def _policy(path: Path, stored: StoredComparison, limits: RejudgeSettings) -> Policy:
     """What was asked for, else what the record was judged by, else what suits its device."""
     given: dict[str, Any] = {}
     for name in ("margin", "tolerance", "confidence"):
@@ -111,7 +113,7 @@ def _policy(path: Path, stored: StoredComparison, limits: Limits) -> Policy:
     return policy_for(stored.comparison.device, JudgeSettings(**given))
 
 
-def _noise(stored: StoredComparison, calibration: Calibration | None) -> dict[str, Noise]:
+def _noise(stored: StoredComparison, calibration: Calibration | None) -> dict[str, NoisePriors]:
     """The noise of each case; for a twin or a planted slowdown, that of the case it was made from."""
     device, suite = stored.comparison.device, stored.comparison.head.suite
     card = noise_of_card(calibration, device)
@@ -239,7 +241,10 @@ _MEANS: Mapping[str, Truth] = {
 
 
 def rejudge(
-    stored: StoredComparison, policy: Policy, noise: Mapping[str, Noise], pair: PairSettings | None = None
+    stored: StoredComparison,
+    policy: Policy,
+    noise: Mapping[str, NoisePriors],
+    pair: PairSettings | None = None,
 ) -> list[Rejudged]:
     """Judge every case again whose verdict rests on quads; the others stay. In the record's order.
 

@@ -48,7 +48,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Observation:
     """How likely the change lies after one position, and at the other or before."""
 
     after: int
@@ -84,7 +84,7 @@ def believed(low: float, high: float, whole: float) -> float:
     return 1 - (1 - BELIEVED) / times
 
 
-def beliefs(prior: Floats, answers: Collection[Answer]) -> Floats:
+def beliefs(prior: Floats, answers: Collection[Observation]) -> Floats:
     """How likely each suspect is: the first is position 1. They sum to 1."""
     logs = np.log(prior)
     for answer in answers:

@@ -34,9 +34,9 @@ from harness.statistics.windows import (
     REACH,
     YOUNG,
     Beside,
+    BlockNoise,
     Bools,
-    Noise,
-    Step,
+    LevelShift,
     clipped,
     edge_levels,
     places,
@@ -100,9 +100,9 @@ class ExactSearch:
         self._best = min(range(len(self._fits)), key=lambda k: self._fits[k].criterion)
         self._fit = self._fits[self._best]
         self._places_in_all = max(1.0, _FIGURES * (1 - (2 * FEWEST - 1) / logs.size))
-        self._hints: dict[int, Step] = {}
+        self._hints: dict[int, LevelShift] = {}
         self._tested: dict[tuple[int, int, int], tuple[Beside, float, float]] = {}
-        self.noise = Noise(
+        self.noise = BlockNoise(
             sd=np.array([self._fit.sd]),
             raw=np.array([self._fit.raw]),
             rho=np.array([self._fit.rho]),
@@ -110,15 +110,15 @@ class ExactSearch:
             fewest=np.array([FEWEST]),
         )
 
-    def steps(self) -> list[Step]:
-        best: list[Step] = []
+    def steps(self) -> list[LevelShift]:
+        best: list[LevelShift] = []
         for cuts in self._divisions[self._best : self._best + 1 + _FURTHER]:
             steps = self._struck(cuts)
             if len(steps) > len(best):
                 best = steps
         return best
 
-    def hints(self) -> tuple[Step, ...]:
+    def hints(self) -> tuple[LevelShift, ...]:
         """Steps with a p-value of at most CANDIDATE, in order."""
         return tuple(self._hints[at] for at in sorted(self._hints))
 
@@ -140,7 +140,7 @@ class ExactSearch:
         )
         return Beside(*edges, fit.df, sd, fit.rho)
 
-    def _struck(self, cuts: Sequence[int]) -> list[Step]:
+    def _struck(self, cuts: Sequence[int]) -> list[LevelShift]:
         """The steps left when the least sure is struck out until all are sure."""
         left = list(cuts)
         while left:
@@ -156,14 +156,14 @@ class ExactSearch:
             del left[worst]
         return []
 
-    def _judged(self, edges: Sequence[int], levels: Sequence[float], k: int) -> Step:
+    def _judged(self, edges: Sequence[int], levels: Sequence[float], k: int) -> LevelShift:
         low, at, high = edges[k - 1 : k + 2]
         if (low, at, high) not in self._tested:
             self._tested[low, at, high] = self._by_levels(low, at, high)
         beside, z, p_value = self._tested[low, at, high]
         if p_value <= CANDIDATE and self.logs.size >= _FEWEST_COUNTED:
             p_value = max(p_value, self._counted(edges, levels, k, beside))
-        return Step(low, at, high, z, p_value)
+        return LevelShift(low, at, high, z, p_value)
 
     def _by_levels(self, low: int, at: int, high: int) -> tuple[Beside, float, float]:
         """The levels beside a step, and by these its z and p-value."""

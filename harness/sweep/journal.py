@@ -20,17 +20,26 @@ import msgspec
 from harness.errors import StoreError
 from harness.spec.case_id import size_label
 from harness.store.records_file import JsonLines, decoded_line
-from harness.sweep.model import SCHEMA_VERSION, Duel, Final, Prepared, Repeat, Sweep, SweepResult, SweepRow
+from harness.sweep.model import (
+    SCHEMA_VERSION,
+    Duel,
+    Final,
+    PreparedConfiguration,
+    Repeat,
+    Sweep,
+    SweepResult,
+    SweepRow,
+)
 from harness.system.cache import write_atomically
 from harness.system.files import open_regular, read_regular, try_lock
 
-Item = Prepared | SweepRow | Duel | Repeat | Final
+Item = PreparedConfiguration | SweepRow | Duel | Repeat | Final
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sweep: Sweep | None = None
-    prepared: Prepared | None = None
+    prepared: PreparedConfiguration | None = None
     row: SweepRow | None = None
     duel: Duel | None = None
     repeat: Repeat | None = None
@@ -42,9 +51,9 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class SweepState:
     """What is known of a sweep's configurations so far, by number."""
 
-    prepared: dict[int, Prepared] = field(default_factory=dict)
+    prepared: dict[int, PreparedConfiguration] = field(default_factory=dict)
     rows: dict[int, SweepRow] = field(default_factory=dict)
-    """Rejected, failed, or screened. A configuration that is another's double has none of its own."""
+    """Rejected, failed, or screened. A configuration that is another's duplicate has none of its own."""
     duels: list[Duel] = field(default_factory=list)
     repeats: list[Repeat] = field(default_factory=list)
     finals: list[Final] = field(default_factory=list)
@@ -53,7 +62,7 @@ class SweepState:
     def add(self, item: Item) -> _Line:
         """Take an item in; returns the line of the file that says it."""
         match item:
-            case Prepared():
+            case PreparedConfiguration():
                 self.prepared[item.number] = item
                 return _Line(prepared=item)
             case SweepRow():

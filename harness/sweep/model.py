@@ -115,7 +115,7 @@ class SweepRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedConfiguration:
     """What came of compiling and loading one configuration; `reason` is empty where it went well."""
 
     number: int
