@@ -44,7 +44,7 @@ class SoloRun:
     """One side that ran by itself, back to back, for a second or more. None where it is not known."""
 
     time_ns: float
-    """Of one launch, as is the energy; clock and power are means."""
+    """Time of one launch. The energy is of one launch too; clock and power are means."""
     sm_clock_mhz: float | None = None
     power_w: float | None = None
     """Mean of the power sensor's readings; one that averages over a second still shows what ran before."""

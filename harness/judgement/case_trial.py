@@ -12,7 +12,16 @@ from statistics import median
 from harness.errors import Side
 from harness.judgement.attribution import SoloRun, attribute, mean_of_known
 from harness.judgement.gates import Gated, combine
-from harness.judgement.judge import Direction, Judgement, MetricEffects, MetricName, Policy, judge, p_again
+from harness.judgement.judge import (
+    DIRECTIONS,
+    Direction,
+    Judgement,
+    MetricEffects,
+    MetricName,
+    Policy,
+    judge,
+    p_again,
+)
 from harness.numbers import percent
 from harness.records import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
 from harness.spec.problem import Case
@@ -24,16 +33,16 @@ from harness.statistics.rates import holm
 CYCLES_MEAN_WORK = 0.8
 """Clock exponent from which on time is cycles over clock."""
 SPARE_PROCESSES = 2
-"""Beyond those of a look, for a case whose blocks hold too few quads that can be read."""
+"""Processes beyond those of a look, for a case whose blocks hold too few quads that can be read."""
 ORDER_ERROR = 1e-3
 """How seldom the order of slots is taken to matter where it does not."""
 _WRAPPED = 4.0
-"""Of two clocks of one quad, the most that one is above the other."""
+"""The largest ratio of two clocks of one quad; beyond it a counter has wrapped."""
 FIRST_ERROR, LATER_ERROR = 0.6, 0.2
 """Standard error of a block's effect, over the margin, at which it ends: most cases are settled at the first
 look, by the tolerance, and only those that are not need more."""
 TAIL_QUADS = 50
-"""At least, in a block of a case of which slots strayed on one side: they are few, and have to be counted."""
+"""The fewest quads of a block where slots strayed on one side: strays are few, and have to be counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +252,7 @@ class CaseTrial:
         assert self._flag is not None
         direction: Direction = "slower" if self._flag.status == "slower" else "faster"
         if "tail" in names:
-            strays = self.tail(self.again)
-            cost, p_value = strays.cost, strays.p_slower
-            if direction == "faster":
-                cost, p_value = -cost, strays.p_faster
+            cost, p_value = self.tail(self.again).toward(direction)
             if cost <= self.policy.tail_margin:
                 return 1.0
             return min(1.0, p_value / self.policy.confirm_share(look, last=last))
@@ -264,13 +270,12 @@ class CaseTrial:
             return found
         if found.status == "undecided" and not last:
             return found  # what strays say would take the looks that are still to come
-        strays = self.tail(rounds)
-        beyond, alpha = abs(strays.cost) > self.policy.tail_margin, self.policy.flag_alpha(look, last=last)
-        if beyond and strays.cost > 0 and strays.p_slower < alpha:
-            return dataclasses.replace(found, status="slower", metrics=("tail",))
-        if beyond and strays.cost < 0 and strays.p_faster < alpha:
-            return dataclasses.replace(found, status="faster", metrics=("tail",))
-        if found.status == "same" and beyond and not last:
+        tail, alpha = self.tail(rounds), self.policy.flag_alpha(look, last=last)
+        for direction in DIRECTIONS:
+            cost, p_value = tail.toward(direction)
+            if cost > self.policy.tail_margin and p_value < alpha:
+                return dataclasses.replace(found, status=direction, metrics=("tail",))
+        if found.status == "same" and abs(tail.cost) > self.policy.tail_margin and not last:
             return dataclasses.replace(found, status="undecided")
         return found
 
@@ -286,10 +291,11 @@ class CaseTrial:
 
     def metrics(self, rounds: Sequence[Round], *, clean: bool = False) -> list[MetricEffects]:
         """Time, and cycles where every process has them."""
-        found = [each for each in ((r.clean if clean else r.all) for r in rounds) if each.time]
-        metrics = [MetricEffects("time", tuple(each.time for each in found if each.time), self.noise.time)]
+        found = [each.clean if clean else each.all for each in rounds]
+        time = tuple(each.time for each in found if each.time)
         cycles = tuple(each.cycles for each in found if each.cycles)
-        if len(cycles) == len(found):
+        metrics = [MetricEffects("time", time, self.noise.time)]
+        if len(cycles) == len(time):
             metrics.append(MetricEffects("cycles", cycles, self.noise.cycles))
         return metrics
 
@@ -398,8 +404,7 @@ class CaseTrial:
         doubt = self.order((*self.rounds, *self.again)).doubt(ORDER_ERROR)
         if doubt == 0 or self.judgement is None or "tail" in self.judgement.metrics:
             return ""
-        found = _effect(self.telling, "time", self)
-        if found is None:
+        if (found := _effect(self.telling, "time", self)) is None:
             return ""
         effect = abs(math.log1p(found.effect))
         holds = effect + doubt < math.log1p(self.policy.tolerance)
@@ -522,14 +527,13 @@ def _with_effect(rounds: Sequence[Round]) -> list[Round]:
 
 
 def _effect(rounds: Sequence[Round], name: MetricName, trial: CaseTrial) -> Effect | None:
-    effects = [each.all.time if name == "time" else each.all.cycles for each in rounds]
-    known = tuple(effect for effect in effects if effect is not None)
-    if not known or len(known) < len(effects):
+    """The effect of these processes in one metric; None where one of them does not have it."""
+    metric = next((each for each in trial.metrics(rounds) if each.name == name and each.effects), None)
+    if metric is None:
         return None
-    prior = trial.noise.time if name == "time" else trial.noise.cycles
-    last = len(trial.policy.looks) - 1
-    found = judge([MetricEffects(name, known, prior)], trial.policy, last).estimates[name]
-    return dataclasses.replace(found, process_effects=tuple(math.expm1(each.value) for each in known))
+    found = judge([metric], trial.policy, len(trial.policy.looks) - 1).estimates[name]
+    effects = tuple(math.expm1(each.value) for each in metric.effects)
+    return dataclasses.replace(found, process_effects=effects)
 
 
 def _energy(solo: Mapping[str, SoloRun]) -> Effect | None:

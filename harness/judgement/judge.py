@@ -11,10 +11,10 @@ look calls slower or faster is only flagged: fresh processes must say so again.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 from harness.errors import UsageError
@@ -23,14 +23,15 @@ from harness.statistics.moderated import Moderated, Prior, moderate
 from harness.statistics.paired import ProcessEffect
 
 Direction = Literal["slower", "faster"]
+DIRECTIONS: tuple[Direction, ...] = ("slower", "faster")
 Status = Literal["slower", "faster", "same", "undecided"]
 MetricName = Literal["time", "cycles", "tail"]
 """`judge` gets no tail, which is slots that stray: they are counted, not measured."""
 
 SAME_AGAIN = 0.2
-"""Of the error of calling a case the same, the part of the looks at cases that are measured again."""
+"""Share of the error of calling a case the same that looks at cases which are measured again may spend."""
 _POWER = 0.9
-"""Of the smallest visible slowdown: nine times in ten."""
+"""How often the smallest visible slowdown is found: nine times in ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ class Policy:
             raise ValueError(f"confidence {self.confidence}: expected between 0.5 and 1.")
         if not (0 < self.confirm < 1 and 0 < self.flag < 1):
             raise ValueError(f"flag {self.flag}, confirm {self.confirm}: expected between 0 and 1.")
-        if not self.looks or self.looks[0] < 1 or any(a >= b for a, b in pairwise(self.looks)):
+        if not self.looks or self.looks[0] < 1 or any(a >= b for a, b in itertools.pairwise(self.looks)):
             raise ValueError(f"looks {self.looks}: expected numbers of processes that increase.")
         for spending in (self.spending, self.same_spending):
             if len(spending) != len(self.looks):
@@ -122,7 +123,7 @@ def _spent(spending: Sequence[float], look: int, *, last: bool) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MetricEffects:
-    """One quantity that head and base are compared by."""
+    """The effects of a case's processes in one quantity that head and base are compared by."""
 
     name: MetricName
     effects: tuple[ProcessEffect, ...]
@@ -175,10 +176,7 @@ def judge(
         raise ValueError(
             f"metrics {[metric.name for metric in metrics]}: expected at least one, and each once."
         )
-    found = {
-        metric.name: moderate(metric.effects, metric.prior)
-        for metric in sorted(metrics, key=lambda metric: metric.name != "time")
-    }
+    found = _moderated(metrics)
     telling = _telling(found)
     last = last or look == len(policy.looks) - 1
     excess = any(estimate.excess for estimate in found.values())
@@ -206,9 +204,15 @@ def p_again(
     It is that of the metric that says so least, over the look's share of the error. Cycles that scatter are
     left out, as ever.
     """
-    found = _telling({metric.name: moderate(metric.effects, metric.prior) for metric in metrics})
+    found = _telling(_moderated(metrics))
     p_value = max(_p(estimate, direction, policy) for estimate in found.values())
     return min(1.0, p_value / policy.confirm_share(look, last=last))
+
+
+def _moderated(metrics: Sequence[MetricEffects]) -> dict[MetricName, Moderated]:
+    """The estimate in each metric, time first."""
+    ordered = sorted(metrics, key=lambda metric: metric.name != "time")
+    return {metric.name: moderate(metric.effects, metric.prior) for metric in ordered}
 
 
 def _p(estimate: Moderated, direction: Direction, policy: Policy) -> float:
@@ -231,22 +235,20 @@ def _decide(
     of same.
     """
     (alpha, same), alone = alphas, apart or last
-    for direction in _DIRECTIONS:
+    for direction in DIRECTIONS:
         if all(_p(estimate, direction, policy) < alpha for estimate in found.values()):
             return direction, tuple(found)
     if alone and len(found) > 1:
         names: tuple[MetricName, ...] = ("time", "cycles") if cycles_tell else ("time",)
-        for name in names:
-            for direction in _DIRECTIONS:
-                if _p(found[name], direction, policy) < alpha / 2:
-                    return direction, (name,)
+        for name, direction in itertools.product(names, DIRECTIONS):
+            if _p(found[name], direction, policy) < alpha / 2:
+                return direction, (name,)
     telling = [found["time"]] if alone and cycles_tell is False and "time" in found else found.values()
     if all(_is_same(each, policy, same, last=last) for each in telling):
         return "same", ()
     return "undecided", ()
 
 
-_DIRECTIONS: tuple[Direction, ...] = ("slower", "faster")
 _SCATTERED = 3.0
 """Standard error of the cycles, over that of the times, from which on they tell nothing that these do not."""
 

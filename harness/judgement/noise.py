@@ -25,11 +25,11 @@ FILE = "calibration.harness"
 """JSON, but not by name: asv reads every .json file beside its results and wants a version in it."""
 SCHEMA_VERSION = 1
 ELSEWHERE = Prior(variance=0.01**2, df=4.0, proportion=PROPORTION)
-"""For a device that is no GPU, without history: assumed, and the host's other work makes it no better."""
+"""What is assumed of a CPU without history, whose host's other work makes it no better."""
 
 APART = Prior(variance=0.003**2, df=4.0, proportion=PROPORTION)
-"""For a GPU where each side has a process of its own: assumed, three times what is assumed of sides that
-share one. A calibration is of such as share one, and says nothing here."""
+"""What is assumed of a GPU where each side has a process of its own: three times the deviation of sides that
+share one. A calibration is of sides that share one, and says nothing here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ _SUITE_FROM = (
     "Where its kernel is there, --suite-from HEAD measures it by a later suite.py; or name a later commit."
 )
 _MOST_ANSWERS = 4
-"""For each doubling of the number of commits: a fourth of them all come out well."""
+"""Answers for each doubling of the number of commits: four times as many as it takes where all are clear."""
 _MOST_REFUTED = 6
 """How many suspects may turn out, against what is right before them, not to have made the change. Two are
 usual, of the last that are left; a wrong answer, or a commit that seemed to touch nothing, costs two more. So
@@ -107,7 +107,7 @@ class BisectResult:
     commits: int
     """After good, up to bad."""
     touching: int
-    """Of these, the ones that change a file which the suite may be built from."""
+    """How many of these change a file which the suite may be built from."""
     devices: tuple[DeviceInfo, ...]
     outcome: Outcome
     ends: Looked | None
@@ -299,8 +299,8 @@ class Bisecting:
         return Looked(position=pair[1], commit=commit, against=against, **known)
 
     def _over_good(self) -> dict[int, tuple[float, float]]:
-        """By position the logarithm of a commit over GOOD and half its interval, by the shortest chain of
-        comparisons.
+        """The logarithm of each commit over GOOD and half its interval, by position, from the shortest chain
+        of comparisons.
         """
         found = {0: (0.0, 0.0)}
         while True:
@@ -353,8 +353,8 @@ class Bisecting:
         return _limits_of(self.settings) if pair == self._ends else None
 
     def _settings_of(self, pair: Pair) -> CompareSettings:
-        """For commits between the ends what tells one at one end's level from one at the other's: a third of
-        the change from each.
+        """How to compare a pair. Between the ends the limits are such as tell a commit at one end's level
+        from one at the other's: a third of the change from each.
         """
         if pair == self._ends:
             return self.settings

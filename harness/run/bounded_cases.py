@@ -48,7 +48,7 @@ class Record:
     memory_gbytes_per_s: float | None
     l2: L2Policy
     times_ns: Mapping[str, float]
-    """By case."""
+    """Median time of each case."""
 
 
 def read_record(path: Path) -> Record:

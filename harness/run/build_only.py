@@ -101,7 +101,7 @@ def _asked(
 
 
 def _key_of(suite: Suite, request: BuildOnly) -> str | None:
-    """Of what a request for a suite's builds follows from; None where its files cannot be read."""
+    """The key of all that a request's answer follows from; None where the suite's files cannot be read."""
     try:
         tree = tree_sha256(suite)
     except SuiteError:

@@ -113,7 +113,7 @@ Loader = Callable[[str], LoadedSuite]
 
 
 def loader(suite: Path, suite_from: str | None) -> Loader:
-    """Of this repository; the last few stay loaded."""
+    """Loads a suite of this repository at a commit; the last few stay loaded."""
     return lru_cache(maxsize=3)(lambda commit: begin(suite, commit, suite_from=suite_from).result())
 
 
@@ -228,7 +228,7 @@ class PairJournal:
         ]
 
     def known(self, limits: str | None = None) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
-        """Of what it has verdicts, likewise."""
+        """The pairs of code that it has verdicts on; with `limits`, verdicts that were reached by the same."""
         return tuple(
             (frozenset(pair.base), frozenset(pair.head))
             for pair in self._pairs

@@ -28,7 +28,7 @@ from harness.device.toolchains import FoundToolchain, environment_of
 from harness.errors import HarnessError, Side, UsageError, WorkerError
 from harness.judgement.attribution import solo_of
 from harness.judgement.case_trial import CaseTrial, NoisePriors, bare_verdict, settle
-from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
+from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
 from harness.judgement.judge import Policy, policy_of
 from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
@@ -199,7 +199,7 @@ class Comparing(DeviceSession):
 
     observer: CompareObserver
     mark_s = 0.1
-    """As finely can the quads that a gate catches be told from the others."""
+    """The shorter, the fewer quads a gate has to catch along with one that was disturbed."""
 
     def __init__(
         self, base: LoadedSuite, head: LoadedSuite, settings: CompareSettings, observer: CompareObserver
@@ -224,7 +224,7 @@ class Comparing(DeviceSession):
         self._processes = 0
         self._spent_s = 0.0
         self._canaries: list[CanaryLevel] = []
-        """Not the blocks: a calibration has thousands."""
+        """Levels of all blocks so far. The blocks themselves are not kept: a calibration has thousands."""
         self.unplanted: list[str] = []
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
@@ -260,7 +260,7 @@ class Comparing(DeviceSession):
 
     @property
     def folder(self) -> Path | None:
-        """Of the device's records."""
+        """The folder of the device's records; None where none are kept."""
         results = self.settings.results
         return results and results / machine_name(self.device)
 
@@ -594,7 +594,7 @@ class Comparing(DeviceSession):
         telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=telemetry)
         usual = None if entry.in_turns else usual_level(self._canaries)
-        gated = gate(block, GatePolicy(), usual=usual)
+        gated = gate(block, usual=usual)
         self._spent_s += block.gpu_s
         kept = CaseBlock(case=entry.pair.id, process=self._processes, block=block, touched=gated.touched)
         self._journal.add(dataclasses.replace(kept, confirming=trial.confirming))

@@ -21,7 +21,7 @@ from harness.device.machine import machine_name
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, HarnessError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
-from harness.judgement.gates import GatePolicy, gate
+from harness.judgement.gates import gate
 from harness.judgement.noise import noise_of_card
 from harness.records import Arm, CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Telemetry, Verdict
 from harness.run.compare import CompareObserver, ComparisonResult, JudgeSettings, failed_by, policy_for
@@ -37,7 +37,7 @@ from harness.system.files import scratch_folder
 RUNS_A_BLOCK = 4 * MIN_QUADS
 _SNAPSHOTS_A_BLOCK = 500
 _TICKS_NS: Mapping[str, float] = {"nvbench": 500.0, "google-benchmark": 1.0}
-"""Of CUDA's events half a microsecond, by its documents; of Linux's clocks."""
+"""CUDA's events tick every half microsecond, as its documents say, and Linux's clocks every nanosecond."""
 
 
 FirstRuns = Mapping[SideName, ProcessRun | HarnessError]
@@ -89,7 +89,7 @@ class ComparingExecutables:
         self._processes = 0
         self._spent_s = 0.0
         self._run_s = 0.0
-        """Of one process, the longest so far."""
+        """How long the longest process took so far."""
         self._names: dict[str, str] = {}
         """What the executable calls each case that it has, by its label."""
 
@@ -320,7 +320,7 @@ class ComparingExecutables:
                     trial.end("failed", "not-measured", why, side=side)
                     return
         block = _block_of(label, quads, self.format, seen, took_s)
-        gated = gate(block, GatePolicy(), usual=None)
+        gated = gate(block, usual=None)
         kept = CaseBlock(case=trial.id, process=self._processes, block=block, touched=gated.touched)
         journal.add(dataclasses.replace(kept, confirming=trial.confirming))
         trial.sides = {"base": Arm(), "head": Arm()}

@@ -30,7 +30,7 @@ class ImportedRun:
     run: Run
     rows: tuple[Row, ...]
     path: Path
-    """Of the record."""
+    """The record's file."""
     problems: tuple[str, ...]
     """What could not be read as it should be, a sentence each."""
 

@@ -16,7 +16,7 @@ from harness.bench.abba import PairSettings, least_quads
 from harness.device.peaks import BeyondPeakError
 from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import CaseTrial, NoisePriors, Precision, Round, settle
-from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
+from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
 from harness.judgement.limits import TWINS
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
@@ -201,7 +201,7 @@ class Label:
 
 
 Labels = Mapping[str, Mapping[str, Label]]
-"""By record and case."""
+"""A record's name, then a case's short id, to the label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +284,7 @@ class _Replay:
     def __init__(self, trial: CaseTrial, blocks: Sequence[CaseBlock], pair: PairSettings) -> None:
         self.trial, self.left, self.pair = trial, list(blocks), pair
         self.whole: dict[bool, list[PairedBlock]] = {False: [], True: []}
-        """Of each stage, confirming or not, the blocks that were looked at, with all their quads."""
+        """The blocks that were looked at, with all their quads, by whether they confirm."""
         self.stretched: set[bool] = set()
 
     def turn(self, levels: list[CanaryLevel]) -> bool:
@@ -303,7 +303,7 @@ class _Replay:
         block = self.left.pop(fitting[0] if fitting else 0).block
         self.whole[stage].append(block)
         block = shortened(block, trial.precision, self.pair)
-        gated = gate(block, GatePolicy(), usual=usual_level(levels))
+        gated = gate(block, usual=usual_level(levels))
         levels.append(canary_level(block.quads))
         trial.add(block, gated)
         return True
@@ -318,7 +318,7 @@ class _Replay:
             return False
         self.stretched.add(stage)
         usual = usual_level(levels)
-        whole = [Round.of(block, gate(block, GatePolicy(), usual=usual)) for block in self.whole[stage]]
+        whole = [Round.of(block, gate(block, usual=usual)) for block in self.whole[stage]]
         if sum(each.all.time is not None for each in whole) < (1 if stage else 2):
             return False
         (trial.again if stage else trial.rounds)[:] = whole

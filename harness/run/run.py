@@ -31,7 +31,7 @@ class SessionSettings:
     measure: MeasureSettings | None = field(default_factory=MeasureSettings)
     """None verifies only."""
     timeout_s: float = 120.0
-    """For one case: building, verifying and measuring it."""
+    """Timeout of one case: of building, verifying and measuring it."""
     seed: int = 1
     machine: str | None = None
     """Name of the device's folder of records; None makes one from the device."""

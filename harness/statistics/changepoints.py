@@ -96,7 +96,7 @@ class Brief:
     start: int
     stop: int
     effect: float
-    """Of its level over that beside it, minus 1."""
+    """The stretch's level over that beside it, minus 1."""
     low: float
     high: float
     """The ends of the effect's 95 % interval."""
@@ -111,7 +111,7 @@ class Newest:
     at: int
     """The index of the first of them."""
     effect: float
-    """Of their median over the level before them, minus 1."""
+    """The median of these figures over the level before them, minus 1."""
     figures: int
     """How many they are."""
     noise_known: bool

@@ -123,7 +123,7 @@ class ExactSearch:
         return tuple(self._hints[at] for at in sorted(self._hints))
 
     def block(self, _index: int) -> int:
-        """Of the noise, which a series so short has one of."""
+        """The index of a figure's block of noise: a series so short has one."""
         return 0
 
     def beside(self, low: int, at: int, high: int) -> Beside:
@@ -307,8 +307,8 @@ def _fit(logs: Floats, cuts: Sequence[int], floor: float) -> _Fit:
 
 
 def _autocorrelation(residuals: Floats, cuts: Floats) -> float:
-    """From one figure to the next within a level. Estimated levels make it smaller by about (1 + 3 rho) over
-    the figures of one: Kendall, Biometrika 41 (1954) 403-404.
+    """The autocorrelation from one figure to the next within a level. Estimated levels make it smaller by
+    about (1 + 3 rho) over the figures of one: Kendall, Biometrika 41 (1954) 403-404.
     """
     count, square = residuals.size, float(residuals @ residuals)
     inside = np.ones(count - 1, dtype=np.bool_)

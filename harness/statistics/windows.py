@@ -92,11 +92,14 @@ class BlockNoise:
     """The noise of each block of figures, as logarithms."""
 
     sd: Floats
-    """Not below the smallest that matters."""
+    """Standard deviation of one figure, but not below the smallest that matters."""
     raw: Floats
+    """The same without that limit."""
     rho: Floats
+    """Autocorrelation from one figure to the next."""
     df: Floats
     fewest: Ints
+    """Figures that make a level there."""
 
 
 class Beside(NamedTuple):
@@ -387,7 +390,7 @@ def _with_neighbours(values: Floats) -> Floats:
 
 
 def _running_median(logs: Floats) -> Floats:
-    """Of the seven figures about each; beyond the ends they are mirrored."""
+    """The median of the seven figures about each; beyond the ends they are mirrored."""
     padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
     seven = [padded[first : first + logs.size] for first in range(7)]
     for one, two in _MIDDLE_OF_SEVEN:

@@ -115,7 +115,7 @@ class Sweeping:
         self.state = self.journal.state
         self.compile_s = self.measure_s = 0.0
         self._digests: dict[int, str] = {}
-        """By number, of outputs that were verified in full."""
+        """Digests of outputs that were verified in full, by number."""
 
     def run(self) -> SweepResult:
         """Carry out what is not stored yet. A configuration that fails, crashes or hangs costs its own row.
@@ -480,7 +480,7 @@ class Sweeping:
     # What is known so far
 
     def _rows(self) -> tuple[SweepRow, ...]:
-        """Of everything that is settled, in order; how far each came follows from the duels."""
+        """The rows of all that is settled, in order; how far each came follows from the duels."""
         own = dict(self.state.rows)
         for rows in self._measured().values():
             for number, contender in self._next_step(rows)[1].items():

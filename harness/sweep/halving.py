@@ -155,7 +155,7 @@ def _screened(times_ns: Mapping[int, float], settings: SweepSettings) -> tuple[i
 
 
 def _left(best: int, ratios: Mapping[int, _Ratio], settings: SweepSettings) -> list[int]:
-    """Without what is slower for sure; of many that are not, the share that is nearest."""
+    """The rivals that are not slower for sure; of many, the share that is nearest."""
     order = sorted(ratios, key=lambda number: (ratios[number].value, number))
     left = [number for number in order if number != best and not ratios[number].slower]
     most = max(settings.most_finalists - 1, math.ceil(settings.keep * len(ratios)))

@@ -27,7 +27,7 @@ SweepStatus = Literal["measured", "rejected", "failed"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     number: int
-    """From 1, in the suite's own order: size by size, and within a size as the suite lists them."""
+    """Counts from 1, in the suite's own order: size by size, and within a size as the suite lists them."""
     case: str
     sizes: Mapping[str, int]
     parameters: Mapping[str, Value]
@@ -38,7 +38,7 @@ class SweepSettings:
     """How a sweep is carried out. Part of its identity: a sweep under others is another sweep."""
 
     seed: int = 1
-    """Of the data, and of the order in which configurations are screened."""
+    """Seed of the data, and of the order in which configurations are screened."""
     keep: float = 0.25
     """Share of a size's configurations that a round of halving keeps, by time."""
     near: float = 0.05
@@ -48,7 +48,7 @@ class SweepSettings:
     """Fresh processes in which the winner is measured again: it was chosen for being lucky too."""
     timeout_s: float = 60.0
     rules: tuple[str, ...] = ()
-    """Beside the tuning's own."""
+    """Rules beside the tuning's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Sweep:
     schema_version: int = SCHEMA_VERSION
     harness_version: str
     sweep_id: str
-    """Of what was asked: source, compiler, devices' model and driver, configurations, settings. Two sweeps
+    """A hash of what was asked: source, compiler, device model, driver, configurations, settings. Two sweeps
     with one id would find the same, so the second continues or repeats the first."""
     started_at: str
     """UTC, ISO 8601."""
@@ -91,7 +91,7 @@ class SweepRow:
     same_as: int | None = None
     """The configuration with the same compiled code and launch, whose figures these are."""
     place: int = 0
-    """In the random order of screening, from 1; 0 for what was not screened itself."""
+    """Its place in the random order of screening, from 1; 0 for what was not screened itself."""
     round: int = 0
     """How far it came: 0 screened, 1 and more rounds of halving, in pairs against the best of its size."""
     time_ns: float | None = None
