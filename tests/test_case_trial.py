@@ -266,7 +266,7 @@ def test_a_long_look_at_what_is_obvious_is_not_asked_for():
 # Cycles, which count at the power limit.
 
 
-def test_both_rulers_say_what_the_code_did():
+def test_both_metrics_say_what_the_code_did():
     made = trial(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
     assert [metric.name for metric in made.metrics(made.rounds)] == ["time", "cycles"]
     verdict = made.verdict()
@@ -331,7 +331,7 @@ def test_cycles_do_not_count_where_time_does_not_follow_the_clock():
     assert verdict.power_capped is True
 
 
-def test_cycles_are_no_leg_where_a_process_has_none():
+def test_cycles_are_no_metric_where_a_process_has_none():
     made = fed(block(quads(0.0, cycles=0.02)), block(quads(0.0, seed=2)))
     assert [metric.name for metric in made.metrics(made.rounds)] == ["time"]
     assert told(made.verdict()) == ("unchanged", "within-tolerance")

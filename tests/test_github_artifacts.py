@@ -656,9 +656,9 @@ def test_nothing_that_the_judge_says_is_called_a_lie():
         spread = rng.choice((1e-4, 5e-4, 2e-3, 5e-3))
         count = rng.choice((1, 2, 4, 8))
         prior = Prior(variance=rng.choice((0, 1e-7, 1e-6)), df=rng.uniform(0.5, 30))
-        rulers: tuple[MetricName, ...] = ("time", "cycles")
+        names: tuple[MetricName, ...] = ("time", "cycles")
         metrics = []
-        for ruler in rulers[: rng.choice((1, 2))]:
+        for name in names[: rng.choice((1, 2))]:
             middle = rng.gauss(0, 0.004)
             effects = tuple(
                 ProcessEffect(
@@ -669,7 +669,7 @@ def test_nothing_that_the_judge_says_is_called_a_lie():
                 )
                 for _ in range(count)
             )
-            metrics.append(MetricEffects(ruler, effects, prior))
+            metrics.append(MetricEffects(name, effects, prior))
         found = judge(metrics, policy, rng.randrange(3), cycles_tell=rng.choice((None, False, True)))
         if found.status == "undecided":
             continue
@@ -677,9 +677,9 @@ def test_nothing_that_the_judge_says_is_called_a_lie():
         status = {"same": "unchanged", "slower": "regression", "faster": "improvement"}[found.status]
         time, cycles = (
             moved(each.effect, each.low, each.high, processes=count, quads=20 * count)
-            if (each := found.estimates.get(ruler))
+            if (each := found.estimates.get(name))
             else None
-            for ruler in rulers
+            for name in names
         )
         told = problems(spoilt(status=status, time=time, cycles=cycles), bases={BASE}, head=HEAD)
         assert told == [], (found, told)

@@ -14,6 +14,7 @@ from harness.judgement.judge import Direction, MetricEffects, MetricName, Policy
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior, moderate, prior_of_case
 from harness.statistics.paired import ProcessEffect, log_ratios, more_quads, process_effect
 from harness.statistics.rates import clopper_pearson, holm
+from tests.support import no_oftener_than
 
 QUIET = Prior(variance=0.0001**2, df=100)
 POLICY = Policy()
@@ -30,11 +31,6 @@ def metric(*percent, name: MetricName = "time", error=0.0002, prior=QUIET):
 
 def cycles(*percent, error=0.0002, prior=QUIET):
     return metric(*percent, name="cycles", error=error, prior=prior)
-
-
-def no_oftener_than(rate, count, trials):
-    """Whether `count` of `trials` agrees with a rate so small, or smaller: exact binomial test at 0.001."""
-    return stats.binomtest(int(count), trials, rate, alternative="greater").pvalue > 1e-3
 
 
 class TestPolicy:
@@ -210,7 +206,7 @@ class TestJudge:
         assert found == judge([slow, quiet], POLICY, 0).smallest_visible
 
     @pytest.mark.parametrize("metrics", [[], [metric(1), metric(1)], [metric()], [metric(1), cycles()]])
-    def test_legs_that_cannot_be(self, metrics):
+    def test_metrics_that_cannot_be(self, metrics):
         with pytest.raises(ValueError, match="at least one"):
             judge(metrics, POLICY, 0)
 
@@ -239,7 +235,7 @@ class TestJudge:
             seen[one.status] += 1
         assert min(seen[status] for status in ("slower", "faster", "same")) > 20
 
-    def test_neither_the_order_of_processes_nor_of_legs_matters(self):
+    def test_neither_the_order_of_processes_nor_of_metrics_matters(self):
         rng = np.random.default_rng(3)
         for _ in range(100):
             values, others = rng.normal(0.5, 0.3, 4), rng.normal(0.5, 0.3, 4)
@@ -340,7 +336,7 @@ class TestConfirm:
         below = moderate(value.effects, QUIET).p_below(math.log1p(-0.0025))
         assert again("faster", value, look=2) == pytest.approx(below / 0.5)
 
-    def test_the_leg_that_says_least_counts(self):
+    def test_the_metric_that_says_least_counts(self):
         sure, weak = metric(2, 2), cycles(0.3, 0.3)
         assert again("slower", sure, weak) == again("slower", weak) > again("slower", sure)
 
@@ -501,7 +497,7 @@ class TestPromises:
         assert no_oftener_than(policy.confirm, wrong, suites)
         assert wrong > 0
 
-    def test_a_ruler_that_clocks_bend_makes_no_more_flags(self):
+    def test_a_metric_that_clocks_bend_makes_no_more_flags(self):
         """Time is at the margin and cycles are anywhere: together they err no more often than time alone."""
         rng, cases = np.random.default_rng(13), 4000
         policy = Policy(margin=0.0099)
@@ -621,8 +617,8 @@ OF_CLOCK = ("throttled", "bimodal")
 
 
 def measured(rng, noise, effect=0.0, apart=0.001) -> Drawn:
-    """Both rulers, by way of quads in random order, until their times are known well enough. Processes differ
-    by `apart` in some cases, by 0.4 of it in others.
+    """Both metrics, by way of quads in random order, until their times are known well enough. Processes
+    differ by `apart` in some cases, by 0.4 of it in others.
     """
 
     def draw(which, count):
@@ -633,15 +629,15 @@ def measured(rng, noise, effect=0.0, apart=0.001) -> Drawn:
         work = 14 + head * (math.log1p(effect) + own[..., np.newaxis, np.newaxis])
         clocks = NOISES[noise](rng, shape)
         orders = np.where(base_first.ravel(), "ABBA", "BAAB").tolist()
-        rulers = []
+        ratios_of = []
         for beyond in (clocks, np.zeros(shape) if noise in OF_CLOCK else clocks):
             values = np.exp(work + beyond + 0.001 * rng.standard_normal(shape))
-            rulers.append(log_ratios(orders, values.reshape(-1, 4)).reshape(shape[:3]))
-        ends = [[ended(row) for row in case] for case in rulers[0]]
+            ratios_of.append(log_ratios(orders, values.reshape(-1, 4)).reshape(shape[:3]))
+        ends = [[ended(row) for row in case] for case in ratios_of[0]]
         return [
             [
                 [process_effect(row[:end]) for row, end in zip(ratios[case], ends[case], strict=True)]
-                for ratios in rulers
+                for ratios in ratios_of
             ]
             for case in range(len(which))
         ]

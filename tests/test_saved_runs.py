@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from harness.errors import ExitCode, StoreError, UsageError
 from harness.judgement.saved_runs import (
@@ -35,7 +34,7 @@ from harness.store import imported
 from harness.store.imported_files import read_saved
 from harness.store.pytest_benchmark_files import BenchmarkFile, find_files
 from scripts import bench_stock
-from tests.support import caller, commit, make_repository, write_files
+from tests.support import caller, commit, make_repository, no_oftener_than, write_files
 
 pytest.importorskip("pytest_benchmark")
 
@@ -757,11 +756,6 @@ def test_two_states_are_named(judged):
 
 
 # How often it is wrong
-
-
-def no_oftener_than(rate: float, count: int, trials: int) -> bool:
-    """Whether `count` of `trials` agrees with a rate so small, or smaller: exact binomial test at 0.001."""
-    return bool(stats.binomtest(int(count), trials, rate, alternative="greater").pvalue > 1e-3)
 
 
 @pytest.mark.parametrize("spread", [0.0002, 0.003, 0.03])

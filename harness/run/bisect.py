@@ -53,8 +53,6 @@ many are no chance: several commits share the change.
 _CLEAR = 0.99
 """How likely a commit is on one side, to be called good or bad."""
 
-Ruler = Literal["time", "cycles"]
-
 
 @dataclass(frozen=True, slots=True)
 class LineCommit:
@@ -112,7 +110,8 @@ class BisectResult:
     outcome: Outcome
     ends: Looked | None
     """Bad against good; None where that was interrupted."""
-    ruler: Ruler = "time"
+    ruler: Literal["time", "cycles"] = "time"
+    """The metric that the effects are of."""
     suspects: tuple[LineCommit, ...] = ()
     sure: float = 0.0
     """How likely one of the suspects made the change; 0 where no commit alone did."""
@@ -230,7 +229,7 @@ class Bisecting:
         self._prior = np.array([1.0 if at in touching else bisection.UNLIKELY for at in range(1, len(line))])
         self._whole = 0.0
         """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
-        self._ruler: Ruler = "time"
+        self._metric: Literal["time", "cycles"] = "time"
         self._reach = NormalDist().inv_cdf((1 + options.settings.confidence) / 2)
         self._comparisons, self._gpu_s, self._refuted = 0, 0.0, 0
         results, device, compiler = self.settings.results, self.devices[0], devices.toolchain.compiler
@@ -421,7 +420,7 @@ class Bisecting:
         self._asked[pair] += 1
         if pair == self._ends:
             self._measure_ends(verdict)
-        effect: Effect | None = getattr(verdict, self._ruler)
+        effect: Effect | None = getattr(verdict, self._metric)
         chance = self._chance(verdict, effect)
         if pair != self._ends:
             is_parent = 0 < pair[0] == bisection.nearest_before(pair[1], self._there)
@@ -444,8 +443,8 @@ class Bisecting:
 
     def _measure_ends(self, verdict: Verdict) -> None:
         if verdict.status in ("regression", "improvement") and not verdict.reason.endswith("-in-tail"):
-            self._ruler = "cycles" if verdict.reason.endswith("-in-cycles") else "time"
-            effect: Effect | None = getattr(verdict, self._ruler)
+            self._metric = "cycles" if verdict.reason.endswith("-in-cycles") else "time"
+            effect: Effect | None = getattr(verdict, self._metric)
             assert effect is not None  # it is by this that it is called so
             self._whole = math.log1p(effect.effect)
 
@@ -485,7 +484,7 @@ class Bisecting:
             touching=len(self._touching),
             devices=self.devices,
             ends=ends,
-            ruler=self._ruler,
+            ruler=self._metric,
             looked=self._in_order(),
             comparisons=self._comparisons,
             gpu_s=self._gpu_s,

@@ -147,8 +147,21 @@ class ComparisonResult:
 
 def policy_for(device: DeviceInfo, settings: JudgeSettings) -> Policy:
     """What was asked for, else what suits the device. Raises UsageError where that makes no sense."""
-    usual, margin, tolerance = USUAL_LIMITS[device.kind], settings.margin, settings.tolerance
-    return policy_of(usual, margin, tolerance, confidence=settings.confidence)
+    usual = USUAL_LIMITS[device.kind]
+    return policy_of(usual, settings.margin, settings.tolerance, confidence=settings.confidence)
+
+
+def recorded_settings(settings: JudgeSettings, policy: Policy) -> dict[str, str | float | None]:
+    """What the record of any comparison says of how it was measured and judged."""
+    return {
+        "seed": settings.seed,
+        "timeout_s": settings.timeout_s,
+        "budget_s": settings.budget_s,
+        "margin": policy.margin,
+        "tolerance": policy.tolerance,
+        "confidence": policy.confidence,
+        "looks": ",".join(map(str, policy.looks)),
+    }
 
 
 def pair_settings_for(device: DeviceInfo, policy: Policy) -> PairSettings:
@@ -215,7 +228,7 @@ class Comparing(DeviceSession):
             work_tree=base.work_tree,
         )
         self.base, self.head, self.settings = base, head, settings
-        self._compilers = {side: each.nvcc for side, each in settings.toolchains.items() if each.nvcc}
+        self._compilers = {side: tool.nvcc for side, tool in settings.toolchains.items() if tool.nvcc}
         self.policy = Policy()
         self.pair = PairSettings()
         self.calibration: Calibration | None = None
@@ -246,12 +259,11 @@ class Comparing(DeviceSession):
 
     def _check_compilers(self) -> None:
         named = self.settings.toolchains.values()
-        if self.device.backend in ("cuda", "null") or all(each.python for each in named):
-            return
-        raise UsageError(
-            f"--toolchain names an nvcc, which compiles for cuda alone; {self.device.spec} is "
-            f"{self.device.name}."
-        )
+        if self.device.backend not in ("cuda", "null") and not all(each.python for each in named):
+            raise UsageError(
+                f"--toolchain names an nvcc, which compiles for cuda alone; {self.device.spec} is "
+                f"{self.device.name}."
+            )
 
     def judge_by(self, calibration: Calibration | None) -> None:
         """Take the device's noise from this calibration, in what is begun from now on."""
@@ -276,8 +288,8 @@ class Comparing(DeviceSession):
         if in_turns:
             self._check_environments()
         # A case that head has, only not for this device, has not vanished.
-        there = {planned.case.id for planned in head}
-        alone = [self._explained(v) for v in alone if v.status == "new" or v.case not in there]
+        of_head = {planned.case.id for planned in head}
+        alone = [self._explained(v) for v in alone if v.status == "new" or v.case not in of_head]
         entries = [self.entry(pair, case) for pair, case in both]
         for entry in entries:
             if entry.pair.id in in_turns:
@@ -287,8 +299,7 @@ class Comparing(DeviceSession):
     def refusal(self, planned: PlannedCase) -> Refusal | None:
         elsewhere = self._is_elsewhere(planned.kernel)
         refused = unfit(planned, self.device, elsewhere=elsewhere)
-        named = self.settings.toolchains
-        if refused or elsewhere or not named:
+        if refused or elsewhere or not self.settings.toolchains:
             return refused
         return untouched(planned.kernel, self.device.backend, has_compilers=bool(self._compilers))
 
@@ -385,15 +396,9 @@ class Comparing(DeviceSession):
             head=self.head.source,
             kernels=tuple(kernel.name for kernel in self.head.suite.kernels),
             settings={
-                "seed": settings.seed,
-                "timeout_s": settings.timeout_s,
-                "budget_s": settings.budget_s,
+                **recorded_settings(settings, self.policy),
                 "twins": self._wants_twins(),
                 **{name: getattr(self.pair, name) for name in self.pair.__slots__},
-                "margin": self.policy.margin,
-                "tolerance": self.policy.tolerance,
-                "confidence": self.policy.confidence,
-                "looks": ",".join(map(str, self.policy.looks)),
                 **{f"{side}_toolchain": each.given for side, each in settings.toolchains.items()},
             },
             toolchains={side: each.record for side, each in settings.toolchains.items()},
@@ -474,7 +479,7 @@ class Comparing(DeviceSession):
             for entry in entries
             if entry.trial.verdict().status == "identical" and entry.trial.case.dtype in changed
         }
-        for name, found in self._wrong({name: each.case for name, each in identical.items()}).items():
+        for name, found in self._wrong({name: trial.case for name, trial in identical.items()}).items():
             identical[name].end("failed", found.reason, found.message, found.log, side=found.side)
 
     def _verified(self, alone: Sequence[Verdict], changed: Collection[str]) -> list[Verdict]:
@@ -536,7 +541,9 @@ class Comparing(DeviceSession):
             reply = self.ask(request, self.settings.timeout_s)
             if isinstance(reply, Failed):
                 self.unplanted.append(f"{pair.id} +{100 * target:g} %: {reply.message}")
-            found.append(None if isinstance(reply, Failed) else reply.steps)
+                found.append(None)
+            else:
+                found.append(reply.steps)
         self.leave()
         return found
 
