@@ -132,7 +132,7 @@ class CaseTrial:
     """
 
     id: str
-    """The case's own, or a twin's name."""
+    """The case's id, or a twin's name."""
     case: Case
     policy: Policy
     noise: NoisePriors = field(default_factory=NoisePriors)

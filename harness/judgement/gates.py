@@ -74,7 +74,7 @@ class Gated:
     touched: Mapping[str, int] = field(default_factory=dict)
     """Number of quads by reason code, in the order of GATES; no zeros."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    """By gate, why it could not judge every quad."""
+    """Why a gate could not judge every quad, by gate."""
     power_capped: bool | None = None
     """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
     disturbance: float = 0.0
@@ -157,7 +157,7 @@ def usual_level(levels: Sequence[CanaryLevel]) -> CanaryLevel:
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     caught: frozenset[int] = frozenset()
-    """Indices of quads."""
+    """Indices of the quads that the gate caught."""
     findings: tuple[str, ...] = ()
     unavailable: str = ""
 

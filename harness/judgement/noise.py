@@ -58,7 +58,7 @@ class Calibration:
 
     schema_version: int = SCHEMA_VERSION
     measured_at: str
-    """UTC, ISO 8601; of the newest part."""
+    """When the newest part was measured: UTC, ISO 8601."""
     harness_version: str
     uuid: str | None
     driver: str
@@ -67,7 +67,7 @@ class Calibration:
     """Verdicts of code against itself."""
     false_alarms: int = 0
     planted: Mapping[str, PlantedRate] = field(default_factory=dict)
-    """By slowdown in percent, such as "0.5"."""
+    """How often slowdowns were found, by their size in percent, such as "0.5"."""
 
 
 def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoisePriors:
@@ -127,7 +127,7 @@ def read_calibration(folder: Path) -> Calibration | None:
 
 
 def write_calibration(folder: Path, calibration: Calibration) -> Path:
-    """Raises StoreError where the file cannot be written; an older one is then still whole."""
+    """Write the file; returns its path. Raises StoreError where that fails: an older one is still whole."""
     path = folder / FILE
     try:
         write_atomically(path, msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n")

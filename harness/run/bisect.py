@@ -103,7 +103,7 @@ class BisectResult:
     good: LineCommit
     bad: LineCommit
     commits: int
-    """After good, up to bad."""
+    """Number of commits after good, up to bad."""
     touching: int
     """How many of these change a file which the suite may be built from."""
     devices: tuple[DeviceInfo, ...]
@@ -118,9 +118,9 @@ class BisectResult:
     step: Looked | None = None
     """The suspects against what is right before them."""
     looked: tuple[Looked, ...] = ()
-    """In the order of the commits."""
+    """What is known of commits, in their order."""
     comparisons: int = 0
-    """What was measured, this time."""
+    """Number of comparisons that were measured, this time."""
     gpu_s: float = 0.0
     notes: tuple[str, ...] = ()
     problem: str = ""
@@ -192,7 +192,7 @@ class BisectOptions:
     settings: CompareSettings
     """How the ends are compared; what lies between is judged by what these are apart."""
     suite_from: str | None = None
-    """A full hash, or WORKING_TREE."""
+    """The commit by whose suite.py all are measured: a full hash, or WORKING_TREE."""
     fresh: bool = False
     """Whether to measure anew what earlier bisections have."""
 

@@ -52,8 +52,8 @@ class Record:
 
 
 def read_record(path: Path) -> Record:
-    """A run's or a comparison's. Raises StoreError, also for one of what ran on no CUDA card, or without a
-    case that was measured.
+    """Read the record of a run or of a comparison. Raises StoreError, also for what ran on no CUDA card, or
+    without a case that was measured.
     """
     try:
         run = read_run(path)

@@ -18,7 +18,7 @@ from harness.spec.planning import PlannedCase
 from harness.statistics.paired import ProcessEffect
 
 MOST_EFFECTS = 256
-"""Kept of each case: the newest, so that a file does not grow for ever."""
+"""How many effects are kept of each case, the newest: a file must not grow for ever."""
 _JUDGED = ("regression", "improvement", "unchanged", "inconclusive")
 
 
@@ -84,7 +84,7 @@ class _Work:
         self.planted: list[Planting] = []
         self.path: Path | None = None
         self._digests: dict[str, dict[str, str]] = {}
-        """By case: what its outputs were when they were verified in full, in the first trial."""
+        """Digests of each case's outputs, from when they were verified in full in the first trial."""
 
     def measure(self) -> None:
         for _ in range(self.settings.trials):
@@ -128,8 +128,8 @@ class _Work:
             raise KeyboardInterrupt
 
     def _entry(self, pair: protocol.PairOf, planned: PlannedCase) -> CaseEntry:
-        """Verified in full once in a calibration: what is planted in a case leaves its outputs alone. Where
-        they are others after all, they are verified again.
+        """A case whose outputs are verified in full once in a calibration: what is planted leaves them alone.
+        Where they are others after all, they are verified again.
         """
         entry = self.comparing.entry(pair, planned.case)
         entry.digests = dict(self._digests.get(planned.case.id, {}))

@@ -89,7 +89,7 @@ class CompareSettings(JudgeSettings):
     solo_s: float = 1.0
     """How long each side of a flagged case runs by itself, to see what power it draws; 0 for not at all."""
     twins: bool | None = None
-    """None: in CI, unless the device is a CPU, whose noise would hide the planted one."""
+    """Whether to measure twins. None does in CI, unless on a CPU, whose noise would hide the planted one."""
     measure_identical: bool = False
     """Whether to measure kernels whose compiled code is the same, to learn of the noise."""
     toolchains: Mapping[SideName, FoundToolchain] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class CaseEntry:
 class ComparisonResult:
     comparison: Comparison
     verdicts: tuple[Verdict, ...]
-    """In ladder order."""
+    """The verdict of each case, in ladder order."""
     twins: tuple[Verdict, ...]
     left_out: tuple[str, ...]
     """Why cases were not compared at all, a sentence each."""

@@ -48,9 +48,9 @@ FirstRuns = Mapping[SideName, ProcessRun | HarnessError]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutablesSettings(JudgeSettings):
     format: Format | None = None
-    """None finds it out by what the executable says of its options."""
+    """Which harness the executables are of; None finds it out by what they say of their options."""
     suite: str | None = None
-    """None is the executable's name."""
+    """The suite's name; None takes the executable's."""
     timeout_s: float = 600.0
 
 
@@ -152,7 +152,7 @@ class ComparingExecutables:
         raise problem
 
     def _check_device(self, device: DeviceInfo, first: FirstRuns) -> None:
-        """That what is watched is what nvbench measured on. Google Benchmark does not tell."""
+        """Raise UsageError unless nvbench measured on what is watched. Google Benchmark does not tell."""
         for side, each in first.items():
             if isinstance(each, ProcessRun) and self.format == "nvbench" and each.device.name != device.name:
                 raise UsageError(

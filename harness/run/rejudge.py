@@ -31,7 +31,7 @@ from harness.system.files import read_regular
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejudgeSettings:
-    """How to judge. Shares; None is what the record says, or lies beside it."""
+    """How to judge. Limits are shares; None takes what the record says, or the calibration beside it."""
 
     margin: float | None = None
     tolerance: float | None = None
@@ -68,7 +68,9 @@ class RejudgedRecord:
 def rejudge_record(
     path: Path, stored: StoredComparison, limits: RejudgeSettings, known: Labels
 ) -> RejudgedRecord:
-    """Raises StoreError for a record that nothing can be made of, UsageError for limits that contradict."""
+    """Judge a record again. Raises StoreError where nothing can be made of it, UsageError for limits that
+    contradict each other.
+    """
     comparison = stored.comparison
     if not stored.blocks and not stored.verdicts:
         raise StoreError(
@@ -160,7 +162,7 @@ def unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> str:
 
 
 def _bare(name: str) -> str:
-    """A record's name, packed or not."""
+    """A record's name without the ending of packed ones."""
     return name.removesuffix(PACKED)
 
 

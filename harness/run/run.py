@@ -29,7 +29,7 @@ class SessionSettings:
     command: str = "run"
     device: str | None = None
     measure: MeasureSettings | None = field(default_factory=MeasureSettings)
-    """None verifies only."""
+    """How to measure; None verifies only."""
     timeout_s: float = 120.0
     """Timeout of one case: of building, verifying and measuring it."""
     seed: int = 1

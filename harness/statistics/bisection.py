@@ -49,7 +49,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """How likely the change lies after one position, and at the other or before."""
+    """An answer: how likely the change lies after one position, and at the other or before."""
 
     after: int
     upto: int

@@ -58,7 +58,7 @@ _WANDER = 0.8
 _NEAR, _NEAR_WEIGHT = 12, 12.0
 """Figures on a side that tell the noise there, and how many all others are worth beside them."""
 _SIDE, _SIDE_WEIGHT = 24, 6.0
-"""The same for the noise of one side by itself, beside that of both."""
+"""Figures of a side that tell its own noise, and how many those of both sides are worth beside them."""
 _FIGURES = 200.0
 """Those that a p-value speaks of. A step can be at each of them but for the ends of their series."""
 _IN_FULL = 0.2
@@ -79,6 +79,7 @@ class _Fit:
     residuals: Floats
     """Strays among them cut off."""
     raw: float
+    """The standard deviation of a residual."""
     sd: float
     """The same, but not below the smallest that matters."""
     rho: float

@@ -61,14 +61,14 @@ class Sweep:
     """A hash of what was asked: source, compiler, device model, driver, configurations, settings. Two sweeps
     with one id would find the same, so the second continues or repeats the first."""
     started_at: str
-    """UTC, ISO 8601."""
+    """When it began: UTC, ISO 8601."""
     source: Source
     kernel: str
     parameters: tuple[str, ...]
     total: int
-    """Configurations, rejected ones included."""
+    """Number of configurations, rejected ones included."""
     device: DeviceInfo
-    """The first of them; all are of one model."""
+    """The first device; all are of one model."""
     devices: tuple[str, ...]
     """Every device by its UUID, or by its spec where it has none."""
     toolchain: Toolchain | None
@@ -99,7 +99,7 @@ class SweepRow:
     time_low_ns: float | None = None
     time_high_ns: float | None = None
     behind: Effect | None = None
-    """Against the best of its size in pairs, in the last round that it came to; positive is slower."""
+    """Its time over that of its size's best, in pairs, in the last round that it came to; positive is slower."""
     flop: int | None = None
     moved_bytes: int | None = None
     dtype: str = "float32"
@@ -153,7 +153,7 @@ class Repeat:
     number: int
     process: int
     time_ns: float
-    """Median of one launch."""
+    """Median time of one launch."""
     device: str = ""
     gpu_s: float = 0.0
     host_s: float = 0.0
@@ -165,7 +165,7 @@ class Final:
 
     sizes: Mapping[str, int]
     number: int
-    """The winner's configuration."""
+    """The number of the winner's configuration."""
     time_ns: float
     """Median over the processes of their medians, of one launch."""
     process_times_ns: tuple[float, ...]
@@ -179,7 +179,7 @@ class SweepResult:
     sweep: Sweep
     rows: tuple[SweepRow, ...]
     finals: tuple[Final, ...]
-    """One a size, once it is decided."""
+    """The best of each size, once it is decided."""
     path: str = ""
     complete: bool = False
     reused: int = 0
