@@ -99,7 +99,7 @@ class SweepRow:
     time_low_ns: float | None = None
     time_high_ns: float | None = None
     behind: Effect | None = None
-    """Its time over that of its size's best, in pairs, in the last round that it came to; positive is slower."""
+    """Its time over its size's best in pairs, in the last round that it came to; positive is slower."""
     flop: int | None = None
     moved_bytes: int | None = None
     dtype: str = "float32"
