@@ -9,8 +9,10 @@ import pytest
 
 from harness.judgement import attribution
 from harness.judgement.attribution import SoloRun, solo_of
+from harness.judgement.case_trial import bare_verdict
 from harness.judgement.gates import GATES
-from harness.records import Arm, Attribution, Effect, Snapshot, Verdict, VerdictStatus
+from harness.records import Arm, Attribution, Effect, Snapshot, VerdictStatus
+from harness.spec.problem import Case
 
 MS = 1_000_000
 
@@ -32,13 +34,9 @@ class Evidence:
 def attribute(evidence: Evidence) -> Attribution | None:
     alone = {side: run.sm_clock_mhz for side, run in evidence.solo.items()}
     as_it_is = ("status", "time", "cycles", "clock_exponent", "power_capped", "touched")
-    verdict = Verdict(
-        case="toy.plain[n=64]",
-        kernel="plain",
-        sizes={"n": 64},
-        dtype="float32",
-        reason=evidence.invalid,
-        message="",
+    bare = bare_verdict("toy.plain[n=64]", Case("toy", "plain", {"n": 64}), "failed", evidence.invalid)
+    verdict = replace(
+        bare,
         base=Arm(sm_clock_mhz=evidence.base_sm_clock_mhz, alone_mhz=alone.get("base")),
         head=Arm(sm_clock_mhz=evidence.head_sm_clock_mhz, alone_mhz=alone.get("head")),
         **{name: getattr(evidence, name) for name in as_it_is},

@@ -16,6 +16,7 @@ import pytest
 
 from harness.device.backends.null import devices
 from harness.errors import ExitCode, HarnessError, Side
+from harness.judgement.case_trial import bare_verdict
 from harness.output.progress import BisectProgress
 from harness.records import Effect, Toolchain, Verdict, VerdictStatus
 from harness.run.bisect import Bisecting, BisectOptions, BisectResult, LineCommit
@@ -23,6 +24,7 @@ from harness.run.commit_pairs import PairResult, Question, is_known
 from harness.run.compare import CompareSettings
 from harness.run.device_session import find_device
 from harness.spec.case_id import CaseId
+from harness.spec.problem import Case
 from harness.statistics.bisection import (
     SURE,
     Block,
@@ -189,15 +191,8 @@ class Scripted:
         )
 
 
-VERDICT = Verdict(
-    case="toy.plain[n=64]",
-    kernel="plain",
-    sizes={"n": 64},
-    dtype="float32",
-    status="unchanged",
-    reason="",
-    message="",
-    gpu_s=0.1,
+VERDICT = replace(
+    bare_verdict("toy.plain[n=64]", Case("toy", "plain", {"n": 64}), "unchanged", ""), gpu_s=0.1
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 from harness.bench import protocol
 from harness.device.backends.null import devices
 from harness.errors import StoreError
-from harness.judgement.case_trial import NoisePriors
+from harness.judgement.case_trial import NoisePriors, bare_verdict
 from harness.judgement.noise import (
     ELSEWHERE,
     FILE,
@@ -38,6 +38,7 @@ from harness.run.calibrate import (
 )
 from harness.run.compare import CompareSettings, Comparing
 from harness.spec.planning import plan
+from harness.spec.problem import Case
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import ProcessEffect
 from tests.support import write_null_script
@@ -55,24 +56,15 @@ def effect(value: float = 0.001, standard_error: float = 2e-4) -> ProcessEffect:
     return ProcessEffect(value, standard_error, 14, 25)
 
 
-def verdict(status: str, case: str = "toy.plain[n=64]", time: float | None = None) -> Verdict:
+def verdict(status: Any, case: str = "toy.plain[n=64]", time: float | None = None) -> Verdict:
     def found(effect: float) -> Effect:
         low, high = effect - 0.001, effect + 0.001
         return Effect(
             effect=effect, low=low, high=high, processes=2, quads=50, process_effects=(effect, effect)
         )
 
-    return Verdict(
-        case=case,
-        kernel="plain",
-        sizes={"n": 64},
-        dtype="float32",
-        status=status,  # type: ignore[arg-type]
-        reason="because",
-        message="It is so.",
-        time=None if time is None else found(time),
-        smallest_visible=0.005,
-    )
+    bare = bare_verdict(case, Case("toy", "plain", {"n": 64}), status, "because", "It is so.")
+    return replace(bare, time=None if time is None else found(time), smallest_visible=0.005)
 
 
 # The file.
