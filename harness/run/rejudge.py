@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -20,7 +20,7 @@ from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
 from harness.judgement.limits import TWINS
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
-from harness.records import CaseBlock, Comparison, PairedBlock, Quad, Verdict
+from harness.records import CaseBlock, Comparison, PairedBlock, Verdict
 from harness.run.compare import JudgeSettings, pair_settings_for, policy_for, with_twins
 from harness.spec.case_id import in_short
 from harness.spec.problem import Case
@@ -336,17 +336,6 @@ def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> P
     """The block as it would have been, had it ended where today's rules end it."""
     if not block.quads:
         return block
-    quads: Sequence[Quad] = ()
-    for quads in _growing(block, precision, pair):
-        if (quads[-1].ended_ns - quads[0].started_ns) / 1e9 > pair.max_time_s:
-            break
-    if len(quads) == len(block.quads):
-        return block
-    return dataclasses.replace(block, quads=tuple(quads), gpu_s=block.gpu_s * len(quads) / len(block.quads))
-
-
-def _growing(block: PairedBlock, precision: Precision, pair: PairSettings) -> Iterator[Sequence[Quad]]:
-    """The block's quads after each batch."""
     count, most = 0, min(len(block.quads), pair.max_quads)
     pair = dataclasses.replace(pair, min_quads=max(pair.min_quads, precision.min_quads))
     slot_ns = block.launches_per_slot * median(time_ns for quad in block.quads for time_ns in quad.times_ns)
@@ -356,9 +345,13 @@ def _growing(block: PairedBlock, precision: Precision, pair: PairSettings) -> It
         ratios = log_ratios([q.order for q in quads], [q.times_ns for q in quads]) if quads else ()
         wanted = more_quads(ratios, precision.standard_error, at_least=least, at_most=most)
         if wanted <= count:
-            return
+            break
         count = wanted
-        yield block.quads[:count]
+        if (block.quads[count - 1].ended_ns - block.quads[0].started_ns) / 1e9 > pair.max_time_s:
+            break
+    if count == len(block.quads):
+        return block
+    return dataclasses.replace(block, quads=block.quads[:count], gpu_s=block.gpu_s * count / len(block.quads))
 
 
 def _case(name: str, said: Verdict | None) -> Case:

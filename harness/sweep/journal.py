@@ -47,6 +47,10 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     complete: bool = False
 
 
+_FIELDS = {PreparedConfiguration: "prepared", SweepRow: "row", Duel: "duel", Repeat: "repeat", Final: "final"}
+"""The field of a line that holds an item, by the item's type."""
+
+
 @dataclass(slots=True)
 class SweepState:
     """What is known of a sweep's configurations so far, by number."""
@@ -59,24 +63,18 @@ class SweepState:
     finals: list[Final] = field(default_factory=list)
     complete: bool = False
 
-    def add(self, item: Item) -> _Line:
-        """Take an item in; returns the line of the file that says it."""
+    def add(self, item: Item) -> None:
         match item:
             case PreparedConfiguration():
                 self.prepared[item.number] = item
-                return _Line(prepared=item)
             case SweepRow():
                 self.rows[item.configuration.number] = item
-                return _Line(row=item)
             case Duel():
                 self.duels.append(item)
-                return _Line(duel=item)
             case Repeat():
                 self.repeats.append(item)
-                return _Line(repeat=item)
             case Final():
                 self.finals.append(item)
-                return _Line(final=item)
 
 
 class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
@@ -126,7 +124,8 @@ class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
             lines.append(_Line(sweep=self.sweep))
 
     def add(self, item: Item) -> None:
-        self._append(self.state.add(item))
+        self.state.add(item)
+        self._append(_Line(**{_FIELDS[type(item)]: item}))  # type: ignore[arg-type]
 
     def finish(self) -> None:
         self.state.complete = True
@@ -198,8 +197,8 @@ def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
     assert sweep is not None
     found = SweepState()
     for line in decoded[1:]:
-        for item in (line.prepared, line.row, line.duel, line.repeat, line.final):
-            if item is not None:
+        for name in _FIELDS.values():
+            if (item := getattr(line, name)) is not None:
                 found.add(item)
         found.complete = found.complete or line.complete
     return sweep, found
