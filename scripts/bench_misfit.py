@@ -40,7 +40,7 @@ import scipy
 from numpy.typing import NDArray
 
 from harness.bench.abba import PairSettings, least_quads
-from harness.judgement.case_trial import CaseTrial, Noise, settle
+from harness.judgement.case_trial import CaseTrial, NoisePriors, settle
 from harness.judgement.gates import Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
 from harness.records import PairedBlock, Quad, Snapshot, Telemetry, Verdict
@@ -366,7 +366,8 @@ def trial(cell: Cell, rng: np.random.Generator) -> Count:
     """One comparison: of several cases, whether any was called or confirmed, and all were the same."""
     prior = PRIORS[cell.prior]
     case_trials = [
-        CaseTrial(f"case-{number}", CASE, POLICY, Noise(prior, prior)) for number in range(len(cell.effects))
+        CaseTrial(f"case-{number}", CASE, POLICY, NoisePriors(prior, prior))
+        for number in range(len(cell.effects))
     ]
     count = Count(trials=1)
     while any(not each.settled for each in case_trials):

@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from harness.judgement.judge import Leg, Policy, judge
+from harness.judgement.judge import MetricEffects, Policy, judge
 from harness.statistics.moderated import fit_prior
 from harness.statistics.paired import log_ratios, losses, order_bias, process_effect, tail_of
 
@@ -30,27 +30,27 @@ def main() -> int:
     rng = np.random.default_rng(1)
     shape = (asked.cases, processes, asked.quads, 4)
     # Lists, as they come out of a record.
-    rulers = {ruler: rng.normal(1e6, 3e3, shape).tolist() for ruler in ("time", "cycles")}
+    times_of = {metric: rng.normal(1e6, 3e3, shape).tolist() for metric in ("time", "cycles")}
     orders = [["ABBA", "BAAB"][bit] for bit in rng.integers(0, 2, asked.quads)]
 
     importlib.import_module("scipy.special")  # else it would load, and be timed, when it is first used
     began = time.perf_counter()
     effects = {
-        ruler: [[process_effect(log_ratios(orders, quads)) for quads in case] for case in cases]
-        for ruler, cases in rulers.items()
+        metric: [[process_effect(log_ratios(orders, quads)) for quads in case] for case in cases]
+        for metric, cases in times_of.items()
     }
     made = time.perf_counter()
-    priors = {ruler: fit_prior(cases) for ruler, cases in effects.items()}
+    priors = {metric: fit_prior(cases) for metric, cases in effects.items()}
     fitted = time.perf_counter()
     for times, cycles in zip(effects["time"], effects["cycles"], strict=True):
         for look, count in enumerate(policy.looks):
-            legs = [
-                Leg("time", tuple(times[:count]), priors["time"]),
-                Leg("cycles", tuple(cycles[:count]), priors["cycles"]),
+            metrics = [
+                MetricEffects("time", tuple(times[:count]), priors["time"]),
+                MetricEffects("cycles", tuple(cycles[:count]), priors["cycles"]),
             ]
-            judge(legs, policy, look)
+            judge(metrics, policy, look)
     judged = time.perf_counter()
-    for case in rulers["time"]:
+    for case in times_of["time"]:
         processed = [(orders, quads) for quads in case]
         tail_of([losses(*each) for each in processed])
         order_bias(processed)

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judgement.judge import Leg, judge
+from harness.judgement.judge import MetricEffects, judge
 from harness.judgement.saved_runs import judge_files, judge_pairs, policy_for
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import ProcessEffect
@@ -150,7 +150,7 @@ def at_the_margin(
     if prior is None:
         judged = (judge_pairs(row, policy) for row in ratios)
     else:
-        judged = (judge([Leg("time", effects, prior)], policy, 0) for effects in map(plain, ratios))
+        judged = (judge([MetricEffects("time", effects, prior)], policy, 0) for effects in map(plain, ratios))
     return sum(each.status == "slower" for each in judged) / trials
 
 

@@ -41,11 +41,12 @@ from harness.config import load_config
 from harness.device.telemetry import probe_for
 from harness.errors import HarnessError, MeasureError, UsageError, WorkerError
 from harness.records import DeviceInfo, Verdict
-from harness.run.compare import CompareSettings, Comparing, Entry, Purpose
+from harness.run.compare import CaseEntry, CompareSettings, Comparing
 from harness.run.device_session import find_device, unfit
 from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite, discover, load
 from harness.spec.planning import PlannedCase
+from harness.sweep.bench import Silent
 from harness.system.process import Failed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,17 +110,6 @@ class Book:
     measurements: list[dict[str, Any]] = field(default_factory=list)
     """One for each part, case, level and trial, with the verdicts of the part's rules."""
     wall_s: float = 0.0
-
-
-class Quiet:
-    """An observer of a comparison that keeps it to itself."""
-
-    def opened(self, device: DeviceInfo) -> None: ...
-    def waiting(self, sentence: str) -> None: ...
-    def stage(self, stage: str) -> None: ...
-    def process(self, number: int, cases: int, purpose: Purpose) -> None: ...
-    def started(self, case: str) -> None: ...
-    def measured(self, case: str) -> None: ...
 
 
 def pair_of(planned: PlannedCase, name: str, steps: int) -> protocol.PairOf:
@@ -190,7 +180,7 @@ class Ours:
         if result.interrupted:
             raise KeyboardInterrupt
 
-    def _entry(self, chosen: Chosen, level: str) -> Entry:
+    def _entry(self, chosen: Chosen, level: str) -> CaseEntry:
         pair = pair_of(chosen.planned, f"{chosen.id} +{level} %", self.steps[chosen.id][level])
         entry = self.comparing.entry(pair, chosen.planned.case)
         # Verified in full once; afterwards outputs only have to be what they were, as in a comparison.
@@ -198,7 +188,7 @@ class Ours:
         return entry
 
 
-def ours_as_told(case: str, level: str, entry: Entry, verdict: Verdict, wall_s: float) -> dict[str, Any]:
+def ours_as_told(case: str, level: str, entry: CaseEntry, verdict: Verdict, wall_s: float) -> dict[str, Any]:
     rounds = [*entry.trial.rounds, *entry.trial.again]
     effect = verdict.time.effect if verdict.time else None
     return {
@@ -285,7 +275,7 @@ class Run:
                 by_suite[each.loaded.suite.name].append(each)
         for name, cases in by_suite.items():
             loaded = cases[0].loaded
-            comparing = stack.enter_context(Comparing(loaded, loaded, settings, Quiet()))
+            comparing = stack.enter_context(Comparing(loaded, loaded, settings, Silent()))
             ours = Ours(comparing, cases)
             self.book.notes += ours.prepare(self.arguments.levels)
             self.book.steps |= ours.steps

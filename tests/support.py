@@ -221,3 +221,10 @@ def figures(row: Row) -> tuple[Measurement, Telemetry]:
     assert row.measurement is not None
     assert row.telemetry is not None
     return row.measurement, row.telemetry
+
+
+def no_oftener_than(rate: float, count: int, trials: int) -> bool:
+    """Whether `count` of `trials` agrees with a rate so small, or smaller: exact binomial test at 0.001."""
+    from scipy import stats  # slow to import
+
+    return bool(stats.binomtest(int(count), trials, rate, alternative="greater").pvalue > 1e-3)

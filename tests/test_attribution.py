@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from harness.judgement import attribution
-from harness.judgement.attribution import Solo, solo_of
+from harness.judgement.attribution import SoloRun, solo_of
+from harness.judgement.case_trial import bare_verdict
 from harness.judgement.gates import GATES
-from harness.records import Arm, Attribution, Effect, Snapshot, Verdict, VerdictStatus
+from harness.records import Arm, Attribution, Effect, Snapshot, VerdictStatus
+from harness.spec.problem import Case
 
 MS = 1_000_000
 
@@ -21,37 +23,23 @@ class Evidence:
     invalid: str = ""
     time: Effect | None = None
     cycles: Effect | None = None
-    energy: Effect | None = None
     clock_exponent: float | None = None
     base_sm_clock_mhz: float | None = None
     head_sm_clock_mhz: float | None = None
-    solo: Mapping[str, Solo] = field(default_factory=dict)
+    solo: Mapping[str, SoloRun] = field(default_factory=dict)
     power_capped: bool | None = None
     touched: Mapping[str, int] = field(default_factory=dict)
 
 
 def attribute(evidence: Evidence) -> Attribution | None:
-    alone = evidence.solo
-    verdict = Verdict(
-        case="toy.plain[n=64]",
-        kernel="plain",
-        sizes={"n": 64},
-        dtype="float32",
-        status=evidence.status,
-        reason=evidence.invalid,
-        message="",
-        time=evidence.time,
-        cycles=evidence.cycles,
-        energy=evidence.energy,
-        clock_exponent=evidence.clock_exponent,
-        base=Arm(
-            sm_clock_mhz=evidence.base_sm_clock_mhz, alone_mhz=alone["base"].sm_clock_mhz if alone else None
-        ),
-        head=Arm(
-            sm_clock_mhz=evidence.head_sm_clock_mhz, alone_mhz=alone["head"].sm_clock_mhz if alone else None
-        ),
-        power_capped=evidence.power_capped,
-        touched=evidence.touched,
+    alone = {side: run.sm_clock_mhz for side, run in evidence.solo.items()}
+    as_it_is = ("status", "time", "cycles", "clock_exponent", "power_capped", "touched")
+    bare = bare_verdict("toy.plain[n=64]", Case("toy", "plain", {"n": 64}), "failed", evidence.invalid)
+    verdict = replace(
+        bare,
+        base=Arm(sm_clock_mhz=evidence.base_sm_clock_mhz, alone_mhz=alone.get("base")),
+        head=Arm(sm_clock_mhz=evidence.head_sm_clock_mhz, alone_mhz=alone.get("head")),
+        **{name: getattr(evidence, name) for name in as_it_is},
     )
     return attribution.attribute(verdict)
 
@@ -64,10 +52,10 @@ def effect(percent: float, half: float = 0.1, quads: int = 100) -> Effect:
 
 def solo(
     base_mhz: float, head_mhz: float, base_w: float | None = 600, head_w: float | None = 690
-) -> Mapping[str, Solo]:
+) -> Mapping[str, SoloRun]:
     return {
-        "base": Solo(time_ns=1e6, sm_clock_mhz=base_mhz, power_w=base_w),
-        "head": Solo(time_ns=1e6, sm_clock_mhz=head_mhz, power_w=head_w),
+        "base": SoloRun(time_ns=1e6, sm_clock_mhz=base_mhz, power_w=base_w),
+        "head": SoloRun(time_ns=1e6, sm_clock_mhz=head_mhz, power_w=head_w),
     }
 
 
@@ -86,11 +74,8 @@ COUPLED = solo(1905.0, 1890.0)
 # The code
 
 
-def test_more_cycles_in_proportion_are_the_code():
+def test_cycles_in_proportion_are_the_code():
     assert attribute(BY_CODE) == "code"
-
-
-def test_fewer_cycles_in_proportion_are_the_code_too():
     faster = replace(SLOWER, status="improvement", time=effect(-2.0), cycles=effect(-2.1))
     assert attribute(faster) == "code"
 
@@ -139,6 +124,8 @@ def test_cycles_that_surely_changed_are_the_code_wherever_time_may_have_changed_
 )
 def test_without_cycles_equal_clocks_leave_the_code(head_mhz, cause):
     assert attribute(replace(SLOWER, head_sm_clock_mhz=head_mhz)) == cause
+    if head_mhz == 1980.0:
+        assert attribute(replace(SLOWER, status="improvement", time=effect(-1.0))) == cause
 
 
 def test_clocks_as_close_as_that_explain_not_even_a_small_effect():
@@ -147,16 +134,7 @@ def test_clocks_as_close_as_that_explain_not_even_a_small_effect():
     assert attribute(replace(small, head_sm_clock_mhz=1980.0 / 1.0021)) == "clocks"
 
 
-def test_the_clocks_are_named_where_the_code_is_what_is_left():
-    assert attribute(SLOWER) == "code"
-    assert attribute(replace(SLOWER, status="improvement", time=effect(-1.0))) == "code"
-
-
 # The clocks
-
-
-def test_time_without_cycles_is_the_clocks():
-    assert attribute(BY_CLOCKS) == "clocks"
 
 
 def test_a_higher_clock_makes_an_improvement():
@@ -203,7 +181,7 @@ def test_where_time_hardly_follows_the_clock_cycles_are_left_aside(exponent, hea
 
 @pytest.mark.parametrize(("cycles", "cause"), [(1.02, "code"), (0.52, "code"), (0.3, None), (-1.0, None)])
 def test_cycles_that_say_what_time_says_are_the_code_whatever_the_exponent(cycles, cause):
-    """What the code did is between the two rulers: where they agree, no clock can be behind it."""
+    """What the code did is between the two metrics: where they agree, no clock can be behind it."""
     no_clocks = replace(BY_CODE, cycles=effect(cycles), clock_exponent=0.2, head_sm_clock_mhz=None)
     assert attribute(no_clocks) == cause
 
@@ -212,7 +190,7 @@ def test_cycles_that_say_what_time_says_are_the_code_whatever_the_exponent(cycle
 
 
 def test_clocks_that_differ_for_an_arm_alone_are_power():
-    assert attribute(replace(BY_CLOCKS, solo=COUPLED, energy=effect(3.0))) == "power"
+    assert attribute(replace(BY_CLOCKS, solo=COUPLED)) == "power"
 
 
 @pytest.mark.parametrize("status", ["unchanged", "inconclusive"])
@@ -232,7 +210,7 @@ def test_the_code_stays_the_cause_with_a_word_on_power():
 @pytest.mark.parametrize("watts", [(None, None), (600.0, None), (None, 690.0)])
 def test_power_without_a_sensor_is_told_by_clocks(watts):
     assert attribute(replace(BY_CLOCKS, solo=solo(1905.0, 1890.0, *watts))) == "power"
-    unknown = {"base": Solo(time_ns=1.0), "head": Solo(time_ns=1.0, sm_clock_mhz=1.0)}
+    unknown = {"base": SoloRun(time_ns=1.0), "head": SoloRun(time_ns=1.0, sm_clock_mhz=1.0)}
     assert attribute(replace(BY_CLOCKS, solo=unknown)) == "clocks"
 
 
@@ -241,7 +219,7 @@ HIDDEN = Evidence(status="unchanged", time=effect(0.1), cycles=effect(1.0), powe
 
 @pytest.mark.parametrize("status", ["unchanged", "inconclusive", "regression"])
 def test_work_that_the_power_limit_hides_is_the_code(status):
-    assert attribute(replace(HIDDEN, status=status, energy=effect(2.0))) == "code"
+    assert attribute(replace(HIDDEN, status=status)) == "code"
 
 
 @pytest.mark.parametrize(
@@ -389,10 +367,7 @@ def test_a_counter_that_moves_with_every_sample_is_exact():
     assert alone.energy_j == pytest.approx(1.2)
 
 
-@pytest.mark.parametrize(
-    ("ended_ms", "known"),
-    [(90, False), (130, False), (140, True)],
-)
+@pytest.mark.parametrize(("ended_ms", "known"), [(90, False), (130, False), (140, True)])
 def test_one_update_is_not_enough(ended_ms, known):
     # Updates are at 37 and 137 ms, and seen 3 ms later.
     alone = solo_of(trace(600.0), 0, ended_ms * MS, 100)
@@ -402,7 +377,7 @@ def test_one_update_is_not_enough(ended_ms, known):
 
 def test_what_lies_outside_the_block_does_not_count():
     before = [replace(s, sm_clock_mhz=210.0, power_w=60.0) for s in trace(60.0) if s.at_ns < 0]
-    within = [replace(s, energy_j=s.energy_j) for s in trace(600.0) if s.at_ns >= 0]
+    within = [s for s in trace(600.0) if s.at_ns >= 0]
     assert solo_of([*before, *within], 0, 2000 * MS, 1000) == solo_of(trace(600.0), 0, 2000 * MS, 1000)
 
 
@@ -415,8 +390,8 @@ def test_the_devices_own_figures_come_first():
 
 def test_a_card_that_tells_nothing_leaves_all_unknown():
     silent = [Snapshot(at_ns=ms * MS) for ms in range(0, 2000, 20)]
-    assert solo_of(silent, 0, 2000 * MS, 1000) == Solo(time_ns=2 * MS)
-    assert solo_of([], 0, 2000 * MS, 1000) == Solo(time_ns=2 * MS)
+    assert solo_of(silent, 0, 2000 * MS, 1000) == SoloRun(time_ns=2 * MS)
+    assert solo_of([], 0, 2000 * MS, 1000) == SoloRun(time_ns=2 * MS)
 
 
 @pytest.mark.parametrize(("ended_ns", "launches"), [(0, 5), (-1, 5), (10, 0)])

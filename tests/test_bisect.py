@@ -16,17 +16,19 @@ import pytest
 
 from harness.device.backends.null import devices
 from harness.errors import ExitCode, HarnessError, Side
+from harness.judgement.case_trial import bare_verdict
 from harness.output.progress import BisectProgress
 from harness.records import Effect, Toolchain, Verdict, VerdictStatus
-from harness.run.bisect import Bisecting, BisectOptions, BisectResult, Commit
-from harness.run.commit_pairs import Found, Question, is_known
+from harness.run.bisect import Bisecting, BisectOptions, BisectResult, LineCommit
+from harness.run.commit_pairs import PairResult, Question, is_known
 from harness.run.compare import CompareSettings
 from harness.run.device_session import find_device
 from harness.spec.case_id import CaseId
+from harness.spec.problem import Case
 from harness.statistics.bisection import (
     SURE,
-    Answer,
     Block,
+    Observation,
     beliefs,
     believed,
     chance_of,
@@ -49,7 +51,7 @@ MS = 100_000_000  # long, so that few launches fill a warm-up
 
 def search(count: int, at: int, broken: Sequence[int] = (), devices: int = 1) -> tuple[int, int, Block]:
     """How many answers and how many rounds it takes where all are clear, and what is found."""
-    answers: list[Answer] = []
+    answers: list[Observation] = []
     asked: Counter[tuple[int, int]] = Counter()
     skipped: set[int] = set()
     for rounds in range(200):
@@ -64,7 +66,7 @@ def search(count: int, at: int, broken: Sequence[int] = (), devices: int = 1) ->
                 skipped |= not_built
             else:
                 asked[after, upto] += 1
-                answers.append(Answer(after, upto, 1.0 if after < at <= upto else 0.0))
+                answers.append(Observation(after, upto, 1.0 if after < at <= upto else 0.0))
     raise AssertionError("it asks on and on")
 
 
@@ -90,13 +92,13 @@ def test_what_cannot_be_measured_leaves_a_range_and_costs_little_elsewhere():
 
 
 def test_a_wrong_answer_is_overruled():
-    answers = [Answer(0, 50, 0.0)]  # and it is 50 that made the change
+    answers = [Observation(0, 50, 0.0)]  # and it is 50 that made the change
     asked = Counter({(0, 50): 1})
     there = list(range(101))
     while pairs := questions(beliefs(np.ones(100), answers), there, there, (), asked):
         for pair in pairs:
             asked[pair] += 1
-            answers.append(Answer(*pair, 1.0 if pair[0] < 50 <= pair[1] else 0.0))
+            answers.append(Observation(*pair, 1.0 if pair[0] < 50 <= pair[1] else 0.0))
     found = likeliest(beliefs(np.ones(100), answers), there)
     assert (found.after, found.upto, found.mass >= SURE) == (49, 50, True)
 
@@ -119,7 +121,7 @@ def test_what_is_just_what_an_end_is_is_hardly_wrong():
     assert believed(0.0099, 0.0101, 0.02) == usual  # half of the change is what neither end is
     assert believed(0.0, 0.06, 0.02) == usual  # anything would have been in so wide an interval
     assert believed(-0.0001, 0.0001, 0) == usual
-    assert beliefs(np.ones(2), [Answer(0, 1, 1.0, 0.99999)])[0] == pytest.approx(0.99999)
+    assert beliefs(np.ones(2), [Observation(0, 1, 1.0, 0.99999)])[0] == pytest.approx(0.99999)
 
 
 def test_suspects_are_the_fewest_that_will_do():
@@ -130,22 +132,24 @@ def test_suspects_are_the_fewest_that_will_do():
     assert suspected(np.full(100, 0.01)) == 99
 
 
-# What is done with the answers, of a crew that knows them.
+# What is done with the answers, of devices that know them.
 
 
 class Scripted:
-    """A crew that knows how long each commit takes; None for one that does not build."""
+    """Devices that know how long each commit takes; None for one that does not build."""
 
     devices = tuple(devices())
     toolchain = Toolchain(compiler="none")
 
-    def __init__(self, line: Sequence[Commit], levels: Sequence[float | None], noise: float = 0.0003) -> None:
+    def __init__(
+        self, line: Sequence[LineCommit], levels: Sequence[float | None], noise: float = 0.0003
+    ) -> None:
         self.levels = dict(zip((commit.hash for commit in line), levels, strict=True))
         self.noise, self.random = noise, np.random.default_rng(4)
         self.asked: list[tuple[str, str]] = []
         self.most = 1000
 
-    def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
+    def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
         for question in asked:
             if len(self.asked) == self.most:
                 raise KeyboardInterrupt
@@ -154,9 +158,9 @@ class Scripted:
             if base is None or head is None:
                 side: Side = "base" if base is None else "head"
                 failed = Failed(reason="build-failed", message="", side=side)
-                yield Found(question=question, failed=failed)
+                yield PairResult(question=question, failed=failed)
                 continue
-            found = Found(
+            found = PairResult(
                 question=question, base_code=self._code(question.base), head_code=self._code(question.head)
             )
             if not is_known(found):
@@ -187,15 +191,8 @@ class Scripted:
         )
 
 
-VERDICT = Verdict(
-    case="toy.plain[n=64]",
-    kernel="plain",
-    sizes={"n": 64},
-    dtype="float32",
-    status="unchanged",
-    reason="",
-    message="",
-    gpu_s=0.1,
+VERDICT = replace(
+    bare_verdict("toy.plain[n=64]", Case("toy", "plain", {"n": 64}), "unchanged", ""), gpu_s=0.1
 )
 
 
@@ -208,15 +205,17 @@ def searched(
     **script: Any,
 ) -> tuple[BisectResult, Scripted]:
     """A bisection of commits named by their numbers. `hidden` ones touch nothing, as far as is known."""
-    line = [Commit(f"{number:040}", number, "An Author", f"Change {number}") for number in range(len(levels))]
-    crew = Scripted(line, levels, **script)
-    crew.most = stop
+    line = [
+        LineCommit(f"{number:040}", number, "An Author", f"Change {number}") for number in range(len(levels))
+    ]
+    devices = Scripted(line, levels, **script)
+    devices.most = stop
     settings = CompareSettings(results=results, save=results is not None, margin=margin)
     options = BisectOptions(settings=settings)
     touched = set(range(1, len(line))) - set(hidden)
     with BisectProgress() as observer:
-        result = Bisecting(CaseId.parse("toy.plain[n=64]"), line, touched, crew, options, observer).run()
-    return result, crew
+        result = Bisecting(CaseId.parse("toy.plain[n=64]"), line, touched, devices, options, observer).run()
+    return result, devices
 
 
 def numbers(result: BisectResult) -> list[int]:
@@ -233,51 +232,51 @@ def test_on_a_noisy_device_it_asks_again():
     assert numbers(quiet[0]) == numbers(noisy[0]) == [23]
     assert quiet[0].outcome == noisy[0].outcome == "found"
     assert len(noisy[1].asked) > len(quiet[1].asked)
-    hopeless, crew = searched(rising(60, (23, 0.02)), noise=0.1)
+    hopeless, devices = searched(rising(60, (23, 0.02)), noise=0.1)
     assert hopeless.outcome == "range"
     assert "Change 23" in {suspect.subject for suspect in hopeless.suspects}
-    assert len(crew.asked) < 40
+    assert len(devices.asked) < 40
 
 
 def test_a_hundred_commits_take_eight_comparisons_with_the_ends():
     """Where the device is quiet beside the change, it follows from what two neighbours are over GOOD."""
     for at in (1, 9, 16, 21, 28, 50, 51, 77, 99, 100):
-        found, crew = searched(rising(100, (at, 0.02)))
+        found, devices = searched(rising(100, (at, 0.02)))
         assert (numbers(found), found.outcome) == ([at], "found")
-        assert len(crew.asked) == found.comparisons <= 8
+        assert len(devices.asked) == found.comparisons <= 8
         assert found.step is not None
         assert (found.step.position, found.step.against.hash) == (at, f"{at - 1:040}")
         assert found.step.effect is not None
         assert found.step.effect.low < 0.02 < found.step.effect.high
-        assert found.step.derived == ((f"{at - 1:040}", f"{at:040}") not in crew.asked)
-    noisy, crew = searched(rising(100, (9, 0.02)), noise=0.004)
+        assert found.step.derived == ((f"{at - 1:040}", f"{at:040}") not in devices.asked)
+    noisy, devices = searched(rising(100, (9, 0.02)), noise=0.004)
     assert numbers(noisy) == [9]
     assert noisy.step is not None
     assert not noisy.step.derived
-    assert (f"{8:040}", f"{9:040}") in crew.asked
+    assert (f"{8:040}", f"{9:040}") in devices.asked
 
 
 def test_a_commit_that_seems_to_touch_nothing_is_found_all_the_same():
     hidden = set(range(1, 41)) - {5, 10, 15, 30}
-    found, crew = searched(rising(40, (18, 0.02)), hidden)
+    found, devices = searched(rising(40, (18, 0.02)), hidden)
     assert numbers(found) == [18]
     assert found.outcome == "found"
-    assert len(crew.asked) <= 11
-    usual, crew = searched(rising(40, (15, 0.02)), hidden)
+    assert len(devices.asked) <= 11
+    usual, devices = searched(rising(40, (15, 0.02)), hidden)
     assert numbers(usual) == [15]
-    assert (f"{14:040}", f"{15:040}") in crew.asked  # its own parent, which touches nothing
-    assert len(crew.asked) <= 4
+    assert (f"{14:040}", f"{15:040}") in devices.asked  # its own parent, which touches nothing
+    assert len(devices.asked) <= 4
 
 
 def test_several_steps_are_told():
     """Of a change that came twice one is found; of one that crept in, that it is no commit's alone."""
     twice, _ = searched([1.2 if 10 <= number < 20 or number >= 35 else 1 for number in range(41)])
     assert numbers(twice) in ([10], [35])
-    creeping, crew = searched([1 + 0.001 * number for number in range(201)])
+    creeping, devices = searched([1 + 0.001 * number for number in range(201)])
     assert (creeping.outcome, creeping.sure) == ("range", 0)
     assert {99, 100, 101} <= set(numbers(creeping))
     assert "No commit alone" in creeping.notes[0]
-    assert len(crew.asked) <= 20
+    assert len(devices.asked) <= 20
     parts, _ = searched(rising(20, (5, 0.03), (15, 0.07)))
     assert numbers(parts) == [15]
     assert "in all: other commits have a part in it" in parts.notes[0]
@@ -290,12 +289,12 @@ def test_an_interrupted_one_goes_on_where_it_was(tmp_path):
     [journal] = tmp_path.glob("*/bisects/*.jsonl")
     torn = journal.read_bytes()[:-20]  # killed while it wrote
     journal.write_bytes(torn)
-    done, crew = searched(levels, results=tmp_path)
+    done, devices = searched(levels, results=tmp_path)
     assert numbers(done) == [23]
     assert [each.remembered for each in done.looked].count(True) == 2
     again, idle = searched(levels, results=tmp_path)
     assert (numbers(again), idle.asked, again.comparisons, again.gpu_s) == ([23], [], 0, 0)
-    assert len(crew.asked) == done.comparisons > 2
+    assert len(devices.asked) == done.comparisons > 2
 
 
 def test_what_two_ends_are_called_is_remembered_by_its_limits_alone(tmp_path):
@@ -306,9 +305,9 @@ def test_what_two_ends_are_called_is_remembered_by_its_limits_alone(tmp_path):
     assert numbers(whole) == [15]
     between = next(looked for looked in whole.looked if looked.position == 10)
     assert between.reason == "within-tolerance"
-    part, crew = searched(levels[:11], results=tmp_path)
+    part, devices = searched(levels[:11], results=tmp_path)
     assert numbers(part) == [5]
-    assert (f"{0:040}", f"{10:040}") in crew.asked
+    assert (f"{0:040}", f"{10:040}") in devices.asked
     again, idle = searched(levels[:11], results=tmp_path)
     assert (numbers(again), idle.asked) == ([5], [])
 
@@ -317,8 +316,8 @@ def test_what_is_broken_takes_those_with_it_that_touch_nothing():
     levels = [None if 20 <= number < 30 else 1 + 0.02 * (number >= 25) for number in range(41)]
     found, _ = searched(levels)
     assert numbers(found) == list(range(20, 31))
-    found, crew = searched(levels, hidden=range(21, 30))
-    assert len(crew.asked) <= 7
+    found, devices = searched(levels, hidden=range(21, 30))
+    assert len(devices.asked) <= 7
     assert found.outcome == "range"
     assert numbers(found) == [20, 30]
     assert sum(looked.side == "skipped" for looked in found.looked) == 1

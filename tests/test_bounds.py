@@ -9,7 +9,7 @@ import pytest
 from harness.device.backends import nvcc
 from harness.errors import ExitCode
 from harness.records import Launch
-from harness.run.bounds_held import Record, suite_of
+from harness.run.bounded_cases import Record, suite_of
 from harness.spec.loader import load
 from harness.spec.planning import plan
 from harness.static import disassembly

@@ -13,12 +13,9 @@ from scipy import stats
 from harness.statistics.changepoints import find_changes
 from harness.statistics.windows import CANDIDATE, LOOK_AHEAD
 from scripts import bench_changepoints as bench
+from tests.support import no_oftener_than
 
 CELLS = bench.CELLS
-
-
-def no_oftener_than(rate, count, trials):
-    return stats.binomtest(int(count), trials, rate, alternative="greater").pvalue > 1e-3
 
 
 def no_seldomer_than(rate, count, trials):

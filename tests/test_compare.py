@@ -13,7 +13,7 @@ import pytest
 from harness.bench.abba import PairSettings
 from harness.device.backends.null import devices
 from harness.errors import UsageError
-from harness.judgement.case_trial import SPARE_PROCESSES
+from harness.judgement.case_trial import SPARE_PROCESSES, bare_verdict
 from harness.judgement.judge import Policy
 from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME
 from harness.records import Verdict
@@ -31,7 +31,7 @@ from harness.run.device_session import DeviceSession
 from harness.spec.kernel import Kernel
 from harness.spec.loader import load
 from harness.spec.planning import plan
-from harness.spec.problem import Axis, Input, Output, Problem
+from harness.spec.problem import Axis, Case, Input, Output, Problem
 from harness.spec.suite import Suite
 from harness.store.records_file import read_comparison
 from tests.support import write_files, write_null_script
@@ -219,20 +219,9 @@ def test_quads_suit_the_device():
 # Twins.
 
 
-def verdict(status: str, case: str = "tiny.one[n=32]", **given: Any) -> Verdict:
-    return Verdict(
-        **{
-            "case": case,
-            "kernel": "one",
-            "sizes": {"n": 32},
-            "dtype": "float32",
-            "status": status,
-            "reason": "because",
-            "message": f"It is {status}.",
-            "attribution": "code",
-            **given,
-        }
-    )
+def verdict(status: Any, case: str = "tiny.one[n=32]", **given: Any) -> Verdict:
+    bare = bare_verdict(case, Case("tiny", "one", {"n": 32}), status, "because", f"It is {status}.")
+    return replace(bare, attribution="code", **given)
 
 
 EVERY = ("regression", "improvement", "unchanged", "inconclusive")

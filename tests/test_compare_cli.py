@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -125,7 +126,7 @@ def whole(tmp_path_factory, repository):
     return Compared(done.returncode, done.stdout, done.stderr)
 
 
-def verdict_of(done: Compared, kernel: str) -> Verdict:
+def verdict_of(done: Compared, kernel: str) -> Any:
     [result] = done.json
     return next(msgspec.convert(each, Verdict) for each in result["verdicts"] if each["kernel"] == kernel)
 
@@ -151,13 +152,10 @@ def test_verdicts_come_once_each_and_what_the_device_cannot_run_is_left_out(whol
 def test_effects_are_what_was_planted_and_cycles_agree(whole):
     for kernel, effect in {"slower": 0.03, "faster": -0.03, "changed": 0.0}.items():
         verdict = verdict_of(whole, kernel)
-        assert verdict.time is not None
-        assert verdict.cycles is not None
         assert verdict.time.effect == pytest.approx(effect, abs=2e-3)
         assert verdict.cycles.effect == pytest.approx(effect, abs=2e-3)
         assert verdict.time.low <= verdict.time.effect <= verdict.time.high
         assert verdict.time.processes >= 2
-        assert verdict.base is not None
         assert verdict.base.sm_clock_mhz == pytest.approx(1980, rel=1e-3)
         assert verdict.base.time_ns == pytest.approx(MS, rel=2e-2)
     assert verdict_of(whole, "slower").attribution == "code"
@@ -641,6 +639,7 @@ def test_a_disk_that_fills_up_on_the_way_costs_no_verdict(tmp_path, shared_cache
 IN_WORKER = """
 import os, signal, sys, time
 from pathlib import Path
+from typing import Any
 
 if Path(sys.argv[0]).name == "worker.py":
 

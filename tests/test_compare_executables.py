@@ -39,10 +39,20 @@ def project(root, base, head):
     """A repository whose two commits have these scripts; None for none."""
     repository = make_repository(root)
     for day, script in enumerate((base, head), 1):
-        commit(
-            repository, {"harness.toml": "", "day": str(day), **({"bench.sh": script} if script else {})}, day
-        )
+        files = {"bench.sh": script} if script else {}
+        commit(repository, {"harness.toml": "", "day": str(day), **files}, day)
     return repository
+
+
+@pytest.fixture
+def compare(harness):
+    """Compares a repository's two newest commits by what its script measures."""
+
+    def run(repository, *more, command=RUN):
+        asked = ("compare", "HEAD~1", "HEAD", "--with-command", command, "--json", *more)
+        return harness(*asked, cwd=repository)
+
+    return run
 
 
 def verdicts_of(done):
@@ -71,9 +81,8 @@ HEAD = [
 
 
 @pytest.fixture
-def done(harness, tmp_path):
-    repository = project(tmp_path / "p", google_script(BASE), google_script(HEAD))
-    return harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--json", cwd=repository)
+def done(compare, tmp_path):
+    return compare(project(tmp_path / "p", google_script(BASE), google_script(HEAD)))
 
 
 def test_every_case_has_its_verdict(done):
@@ -98,20 +107,16 @@ def test_every_case_has_its_verdict(done):
     assert done.status == ExitCode.REGRESSION
 
 
-def test_a_record_has_every_quad(harness, tmp_path):
+def test_a_record_has_every_quad(harness, compare, tmp_path):
     script = google_script([google_entry("copy", 100)])
     repository = project(tmp_path / "p", script, script)
-    done = harness(
-        "compare", "HEAD~1", "HEAD", "--with-command", RUN, "--suite", "mine", "--json", cwd=repository
-    )
-    [told] = done.json
+    [told] = compare(repository, "--suite", "mine").json
     stored = read_comparison(Path(told["record"]))
     assert stored.complete
     assert [len(each.block.quads) for each in stored.blocks] == [5, 5]
     assert {each.case for each in stored.blocks} == {"mine.copy[]"}
-    assert {time_ns for each in stored.blocks for quad in each.block.quads for time_ns in quad.times_ns} == {
-        100
-    }
+    quads = [quad for each in stored.blocks for quad in each.block.quads]
+    assert {time_ns for quad in quads for time_ns in quad.times_ns} == {100}
     assert stored.comparison.settings["base_command"] == RUN
     commits = [source.commit for source in (stored.comparison.base, stored.comparison.head)]
     assert commits == [git(repository, "rev-parse", name) for name in ("HEAD~1", "HEAD")]
@@ -134,15 +139,11 @@ FAILING = [
     ("does", "reason", "words"), FAILING, ids=[each[1] + str(n) for n, each in enumerate(FAILING)]
 )
 @pytest.mark.parametrize("side", ["base", "head"])
-def test_an_executable_that_fails_at_one_commit_is_no_pass(harness, tmp_path, does, reason, words, side):
+def test_an_executable_that_fails_at_one_commit_is_no_pass(compare, tmp_path, does, reason, words, side):
     good = google_script([google_entry("copy"), google_entry("scale")])
     bad = google_script([google_entry("copy")], f"echo 'what it said last' >&2\n{does}")
     repository = project(tmp_path / "p", *((bad, good) if side == "base" else (good, bad)))
-    done = harness(
-        *("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--format", "google-benchmark", "--json"),
-        *("--timeout", "0.5"),
-        cwd=repository,
-    )
+    done = compare(repository, "--format", "google-benchmark", "--timeout", "0.5")
     for verdict in verdicts_of(done).values():
         assert (verdict["status"], verdict["reason"], verdict["side"]) == ("failed", reason, side)
         assert words in verdict["message"]
@@ -151,31 +152,24 @@ def test_an_executable_that_fails_at_one_commit_is_no_pass(harness, tmp_path, do
     assert done.status == (ExitCode.REGRESSION if side == "head" else ExitCode.NOT_MEASURED)
 
 
-def test_one_executable_that_fails_costs_no_other_its_verdict(harness, tmp_path):
+def test_one_executable_that_fails_costs_no_other_its_verdict(compare, tmp_path):
     repository = make_repository(tmp_path / "p")
     good = google_script([google_entry("copy")])
     for day in (1, 2):
         commit(repository, {"harness.toml": "", "good.sh": good, "bad.sh": "exit 1", "day": str(day)}, day)
-    done = harness(
-        *("compare", "HEAD~1", "HEAD", "--with-command", "sh bad.sh", "--with-command", "sh good.sh"),
-        *("--format", "google-benchmark", "--json", "--no-save"),
-        cwd=repository,
-    )
+    more = ("--with-command", "sh good.sh", "--format", "google-benchmark", "--no-save")
+    done = compare(repository, *more, command="sh bad.sh")
     bad, good = (each["verdicts"] for each in done.json)
     assert [(each["case"], each["status"]) for each in bad] == [("bad_sh.executable[]", "failed")]
     assert [(each["case"], each["status"]) for each in good] == [("bench.copy[]", "unchanged")]
 
 
-def test_each_commit_is_built_in_files_of_its_own(harness, tmp_path):
+def test_each_commit_is_built_in_files_of_its_own(compare, tmp_path):
     script = google_script([google_entry("copy", 100)])
     repository = project(tmp_path / "p", script, script.replace('"cpu_time": 100', '"cpu_time": 120'))
-    build = "test ! -e built && cp bench.sh built && pwd >> $TRACE"
     trace = tmp_path / "trace"
-    done = harness(
-        *("compare", "HEAD~1", "HEAD", "--with-command", "sh built", "--json", "--no-save"),
-        *("--build-command", build.replace("$TRACE", str(trace))),
-        cwd=repository,
-    )
+    build = f"test ! -e built && cp bench.sh built && pwd >> {trace}"
+    done = compare(repository, "--no-save", "--build-command", build, command="sh built")
     assert verdicts_of(done)["copy"]["status"] == "regression"
     folders = [Path(line) for line in trace.read_text().split()]
     assert [folder.name for folder in folders] == ["base", "head"]
@@ -183,16 +177,12 @@ def test_each_commit_is_built_in_files_of_its_own(harness, tmp_path):
     assert git(repository, "status", "--porcelain") == ""
 
 
-def test_a_build_that_fails_is_of_its_side(harness, tmp_path):
+def test_a_build_that_fails_is_of_its_side(compare, tmp_path):
     script = google_script([google_entry("copy")])
     repository = project(tmp_path / "p", script, script)
     commit(repository, {"broken": ""}, 3)
-    done = harness(
-        *("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--json", "--no-save"),
-        *("--build-command", "if test -e broken; then echo 'error: no such type'; exit 1; fi"),
-        cwd=repository,
-    )
-    said = verdicts_of(done)["copy"]
+    build = "if test -e broken; then echo 'error: no such type'; exit 1; fi"
+    said = verdicts_of(compare(repository, "--no-save", "--build-command", build))["copy"]
     assert (said["status"], said["reason"], said["side"]) == ("failed", "build-failed", "head")
     assert said["log"] == "error: no such type"
 
@@ -210,9 +200,8 @@ def test_the_working_tree_is_compared_as_it_is(harness, tmp_path):
 
 def test_executables_that_are_built_already_need_no_commit(harness, tmp_path, monkeypatch):
     for name, time in (("old.sh", 120), ("new.sh", 100)):
-        (tmp_path / name).write_text(
-            google_script([google_entry("copy/64", time), google_entry("scale", time)])
-        )
+        entries = [google_entry("copy/64", time), google_entry("scale", time)]
+        (tmp_path / name).write_text(google_script(entries))
     given = ("--base-command", "sh old.sh", "--head-command", "sh new.sh", "--json", "--no-save")
     done = harness("compare", *given, cwd=tmp_path)
     assert {each["status"] for each in verdicts_of(done).values()} == {"improvement"}
@@ -220,25 +209,18 @@ def test_executables_that_are_built_already_need_no_commit(harness, tmp_path, mo
     assert told["comparison"]["base"]["commit"] is None
 
 
-def test_cases_are_chosen_by_name(harness, tmp_path):
+def test_cases_are_chosen_by_name(compare, tmp_path):
     script = google_script([google_entry("copy/64"), google_entry("copy/128"), google_entry("scale")])
     repository = project(tmp_path / "p", script, script)
-    done = harness(
-        *("compare", "HEAD~1", "HEAD", "*.copy@64", "--with-command", RUN, "--json", "--no-save"),
-        cwd=repository,
-    )
-    [told] = done.json
+    [told] = compare(repository, "--no-save", "*.copy@64").json
     assert [each["case"] for each in told["verdicts"]] == ["bench.copy[arg1=64]"]
 
 
-def test_a_benchmark_that_vanishes_later_on_has_failed(harness, tmp_path):
-    script = google_script(
-        [google_entry("copy"), google_entry("scale")], "test -e ran && name=other; touch ran"
-    )
+def test_a_benchmark_that_vanishes_later_on_has_failed(compare, tmp_path):
+    entries = [google_entry("copy"), google_entry("scale")]
+    script = google_script(entries, "test -e ran && name=other; touch ran")
     script = script.replace("cat >", 'sed "s/copy/${name:-copy}/g" >')
-    repository = project(tmp_path / "p", script, script)
-    done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--json", "--no-save", cwd=repository)
-    said = verdicts_of(done)
+    said = verdicts_of(compare(project(tmp_path / "p", script, script), "--no-save"))
     assert (said["copy"]["status"], said["copy"]["reason"]) == ("failed", "not-measured")
     assert said["scale"]["status"] == "unchanged"
 
@@ -262,7 +244,7 @@ def test_what_makes_no_sense_is_status_2(harness, tmp_path, arguments, words):
     assert (done.status, words in done.err.replace("\n", " ")) == (ExitCode.USAGE, True), done.err
 
 
-def test_an_nvbench_executable_tells_its_card_and_its_clock(harness, tmp_path, monkeypatch):
+def test_an_nvbench_executable_tells_its_card_and_its_clock(compare, tmp_path, monkeypatch):
     def no_card(_spec):
         raise DeviceError("PyCUDA is missing")
 
@@ -272,23 +254,18 @@ def test_an_nvbench_executable_tells_its_card_and_its_clock(harness, tmp_path, m
         state = nvbench_state({"Elements": 1024, "T": "F32"}, time_s)
         state["summaries"].append(nvbench_summary("nv/cold/sm_clock_rate/mean", 1.5e9))
         scripts.append(nvbench_script(nvbench_file(tmp_path / "a.json", {"copy": [state]})))
-    repository = project(tmp_path / "p", *scripts)
-    done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--json", cwd=repository)
-    [told] = done.json
+    [told] = compare(project(tmp_path / "p", *scripts)).json
     [said] = told["verdicts"]
     assert (said["case"], said["status"]) == ("my_bench.copy_T_F32[Elements=1024]", "regression")
     assert (said["base"]["sm_clock_mhz"], said["attribution"]) == (1500, "code")
     assert (said["time"]["effect"], said["cycles"]["effect"]) == pytest.approx((0.02, 0.02))
-    assert (told["comparison"]["device"]["name"], told["comparison"]["settings"]["margin"]) == (
-        "Quadro GV100",
-        0.0025,
-    )
+    described = told["comparison"]
+    assert (described["device"]["name"], described["settings"]["margin"]) == ("Quadro GV100", 0.0025)
     assert said["unavailable"]["contention"]
 
 
-def test_an_interrupted_comparison_leaves_what_it_has(harness, tmp_path, monkeypatch):
+def test_an_interrupted_comparison_leaves_what_it_has(compare, tmp_path, monkeypatch):
     script = google_script([google_entry("copy")])
-    repository = project(tmp_path / "p", script, script)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     runs = []
 
@@ -299,7 +276,7 @@ def test_an_interrupted_comparison_leaves_what_it_has(harness, tmp_path, monkeyp
         return executables.run_once(*given)
 
     monkeypatch.setattr(compare_executables, "run_once", run_once)
-    done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--json", cwd=repository)
+    done = compare(project(tmp_path / "p", script, script))
     [told] = done.json
     stored = read_comparison(Path(told["record"]))
     assert (done.status, told["complete"], stored.complete) == (ExitCode.INTERRUPTED, False, False)
@@ -307,34 +284,29 @@ def test_an_interrupted_comparison_leaves_what_it_has(harness, tmp_path, monkeyp
     assert len(stored.blocks) == 1
 
 
-def test_a_budget_ends_it(harness, tmp_path):
+def test_a_budget_ends_it(compare, tmp_path):
     script = google_script([google_entry("copy")])
-    repository = project(tmp_path / "p", script, script)
-    given = ("--with-command", RUN, "--json", "--no-save", "--budget", "1e-9")
-    done = harness("compare", "HEAD~1", "HEAD", *given, cwd=repository)
+    done = compare(project(tmp_path / "p", script, script), "--no-save", "--budget", "1e-9")
     assert verdicts_of(done)["copy"]["reason"] == "budget-spent"
     assert done.status == ExitCode.INCONCLUSIVE
 
 
-def test_a_project_below_the_top_runs_its_command_there(harness, tmp_path):
+def test_a_project_below_the_top_runs_its_command_there(compare, tmp_path):
     repository = make_repository(tmp_path / "p")
     script = google_script([google_entry("copy")], "test -e ../top || exit 1")
     for day in (1, 2):
         commit(repository, {"sub/harness.toml": "", "sub/bench.sh": script, "top": str(day)}, day)
-    given = ("--with-command", RUN, "--json", "--no-save")
-    done = harness("compare", "HEAD~1", "HEAD", *given, cwd=repository / "sub")
+    done = compare(repository / "sub", "--no-save")
     assert verdicts_of(done)["copy"]["status"] == "unchanged"
 
 
-def test_its_review_can_be_posted_and_says_how_it_was_measured(harness, tmp_path):
+def test_its_review_can_be_posted_and_says_how_it_was_measured(harness, compare, tmp_path):
     base, head = ([google_entry("BM_a<int*>/64/real_time", time)] for time in (100, 120))
     repository = project(tmp_path / "p", google_script(base), google_script(head))
-    done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--json", cwd=repository)
-    [told] = done.json
+    [told] = compare(repository).json
     assert told["verdicts"][0]["case"] == "bench.BM_a_int_ptr_real_time[arg1=64]"
-    done = harness(
-        *("report", "--format", "github", "--out", str(tmp_path / "out"), told["record"]), cwd=repository
-    )
+    asked = ("report", "--format", "github", "--out", str(tmp_path / "out"), told["record"])
+    done = harness(*asked, cwd=repository)
     assert done.status == ExitCode.REGRESSION, done.err
     review = decode_review((tmp_path / "out" / "review.json").read_bytes())
     assert review.cards[0].executables
@@ -359,22 +331,19 @@ def test_a_process_that_is_there_in_two_slots_is_none_of_ours():
     found = compare_executables._while_running(seen, slots)
     assert found.foreign_processes == (100,)
     assert [each.at_ns for each in found.during] == [5, 25, 45]
-    alone = compare_executables._while_running(
-        dataclasses.replace(seen, during=(mark(5, 7), mark(25, 8))), slots
-    )
-    assert alone.foreign_processes == ()
+    two = dataclasses.replace(seen, during=(mark(5, 7), mark(25, 8)))
+    assert compare_executables._while_running(two, slots).foreign_processes == ()
     blind = compare_executables._while_running(dataclasses.replace(seen, during=(mark(5), mark(25))), slots)
     assert blind.foreign_processes is None
     assert blind.unavailable["foreign_processes"]
 
 
-def test_another_card_than_the_one_that_is_watched_is_an_error(harness, tmp_path, monkeypatch):
+def test_another_card_than_the_one_that_is_watched_is_an_error(compare, tmp_path, monkeypatch):
     told = read_imported(nvbench_file(tmp_path / "b.json", {"copy": [nvbench_state()]})).devices[0][0]
     other = dataclasses.replace(told, name="NVIDIA H200")
     monkeypatch.setattr(compare_executables, "find_device", lambda _spec: other)
     script = nvbench_script(nvbench_file(tmp_path / "a.json", {"copy": [nvbench_state()]}))
-    repository = project(tmp_path / "p", script, script)
-    done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, cwd=repository)
+    done = compare(project(tmp_path / "p", script, script))
     assert done.status == ExitCode.USAGE
     assert "head measured on Quadro GV100, and cuda:0 is NVIDIA H200" in done.err
 

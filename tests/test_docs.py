@@ -31,7 +31,7 @@ from harness.history import changes, export, facts, triage
 from harness.history.reading import read_history
 from harness.integrations.asv.tracks import TRACKS
 from harness.judgement.gates import GATES, GatePolicy
-from harness.judgement.judge import Direction, LegName
+from harness.judgement.judge import Direction, MetricName
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, write_calibration
 from harness.output.histories import as_json as history_json
 from harness.output.tables import RowSummary
@@ -390,7 +390,9 @@ def reasons_of_verdicts() -> set[str]:
     status = "|".join(get_args(records.VerdictStatus))
     for source in sources:
         codes |= {code for code in re.findall(rf'"(?:{status})", "([a-z]+)"', source) if code not in status}
-    judged = {f"{direction}-in-{leg}" for direction in get_args(Direction) for leg in get_args(LegName)}
+    judged = {
+        f"{direction}-in-{metric}" for direction in get_args(Direction) for metric in get_args(MetricName)
+    }
     return codes | judged | {*GATES, "interrupted", "record-ends"}
 
 

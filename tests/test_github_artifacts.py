@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from harness.errors import RefusedError
 from harness.forges.reports import merged, read_report
 from harness.github.artifacts import MAX_ARTIFACTS, unpacked
-from harness.judgement.judge import Leg, LegName, Policy, judge
+from harness.judgement.judge import MetricEffects, MetricName, Policy, judge
 from harness.output.review.building import newest_comparisons, review_of
 from harness.output.review.model import LIMITS, Calibrated, Change, Review, Side, decode_review, encode_review
 from harness.output.review.plausible import problems
@@ -656,9 +656,9 @@ def test_nothing_that_the_judge_says_is_called_a_lie():
         spread = rng.choice((1e-4, 5e-4, 2e-3, 5e-3))
         count = rng.choice((1, 2, 4, 8))
         prior = Prior(variance=rng.choice((0, 1e-7, 1e-6)), df=rng.uniform(0.5, 30))
-        rulers: tuple[LegName, ...] = ("time", "cycles")
-        legs = []
-        for ruler in rulers[: rng.choice((1, 2))]:
+        names: tuple[MetricName, ...] = ("time", "cycles")
+        metrics = []
+        for name in names[: rng.choice((1, 2))]:
             middle = rng.gauss(0, 0.004)
             effects = tuple(
                 ProcessEffect(
@@ -669,17 +669,17 @@ def test_nothing_that_the_judge_says_is_called_a_lie():
                 )
                 for _ in range(count)
             )
-            legs.append(Leg(ruler, effects, prior))
-        found = judge(legs, policy, rng.randrange(3), cycles_tell=rng.choice((None, False, True)))
+            metrics.append(MetricEffects(name, effects, prior))
+        found = judge(metrics, policy, rng.randrange(3), cycles_tell=rng.choice((None, False, True)))
         if found.status == "undecided":
             continue
-        seen[found.status, len(found.legs)] += 1
+        seen[found.status, len(found.metrics)] += 1
         status = {"same": "unchanged", "slower": "regression", "faster": "improvement"}[found.status]
         time, cycles = (
             moved(each.effect, each.low, each.high, processes=count, quads=20 * count)
-            if (each := found.estimates.get(ruler))
+            if (each := found.estimates.get(name))
             else None
-            for ruler in rulers
+            for name in names
         )
         told = problems(spoilt(status=status, time=time, cycles=cycles), bases={BASE}, head=HEAD)
         assert told == [], (found, told)

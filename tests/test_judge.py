@@ -10,29 +10,27 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.judgement.judge import Direction, Leg, LegName, Policy, judge, p_again
+from harness.judgement.judge import Direction, MetricEffects, MetricName, Policy, judge, p_again
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior, moderate, prior_of_case
 from harness.statistics.paired import ProcessEffect, log_ratios, more_quads, process_effect
 from harness.statistics.rates import clopper_pearson, holm
+from tests.support import no_oftener_than
 
 QUIET = Prior(variance=0.0001**2, df=100)
 POLICY = Policy()
 MARGIN = math.log1p(POLICY.margin)
-NAMES: tuple[LegName, ...] = ("time", "cycles")
+NAMES: tuple[MetricName, ...] = ("time", "cycles")
 
 
-def leg(*percent, name: LegName = "time", error=0.0002, prior=QUIET):
+def metric(*percent, name: MetricName = "time", error=0.0002, prior=QUIET):
     """One of processes with these effects."""
-    return Leg(name, tuple(ProcessEffect(math.log1p(each / 100), error, 29, 50) for each in percent), prior)
+    return MetricEffects(
+        name, tuple(ProcessEffect(math.log1p(each / 100), error, 29, 50) for each in percent), prior
+    )
 
 
 def cycles(*percent, error=0.0002, prior=QUIET):
-    return leg(*percent, name="cycles", error=error, prior=prior)
-
-
-def no_oftener_than(rate, count, trials):
-    """Whether `count` of `trials` agrees with a rate so small, or smaller: exact binomial test at 0.001."""
-    return stats.binomtest(int(count), trials, rate, alternative="greater").pvalue > 1e-3
+    return metric(*percent, name="cycles", error=error, prior=prior)
 
 
 class TestPolicy:
@@ -79,29 +77,29 @@ class TestPolicy:
 class TestJudge:
     @pytest.mark.parametrize("tell", [None, False, True])
     @pytest.mark.parametrize(
-        ("legs", "status", "by"),
+        ("metrics", "status", "by"),
         [
-            ([leg(1, 1.02)], "slower", ("time",)),
-            ([leg(-1, -1.02)], "faster", ("time",)),
-            ([leg(0, 0.02)], "same", ()),
-            ([leg(0.24, 0.25)], "same", ()),
-            ([leg(1.5, -1.5, error=0.02)], "undecided", ()),
-            ([leg(0.0, 0.1, error=0.02)], "undecided", ()),
+            ([metric(1, 1.02)], "slower", ("time",)),
+            ([metric(-1, -1.02)], "faster", ("time",)),
+            ([metric(0, 0.02)], "same", ()),
+            ([metric(0.24, 0.25)], "same", ()),
+            ([metric(1.5, -1.5, error=0.02)], "undecided", ()),
+            ([metric(0.0, 0.1, error=0.02)], "undecided", ()),
             ([cycles(2, 2)], "slower", ("cycles",)),
-            ([leg(1), cycles(1.5)], "slower", ("time", "cycles")),
-            ([cycles(-1, -1), leg(-2, -2)], "faster", ("time", "cycles")),
-            ([leg(0, 0), cycles(0.1, 0)], "same", ()),
+            ([metric(1), cycles(1.5)], "slower", ("time", "cycles")),
+            ([cycles(-1, -1), metric(-2, -2)], "faster", ("time", "cycles")),
+            ([metric(0, 0), cycles(0.1, 0)], "same", ()),
             # They contradict each other, and time is sure.
-            ([leg(2, 2), cycles(0, 0)], "slower", ("time",)),
-            ([leg(-2, -2), cycles(2, 2)], "faster", ("time",)),
-            ([cycles(-2, -2), leg(2, 2)], "slower", ("time",)),
-            ([leg(0, 0, error=0.02), cycles(0, 0)], "undecided", ()),
+            ([metric(2, 2), cycles(0, 0)], "slower", ("time",)),
+            ([metric(-2, -2), cycles(2, 2)], "faster", ("time",)),
+            ([cycles(-2, -2), metric(2, 2)], "slower", ("time",)),
+            ([metric(0, 0, error=0.02), cycles(0, 0)], "undecided", ()),
         ],
     )
-    def test_known_answers(self, legs, status, by, tell):
+    def test_known_answers(self, metrics, status, by, tell):
         for look in range(3):
-            found = judge(legs, POLICY, look, cycles_tell=tell)
-            assert (found.status, found.legs) == (status, by)
+            found = judge(metrics, POLICY, look, cycles_tell=tell)
+            assert (found.status, found.metrics) == (status, by)
 
     @pytest.mark.parametrize(
         ("tell", "status", "by"),
@@ -109,37 +107,37 @@ class TestJudge:
     )
     def test_where_time_says_the_same_and_cycles_do_not_it_matters_whether_they_tell(self, tell, status, by):
         for look in range(3):
-            found = judge([leg(0, 0), cycles(2, 2)], POLICY, look, cycles_tell=tell)
-            assert (found.status, found.legs, found.apart) == (status, by, True)
+            found = judge([metric(0, 0), cycles(2, 2)], POLICY, look, cycles_tell=tell)
+            assert (found.status, found.metrics, found.apart) == (status, by, True)
 
     @pytest.mark.parametrize(
-        ("legs", "tell", "status", "by"),
+        ("metrics", "tell", "status", "by"),
         [
-            ([leg(2, 2, error=0.002), cycles(1, 1, error=0.005)], None, "slower", ("time",)),
-            ([leg(-2, -2, error=0.002), cycles(-1, -1, error=0.005)], False, "faster", ("time",)),
-            ([leg(1, 1, error=0.005), cycles(2, 2, error=0.002)], True, "slower", ("cycles",)),
-            ([leg(1, 1, error=0.005), cycles(2, 2, error=0.002)], None, "undecided", ()),
-            ([leg(1, 1, error=0.005), cycles(2, 2, error=0.002)], False, "undecided", ()),
-            ([leg(0, 0, error=0.002), cycles(0, 0, error=0.005)], False, "same", ()),
-            ([leg(0, 0, error=0.002), cycles(0, 0, error=0.005)], None, "undecided", ()),
-            ([leg(0, 0, error=0.002), cycles(0, 0, error=0.005)], True, "undecided", ()),
+            ([metric(2, 2, error=0.002), cycles(1, 1, error=0.005)], None, "slower", ("time",)),
+            ([metric(-2, -2, error=0.002), cycles(-1, -1, error=0.005)], False, "faster", ("time",)),
+            ([metric(1, 1, error=0.005), cycles(2, 2, error=0.002)], True, "slower", ("cycles",)),
+            ([metric(1, 1, error=0.005), cycles(2, 2, error=0.002)], None, "undecided", ()),
+            ([metric(1, 1, error=0.005), cycles(2, 2, error=0.002)], False, "undecided", ()),
+            ([metric(0, 0, error=0.002), cycles(0, 0, error=0.005)], False, "same", ()),
+            ([metric(0, 0, error=0.002), cycles(0, 0, error=0.005)], None, "undecided", ()),
+            ([metric(0, 0, error=0.002), cycles(0, 0, error=0.005)], True, "undecided", ()),
         ],
     )
-    def test_one_that_is_sure_waits_for_the_other_until_the_last_look(self, legs, tell, status, by):
+    def test_one_that_is_sure_waits_for_the_other_until_the_last_look(self, metrics, tell, status, by):
         for look in range(2):
-            assert judge(legs, POLICY, look, cycles_tell=tell).status == "undecided"
-            final = judge(legs, POLICY, look, last=True, cycles_tell=tell)
-            assert (final.status, final.legs, final.apart) == (status, by, False)
-        planned = judge(legs, POLICY, 2, cycles_tell=tell)
-        assert (planned.status, planned.legs) == (status, by)
+            assert judge(metrics, POLICY, look, cycles_tell=tell).status == "undecided"
+            final = judge(metrics, POLICY, look, last=True, cycles_tell=tell)
+            assert (final.status, final.metrics, final.apart) == (status, by, False)
+        planned = judge(metrics, POLICY, 2, cycles_tell=tell)
+        assert (planned.status, planned.metrics) == (status, by)
 
     @pytest.mark.parametrize(("time", "status"), [(2, "slower"), (-2, "faster"), (0, "same")])
     def test_cycles_that_scatter_far_more_than_times_are_left_out(self, time, status):
-        legs = [leg(time, time, error=0.001), cycles(5, -3, error=0.05)]
-        found = judge(legs, POLICY, 0)
+        metrics = [metric(time, time, error=0.001), cycles(5, -3, error=0.05)]
+        found = judge(metrics, POLICY, 0)
         assert (found.status, found.apart) == (status, False)
         assert set(found.estimates) == {"time", "cycles"}
-        assert found.legs == (() if status == "same" else ("time",))
+        assert found.metrics == (() if status == "same" else ("time",))
 
     @pytest.mark.parametrize("direction", ["slower", "faster"])
     @pytest.mark.parametrize(("look", "last"), [(0, False), (1, False), (1, True), (2, False)])
@@ -154,39 +152,43 @@ class TestJudge:
     def test_a_bound_must_pass_the_margin(self, others, share, look, last, direction):
         """Just beyond and just short of it, at the error that this look may spend."""
         sign = 1 if direction == "slower" else -1
-        reach = moderate(leg(0, 0).effects, QUIET).high(share * POLICY.flag_alpha(look, last=last))
+        reach = moderate(metric(0, 0).effects, QUIET).high(share * POLICY.flag_alpha(look, last=last))
         for beyond in (1e-7, -1e-7):
             value = 100 * math.expm1(math.log1p(sign * 0.0025) + sign * (reach + beyond))
             beside = [cycles(*[value if other is None else sign * other] * 2) for other in others]
-            found = judge([leg(value, value), *beside], POLICY, look, last=last)
+            found = judge([metric(value, value), *beside], POLICY, look, last=last)
             assert (found.status == direction) is (beyond > 0)
 
     @pytest.mark.parametrize("value", [0.4, -0.4])
     def test_what_looks_beyond_the_margin_is_looked_at_again(self, value):
         """It is tolerable for sure, but another look may find it beyond the margin for sure too."""
-        legs = [leg(value, value, error=0.0014)]
-        assert [judge(legs, POLICY, look).status for look in range(3)] == ["undecided", "undecided", "same"]
-        assert judge(legs, POLICY, 0, last=True).status == "same"
+        metrics = [metric(value, value, error=0.0014)]
+        assert [judge(metrics, POLICY, look).status for look in range(3)] == [
+            "undecided",
+            "undecided",
+            "same",
+        ]
+        assert judge(metrics, POLICY, 0, last=True).status == "same"
 
     @pytest.mark.parametrize(("look", "last"), [(0, False), (0, True), (2, False)])
     @pytest.mark.parametrize("sign", [1, -1])
     def test_both_bounds_must_be_within_the_tolerance(self, sign, look, last):
         policy = Policy(margin=0.0099)
-        reach = moderate(leg(0, 0).effects, QUIET).high(policy.same_alpha(look, last=last))
+        reach = moderate(metric(0, 0).effects, QUIET).high(policy.same_alpha(look, last=last))
         for beyond, status in ((1e-7, "undecided"), (-1e-7, "same")):
             value = 100 * math.expm1(math.log1p(sign * 0.01) - sign * (reach - beyond))
-            assert judge([leg(value, value)], policy, look, last=last).status == status
+            assert judge([metric(value, value)], policy, look, last=last).status == status
 
     def test_apart_means_further_than_chance_and_the_margin_allow(self):
-        reach = 2 * moderate(leg(0, 0).effects, QUIET).high(POLICY.flag / 2)
+        reach = 2 * moderate(metric(0, 0).effects, QUIET).high(POLICY.flag / 2)
         for beyond in (1e-6, -1e-6):
             value = 100 * math.expm1(reach + MARGIN + beyond)
-            for legs in ([leg(0, 0), cycles(value, value)], [leg(value, value), cycles(0, 0)]):
-                assert judge(legs, POLICY, 0).apart is (beyond > 0)
-        assert not judge([leg(5, 5)], POLICY, 0).apart
+            for metrics in ([metric(0, 0), cycles(value, value)], [metric(value, value), cycles(0, 0)]):
+                assert judge(metrics, POLICY, 0).apart is (beyond > 0)
+        assert not judge([metric(5, 5)], POLICY, 0).apart
 
     def test_the_numbers_beside_it(self):
-        times, others = leg(0.9, 1.0, 1.1, 1.0), cycles(0.3, 0.1)
+        times, others = metric(0.9, 1.0, 1.1, 1.0), cycles(0.3, 0.1)
         found = judge([times, others], POLICY, 1)
         estimate = moderate(times.effects, QUIET)
         assert list(found.estimates) == ["time", "cycles"]
@@ -198,20 +200,20 @@ class TestJudge:
         assert (found.estimates["cycles"].processes, found.estimates["cycles"].quads) == (2, 100)
 
     def test_the_smallest_visible_slowdown_is_times(self):
-        slow, quiet = leg(0, 0, error=0.002), cycles(0, 0)
+        slow, quiet = metric(0, 0, error=0.002), cycles(0, 0)
         found = judge([quiet, slow], POLICY, 0).smallest_visible
         assert found > 1.5 * judge([quiet], POLICY, 0).smallest_visible
         assert found == judge([slow, quiet], POLICY, 0).smallest_visible
 
-    @pytest.mark.parametrize("legs", [[], [leg(1), leg(1)], [leg()], [leg(1), cycles()]])
-    def test_legs_that_cannot_be(self, legs):
+    @pytest.mark.parametrize("metrics", [[], [metric(1), metric(1)], [metric()], [metric(1), cycles()]])
+    def test_metrics_that_cannot_be(self, metrics):
         with pytest.raises(ValueError, match="at least one"):
-            judge(legs, POLICY, 0)
+            judge(metrics, POLICY, 0)
 
     @pytest.mark.parametrize("look", [-1, 3])
     def test_a_look_that_is_not_planned(self, look):
         with pytest.raises(ValueError, match="expected 0 to 2"):
-            judge([leg(1)], POLICY, look)
+            judge([metric(1)], POLICY, look)
 
     def test_swapping_arms_swaps_slower_and_faster(self):
         rng = np.random.default_rng(2)
@@ -223,23 +225,23 @@ class TestJudge:
             rows = rng.normal(rng.normal(0, 0.3), 0.1, (2, 4))
             tell = (None, False, True)[rng.integers(0, 3)]
             there, back = (
-                [leg(*rows[0], error=0.0007), cycles(*rows[1], error=0.0007)],
-                [leg(*_swapped(rows[0]), error=0.0007), cycles(*_swapped(rows[1]), error=0.0007)],
+                [metric(*rows[0], error=0.0007), cycles(*rows[1], error=0.0007)],
+                [metric(*_swapped(rows[0]), error=0.0007), cycles(*_swapped(rows[1]), error=0.0007)],
             )
-            one, other = (judge(legs, policy, 2, cycles_tell=tell) for legs in (there, back))
+            one, other = (judge(metrics, policy, 2, cycles_tell=tell) for metrics in (there, back))
             # A tolerance of 1 % has the same trouble as the margin.
             assert other.status == opposite[one.status] or np.abs(rows.mean(axis=1)).max() > 0.6
             assert (other.apart, other.excess) == (one.apart, one.excess)
             seen[one.status] += 1
         assert min(seen[status] for status in ("slower", "faster", "same")) > 20
 
-    def test_neither_the_order_of_processes_nor_of_legs_matters(self):
+    def test_neither_the_order_of_processes_nor_of_metrics_matters(self):
         rng = np.random.default_rng(3)
         for _ in range(100):
             values, others = rng.normal(0.5, 0.3, 4), rng.normal(0.5, 0.3, 4)
-            one = judge([leg(*values), cycles(*others)], POLICY, 2, cycles_tell=True)
-            other = judge([cycles(*others[::-1]), leg(*values[::-1])], POLICY, 2, cycles_tell=True)
-            assert (one.status, one.legs, one.excess) == (other.status, other.legs, other.excess)
+            one = judge([metric(*values), cycles(*others)], POLICY, 2, cycles_tell=True)
+            other = judge([cycles(*others[::-1]), metric(*values[::-1])], POLICY, 2, cycles_tell=True)
+            assert (one.status, one.metrics, one.excess) == (other.status, other.metrics, other.excess)
             assert one.smallest_visible == pytest.approx(other.smallest_visible)
 
     def test_nothing_undecided_is_ever_called_the_same(self):
@@ -248,8 +250,8 @@ class TestJudge:
         seen: Counter[tuple[str, int]] = Counter()
         for _ in range(2000):
             look, tell = int(rng.integers(0, 3)), (None, False, True)[rng.integers(0, 3)]
-            legs = [
-                leg(
+            metrics = [
+                metric(
                     *rng.normal(rng.normal(0, 0.7), 10 ** rng.uniform(-2, 0), POLICY.looks[look]),
                     name=name,
                     error=10 ** rng.uniform(-4, -2.5),
@@ -257,24 +259,24 @@ class TestJudge:
                 )
                 for name in NAMES[: int(rng.integers(1, 3))]
             ]
-            found = judge(legs, POLICY, look, cycles_tell=tell)
-            seen[found.status, len(found.legs)] += 1
-            estimates = {each.name: moderate(each.effects, each.prior) for each in legs}
+            found = judge(metrics, POLICY, look, cycles_tell=tell)
+            seen[found.status, len(found.metrics)] += 1
+            estimates = {each.name: moderate(each.effects, each.prior) for each in metrics}
             assert found.excess == any(each.excess for each in estimates.values())
             errors = [estimates[name].standard_error for name in NAMES if name in estimates]
             scattered = len(errors) == 2 and errors[1] > 3 * errors[0]  # of cycles, next to times
             if found.excess and look == 0:
                 assert found.status == "undecided"
             if found.status in ("slower", "faster"):
-                assert set(found.legs) <= set(estimates)
-                if len(found.legs) < len(legs):
+                assert set(found.metrics) <= set(estimates)
+                if len(found.metrics) < len(metrics):
                     assert found.apart or look == 2 or scattered
-                    assert found.legs == ("time",) or tell is True
-                for name in found.legs:
+                    assert found.metrics == ("time",) or tell is True
+                for name in found.metrics:
                     low, high = (estimates[name].low(0.005), estimates[name].high(0.005))
                     assert low > MARGIN if found.status == "slower" else high < math.log1p(-0.0025)
             else:
-                assert found.legs == ()
+                assert found.metrics == ()
             if found.status == "same":
                 both = tell is not False and not scattered
                 telling = [each for name, each in estimates.items() if name == "time" or both]
@@ -291,38 +293,38 @@ def _swapped(percent):
 class TestExcess:
     @pytest.mark.parametrize("beside", [False, True])
     def test_two_processes_that_differ_by_more_than_explained_decide_nothing(self, beside):
-        wild = leg(50.0, 50.2, name="cycles" if beside else "time")
-        legs = [leg(50, 50), wild] if beside else [wild]
-        found = judge(legs, POLICY, 0)
-        assert (found.status, found.legs, found.excess) == ("undecided", (), True)
+        wild = metric(50.0, 50.2, name="cycles" if beside else "time")
+        metrics = [metric(50, 50), wild] if beside else [wild]
+        found = judge(metrics, POLICY, 0)
+        assert (found.status, found.metrics, found.excess) == ("undecided", (), True)
 
     @pytest.mark.parametrize("look", [1, 2])
     def test_more_of_them_speak_for_themselves(self, look):
         values = (4.0, 4.4, 4.1, 3.9, 3.6, 4.0, 4.5, 3.5)[: POLICY.looks[look]]
-        found = judge([leg(*values)], POLICY, look)
-        assert (found.status, found.legs, found.excess) == ("slower", ("time",), True)
+        found = judge([metric(*values)], POLICY, look)
+        assert (found.status, found.metrics, found.excess) == ("slower", ("time",), True)
         peer = stats.ttest_1samp(np.log1p(np.array(values) / 100), MARGIN, alternative="greater")
         assert peer.pvalue < POLICY.flag_alpha(look)
 
     def test_and_may_leave_it_open(self):
-        assert judge([leg(-9.0, 4.0, 4.1, 3.9, 4.0, 4.0, 4.1, 3.9)], POLICY, 2).status == "undecided"
-        assert judge([leg(-4.0, 4.0)], POLICY, 2).status == "undecided"
+        assert judge([metric(-9.0, 4.0, 4.1, 3.9, 4.0, 4.0, 4.1, 3.9)], POLICY, 2).status == "undecided"
+        assert judge([metric(-4.0, 4.0)], POLICY, 2).status == "undecided"
 
     def test_an_interval_from_two_that_are_worlds_apart(self):
         effects = (ProcessEffect(-9.0, 0.001, 29, 50), ProcessEffect(9.0, 0.001, 29, 50))
-        found = judge([Leg("time", effects, QUIET)], POLICY, 2)
+        found = judge([MetricEffects("time", effects, QUIET)], POLICY, 2)
         assert found.status == "undecided"
         assert found.estimates["time"].low == pytest.approx(-1)
         assert 1e300 < found.estimates["time"].high < math.inf  # JSON has no infinity
 
 
-def again(direction: Direction, *legs, look=2, last=False):
-    return p_again(direction, legs, POLICY, look, last=last)
+def again(direction: Direction, *metrics, look=2, last=False):
+    return p_again(direction, metrics, POLICY, look, last=last)
 
 
 class TestConfirm:
     def test_a_p_value_by_hand(self):
-        value = leg(0.3, 0.3)
+        value = metric(0.3, 0.3)
         alone = moderate(value.effects, QUIET).p_above(MARGIN)
         assert 1e-4 < alone < 0.02
         shares = [0.2, 0.3, 0.5]
@@ -330,26 +332,26 @@ class TestConfirm:
             [alone / share for share in shares]
         )
         assert again("slower", value, look=0, last=True) == pytest.approx(alone)
-        value = leg(-0.3, -0.3)
+        value = metric(-0.3, -0.3)
         below = moderate(value.effects, QUIET).p_below(math.log1p(-0.0025))
         assert again("faster", value, look=2) == pytest.approx(below / 0.5)
 
-    def test_the_leg_that_says_least_counts(self):
-        sure, weak = leg(2, 2), cycles(0.3, 0.3)
+    def test_the_metric_that_says_least_counts(self):
+        sure, weak = metric(2, 2), cycles(0.3, 0.3)
         assert again("slower", sure, weak) == again("slower", weak) > again("slower", sure)
 
     def test_cycles_that_scatter_far_more_than_times_do_not_count(self):
-        sure = leg(2, 2, error=0.001)
+        sure = metric(2, 2, error=0.001)
         assert again("slower", sure, cycles(3, 1, error=0.05)) == again("slower", sure)
 
     def test_it_is_no_more_than_one(self):
-        assert again("slower", leg(-2, -2), look=0) == again("faster", leg(2, 2)) == 1
+        assert again("slower", metric(-2, -2), look=0) == again("faster", metric(2, 2)) == 1
 
     @pytest.mark.parametrize("direction", ["slower", "faster"])
     def test_the_larger_the_effect_the_smaller_it_is(self, direction):
         sign = 1 if direction == "slower" else -1
         values = [0.1, 0.25, 0.3, 0.4, 0.6, 1.0]
-        found = [again(direction, leg(sign * value, sign * value)) for value in values]
+        found = [again(direction, metric(sign * value, sign * value)) for value in values]
         assert found == sorted(found, reverse=True)
         assert found[0] > 0.5 > found[-1]
 
@@ -380,7 +382,7 @@ class TestConfirm:
 # Simulations: from processes to what becomes of a case
 
 Drawn = Callable[[Sequence[int], int], Sequence[Sequence[Sequence[ProcessEffect]]]]
-"""So many more processes of these cases: of each case, by leg, their effects."""
+"""So many more processes of these cases: of each case, by metric, their effects."""
 
 
 class Played:
@@ -393,28 +395,28 @@ class Played:
         self.confirmed: Counter[str] = Counter()
         self.refuted = 0
         """Called slower or faster, and then the same."""
-        flags: dict[int, tuple[Direction, tuple[LegName, ...]]] = {}
-        for case, legs, look in self.looks(range(cases)):
-            found = judge(legs, policy, look)
+        flags: dict[int, tuple[Direction, tuple[MetricName, ...]]] = {}
+        for case, metrics, look in self.looks(range(cases)):
+            found = judge(metrics, policy, look)
             if found.status == "slower" or found.status == "faster":
-                flags[case] = found.status, found.legs
+                flags[case] = found.status, found.metrics
             if found.status != "undecided" or look == len(policy.looks) - 1:
                 self.first[found.status] += 1
                 self.done.add(case)
         least = dict.fromkeys(flags, 1.0)
-        for case, legs, look in self.looks(list(flags)):
+        for case, metrics, look in self.looks(list(flags)):
             direction, names = flags[case]
-            flagged = [each for each in legs if each.name in names]
+            flagged = [each for each in metrics if each.name in names]
             least[case] = min(least[case], p_again(direction, flagged, policy, look))
             if holm({"it": least[case]}, policy.confirm):
                 self.confirmed[direction] += 1
                 self.done.add(case)
-            elif judge(legs, policy, look).status == "same":
+            elif judge(metrics, policy, look).status == "same":
                 self.refuted += 1
                 self.done.add(case)
 
     def looks(self, cases):
-        """Each case that is not done, with its legs, at each look."""
+        """Each case that is not done, with its metrics, at each look."""
         seen: dict[int, tuple[list[ProcessEffect], ...]] = {}
         left, had, self.done = list(cases), 0, set[int]()
         for look, count in enumerate(self.policy.looks):
@@ -423,12 +425,12 @@ class Played:
             fresh = self.draw(left, count - had)
             self.processes += (count - had) * len(left)
             had = count
-            for case, legs in zip(left, fresh, strict=True):
-                own = seen.setdefault(case, tuple([] for _ in legs))
-                for kept, more in zip(own, legs, strict=True):
+            for case, metrics in zip(left, fresh, strict=True):
+                own = seen.setdefault(case, tuple([] for _ in metrics))
+                for kept, more in zip(own, metrics, strict=True):
                     kept.extend(more)
                 found = zip(NAMES, own, self.priors, strict=False)
-                yield case, [Leg(name, tuple(each), prior) for name, each, prior in found], look
+                yield case, [MetricEffects(name, tuple(each), prior) for name, each, prior in found], look
             left = [case for case in left if case not in self.done]
 
 
@@ -489,13 +491,13 @@ class TestPromises:
                 fresh = draw(cases, count - len(seen[0]))
                 for name, own, more in zip(least, seen, fresh, strict=True):
                     own.extend(more[0])
-                    legs = [Leg("time", tuple(own), self.PRIOR)]
-                    least[name] = min(least[name], p_again("slower", legs, policy, look))
+                    metrics = [MetricEffects("time", tuple(own), self.PRIOR)]
+                    least[name] = min(least[name], p_again("slower", metrics, policy, look))
             wrong += bool(holm(least, policy.confirm))
         assert no_oftener_than(policy.confirm, wrong, suites)
         assert wrong > 0
 
-    def test_a_ruler_that_clocks_bend_makes_no_more_flags(self):
+    def test_a_metric_that_clocks_bend_makes_no_more_flags(self):
         """Time is at the margin and cycles are anywhere: together they err no more often than time alone."""
         rng, cases = np.random.default_rng(13), 4000
         policy = Policy(margin=0.0099)
@@ -505,10 +507,10 @@ class TestPromises:
 
         def draw(which, count):
             moved = [
-                [ProcessEffect(each.value + bent[case], 0.0, 3, 6) for each in legs[0]]
-                for case, legs in zip(which, others(which, count), strict=True)
+                [ProcessEffect(each.value + bent[case], 0.0, 3, 6) for each in metrics[0]]
+                for case, metrics in zip(which, others(which, count), strict=True)
             ]
-            return [[legs[0], more] for legs, more in zip(times(which, count), moved, strict=True)]
+            return [[metrics[0], more] for metrics, more in zip(times(which, count), moved, strict=True)]
 
         played = Played(draw, cases, policy, (self.PRIOR, self.PRIOR))
         assert no_oftener_than(policy.flag, played.first["slower"], cases)
@@ -517,7 +519,7 @@ class TestPromises:
     def test_the_smallest_visible_slowdown_is_found_and_confirmed_nine_times_in_ten(self):
         prior = Prior(variance=0.001**2, df=30)
         effects = tuple(ProcessEffect(0.0, 0.0, 29, 50) for _ in range(2))
-        visible = judge([Leg("time", effects, prior)], POLICY, 0).smallest_visible
+        visible = judge([MetricEffects("time", effects, prior)], POLICY, 0).smallest_visible
         rng, cases = np.random.default_rng(14), 1500
         # The most that it may be called the same is not its matter: nothing is, with a margin so close.
         played = Played(spread(rng, cases, math.log1p(visible), 0.001, df=30), cases, POLICY, (prior,))
@@ -615,8 +617,8 @@ OF_CLOCK = ("throttled", "bimodal")
 
 
 def measured(rng, noise, effect=0.0, apart=0.001) -> Drawn:
-    """Both rulers, by way of quads in random order, until their times are known well enough. Processes differ
-    by `apart` in some cases, by 0.4 of it in others.
+    """Both metrics, by way of quads in random order, until their times are known well enough. Processes
+    differ by `apart` in some cases, by 0.4 of it in others.
     """
 
     def draw(which, count):
@@ -627,15 +629,15 @@ def measured(rng, noise, effect=0.0, apart=0.001) -> Drawn:
         work = 14 + head * (math.log1p(effect) + own[..., np.newaxis, np.newaxis])
         clocks = NOISES[noise](rng, shape)
         orders = np.where(base_first.ravel(), "ABBA", "BAAB").tolist()
-        rulers = []
+        ratios_of = []
         for beyond in (clocks, np.zeros(shape) if noise in OF_CLOCK else clocks):
             values = np.exp(work + beyond + 0.001 * rng.standard_normal(shape))
-            rulers.append(log_ratios(orders, values.reshape(-1, 4)).reshape(shape[:3]))
-        ends = [[ended(row) for row in case] for case in rulers[0]]
+            ratios_of.append(log_ratios(orders, values.reshape(-1, 4)).reshape(shape[:3]))
+        ends = [[ended(row) for row in case] for case in ratios_of[0]]
         return [
             [
                 [process_effect(row[:end]) for row, end in zip(ratios[case], ends[case], strict=True)]
-                for ratios in rulers
+                for ratios in ratios_of
             ]
             for case in range(len(which))
         ]

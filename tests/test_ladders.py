@@ -32,7 +32,7 @@ from harness.static.demand import Demand
 from harness.static.occupancy import residency
 from harness.store.records_file import RecordWriter, newest_rows
 from harness.sweep.journal import SweepJournal
-from harness.sweep.model import Prepared, Sweep, SweepRow, SweepSettings, configurations, points
+from harness.sweep.model import PreparedConfiguration, Sweep, SweepRow, SweepSettings, configurations, points
 from tests import toy
 from tests.support import KERNELS, ROOT, caller, run_command
 
@@ -701,10 +701,10 @@ def test_rungs_of_a_sweep_come_from_the_newest_that_came_to_its_end(shelf, harne
         with SweepJournal(tmp_path / "card" / "sweeps", sweep) as journal:
             for each in every:
                 # The second pattern becomes the same code as the first.
-                double = each.parameters["PATTERN"] == "k_after_threads"
-                code = str((each.number - 1) if double else each.number)
-                journal.add(Prepared(number=each.number, code=code))
-                if not double:
+                duplicate = each.parameters["PATTERN"] == "k_after_threads"
+                code = str((each.number - 1) if duplicate else each.number)
+                journal.add(PreparedConfiguration(number=each.number, code=code))
+                if not duplicate:
                     flop = 2 * each.sizes["m"] ** 3
                     time_ns = factor * flop / (each.sizes["m"] / 8)
                     journal.add(SweepRow(configuration=each, status="measured", time_ns=time_ns, flop=flop))

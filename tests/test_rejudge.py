@@ -13,51 +13,23 @@ import pytest
 
 from harness.bench.abba import PairSettings
 from harness.errors import ExitCode
-from harness.judgement.case_trial import Noise, Precision
+from harness.judgement.case_trial import NoisePriors, Precision, bare_verdict
 from harness.judgement.judge import Policy
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
-from harness.records import (
-    CaseBlock,
-    Comparison,
-    DeviceInfo,
-    Host,
-    PairedBlock,
-    Source,
-    Verdict,
-    VerdictStatus,
-)
+from harness.records import CaseBlock, PairedBlock, Source, Verdict, VerdictStatus
 from harness.run.rejudge import Rejudged, Score, Truth, rejudge, score, shortened
+from harness.spec.problem import Case
 from harness.statistics.paired import ProcessEffect, readable
 from harness.store.records_file import RecordWriter, StoredComparison, read_comparison
+from tests import test_records_file
 from tests.support import caller
 from tests.test_case_trial import block, quads
 
 SOURCE = Source(suite="toy", path="kernels/toy", commit="b" * 40)
-COMPARISON = Comparison(
-    harness_version="1.2.3",
-    run_id="0123456789abcdef",
-    started_at="2026-01-02T03:04:05+00:00",
-    command="compare",
+COMPARISON = dataclasses.replace(
+    test_records_file.COMPARISON,
     base=SOURCE,
     head=dataclasses.replace(SOURCE, commit="c" * 40),
-    kernels=("plain", "tiled"),
-    device=DeviceInfo(
-        spec="null:0",
-        backend="null",
-        name="Card",
-        vendor="Nobody",
-        driver="1",
-        kind="gpu",
-        arch="null",
-        compute_units=1,
-        memory_bytes=2**30,
-        max_threads_per_block=1024,
-        max_block=(1024, 1024, 64),
-        max_grid=(2**31 - 1, 65535, 65535),
-        max_shared_bytes=2**16,
-    ),
-    toolchain=None,
-    host=Host(os="Linux", kernel="6", cpu="c", cpu_count=2, memory_bytes=2**30, python="3"),
     settings={"margin": 0.0025, "tolerance": 0.01, "confidence": 0.999},
 )
 PLAIN, TILED = "toy.plain[n=64]", "toy.tiled[n=64]"
@@ -65,9 +37,7 @@ PLAIN, TILED = "toy.plain[n=64]", "toy.tiled[n=64]"
 
 def verdict(case: str = PLAIN, status: VerdictStatus = "invalid", **over: object) -> Verdict:
     kernel = case.partition("[")[0].partition(".")[2]
-    bare = Verdict(
-        case=case, kernel=kernel, sizes={"n": 64}, dtype="float32", status=status, reason="", message=""
-    )
+    bare = bare_verdict(case, Case("toy", kernel, {"n": 64}), status, "")
     return dataclasses.replace(bare, **over)  # type: ignore[arg-type]
 
 
@@ -92,7 +62,7 @@ def stored(*items: CaseBlock | Verdict) -> StoredComparison:
 
 
 def judged(*items: CaseBlock | Verdict) -> dict[str, Rejudged]:
-    return {case.now.case: case for case in rejudge(stored(*items), Policy(), defaultdict(Noise))}
+    return {case.now.case: case for case in rejudge(stored(*items), Policy(), defaultdict(NoisePriors))}
 
 
 def written(folder: Path, *items: CaseBlock | Verdict, complete: bool = True, **over: object) -> Path:

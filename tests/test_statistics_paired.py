@@ -22,6 +22,7 @@ from harness.statistics.paired import (
     tail_of,
     tick_error,
 )
+from tests.support import no_oftener_than
 
 SWAPPED = {"ABBA": "BAAB", "BAAB": "ABBA"}
 
@@ -48,10 +49,6 @@ def tail(processes):
 def as_often_as(rate, count, trials):
     """Whether `count` of `trials` agrees with `rate`: exact two-sided binomial test at 0.001."""
     return stats.binomtest(int(count), trials, rate).pvalue > 1e-3
-
-
-def no_oftener_than(rate, count, trials):
-    return stats.binomtest(int(count), trials, rate, alternative="greater").pvalue > 1e-3
 
 
 class TestLogRatios:

@@ -23,13 +23,13 @@ from harness.records import Effect, PairedBlock, Quad
 from harness.spec.loader import load
 from harness.sweep.bench import Job, LocalExecutor
 from harness.sweep.engine import SCREENING, identity
-from harness.sweep.halving import Decision, Duels, duel_effect, next_step
+from harness.sweep.halving import Duels, HalvingResult, duel_effect, next_step
 from harness.sweep.journal import SweepState, read_sweep
 from harness.sweep.model import (
     Configuration,
     Duel,
     Final,
-    Prepared,
+    PreparedConfiguration,
     Repeat,
     Sweep,
     SweepRow,
@@ -184,7 +184,7 @@ def test_a_configuration_that_fails_is_a_row_and_the_others_are_measured(tmp_pat
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
-    """A sweep of twelve configurations, three of which are another's double, and what was asked for it."""
+    """A sweep of twelve configurations, three of which are another's duplicate, and what was asked for it."""
     root = tmp_path_factory.mktemp("swept")
     text = (
         "f'#define NULL_DEVICE_NS {case.A // 2 * 100_000 + case.B * 1_000}\\n// {case.A * (case.A > 3)}\\n'"
@@ -223,9 +223,13 @@ def test_doubles_are_measured_once(swept):
     assert len(executor.prepared) == 12
     assert len(executor.measured) == 9
     assert not [each for each in executor.measured if each["A"] == 3]
-    first, double = result.rows[0], result.rows[3]
-    assert (double.time_ns, double.round, double.behind) == (first.time_ns, first.round, first.behind)
-    assert (double.gpu_s, double.place) == (0.0, 0)
+    first, duplicate = result.rows[0], result.rows[3]
+    assert (duplicate.time_ns, duplicate.round, duplicate.behind) == (
+        first.time_ns,
+        first.round,
+        first.behind,
+    )
+    assert (duplicate.gpu_s, duplicate.place) == (0.0, 0)
 
 
 def test_screening_is_in_random_order_which_is_recorded(swept):
@@ -591,7 +595,7 @@ def play(times, truth, settings=SETTINGS):
     duels: list[Duel] = []
     while True:
         step, standing = next_step(times, duels, settings)
-        if isinstance(step, Decision):
+        if isinstance(step, HalvingResult):
             return step, standing, duels
         assert isinstance(step, Duels)
         duels += [
@@ -611,14 +615,14 @@ def test_screening_keeps_a_share_and_what_is_near():
 
 
 def test_a_single_configuration_is_the_best():
-    assert next_step({7: 100.0}, [], SETTINGS)[0] == Decision(winner=7, tied=())
+    assert next_step({7: 100.0}, [], SETTINGS)[0] == HalvingResult(winner=7, tied=())
 
 
 def test_what_is_clearly_slower_is_dropped_and_the_rest_measured_well():
     times = dict.fromkeys(range(1, 41), 100.0)
     truth = {number: 100.0 if number < 4 else 110.0 for number in times}
     decision, standing, duels = play(times, truth)
-    assert decision == Decision(winner=1, tied=(2, 3))
+    assert decision == HalvingResult(winner=1, tied=(2, 3))
     assert {duel.number for duel in duels if duel.round == 2} == {2, 3}
     assert (standing[2].round, standing[40].round) == (2, 1)
     assert standing[40].behind is not None
@@ -657,7 +661,7 @@ def test_what_goes_on_from_stored_duels_decides_the_same():
     truth = {number: 100.0 * rng.uniform(1, 1.02) for number in range(30)}
     decision, _, duels = play(truth, truth)
     for kept in range(len(duels)):
-        assert not isinstance(next_step(truth, duels[:kept], SETTINGS)[0], Decision)
+        assert not isinstance(next_step(truth, duels[:kept], SETTINGS)[0], HalvingResult)
     rng.shuffle(duels)
     assert next_step(truth, duels, SETTINGS)[0] == decision
 
@@ -883,7 +887,9 @@ def test_progress_tells_the_best_so_far_in_a_terminal(tmp_path, capsys, monkeypa
 
 
 @pytest.mark.parametrize(
-    "record", [Sweep, Configuration, Prepared, SweepRow, Duel, Repeat, Final], ids=lambda each: each.__name__
+    "record",
+    [Sweep, Configuration, PreparedConfiguration, SweepRow, Duel, Repeat, Final],
+    ids=lambda each: each.__name__,
 )
 def test_every_field_of_a_sweeps_records_is_documented(record):
     section = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ from harness.spec.loader import begin
 from harness.sweep import dask_worker
 from harness.sweep.bench import Job, JobResult
 from harness.sweep.cluster import DaskExecutor
-from harness.sweep.comparisons import DaskCrew
+from harness.sweep.comparisons import DaskPairDevices
 from harness.system.process import Failed
 from tests import toy
 from tests.support import IMPORT_PATH, commit, make_repository, write_files
@@ -464,8 +464,8 @@ def test_one_device_with_two_workers_that_compare_is_refused(told):
     """Though its driver tells no UUID."""
     repository = make_repository(told.suite.parent.parent)
     loaded = begin(told.suite, commit(repository, {"harness.toml": ""}, 1)).result()
-    crew = DaskCrew(loaded, ["cpu:0", "cpu:0"], Seen())
-    with pytest.raises(UsageError, match="Several workers opened one device"), crew:
+    devices = DaskPairDevices(loaded, ["cpu:0", "cpu:0"], Seen())
+    with pytest.raises(UsageError, match="Several workers opened one device"), devices:
         pass
 
 

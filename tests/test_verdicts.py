@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 import pytest
-from scipy import stats
 
 from harness.bench.abba import Pair, PairSettings, measure_pair
 from harness.bench.measure import Subject
@@ -27,6 +26,7 @@ from harness.judgement.judge import Policy
 from harness.records import Launch, PairedBlock, Snapshot, Telemetry, Verdict
 from harness.spec.problem import Case
 from harness.spec.sources import Program
+from tests.support import no_oftener_than
 
 MS = 1_000_000
 LAUNCH = Launch(grid=(1, 1, 1), block=(32, 1, 1))
@@ -126,11 +126,6 @@ class Battery:
 
     def mean_effect(self, slower: float) -> float:
         return fmean(outcome.verdict.time.effect for outcome in self.of(slower) if outcome.verdict.time)
-
-
-def no_oftener_than(rate: float, count: int, trials: int) -> bool:
-    """Whether `count` of `trials` agrees with a rate so small, or smaller: exact binomial test at 0.001."""
-    return bool(stats.binomtest(count, trials, rate, alternative="greater").pvalue > 1e-3)
 
 
 def check_false_alarms(battery: Battery) -> None:

@@ -19,7 +19,7 @@ from harness.system import git
 
 if TYPE_CHECKING:
     from harness.run.bisect import BisectResult
-    from harness.run.commit_pairs import Crew
+    from harness.run.commit_pairs import PairDevices
     from harness.run.compare import CompareObserver
     from harness.spec.loader import LoadedSuite
     from harness.spec.planning import SuitePair
@@ -115,18 +115,18 @@ def _bisect(
     asked = BisectOptions(settings=settings, suite_from=selection.suite_from, fresh=given["fresh"])
     with BisectProgress() as observer:
         searched = touching(repository, line, pair)
-        with _crew(pair.head, selection, asked.settings.device, given, observer) as crew:
-            return Bisecting(chosen, line, searched, crew, asked, observer).run()
+        with _pair_devices(pair.head, selection, asked.settings.device, given, observer) as devices:
+            return Bisecting(chosen, line, searched, devices, asked, observer).run()
 
 
 @contextlib.contextmanager
-def _crew(
+def _pair_devices(
     loaded: LoadedSuite,
     selection: options.Selection,
     device: str | None,
     given: dict[str, Any],
     observer: CompareObserver,
-) -> Iterator[Crew]:
+) -> Iterator[PairDevices]:
     """One device, or those of a Dask cluster: our own on this host, or somebody's."""
     devices, scheduler, suite_from = given["devices"], given["scheduler"], selection.suite_from
     if devices is not None and (scheduler or selection.device):
@@ -137,13 +137,13 @@ def _crew(
 
         yield OneDevice(loaded, device, observer, suite_from)
         return
-    from harness.sweep.comparisons import DaskCrew
+    from harness.sweep.comparisons import DaskPairDevices
 
     # On a cluster, what this machine's configuration says of devices means nothing.
     named = devices.split(",") if devices else filter(None, [selection.device])
     specs = [spec.strip() for spec in named]
-    with DaskCrew(loaded, specs, observer, scheduler=scheduler, suite_from=suite_from) as crew:
-        yield crew
+    with DaskPairDevices(loaded, specs, observer, scheduler=scheduler, suite_from=suite_from) as opened:
+        yield opened
 
 
 def _chosen(

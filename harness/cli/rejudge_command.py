@@ -12,7 +12,7 @@ from harness.errors import StoreError, UsageError
 from harness.judgement.noise import FILE, read_calibration
 from harness.output.progress import Waiting
 from harness.output.verdicts import print_rejudged, rejudged_as_json, rejudged_exit_code
-from harness.run.rejudge import Limits, RejudgedRecord, read_labels, rejudge_record, unmatched
+from harness.run.rejudge import RejudgedRecord, RejudgeSettings, read_labels, rejudge_record, unmatched
 from harness.store.records_file import find_comparisons, read_comparison
 from harness.system.texts import harmless
 
@@ -53,7 +53,7 @@ def command(
         raise UsageError("--calibration and --uncalibrated contradict each other: give one of them.")
     if calibration is not None and (noise := read_calibration(calibration)) is None:
         raise UsageError(f"There is no {FILE} in {calibration}: name the folder of the card's records.")
-    judging = Limits(calibration=noise, uncalibrated=uncalibrated, **limits)
+    judging = RejudgeSettings(calibration=noise, uncalibrated=uncalibrated, **limits)
     known = read_labels(labels)
     found = find_comparisons(records)
     problems, asides = list(found.problems), []

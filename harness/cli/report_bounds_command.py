@@ -15,7 +15,7 @@ from harness.errors import ExitCode, HarnessError, UsageError
 from harness.output.progress import Waiting
 from harness.output.static_tables import bounds_tables
 from harness.output.tables import print_out
-from harness.run.bounds_held import Held, held, read_record
+from harness.run.bounded_cases import BoundedCase, bounded_cases, read_record
 
 
 @click.command("bounds")
@@ -32,12 +32,12 @@ def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json
     Exit status 1 where anything was faster than its bound, 3 if nothing has one.
     """
     config = load_config()
-    found: dict[tuple[str, str], Held] = {}
+    found: dict[tuple[str, str], BoundedCase] = {}
     for path in _files(records):
         try:
             record = read_record(path)
             with Waiting(f"Compiling {record.source.suite} for {record.device.name}") as waiting:
-                told, none = held(record, config.root, timeout or config.timeout_s, waiting.tell)
+                told, none = bounded_cases(record, config.root, timeout or config.timeout_s, waiting.tell)
         except HarnessError as error:
             whose = "" if path.name in error.message else f"{path.name}: "
             click.echo(f"Left out: {whose}{error.message}", err=True)

@@ -40,11 +40,11 @@ _OF_GATE: Mapping[str, Attribution] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solo:
+class SoloRun:
     """One side that ran by itself, back to back, for a second or more. None where it is not known."""
 
     time_ns: float
-    """Of one launch, as is the energy; clock and power are means."""
+    """Time of one launch. The energy is of one launch too; clock and power are means."""
     sm_clock_mhz: float | None = None
     power_w: float | None = None
     """Mean of the power sensor's readings; one that averages over a second still shows what ran before."""
@@ -91,7 +91,7 @@ def solo_of(
     *,
     time_ns: float | None = None,
     sm_clock_mhz: float | None = None,
-) -> Solo:
+) -> SoloRun:
     """Sum up one side's solo block: so many launches, evenly spread from one moment to the other.
 
     Moments and snapshots (oldest first) are on the host monotonic clock. `time_ns`, of one launch, and
@@ -103,7 +103,7 @@ def solo_of(
     within = [snapshot for snapshot in snapshots if started_ns <= snapshot.at_ns <= ended_ns]
     launch_ns = (ended_ns - started_ns) / launches
     watts = _watts(within)
-    return Solo(
+    return SoloRun(
         time_ns=launch_ns if time_ns is None else time_ns,
         sm_clock_mhz=mean_of_known(s.sm_clock_mhz for s in within) if sm_clock_mhz is None else sm_clock_mhz,
         power_w=mean_of_known(snapshot.power_w for snapshot in within),

@@ -10,9 +10,18 @@ from functools import cached_property
 from statistics import median
 
 from harness.errors import Side
-from harness.judgement.attribution import Solo, attribute, mean_of_known
+from harness.judgement.attribution import SoloRun, attribute, mean_of_known
 from harness.judgement.gates import Gated, combine
-from harness.judgement.judge import Direction, Judgement, Leg, LegName, Policy, judge, p_again
+from harness.judgement.judge import (
+    DIRECTIONS,
+    Direction,
+    Judgement,
+    MetricEffects,
+    MetricName,
+    Policy,
+    judge,
+    p_again,
+)
 from harness.numbers import percent
 from harness.records import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
 from harness.spec.problem import Case
@@ -24,20 +33,20 @@ from harness.statistics.rates import holm
 CYCLES_MEAN_WORK = 0.8
 """Clock exponent from which on time is cycles over clock."""
 SPARE_PROCESSES = 2
-"""Beyond those of a look, for a case whose blocks hold too few quads that can be read."""
+"""Processes beyond those of a look, for a case whose blocks hold too few quads that can be read."""
 ORDER_ERROR = 1e-3
 """How seldom the order of slots is taken to matter where it does not."""
 _WRAPPED = 4.0
-"""Of two clocks of one quad, the most that one is above the other."""
+"""The largest ratio of two clocks of one quad; beyond it a counter has wrapped."""
 FIRST_ERROR, LATER_ERROR = 0.6, 0.2
 """Standard error of a block's effect, over the margin, at which it ends: most cases are settled at the first
 look, by the tolerance, and only those that are not need more."""
 TAIL_QUADS = 50
-"""At least, in a block of a case of which slots strayed on one side: they are few, and have to be counted."""
+"""The fewest quads of a block where slots strayed on one side: strays are few, and have to be counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class NoisePriors:
     """How far processes differ on this device, and how that is known."""
 
     time: Prior = DEFAULT_PRIOR
@@ -123,10 +132,10 @@ class CaseTrial:
     """
 
     id: str
-    """The case's own, or a twin's name."""
+    """The case's id, or a twin's name."""
     case: Case
     policy: Policy
-    noise: Noise = field(default_factory=Noise)
+    noise: NoisePriors = field(default_factory=NoisePriors)
     rounds: list[Round] = field(default_factory=list)
     again: list[Round] = field(default_factory=list)
     """Processes measured to confirm or refute what `rounds` said."""
@@ -142,7 +151,7 @@ class CaseTrial:
     p_value: float = 1.0
     stopped_by: str = ""
     """Why it ended early: budget-spent, interrupted or record-ends."""
-    solo: Mapping[str, Solo] = field(default_factory=dict)
+    solo: Mapping[str, SoloRun] = field(default_factory=dict)
     """By side, what it did when it ran alone; empty where none did."""
     _flag: Judgement | None = None
     """The judgement that is being confirmed."""
@@ -175,7 +184,7 @@ class CaseTrial:
         if not self.confirming and beyond < 0:
             # It is the tolerance that it may still have to be told from.
             return Precision(2 * later, min_quads)
-        if not self.confirming or "tail" in self.judgement.legs:
+        if not self.confirming or "tail" in self.judgement.metrics:
             return Precision(later, min_quads)
         # An eighth: so that two processes are mostly enough to confirm what is as large as it looked.
         return Precision(max(later, beyond / 8) if self.looks == 0 else later, min_quads)
@@ -232,45 +241,41 @@ class CaseTrial:
         both say they say as well, so that errs no more often.
         """
         assert self._flag is not None
-        ways = [(self._p_again(look, self._flag.legs, last=last), self._flag.legs)]
-        if len(self._flag.legs) > 1 and self._cycles_tell:
+        ways = [(self._p_again(look, self._flag.metrics, last=last), self._flag.metrics)]
+        if len(self._flag.metrics) > 1 and self._cycles_tell:
             ways.append((2 * self._p_again(look, ("cycles",), last=last), ("cycles",)))
-        p_value, legs = min(ways)
+        p_value, metrics = min(ways)
         if p_value < self.p_value:
-            self.p_value, self.judgement = p_value, dataclasses.replace(self._flag, legs=legs)
+            self.p_value, self.judgement = p_value, dataclasses.replace(self._flag, metrics=metrics)
 
-    def _p_again(self, look: int, names: Sequence[LegName], *, last: bool) -> float:
+    def _p_again(self, look: int, names: Sequence[MetricName], *, last: bool) -> float:
         assert self._flag is not None
         direction: Direction = "slower" if self._flag.status == "slower" else "faster"
         if "tail" in names:
-            strays = self.tail(self.again)
-            cost, p_value = strays.cost, strays.p_slower
-            if direction == "faster":
-                cost, p_value = -cost, strays.p_faster
+            cost, p_value = self.tail(self.again).toward(direction)
             if cost <= self.policy.tail_margin:
                 return 1.0
             return min(1.0, p_value / self.policy.confirm_share(look, last=last))
-        legs = tuple(leg for leg in self.legs(self.again) if leg.name in names)
-        return p_again(direction, legs, self.policy, look, last=last) if legs else 1.0
+        metrics = tuple(metric for metric in self.metrics(self.again) if metric.name in names)
+        return p_again(direction, metrics, self.policy, look, last=last) if metrics else 1.0
 
     def _judge(
         self, rounds: Sequence[Round], look: int, *, last: bool = False, clean: bool = False
     ) -> Judgement:
-        """By legs, and by the tail where these say nothing."""
-        legs = self.legs(rounds, clean=clean)
+        """By metrics, and by the tail where these say nothing."""
+        metrics = self.metrics(rounds, clean=clean)
         again = rounds is self.again
-        found = judge(legs, self.policy, look, last=last, again=again, cycles_tell=self._cycles_tell)
+        found = judge(metrics, self.policy, look, last=last, again=again, cycles_tell=self._cycles_tell)
         if found.status in ("slower", "faster"):
             return found
         if found.status == "undecided" and not last:
             return found  # what strays say would take the looks that are still to come
-        strays = self.tail(rounds)
-        beyond, alpha = abs(strays.cost) > self.policy.tail_margin, self.policy.flag_alpha(look, last=last)
-        if beyond and strays.cost > 0 and strays.p_slower < alpha:
-            return dataclasses.replace(found, status="slower", legs=("tail",))
-        if beyond and strays.cost < 0 and strays.p_faster < alpha:
-            return dataclasses.replace(found, status="faster", legs=("tail",))
-        if found.status == "same" and beyond and not last:
+        tail, alpha = self.tail(rounds), self.policy.flag_alpha(look, last=last)
+        for direction in DIRECTIONS:
+            cost, p_value = tail.toward(direction)
+            if cost > self.policy.tail_margin and p_value < alpha:
+                return dataclasses.replace(found, status=direction, metrics=("tail",))
+        if found.status == "same" and abs(tail.cost) > self.policy.tail_margin and not last:
             return dataclasses.replace(found, status="undecided")
         return found
 
@@ -284,14 +289,15 @@ class CaseTrial:
         if self._flag and self.judgement and self.judgement.status == self._flag.status:
             self.confirmed = None  # neither confirmed nor refuted, unless `settle` does
 
-    def legs(self, rounds: Sequence[Round], *, clean: bool = False) -> list[Leg]:
+    def metrics(self, rounds: Sequence[Round], *, clean: bool = False) -> list[MetricEffects]:
         """Time, and cycles where every process has them."""
-        found = [each for each in ((r.clean if clean else r.all) for r in rounds) if each.time]
-        legs = [Leg("time", tuple(each.time for each in found if each.time), self.noise.time)]
+        found = [each.clean if clean else each.all for each in rounds]
+        time = tuple(each.time for each in found if each.time)
         cycles = tuple(each.cycles for each in found if each.cycles)
-        if len(cycles) == len(found):
-            legs.append(Leg("cycles", cycles, self.noise.cycles))
-        return legs
+        metrics = [MetricEffects("time", time, self.noise.time)]
+        if len(cycles) == len(time):
+            metrics.append(MetricEffects("cycles", cycles, self.noise.cycles))
+        return metrics
 
     @property
     def _cycles_tell(self) -> bool | None:
@@ -366,7 +372,7 @@ class CaseTrial:
         wanted: Mapping[str, str] = {"regression": "slower", "improvement": "faster", "unchanged": "same"}
         if clean := [each for each in self.telling if each.clean.time]:
             alone = self._judge(clean, len(self.policy.looks) - 1, clean=True)
-            agrees = alone.status in ("undecided", wanted[status]) or "tail" in alone.legs
+            agrees = alone.status in ("undecided", wanted[status]) or "tail" in alone.metrics
             if agrees or self._holds_too(alone, status):
                 return None
             return reason, (
@@ -386,8 +392,8 @@ class CaseTrial:
 
     def _holds_too(self, alone: Judgement, status: VerdictStatus) -> bool:
         """Whether a verdict holds by another judgement too: an effect can be slower and tolerable."""
-        legs = alone.legs or ("time", "cycles")
-        sizes = [abs(found.effect) for name, found in alone.estimates.items() if name in legs]
+        metrics = alone.metrics or ("time", "cycles")
+        sizes = [abs(found.effect) for name, found in alone.estimates.items() if name in metrics]
         if status == "unchanged":
             return max(sizes) < self.policy.tolerance
         return alone.status == "same" and min(sizes) > self.policy.margin
@@ -396,10 +402,9 @@ class CaseTrial:
         """Why the verdict would be another without what the order of slots may have caused; else empty."""
         # Of all processes: two blocks of few quads could not show it, and nobody chose any for its order.
         doubt = self.order((*self.rounds, *self.again)).doubt(ORDER_ERROR)
-        if doubt == 0 or self.judgement is None or "tail" in self.judgement.legs:
+        if doubt == 0 or self.judgement is None or "tail" in self.judgement.metrics:
             return ""
-        found = _effect(self.telling, "time", self)
-        if found is None:
+        if (found := _effect(self.telling, "time", self)) is None:
             return ""
         effect = abs(math.log1p(found.effect))
         holds = effect + doubt < math.log1p(self.policy.tolerance)
@@ -435,7 +440,7 @@ class CaseTrial:
             gpu_s=math.fsum(each.block.gpu_s for each in both),
             complete=not self.stopped_by,
         )
-        if judgement is not None and "tail" in judgement.legs and status != "invalid":
+        if judgement is not None and "tail" in judgement.metrics and status != "invalid":
             return verdict  # why a few slots stray, neither the usual time nor the usual cycles tell
         return dataclasses.replace(verdict, attribution=attribute(verdict))
 
@@ -504,10 +509,10 @@ def _outcome(trial: CaseTrial, judgement: Judgement) -> tuple[VerdictStatus, str
 
 
 def _outcome_of_flagged(trial: CaseTrial, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
-    leg = next((name for name in ("time", "cycles") if name in judgement.legs), "tail")
+    metric = next((name for name in ("time", "cycles") if name in judgement.metrics), "tail")
     if trial.confirmed:
         status: VerdictStatus = "regression" if judgement.status == "slower" else "improvement"
-        return status, f"{judgement.status}-in-{leg}", ""
+        return status, f"{judgement.status}-in-{metric}", ""
     looked = f"It looked {judgement.status}"
     if trial.confirmed is False:
         return "inconclusive", "not-confirmed", f"{looked} at first."
@@ -521,18 +526,17 @@ def _with_effect(rounds: Sequence[Round]) -> list[Round]:
     return [each for each in rounds if each.all.time is not None]
 
 
-def _effect(rounds: Sequence[Round], name: LegName, trial: CaseTrial) -> Effect | None:
-    effects = [each.all.time if name == "time" else each.all.cycles for each in rounds]
-    known = tuple(effect for effect in effects if effect is not None)
-    if not known or len(known) < len(effects):
+def _effect(rounds: Sequence[Round], name: MetricName, trial: CaseTrial) -> Effect | None:
+    """The effect of these processes in one metric; None where one of them does not have it."""
+    metric = next((each for each in trial.metrics(rounds) if each.name == name and each.effects), None)
+    if metric is None:
         return None
-    prior = trial.noise.time if name == "time" else trial.noise.cycles
-    last = len(trial.policy.looks) - 1
-    found = judge([Leg(name, known, prior)], trial.policy, last).estimates[name]
-    return dataclasses.replace(found, process_effects=tuple(math.expm1(each.value) for each in known))
+    found = judge([metric], trial.policy, len(trial.policy.looks) - 1).estimates[name]
+    effects = tuple(math.expm1(each.value) for each in metric.effects)
+    return dataclasses.replace(found, process_effects=effects)
 
 
-def _energy(solo: Mapping[str, Solo]) -> Effect | None:
+def _energy(solo: Mapping[str, SoloRun]) -> Effect | None:
     base, head = solo["base"], solo["head"]
     if base.energy_j is None or head.energy_j is None:
         return None

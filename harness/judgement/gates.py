@@ -23,7 +23,7 @@ from typing import Any
 from harness.records import PairedBlock, Quad, Snapshot, Telemetry
 
 _FEWEST_CANARIES = 3
-"""Of two values neither is further from their median than the other, so neither can be called the stray."""
+"""The fewest that can show a stray: both of two values are equally far from their median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class GatePolicy:
     power_cap_share: float = 0.01
     """Share of a block that counts as not power-capped during which the power limit may lower clocks."""
     memory_clock_apart: float = 0.005
-    """From the block's most common memory clock. Values within it are taken for one clock, rounded."""
+    """Share by which a memory clock may differ from the block's most common one, as rounded readings do."""
     sm_clock_spread: float = 0.015
     """(max - min) / mean of a quad's four SM clocks: a free clock moves by two steps of 15 MHz."""
     sm_clock_spread_capped: float = 0.03
@@ -44,10 +44,10 @@ class GatePolicy:
     """Change of the snapshots' median SM clock between the block's halves; each shows only a moment's
     clock."""
     temperature_apart_c: float = 20.0
-    """From the block's median, in °C. A card that was at rest heats by 15 in a few tenths of a second, which
-    quads do not mind."""
+    """How far a temperature may be from the block's median, in °C. A card that was at rest heats by 15 in a
+    few tenths of a second, which quads do not mind."""
     canary_mads: float = 4.0
-    """From the block's median canary, in standard deviations, estimated by the scaled MAD."""
+    """How far a canary may be from the block's median, in standard deviations by the scaled MAD."""
     canary_apart: float = 0.05
     """A canary this close to the median never strays, however quiet the others are."""
     canary_above_usual: float = 0.15
@@ -74,7 +74,7 @@ class Gated:
     touched: Mapping[str, int] = field(default_factory=dict)
     """Number of quads by reason code, in the order of GATES; no zeros."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    """By gate, why it could not judge every quad."""
+    """Why a gate could not judge every quad, by gate."""
     power_capped: bool | None = None
     """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
     disturbance: float = 0.0
@@ -83,7 +83,12 @@ class Gated:
     """Sentences on what gates caught, and on what weaker evidence."""
 
 
-def gate(block: PairedBlock, policy: GatePolicy, *, usual: CanaryLevel | None) -> Gated:
+def gate(
+    block: PairedBlock,
+    policy: GatePolicy = GatePolicy(),
+    *,
+    usual: CanaryLevel | None,
+) -> Gated:
     """Find the quads that something else than the two kernels had a part in.
 
     `usual` is the level of the other blocks' canaries, None for the first block.
@@ -139,25 +144,20 @@ def combine(results: Sequence[Gated]) -> Gated:
 
 def canary_level(quads: Sequence[Quad]) -> CanaryLevel:
     """Return a block's median canary, by its quads."""
-    cycles, ns = [quad.canary_cycles for quad in quads], [quad.canary_ns for quad in quads]
-    return CanaryLevel(cycles=_median(cycles), ns=_median(ns))
+    return usual_level([CanaryLevel(cycles=quad.canary_cycles, ns=quad.canary_ns) for quad in quads])
 
 
 def usual_level(levels: Sequence[CanaryLevel]) -> CanaryLevel:
     """Return the median of blocks' levels."""
-    cycles, ns = [level.cycles for level in levels], [level.ns for level in levels]
-    return CanaryLevel(cycles=_median(cycles), ns=_median(ns))
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    cycles = [level.cycles for level in levels if level.cycles is not None]
+    ns = [level.ns for level in levels if level.ns is not None]
+    return CanaryLevel(cycles=median(cycles) if cycles else None, ns=median(ns) if ns else None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     caught: frozenset[int] = frozenset()
-    """Indices of quads."""
+    """Indices of the quads that the gate caught."""
     findings: tuple[str, ...] = ()
     unavailable: str = ""
 
@@ -252,12 +252,11 @@ class _Seen:
 
 def _disturbance(quads: Sequence[Quad], usual: CanaryLevel | None) -> float:
     """How far the canaries between the tenth and the last tenth are apart, or above those of other blocks."""
-    level = canary_level(quads)
-    values = sorted(_canaries(quads, cycles=level.cycles is not None).values())
+    values = sorted(_canaries(quads).values())
     tenth = len(values) // 10
     if len(values) < _FEWEST_CANARIES or values[tenth] <= 0:  # which is no reading
         return 1.0
-    return max(values[-1 - tenth] / values[tenth] - 1, _above_usual(level, usual))
+    return max(values[-1 - tenth] / values[tenth] - 1, _above_usual(canary_level(quads), usual))
 
 
 def _contention(seen: _Seen) -> _Outcome:
@@ -421,14 +420,13 @@ def _clocks_apart(seen: _Seen) -> _Outcome:
 
 
 def _canary(seen: _Seen) -> _Outcome:
-    level, policy = canary_level(seen.quads), seen.policy
-    if level.cycles is None and level.ns is None:
+    canaries, policy = _canaries(seen.quads), seen.policy
+    if not canaries:
         return _Outcome(unavailable="no canary was measured")
-    above = _above_usual(level, seen.usual)
+    above = _above_usual(canary_level(seen.quads), seen.usual)
     if above > policy.canary_above_usual:
         found = f"The block's median canary is {_percent(above)} above that of the other blocks."
         return _Outcome(seen.every, (found,))
-    canaries = _canaries(seen.quads, cycles=level.cycles is not None)
     if len(canaries) < _FEWEST_CANARIES:
         return _Outcome(unavailable=f"fewer than {_FEWEST_CANARIES} canaries in the block")
     centre = median(canaries.values())
@@ -441,10 +439,13 @@ def _canary(seen: _Seen) -> _Outcome:
     return _Outcome(caught, (found,) if strays else ())
 
 
-def _canaries(quads: Sequence[Quad], *, cycles: bool) -> dict[int, float]:
-    """Return the canaries by the index of the quad that followed, in one unit."""
-    values = ((quad.canary_cycles if cycles else quad.canary_ns) for quad in quads)
-    return {index: value for index, value in enumerate(values) if value is not None}
+def _canaries(quads: Sequence[Quad]) -> dict[int, float]:
+    """Return the canaries by the index of the quad that followed, in cycles if there are any, else in ns."""
+    for unit in ("canary_cycles", "canary_ns"):
+        values = enumerate(getattr(quad, unit) for quad in quads)
+        if found := {index: value for index, value in values if value is not None}:
+            return found
+    return {}
 
 
 def _above_usual(level: CanaryLevel, usual: CanaryLevel | None) -> float:

@@ -1,6 +1,6 @@
 """From effects of processes to a judgement: slower, faster, the same, or not decided yet. Pure.
 
-Time and SM cycles are two rulers. Time is cycles over clock, or follows the clock less, and the clock does
+Time and SM cycles are two metrics. Time is cycles over clock, or follows the clock less, and the clock does
 what it likes: what the code itself did lies between the effect in time and the effect in cycles. So a case is
 slower where both are, and the same where both are; where they disagree the clocks had a part in it, and one
 of them has to be chosen.
@@ -11,10 +11,10 @@ look calls slower or faster is only flagged: fresh processes must say so again.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 from harness.errors import UsageError
@@ -23,14 +23,15 @@ from harness.statistics.moderated import Moderated, Prior, moderate
 from harness.statistics.paired import ProcessEffect
 
 Direction = Literal["slower", "faster"]
+DIRECTIONS: tuple[Direction, ...] = ("slower", "faster")
 Status = Literal["slower", "faster", "same", "undecided"]
-LegName = Literal["time", "cycles", "tail"]
-"""The tail, of slots that stray, is no leg of `judge`: it is counted, not measured."""
+MetricName = Literal["time", "cycles", "tail"]
+"""`judge` gets no tail, which is slots that stray: they are counted, not measured."""
 
 SAME_AGAIN = 0.2
-"""Of the error of calling a case the same, the part of the looks at cases that are measured again."""
+"""Share of the error of calling a case the same that looks at cases which are measured again may spend."""
 _POWER = 0.9
-"""Of the smallest visible slowdown: nine times in ten."""
+"""How often the smallest visible slowdown is found: nine times in ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ class Policy:
             raise ValueError(f"confidence {self.confidence}: expected between 0.5 and 1.")
         if not (0 < self.confirm < 1 and 0 < self.flag < 1):
             raise ValueError(f"flag {self.flag}, confirm {self.confirm}: expected between 0 and 1.")
-        if not self.looks or self.looks[0] < 1 or any(a >= b for a, b in pairwise(self.looks)):
+        if not self.looks or self.looks[0] < 1 or any(a >= b for a, b in itertools.pairwise(self.looks)):
             raise ValueError(f"looks {self.looks}: expected numbers of processes that increase.")
         for spending in (self.spending, self.same_spending):
             if len(spending) != len(self.looks):
@@ -121,10 +122,10 @@ def _spent(spending: Sequence[float], look: int, *, last: bool) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
-    """One quantity that head and base are compared by."""
+class MetricEffects:
+    """The effects of a case's processes in one quantity that head and base are compared by."""
 
-    name: LegName
+    name: MetricName
     effects: tuple[ProcessEffect, ...]
     prior: Prior
 
@@ -132,9 +133,9 @@ class Leg:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     status: Status
-    legs: tuple[LegName, ...]
-    """The legs by which a case is slower or faster: all, or the one that was chosen."""
-    estimates: Mapping[LegName, Effect]
+    metrics: tuple[MetricName, ...]
+    """The metrics by which a case is slower or faster: all, or the one that was chosen."""
+    estimates: Mapping[MetricName, Effect]
     smallest_visible: float
     """The slowdown in time that would be found and confirmed nine times in ten with this much noise."""
     excess: bool
@@ -144,7 +145,7 @@ class Judgement:
 
 
 def judge(
-    legs: Sequence[Leg],
+    metrics: Sequence[MetricEffects],
     policy: Policy,
     look: int,
     *,
@@ -154,10 +155,10 @@ def judge(
 ) -> Judgement:
     """Judge a case at one look, the first being 0, by all its processes so far.
 
-    A case is slower where the lower bounds of all legs are above the margin: to be wrong, the one whose
+    A case is slower where the lower bounds of all metrics are above the margin: to be wrong, the one whose
     effect is smallest must be wrong, so together they err no more often than one (Berger, Technometrics 24
-    (1982) 295-300). It is the same where each leg is within the tolerance for sure: two one-sided tests
-    (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987) 657-680). Where legs contradict
+    (1982) 295-300). It is the same where each metric is within the tolerance for sure: two one-sided tests
+    (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987) 657-680). Where metrics contradict
     each other, or at the last look, one may decide alone, with its share of the error: time, and then cycles
     if `cycles_tell`. Where they are known not to, time alone can say that a case is the same.
 
@@ -165,30 +166,30 @@ def judge(
     counts on. `last` says that no further look can be had, whatever was planned, and `again` that the
     processes are those that were to confirm a case. Slower and faster come first: an effect can be sure and
     tolerable. So before the last look a case whose effect looks beyond the margin is not called the same. Two
-    processes that differ by more than a leg's prior explains decide nothing.
+    processes that differ by more than a metric's prior explains decide nothing.
 
-    Raises ValueError for no leg, a leg without a process, two of one name, or a look that is not planned.
+    Raises ValueError for no metric, one without a process, two of one name, or a look that is not planned.
     """
     if not 0 <= look < len(policy.looks):
         raise ValueError(f"look {look}: expected 0 to {len(policy.looks) - 1}.")
-    if not legs or len({leg.name for leg in legs}) < len(legs):
-        raise ValueError(f"legs {[leg.name for leg in legs]}: expected at least one, and each once.")
-    found = {
-        leg.name: moderate(leg.effects, leg.prior) for leg in sorted(legs, key=lambda leg: leg.name != "time")
-    }
+    if not metrics or len({metric.name for metric in metrics}) < len(metrics):
+        raise ValueError(
+            f"metrics {[metric.name for metric in metrics]}: expected at least one, and each once."
+        )
+    found = _moderated(metrics)
     telling = _telling(found)
     last = last or look == len(policy.looks) - 1
     excess = any(estimate.excess for estimate in found.values())
     apart = _apart(telling, policy)
     status: Status = "undecided"
-    rests_on: tuple[LegName, ...] = ()
+    rests_on: tuple[MetricName, ...] = ()
     if last or not (excess and min(each.processes for each in found.values()) < 3):
         alphas = policy.flag_alpha(look, last=last), policy.same_alpha(look, last=last, again=again)
         status, rests_on = _decide(telling, policy, alphas, last=last, apart=apart, cycles_tell=cycles_tell)
     return Judgement(
         status=status,
-        legs=rests_on,
-        estimates={each.name: _interval(found[each.name], each, policy) for each in legs},
+        metrics=rests_on,
+        estimates={each.name: _interval(found[each.name], each, policy) for each in metrics},
         smallest_visible=_visible(next(iter(found.values())), policy),
         excess=excess,
         apart=apart,
@@ -196,16 +197,22 @@ def judge(
 
 
 def p_again(
-    direction: Direction, legs: Sequence[Leg], policy: Policy, look: int, *, last: bool = False
+    direction: Direction, metrics: Sequence[MetricEffects], policy: Policy, look: int, *, last: bool = False
 ) -> float:
-    """p-value that a case called slower or faster by these legs is so, by all fresh processes at one look.
+    """p-value that a case called slower or faster by these metrics is so, by all fresh processes at one look.
 
-    It is that of the leg that says so least, over the look's share of the error. Cycles that scatter are left
-    out, as ever.
+    It is that of the metric that says so least, over the look's share of the error. Cycles that scatter are
+    left out, as ever.
     """
-    found = _telling({leg.name: moderate(leg.effects, leg.prior) for leg in legs})
+    found = _telling(_moderated(metrics))
     p_value = max(_p(estimate, direction, policy) for estimate in found.values())
     return min(1.0, p_value / policy.confirm_share(look, last=last))
+
+
+def _moderated(metrics: Sequence[MetricEffects]) -> dict[MetricName, Moderated]:
+    """The estimate in each metric, time first."""
+    ordered = sorted(metrics, key=lambda metric: metric.name != "time")
+    return {metric.name: moderate(metric.effects, metric.prior) for metric in ordered}
 
 
 def _p(estimate: Moderated, direction: Direction, policy: Policy) -> float:
@@ -216,44 +223,44 @@ def _p(estimate: Moderated, direction: Direction, policy: Policy) -> float:
 
 
 def _decide(
-    found: Mapping[LegName, Moderated],
+    found: Mapping[MetricName, Moderated],
     policy: Policy,
     alphas: tuple[float, float],
     *,
     last: bool,
     apart: bool,
     cycles_tell: bool | None,
-) -> tuple[Status, tuple[LegName, ...]]:
-    """What all legs say; else, where one may decide alone, time before cycles; `alphas` of flag and same."""
+) -> tuple[Status, tuple[MetricName, ...]]:
+    """What all metrics say; where one may decide alone, what time says, then cycles. `alphas` are of flag and
+    of same.
+    """
     (alpha, same), alone = alphas, apart or last
-    for direction in _DIRECTIONS:
+    for direction in DIRECTIONS:
         if all(_p(estimate, direction, policy) < alpha for estimate in found.values()):
             return direction, tuple(found)
     if alone and len(found) > 1:
-        names: tuple[LegName, ...] = ("time", "cycles") if cycles_tell else ("time",)
-        for name in names:
-            for direction in _DIRECTIONS:
-                if _p(found[name], direction, policy) < alpha / 2:
-                    return direction, (name,)
+        names: tuple[MetricName, ...] = ("time", "cycles") if cycles_tell else ("time",)
+        for name, direction in itertools.product(names, DIRECTIONS):
+            if _p(found[name], direction, policy) < alpha / 2:
+                return direction, (name,)
     telling = [found["time"]] if alone and cycles_tell is False and "time" in found else found.values()
     if all(_is_same(each, policy, same, last=last) for each in telling):
         return "same", ()
     return "undecided", ()
 
 
-_DIRECTIONS: tuple[Direction, ...] = ("slower", "faster")
 _SCATTERED = 3.0
 """Standard error of the cycles, over that of the times, from which on they tell nothing that these do not."""
 
 
-def _telling(found: Mapping[LegName, Moderated]) -> Mapping[LegName, Moderated]:
+def _telling(found: Mapping[MetricName, Moderated]) -> Mapping[MetricName, Moderated]:
     time, cycles = found.get("time"), found.get("cycles")
     if time and cycles and cycles.standard_error > _SCATTERED * time.standard_error:
         return {"time": time}
     return found
 
 
-def _apart(found: Mapping[LegName, Moderated], policy: Policy) -> bool:
+def _apart(found: Mapping[MetricName, Moderated], policy: Policy) -> bool:
     """Whether time and cycles are further apart than chance and the margin allow."""
     if len(found) < 2:
         return False
@@ -270,14 +277,14 @@ def _is_same(estimate: Moderated, policy: Policy, error: float, *, last: bool) -
     return math.log1p(-policy.tolerance) < low and high < math.log1p(policy.tolerance)
 
 
-def _interval(estimate: Moderated, leg: Leg, policy: Policy) -> Effect:
+def _interval(estimate: Moderated, metric: MetricEffects, policy: Policy) -> Effect:
     tail = (1 - policy.confidence) / 2
     return Effect(
         effect=math.expm1(estimate.mean),
         low=math.expm1(estimate.low(tail)),
         high=_expm1(estimate.high(tail)),
         processes=estimate.processes,
-        quads=sum(effect.quads for effect in leg.effects),
+        quads=sum(effect.quads for effect in metric.effects),
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError
-from harness.judgement.case_trial import Noise
+from harness.judgement.case_trial import NoisePriors
 from harness.records import DeviceInfo
 from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, fit_prior, prior_of_case
 from harness.statistics.paired import ProcessEffect
@@ -25,11 +25,11 @@ FILE = "calibration.harness"
 """JSON, but not by name: asv reads every .json file beside its results and wants a version in it."""
 SCHEMA_VERSION = 1
 ELSEWHERE = Prior(variance=0.01**2, df=4.0, proportion=PROPORTION)
-"""For a device that is no GPU, without history: assumed, and the host's other work makes it no better."""
+"""What is assumed of a CPU without history, whose host's other work makes it no better."""
 
 APART = Prior(variance=0.003**2, df=4.0, proportion=PROPORTION)
-"""For a GPU where each side has a process of its own: assumed, three times what is assumed of sides that
-share one. A calibration is of such as share one, and says nothing here."""
+"""What is assumed of a GPU where each side has a process of its own: three times the deviation of sides that
+share one. A calibration is of sides that share one, and says nothing here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Calibration:
 
     schema_version: int = SCHEMA_VERSION
     measured_at: str
-    """UTC, ISO 8601; of the newest part."""
+    """When the newest part was measured: UTC, ISO 8601."""
     harness_version: str
     uuid: str | None
     driver: str
@@ -67,29 +67,29 @@ class Calibration:
     """Verdicts of code against itself."""
     false_alarms: int = 0
     planted: Mapping[str, PlantedRate] = field(default_factory=dict)
-    """By slowdown in percent, such as "0.5"."""
+    """How often slowdowns were found, by their size in percent, such as "0.5"."""
 
 
-def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> Noise:
+def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoisePriors:
     """How processes differ on a device, whatever the case: the history of all its cases in one."""
     assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
     cases = calibration.cases.values() if calibration else ()
     time = [noise.time for noise in cases if len(noise.time) > 1]
     cycles = [noise.cycles for noise in cases if len(noise.cycles) > 1]
-    return Noise(
+    return NoisePriors(
         time=fit_prior(time) if time else assumed,
         cycles=fit_prior(cycles) if cycles else assumed,
         calibrated=bool(time),
     )
 
 
-def noise_apart(device: DeviceInfo) -> Noise:
+def noise_apart(device: DeviceInfo) -> NoisePriors:
     """How blocks of a pair differ of which each side has a process of its own."""
     prior = ELSEWHERE if device.kind == "cpu" else APART
-    return Noise(time=prior, cycles=prior)
+    return NoisePriors(time=prior, cycles=prior)
 
 
-def noise_of_case(noise: Noise, calibration: Calibration | None, case: str) -> Noise:
+def noise_of_case(noise: NoisePriors, calibration: Calibration | None, case: str) -> NoisePriors:
     """The device's noise with what was measured of this case when the device was calibrated."""
     known = calibration.cases.get(case) if calibration else None
     return dataclasses.replace(
@@ -127,7 +127,7 @@ def read_calibration(folder: Path) -> Calibration | None:
 
 
 def write_calibration(folder: Path, calibration: Calibration) -> Path:
-    """Raises StoreError where the file cannot be written; an older one is then still whole."""
+    """Write the file; returns its path. Raises StoreError where that fails: an older one is still whole."""
     path = folder / FILE
     try:
         write_atomically(path, msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n")

@@ -18,7 +18,7 @@ import scipy  # its parts load when they are used
 
 from harness.errors import UsageError
 from harness.judgement.attribution import attribute
-from harness.judgement.judge import Judgement, Leg, Policy, Status, judge, policy_of
+from harness.judgement.judge import Judgement, MetricEffects, Policy, Status, judge, policy_of
 from harness.numbers import clock, percent, seconds
 from harness.records import Arm, Verdict, VerdictStatus
 from harness.spec.planning import Refusal
@@ -37,14 +37,14 @@ NO_PRIOR = Prior(variance=0.01**2, df=0.1)
 more degrees of freedom makes false alarms where processes differ by more than it says. These few matter only
 where pairs agree to the last tick of a timer, which is no proof that they always would."""
 FLOOR = 0.0005
-"""The smallest standard error of a trimmed mean, for the same reason."""
+"""The smallest standard error of a trimmed mean: that pairs agree to a timer's last tick proves little."""
 MOST_PAIRS = 64
-"""The most that are suggested."""
+"""The most pairs that a message suggests."""
 _CLOCKS_APART = 0.015
 """SM clocks of the sides that differ by more are two steps or more of a free clock apart."""
 _DRIFT_P = 0.05
 _OVERLAP_S = 1.0
-"""Wall clocks are adjusted now and then."""
+"""Processes that overlap by less need not have run at once: wall clocks are adjusted now and then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class FilesResult:
     pairs: int
     device: str
     harness: str
-    """What wrote the files."""
+    """The harness that wrote the files, such as pytest-benchmark."""
     policy: Policy
     verdicts: tuple[Verdict, ...]
     interrupted: bool = False
@@ -158,9 +158,9 @@ def judge_pairs(log_ratios: Sequence[float], policy: Policy) -> Judgement:
     if len(log_ratios) < ROBUST_PAIRS:
         # What scatters within a process tells nothing of how processes differ.
         effects = tuple(ProcessEffect(each, 0.0, 1, 0) for each in log_ratios)
-        return judge([Leg("time", effects, NO_PRIOR)], policy, 0)
+        return judge([MetricEffects("time", effects, NO_PRIOR)], policy, 0)
     effect = process_effect(log_ratios)
-    return judge([Leg("time", (effect,), Prior(variance=FLOOR**2, df=effect.df))], policy, 0)
+    return judge([MetricEffects("time", (effect,), Prior(variance=FLOOR**2, df=effect.df))], policy, 0)
 
 
 def _check_given(turns: _Turns) -> None:

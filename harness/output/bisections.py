@@ -15,7 +15,7 @@ from harness.output.sentences import effect_figure
 from harness.output.sheet import Cell, Column, Sheet
 from harness.output.tables import console, print_error, print_out
 from harness.records import Effect
-from harness.run.bisect import BisectResult, Commit, Looked
+from harness.run.bisect import BisectResult, LineCommit, Looked
 from harness.spec.case_id import in_short
 from harness.system.texts import harmless
 
@@ -124,7 +124,7 @@ def _by(result: BisectResult) -> str:
     return f", {percent(effect.effect, sign=True)} ({interval(effect.low, effect.high)})"
 
 
-def _who(commit: Commit) -> Text:
+def _who(commit: LineCommit) -> Text:
     return Text(harmless(f"  {commit.hash[:10]} {commit.subject} ({commit.author})"))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from harness.records import DeviceInfo, Row
-    from harness.run.bisect import Commit, Looked
+    from harness.run.bisect import LineCommit, Looked
     from harness.run.compare import Purpose
     from harness.spec.planning import PlannedCase
     from harness.sweep.journal import SweepState
@@ -146,7 +146,7 @@ class BisectProgress(CompareProgress):
 
     pair = ""
 
-    def asking(self, against: Commit, commit: Commit) -> None:
+    def asking(self, against: LineCommit, commit: LineCommit) -> None:
         self.pair = f"{against.hash[:10]}..{commit.hash[:10]}"
 
     def process(self, number: int, cases: int, purpose: Purpose) -> None:  # noqa: ARG002 - it is one

@@ -10,7 +10,7 @@ from typing import Any
 from harness.numbers import number
 from harness.output.sentences import commit_label
 from harness.output.sheet import Cell, Column, Sheet
-from harness.run.bounds_held import Held
+from harness.run.bounded_cases import BoundedCase
 from harness.run.build_only import BuildResult
 from harness.spec.case_id import CaseId
 from harness.static.builds import Build
@@ -224,7 +224,7 @@ def fields_of(facts: StaticFacts) -> dict[str, Any]:
     }
 
 
-def bounds_tables(held: Sequence[Held]) -> Iterator[Sheet]:
+def bounds_tables(held: Sequence[BoundedCase]) -> Iterator[Sheet]:
     """Of each card every case, the farthest from its bound first; then how far they are from it in all."""
     for card in dict.fromkeys(each.card for each in held):
         of_card = sorted((each for each in held if each.card == card), key=lambda each: each.reached)
@@ -244,7 +244,7 @@ def bounds_tables(held: Sequence[Held]) -> Iterator[Sheet]:
         yield _distribution(card, of_card)
 
 
-def _distribution(card: str, held: Sequence[Held]) -> Sheet:
+def _distribution(card: str, held: Sequence[BoundedCase]) -> Sheet:
     groups: dict[str, list[float]] = {}
     for each in held:
         groups.setdefault(each.by, []).append(100 * each.reached)

@@ -25,13 +25,13 @@ from harness.device.machine import machine_name
 from harness.errors import MeasureError, NoSuiteError, SuiteError, UsageError
 from harness.numbers import percent
 from harness.records import DeviceInfo, Effect, Verdict
-from harness.run.commit_pairs import WITHOUT, Crew, Found, PairJournal, Question
+from harness.run.commit_pairs import WITHOUT, PairDevices, PairJournal, PairResult, Question
 from harness.run.compare import CompareObserver, CompareSettings
 from harness.spec.case_id import CaseId
 from harness.spec.loader import WORKING_TREE, LoadedSuite
 from harness.spec.suite_files import files_outside, include_folders
 from harness.statistics import bisection
-from harness.statistics.bisection import Answer, Block, Floats, Pair
+from harness.statistics.bisection import Block, Floats, Observation, Pair
 from harness.system import git
 from harness.system.cache import export_root
 from harness.system.process import Failed
@@ -44,7 +44,7 @@ _SUITE_FROM = (
     "Where its kernel is there, --suite-from HEAD measures it by a later suite.py; or name a later commit."
 )
 _MOST_ANSWERS = 4
-"""For each doubling of the number of commits: a fourth of them all come out well."""
+"""Answers for each doubling of the number of commits: four times as many as it takes where all are clear."""
 _MOST_REFUTED = 6
 """How many suspects may turn out, against what is right before them, not to have made the change. Two are
 usual, of the last that are left; a wrong answer, or a commit that seemed to touch nothing, costs two more. So
@@ -53,11 +53,11 @@ many are no chance: several commits share the change.
 _CLEAR = 0.99
 """How likely a commit is on one side, to be called good or bad."""
 
-Ruler = Literal["time", "cycles"]
-
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class LineCommit:
+    """A commit on the line of first parents from GOOD to BAD; `time_s` is in seconds since 1970."""
+
     hash: str
     time_s: int
     author: str
@@ -65,7 +65,7 @@ class Commit:
 
 
 class BisectObserver(CompareObserver, Protocol):
-    def asking(self, against: Commit, commit: Commit) -> None: ...
+    def asking(self, against: LineCommit, commit: LineCommit) -> None: ...
     def looked(self, looked: Looked, suspects: int) -> None:
         """Something is known of a commit; so many are still suspected."""
 
@@ -78,8 +78,8 @@ class Looked:
     """What is known of a commit against one before it."""
 
     position: int
-    commit: Commit
-    against: Commit
+    commit: LineCommit
+    against: LineCommit
     side: Side
     """Bad where more than half of the change lies between the two."""
     effect: Effect | None = None
@@ -100,26 +100,27 @@ Outcome = Literal["found", "range", "nothing", "inconclusive", "not-measured"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectResult:
     case: str
-    good: Commit
-    bad: Commit
+    good: LineCommit
+    bad: LineCommit
     commits: int
-    """After good, up to bad."""
+    """Number of commits after good, up to bad."""
     touching: int
-    """Of these, the ones that change a file which the suite may be built from."""
+    """How many of these change a file which the suite may be built from."""
     devices: tuple[DeviceInfo, ...]
     outcome: Outcome
     ends: Looked | None
     """Bad against good; None where that was interrupted."""
-    ruler: Ruler = "time"
-    suspects: tuple[Commit, ...] = ()
+    ruler: Literal["time", "cycles"] = "time"
+    """The metric that the effects are of."""
+    suspects: tuple[LineCommit, ...] = ()
     sure: float = 0.0
     """How likely one of the suspects made the change; 0 where no commit alone did."""
     step: Looked | None = None
     """The suspects against what is right before them."""
     looked: tuple[Looked, ...] = ()
-    """In the order of the commits."""
+    """What is known of commits, in their order."""
     comparisons: int = 0
-    """What was measured, this time."""
+    """Number of comparisons that were measured, this time."""
     gpu_s: float = 0.0
     notes: tuple[str, ...] = ()
     problem: str = ""
@@ -137,11 +138,11 @@ def _limits_of(settings: CompareSettings) -> str:
 # The commits
 
 
-def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
+def line_of(repository: Path, good: str, bad: str) -> list[LineCommit]:
     """The commits from `good` to `bad`, by full hash, along first parents. Raises UsageError."""
     if good == bad:
         raise UsageError(f"GOOD and BAD are one commit, {good[:10]}: there is nothing between them.")
-    whole = [Commit(*facts) for facts in git.first_parents(repository, bad)]
+    whole = [LineCommit(*facts) for facts in git.first_parents(repository, bad)]
     for at, commit in enumerate(whole):
         if commit.hash == good:
             return whole[at:]
@@ -162,7 +163,7 @@ def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
     )
 
 
-def touching(repository: Path, line: Sequence[Commit], suites: Sequence[LoadedSuite]) -> frozenset[int]:
+def touching(repository: Path, line: Sequence[LineCommit], suites: Sequence[LoadedSuite]) -> frozenset[int]:
     """The positions of commits that change a file which the suite may be built from, as both ends know it:
     its folder, and what its sources include from elsewhere. All of them, where none does.
 
@@ -191,7 +192,7 @@ class BisectOptions:
     settings: CompareSettings
     """How the ends are compared; what lies between is judged by what these are apart."""
     suite_from: str | None = None
-    """A full hash, or WORKING_TREE."""
+    """The commit by whose suite.py all are measured: a full hash, or WORKING_TREE."""
     fresh: bool = False
     """Whether to measure anew what earlier bisections have."""
 
@@ -205,13 +206,14 @@ class Bisecting:
     def __init__(
         self,
         case: CaseId,
-        line: Sequence[Commit],
+        line: Sequence[LineCommit],
         touching: Collection[int],
-        crew: Crew,
+        devices: PairDevices,
         options: BisectOptions,
         observer: BisectObserver,
     ) -> None:
-        self.case, self.line, self.crew, self.observer = case, line, crew, observer
+        self.case, self.line, self.observer = case, line, observer
+        self.devices, self._compare = devices.devices, devices.ask
         self.settings, self._from = options.settings, options.suite_from or ""
         if self._from == WORKING_TREE:
             self._from = secrets.token_hex(8)  # it may be another the next time
@@ -221,16 +223,16 @@ class Bisecting:
         """Positions worth asking for: those that touch something, and what has come under suspicion."""
         self._broken: dict[int, Looked] = {}
         self._codes: dict[int, frozenset[str]] = {}
-        self._answers: list[Answer] = []
+        self._answers: list[Observation] = []
         self._asked: Counter[Pair] = Counter()
         self._looked: dict[Pair, Looked] = {}
         self._prior = np.array([1.0 if at in touching else bisection.UNLIKELY for at in range(1, len(line))])
         self._whole = 0.0
         """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
-        self._ruler: Ruler = "time"
+        self._metric: Literal["time", "cycles"] = "time"
         self._reach = NormalDist().inv_cdf((1 + options.settings.confidence) / 2)
         self._comparisons, self._gpu_s, self._refuted = 0, 0.0, 0
-        results, device, compiler = self.settings.results, crew.devices[0], crew.toolchain.compiler
+        results, device, compiler = self.settings.results, self.devices[0], devices.toolchain.compiler
         folder = results / machine_name(device) / "bisects" if results and self.settings.save else None
         context = f"{harness.__version__}, driver {device.driver}, {compiler}, L2 {self.settings.l2}"
         self._journal = PairJournal(folder, case, context, fresh=options.fresh)
@@ -265,7 +267,7 @@ class Bisecting:
         budget_s = math.inf if self.settings.budget_s is None else self.settings.budget_s
         while len(self._answers) < most and self._refuted < _MOST_REFUTED and self._gpu_s < budget_s:
             pairs = bisection.questions(
-                self._likely, self._cuts, self._there, self._broken, self._asked, len(self.crew.devices)
+                self._likely, self._cuts, self._there, self._broken, self._asked, len(self.devices)
             )
             if not pairs:
                 return
@@ -296,8 +298,8 @@ class Bisecting:
         return Looked(position=pair[1], commit=commit, against=against, **known)
 
     def _over_good(self) -> dict[int, tuple[float, float]]:
-        """By position the logarithm of a commit over GOOD and half its interval, by the shortest chain of
-        comparisons.
+        """The logarithm of each commit over GOOD and half its interval, by position, from the shortest chain
+        of comparisons.
         """
         found = {0: (0.0, 0.0)}
         while True:
@@ -329,7 +331,7 @@ class Bisecting:
         asked = {self._hashes(pair): pair for pair in pairs if not self._recall(pair)}
         for after, upto in asked.values():
             self.observer.asking(self.line[after], self.line[upto])
-        for found in self.crew.ask([self._question(pair) for pair in asked.values()]):
+        for found in self._compare([self._question(pair) for pair in asked.values()]):
             self._hear(asked[found.question.base, found.question.head], found)
 
     def _hashes(self, pair: Pair) -> tuple[str, str]:
@@ -350,8 +352,8 @@ class Bisecting:
         return _limits_of(self.settings) if pair == self._ends else None
 
     def _settings_of(self, pair: Pair) -> CompareSettings:
-        """For commits between the ends what tells one at one end's level from one at the other's: a third of
-        the change from each.
+        """How to compare a pair. Between the ends the limits are such as tell a commit at one end's level
+        from one at the other's: a third of the change from each.
         """
         if pair == self._ends:
             return self.settings
@@ -373,7 +375,7 @@ class Bisecting:
             self._take(pair, verdict, before=before, now=False)
         return bool(known)
 
-    def _hear(self, pair: Pair, found: Found) -> None:
+    def _hear(self, pair: Pair, found: PairResult) -> None:
         for position, code in zip(pair, (found.base_code, found.head_code), strict=True):
             self._codes[position] = self._codes.get(position, frozenset()) | code
         verdict = found.verdict
@@ -418,13 +420,13 @@ class Bisecting:
         self._asked[pair] += 1
         if pair == self._ends:
             self._measure_ends(verdict)
-        effect: Effect | None = getattr(verdict, self._ruler)
+        effect: Effect | None = getattr(verdict, self._metric)
         chance = self._chance(verdict, effect)
         if pair != self._ends:
             is_parent = 0 < pair[0] == bisection.nearest_before(pair[1], self._there)
             self._refuted += is_parent and chance <= 1 - _CLEAR
             most = bisection.believed(*_logarithms(effect)[1:], self._whole) if effect else bisection.BELIEVED
-            self._answers.append(Answer(*pair, chance, most))
+            self._answers.append(Observation(*pair, chance, most))
             self._suspect(pair, chance)
         looked = self._about(
             pair,
@@ -441,8 +443,8 @@ class Bisecting:
 
     def _measure_ends(self, verdict: Verdict) -> None:
         if verdict.status in ("regression", "improvement") and not verdict.reason.endswith("-in-tail"):
-            self._ruler = "cycles" if verdict.reason.endswith("-in-cycles") else "time"
-            effect: Effect | None = getattr(verdict, self._ruler)
+            self._metric = "cycles" if verdict.reason.endswith("-in-cycles") else "time"
+            effect: Effect | None = getattr(verdict, self._metric)
             assert effect is not None  # it is by this that it is called so
             self._whole = math.log1p(effect.effect)
 
@@ -480,9 +482,9 @@ class Bisecting:
             bad=self.line[-1],
             commits=self.last,
             touching=len(self._touching),
-            devices=self.crew.devices,
+            devices=self.devices,
             ends=ends,
-            ruler=self._ruler,
+            ruler=self._metric,
             looked=self._in_order(),
             comparisons=self._comparisons,
             gpu_s=self._gpu_s,

@@ -40,9 +40,9 @@ from harness.system.process import Failed
 class BuildResult:
     loaded: LoadedSuite
     compiler: str
-    """Empty where there is none."""
+    """The compiler's name and version; empty where there is none."""
     disassembler: str
-    """Likewise, and where nobody asked for instructions."""
+    """The disassembler's; empty where there is none, or nobody asked for instructions."""
     builds: tuple[Build, ...]
 
 
@@ -101,7 +101,7 @@ def _asked(
 
 
 def _key_of(suite: Suite, request: BuildOnly) -> str | None:
-    """Of what a request for a suite's builds follows from; None where its files cannot be read."""
+    """The key of all that a request's answer follows from; None where the suite's files cannot be read."""
     try:
         tree = tree_sha256(suite)
     except SuiteError:
@@ -125,7 +125,7 @@ def _kept(key: str | None) -> BuildOnlyReply | None:
 
 
 def _keep(key: str | None, found: BuildOnlyReply) -> None:
-    """Only what would be found again: a compilation that failed may have run out of time or memory."""
+    """Keep what would be found again: a compilation that failed may have run out of time or memory."""
     told = [each.code.problem for each in found.builds if each.code]
     failed = any(each.status == "failed" for each in found.builds)
     if key is not None and found.relied_on is not None and not failed and not any(told):

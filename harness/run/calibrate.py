@@ -13,12 +13,12 @@ import harness
 from harness.bench import protocol
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, read_calibration, write_calibration
 from harness.records import Verdict
-from harness.run.compare import Comparing, Entry, against_itself
+from harness.run.compare import CaseEntry, Comparing, against_itself
 from harness.spec.planning import PlannedCase
 from harness.statistics.paired import ProcessEffect
 
 MOST_EFFECTS = 256
-"""Kept of each case: the newest, so that a file does not grow for ever."""
+"""How many effects are kept of each case, the newest: a file must not grow for ever."""
 _JUDGED = ("regression", "improvement", "unchanged", "inconclusive")
 
 
@@ -84,7 +84,7 @@ class _Work:
         self.planted: list[Planting] = []
         self.path: Path | None = None
         self._digests: dict[str, dict[str, str]] = {}
-        """By case: what its outputs were when they were verified in full, in the first trial."""
+        """Digests of each case's outputs, from when they were verified in full in the first trial."""
 
     def measure(self) -> None:
         for _ in range(self.settings.trials):
@@ -127,9 +127,9 @@ class _Work:
         if result.interrupted:
             raise KeyboardInterrupt
 
-    def _entry(self, pair: protocol.PairOf, planned: PlannedCase) -> Entry:
-        """Verified in full once in a calibration: what is planted in a case leaves its outputs alone. Where
-        they are others after all, they are verified again.
+    def _entry(self, pair: protocol.PairOf, planned: PlannedCase) -> CaseEntry:
+        """A case whose outputs are verified in full once in a calibration: what is planted leaves them alone.
+        Where they are others after all, they are verified again.
         """
         entry = self.comparing.entry(pair, planned.case)
         entry.digests = dict(self._digests.get(planned.case.id, {}))
@@ -156,7 +156,7 @@ class _Work:
         )
 
 
-def _with_same(known: Calibration, entries: Sequence[Entry], verdicts: Sequence[Verdict]) -> Calibration:
+def _with_same(known: Calibration, entries: Sequence[CaseEntry], verdicts: Sequence[Verdict]) -> Calibration:
     cases = dict(known.cases)
     for entry, verdict in zip(entries, verdicts, strict=True):
         if verdict.status in _JUDGED and not entry.trial.unfinished:
@@ -170,7 +170,7 @@ def _with_same(known: Calibration, entries: Sequence[Entry], verdicts: Sequence[
     )
 
 
-def _noise(earlier: CaseNoise | None, entry: Entry, verdict: Verdict) -> CaseNoise:
+def _noise(earlier: CaseNoise | None, entry: CaseEntry, verdict: Verdict) -> CaseNoise:
     rounds = [*entry.trial.rounds, *entry.trial.again]
     time = [each.all.time for each in rounds if each.all.time]
     cycles = [each.all.cycles for each in rounds if each.all.cycles]

@@ -34,7 +34,7 @@ WITHOUT: Mapping[Side, str] = {"base": "only-in-head", "head": "only-in-base"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Two commits to compare. Everything is in it, so any device of a crew will do."""
+    """Two commits to compare. Everything is in it, so any device will do."""
 
     base: str
     head: str
@@ -45,7 +45,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class PairResult:
     question: Question
     base_code: frozenset[str] = frozenset()
     head_code: frozenset[str] = frozenset()
@@ -56,17 +56,19 @@ class Found:
     interrupted: bool = False
 
 
-class Crew(Protocol):
+class PairDevices(Protocol):
     """One device or several of one model, ready to compare."""
 
     devices: tuple[DeviceInfo, ...]
     toolchain: Toolchain
 
-    def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
+    def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
         """What comes of questions, as each is answered."""
 
 
-def compare(question: Question, base: LoadedSuite, head: LoadedSuite, observer: CompareObserver) -> Found:
+def compare(
+    question: Question, base: LoadedSuite, head: LoadedSuite, observer: CompareObserver
+) -> PairResult:
     """Compare the case of a question in two loaded suites. Raises what opening a device does."""
     sides = [_planned(suite, question.case) for suite in (base, head)]
     for side, planned in zip(_SIDES, sides, strict=True):
@@ -74,16 +76,16 @@ def compare(question: Question, base: LoadedSuite, head: LoadedSuite, observer: 
             commit = question.base if side == "base" else question.head
             message = f"Commit {commit[:12]} has no {question.case}."
             failed = Failed(reason=WITHOUT[side], message=message, side=side)
-            return Found(question=question, failed=failed)
+            return PairResult(question=question, failed=failed)
     with Comparing(base, head, question.settings, observer) as comparing:
         fit, why = comparing.divide(sides[1])
         both, _ = match(comparing.divide(sides[0])[0], fit)
         if not both:
             failed = Failed(reason=ArraysError.reason, message=" ".join(why), side="head")
-            return Found(question=question, failed=failed)
+            return PairResult(question=question, failed=failed)
         entry = comparing.entry(*both[0])
         comparing.inspect([entry])
-        found = Found(question=question)
+        found = PairResult(question=question)
         if entry.built is not None:
             codes = [code_identities(facts) for facts in (entry.built.base, entry.built.head)]
             found = dataclasses.replace(found, base_code=codes[0], head_code=codes[1])
@@ -95,7 +97,7 @@ def compare(question: Question, base: LoadedSuite, head: LoadedSuite, observer: 
         return dataclasses.replace(found, verdict=result.verdicts[0], interrupted=result.interrupted)
 
 
-def is_known(found: Found) -> bool:
+def is_known(found: PairResult) -> bool:
     return any(found.base_code & base and found.head_code & head for base, head in found.question.known)
 
 
@@ -111,11 +113,11 @@ Loader = Callable[[str], LoadedSuite]
 
 
 def loader(suite: Path, suite_from: str | None) -> Loader:
-    """Of this repository; the last few stay loaded."""
+    """Loads a suite of this repository at a commit; the last few stay loaded."""
     return lru_cache(maxsize=3)(lambda commit: begin(suite, commit, suite_from=suite_from).result())
 
 
-def answer(question: Question, load: Loader, device: str | None, observer: CompareObserver) -> Found:
+def answer(question: Question, load: Loader, device: str | None, observer: CompareObserver) -> PairResult:
     """What comes of a question on a device. Raises what opening it does."""
     side: Side = "base"
     try:
@@ -123,14 +125,14 @@ def answer(question: Question, load: Loader, device: str | None, observer: Compa
         side = "head"
         head = load(question.head)
     except SuiteError as error:
-        return Found(question=question, failed=msgspec.structs.replace(failure(error), side=side))
+        return PairResult(question=question, failed=msgspec.structs.replace(failure(error), side=side))
     settings = dataclasses.replace(question.settings, device=device)
     found = compare(dataclasses.replace(question, settings=settings), base, head, observer)
     return dataclasses.replace(found, question=question)
 
 
 class OneDevice:
-    """A crew of one device, which takes suites from this repository. Raises UsageError, DeviceError."""
+    """One device, which takes suites from this repository. Raises UsageError, DeviceError."""
 
     def __init__(
         self,
@@ -144,7 +146,7 @@ class OneDevice:
             self.devices: tuple[DeviceInfo, ...] = (place.device,)
             self.toolchain = place.toolchain
 
-    def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
+    def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
         for question in asked:
             yield answer(question, self._load, self.devices[0].spec, self._observer)
 
@@ -226,7 +228,7 @@ class PairJournal:
         ]
 
     def known(self, limits: str | None = None) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
-        """Of what it has verdicts, likewise."""
+        """The pairs of code that it has verdicts on; with `limits`, verdicts reached by the same."""
         return tuple(
             (frozenset(pair.base), frozenset(pair.head))
             for pair in self._pairs

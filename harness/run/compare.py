@@ -27,8 +27,8 @@ from harness.device.telemetry import Sampler
 from harness.device.toolchains import FoundToolchain, environment_of
 from harness.errors import HarnessError, Side, UsageError, WorkerError
 from harness.judgement.attribution import solo_of
-from harness.judgement.case_trial import CaseTrial, Noise, bare_verdict, settle
-from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
+from harness.judgement.case_trial import CaseTrial, NoisePriors, bare_verdict, settle
+from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
 from harness.judgement.judge import Policy, policy_of
 from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
@@ -89,7 +89,7 @@ class CompareSettings(JudgeSettings):
     solo_s: float = 1.0
     """How long each side of a flagged case runs by itself, to see what power it draws; 0 for not at all."""
     twins: bool | None = None
-    """None: in CI, unless the device is a CPU, whose noise would hide the planted one."""
+    """Whether to measure twins. None does in CI, unless on a CPU, whose noise would hide the planted one."""
     measure_identical: bool = False
     """Whether to measure kernels whose compiled code is the same, to learn of the noise."""
     toolchains: Mapping[SideName, FoundToolchain] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class CompareObserver(DeviceObserver, Protocol):
 
 
 @dataclass(slots=True)
-class Entry:
+class CaseEntry:
     """A case that both commits have: what is asked of the worker, and its trial so far."""
 
     pair: protocol.PairOf
@@ -129,7 +129,7 @@ class Entry:
 class ComparisonResult:
     comparison: Comparison
     verdicts: tuple[Verdict, ...]
-    """In ladder order."""
+    """The verdict of each case, in ladder order."""
     twins: tuple[Verdict, ...]
     left_out: tuple[str, ...]
     """Why cases were not compared at all, a sentence each."""
@@ -147,8 +147,21 @@ class ComparisonResult:
 
 def policy_for(device: DeviceInfo, settings: JudgeSettings) -> Policy:
     """What was asked for, else what suits the device. Raises UsageError where that makes no sense."""
-    usual, margin, tolerance = USUAL_LIMITS[device.kind], settings.margin, settings.tolerance
-    return policy_of(usual, margin, tolerance, confidence=settings.confidence)
+    usual = USUAL_LIMITS[device.kind]
+    return policy_of(usual, settings.margin, settings.tolerance, confidence=settings.confidence)
+
+
+def recorded_settings(settings: JudgeSettings, policy: Policy) -> dict[str, str | float | None]:
+    """What the record of any comparison says of how it was measured and judged."""
+    return {
+        "seed": settings.seed,
+        "timeout_s": settings.timeout_s,
+        "budget_s": settings.budget_s,
+        "margin": policy.margin,
+        "tolerance": policy.tolerance,
+        "confidence": policy.confidence,
+        "looks": ",".join(map(str, policy.looks)),
+    }
 
 
 def pair_settings_for(device: DeviceInfo, policy: Policy) -> PairSettings:
@@ -199,7 +212,7 @@ class Comparing(DeviceSession):
 
     observer: CompareObserver
     mark_s = 0.1
-    """As finely can the quads that a gate catches be told from the others."""
+    """The shorter, the fewer quads a gate has to catch along with one that was disturbed."""
 
     def __init__(
         self, base: LoadedSuite, head: LoadedSuite, settings: CompareSettings, observer: CompareObserver
@@ -215,16 +228,16 @@ class Comparing(DeviceSession):
             work_tree=base.work_tree,
         )
         self.base, self.head, self.settings = base, head, settings
-        self._compilers = {side: each.nvcc for side, each in settings.toolchains.items() if each.nvcc}
+        self._compilers = {side: tool.nvcc for side, tool in settings.toolchains.items() if tool.nvcc}
         self.policy = Policy()
         self.pair = PairSettings()
         self.calibration: Calibration | None = None
-        self._noise = Noise()
+        self._noise = NoisePriors()
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._processes = 0
         self._spent_s = 0.0
         self._canaries: list[CanaryLevel] = []
-        """Not the blocks: a calibration has thousands."""
+        """Levels of all blocks so far. The blocks themselves are not kept: a calibration has thousands."""
         self.unplanted: list[str] = []
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
@@ -246,12 +259,11 @@ class Comparing(DeviceSession):
 
     def _check_compilers(self) -> None:
         named = self.settings.toolchains.values()
-        if self.device.backend in ("cuda", "null") or all(each.python for each in named):
-            return
-        raise UsageError(
-            f"--toolchain names an nvcc, which compiles for cuda alone; {self.device.spec} is "
-            f"{self.device.name}."
-        )
+        if self.device.backend not in ("cuda", "null") and not all(each.python for each in named):
+            raise UsageError(
+                f"--toolchain names an nvcc, which compiles for cuda alone; {self.device.spec} is "
+                f"{self.device.name}."
+            )
 
     def judge_by(self, calibration: Calibration | None) -> None:
         """Take the device's noise from this calibration, in what is begun from now on."""
@@ -260,7 +272,7 @@ class Comparing(DeviceSession):
 
     @property
     def folder(self) -> Path | None:
-        """Of the device's records."""
+        """The folder of the device's records; None where none are kept."""
         results = self.settings.results
         return results and results / machine_name(self.device)
 
@@ -276,8 +288,8 @@ class Comparing(DeviceSession):
         if in_turns:
             self._check_environments()
         # A case that head has, only not for this device, has not vanished.
-        there = {planned.case.id for planned in head}
-        alone = [self._explained(v) for v in alone if v.status == "new" or v.case not in there]
+        of_head = {planned.case.id for planned in head}
+        alone = [self._explained(v) for v in alone if v.status == "new" or v.case not in of_head]
         entries = [self.entry(pair, case) for pair, case in both]
         for entry in entries:
             if entry.pair.id in in_turns:
@@ -287,8 +299,7 @@ class Comparing(DeviceSession):
     def refusal(self, planned: PlannedCase) -> Refusal | None:
         elsewhere = self._is_elsewhere(planned.kernel)
         refused = unfit(planned, self.device, elsewhere=elsewhere)
-        named = self.settings.toolchains
-        if refused or elsewhere or not named:
+        if refused or elsewhere or not self.settings.toolchains:
             return refused
         return untouched(planned.kernel, self.device.backend, has_compilers=bool(self._compilers))
 
@@ -327,20 +338,20 @@ class Comparing(DeviceSession):
         side = self.base if verdict.side == "base" else self.head
         return dataclasses.replace(verdict, message=side.explained(verdict.message, verdict.log))
 
-    def entry(self, pair: protocol.PairOf, case: Case) -> Entry:
+    def entry(self, pair: protocol.PairOf, case: Case) -> CaseEntry:
         noise = noise_of_case(self._noise, self.calibration, case.id)
-        return Entry(pair, CaseTrial(pair.id, case, self.policy, noise))
+        return CaseEntry(pair, CaseTrial(pair.id, case, self.policy, noise))
 
-    def inspect(self, entries: Sequence[Entry]) -> None:
+    def inspect(self, entries: Sequence[CaseEntry]) -> None:
         """Build both sides of these entries ahead of comparing them: what was built, they then know."""
         self._inspected = self._inspect(entries)
 
     def compare(
-        self, entries: list[Entry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
+        self, entries: list[CaseEntry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
     ) -> ComparisonResult:
         described = self.describe()
         interrupted = False
-        twins: list[Entry] = []
+        twins: list[CaseEntry] = []
         changes: tuple[str, ...] = ()
         folder = self.folder if self.settings.save else None
         with Journal(RecordWriter(folder, described) if folder else None) as self._journal:
@@ -385,22 +396,16 @@ class Comparing(DeviceSession):
             head=self.head.source,
             kernels=tuple(kernel.name for kernel in self.head.suite.kernels),
             settings={
-                "seed": settings.seed,
-                "timeout_s": settings.timeout_s,
-                "budget_s": settings.budget_s,
+                **recorded_settings(settings, self.policy),
                 "twins": self._wants_twins(),
                 **{name: getattr(self.pair, name) for name in self.pair.__slots__},
-                "margin": self.policy.margin,
-                "tolerance": self.policy.tolerance,
-                "confidence": self.policy.confidence,
-                "looks": ",".join(map(str, self.policy.looks)),
                 **{f"{side}_toolchain": each.given for side, each in settings.toolchains.items()},
             },
             toolchains={side: each.record for side, each in settings.toolchains.items()},
             calibrated_at=self.calibration.measured_at if self.calibration else None,
         )
 
-    def _inspect(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
+    def _inspect(self, entries: Sequence[CaseEntry]) -> tuple[tuple[str, ...], set[str]]:
         """Build both sides, settle what is identical or broken, and return what `_problem_changes` does."""
         inspected = [entry for entry in entries if not entry.in_turns]
         pairs = tuple(entry.pair for entry in inspected)
@@ -419,7 +424,7 @@ class Comparing(DeviceSession):
         self.builder.kill()
         return ((), set()) if same_problem else self._problem_changes(entries)
 
-    def _settle_built(self, entry: Entry, found: protocol.InspectedPair) -> None:
+    def _settle_built(self, entry: CaseEntry, found: protocol.InspectedPair) -> None:
         trial = entry.trial
         trial.sides = {"base": _arm(found.base), "head": _arm(found.head)}
         if found.identical and not self.settings.measure_identical:
@@ -431,7 +436,7 @@ class Comparing(DeviceSession):
         elif found.base.reason:
             trial.end("failed", found.base.reason, found.base.message, found.base.log, side="base")
 
-    def _problem_changes(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
+    def _problem_changes(self, entries: Sequence[CaseEntry]) -> tuple[tuple[str, ...], set[str]]:
         """How head's problem differs from base's, a sentence each, and the dtypes that kernels may be wrong
         for.
 
@@ -467,14 +472,14 @@ class Comparing(DeviceSession):
             entry.by_base = True
         return (*sentences(of_suite, places), *unknown), changed
 
-    def _verify_identical(self, entries: Sequence[Entry], changed: Collection[str]) -> None:
+    def _verify_identical(self, entries: Sequence[CaseEntry], changed: Collection[str]) -> None:
         """Code that is identical, and was right by base's problem, need not be right by head's."""
         identical = {
             entry.pair.id: entry.trial
             for entry in entries
             if entry.trial.verdict().status == "identical" and entry.trial.case.dtype in changed
         }
-        for name, found in self._wrong({name: each.case for name, each in identical.items()}).items():
+        for name, found in self._wrong({name: trial.case for name, trial in identical.items()}).items():
             identical[name].end("failed", found.reason, found.message, found.log, side=found.side)
 
     def _verified(self, alone: Sequence[Verdict], changed: Collection[str]) -> list[Verdict]:
@@ -513,7 +518,7 @@ class Comparing(DeviceSession):
         self.leave()
         return wrong
 
-    def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
+    def _twins(self, entries: Sequence[CaseEntry]) -> list[CaseEntry]:
         """A kernel against itself, as it is and slowed by the tolerance: the first case that can be."""
         measured = [entry.trial.case for entry in entries if not entry.trial.settled and not entry.in_turns]
         for case in measured:
@@ -536,11 +541,13 @@ class Comparing(DeviceSession):
             reply = self.ask(request, self.settings.timeout_s)
             if isinstance(reply, Failed):
                 self.unplanted.append(f"{pair.id} +{100 * target:g} %: {reply.message}")
-            found.append(None if isinstance(reply, Failed) else reply.steps)
+                found.append(None)
+            else:
+                found.append(reply.steps)
         self.leave()
         return found
 
-    def _measure_all(self, entries: Sequence[Entry]) -> None:
+    def _measure_all(self, entries: Sequence[CaseEntry]) -> None:
         """Measure, in as many processes as it takes, what is undecided or is to be confirmed."""
         trials = [entry.trial for entry in entries]
         while wanting := [entry for entry in entries if not entry.trial.settled]:
@@ -551,7 +558,7 @@ class Comparing(DeviceSession):
                 self._process(wanting)
             settle(trials, self.policy)
 
-    def _process(self, entries: Sequence[Entry]) -> None:
+    def _process(self, entries: Sequence[CaseEntry]) -> None:
         """One fresh process for all of these, in random order; another after one that failed."""
         self._processes += 1
         confirming = all(entry.trial.confirming for entry in entries)
@@ -565,7 +572,7 @@ class Comparing(DeviceSession):
                     self.observer.measured(entry.pair.id)
             self.leave()
 
-    def _measure(self, entry: Entry) -> None:
+    def _measure(self, entry: CaseEntry) -> None:
         trial, wanted = entry.trial, entry.trial.precision
         request = protocol.Compare(
             pair=entry.pair,
@@ -594,7 +601,7 @@ class Comparing(DeviceSession):
         telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=telemetry)
         usual = None if entry.in_turns else usual_level(self._canaries)
-        gated = gate(block, GatePolicy(), usual=usual)
+        gated = gate(block, usual=usual)
         self._spent_s += block.gpu_s
         kept = CaseBlock(case=entry.pair.id, process=self._processes, block=block, touched=gated.touched)
         self._journal.add(dataclasses.replace(kept, confirming=trial.confirming))
@@ -634,7 +641,7 @@ class Comparing(DeviceSession):
     def _own_pids(self) -> list[int]:
         return super()._own_pids() if self._turns is None else self._turns.pids
 
-    def _run_alone(self, entries: Sequence[Entry]) -> None:
+    def _run_alone(self, entries: Sequence[CaseEntry]) -> None:
         """Run each side of what is confirmed by itself, as in quads one that draws more power slows both.
 
         A card that is not at its power limit slows nobody. Verdicts stand without it.
@@ -662,13 +669,13 @@ class Comparing(DeviceSession):
         self.leave()
 
 
-def _telling(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:
+def _telling(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, bool]]:
     """The cases by which a change of problem is found, and whether to compute their references too.
 
     These are all that are to be measured; of the others one for each size and dtype, the smallest of a dtype
     with its reference.
     """
-    asked: list[tuple[Entry, bool]] = []
+    asked: list[tuple[CaseEntry, bool]] = []
     sizes, dtypes = set[tuple[str, str]](), set[str]()
     ordered = sorted(entries, key=lambda each: (each.trial.settled, math.prod(each.pair.sizes.values())))
     for entry in ordered:

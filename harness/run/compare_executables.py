@@ -21,10 +21,11 @@ from harness.device.machine import machine_name
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, HarnessError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
-from harness.judgement.gates import GatePolicy, gate
+from harness.judgement.gates import gate
 from harness.judgement.noise import noise_of_card
 from harness.records import Arm, CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Telemetry, Verdict
-from harness.run.compare import CompareObserver, ComparisonResult, JudgeSettings, failed_by, policy_for
+from harness.run import compare
+from harness.run.compare import CompareObserver, ComparisonResult, JudgeSettings, failed_by
 from harness.run.device_session import begun, find_device, identified
 from harness.run.executables import Executable, ProcessRun, format_of, run_once
 from harness.run.turns import ORDERS
@@ -37,7 +38,7 @@ from harness.system.files import scratch_folder
 RUNS_A_BLOCK = 4 * MIN_QUADS
 _SNAPSHOTS_A_BLOCK = 500
 _TICKS_NS: Mapping[str, float] = {"nvbench": 500.0, "google-benchmark": 1.0}
-"""Of CUDA's events half a microsecond, by its documents; of Linux's clocks."""
+"""CUDA's events tick every half microsecond, as its documents say, and Linux's clocks every nanosecond."""
 
 
 FirstRuns = Mapping[SideName, ProcessRun | HarnessError]
@@ -47,9 +48,9 @@ FirstRuns = Mapping[SideName, ProcessRun | HarnessError]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutablesSettings(JudgeSettings):
     format: Format | None = None
-    """None finds it out by what the executable says of its options."""
+    """Which harness the executables are of; None finds it out by what they say of their options."""
     suite: str | None = None
-    """None is the executable's name."""
+    """The suite's name; None takes the executable's."""
     timeout_s: float = 600.0
 
 
@@ -89,7 +90,7 @@ class ComparingExecutables:
         self._processes = 0
         self._spent_s = 0.0
         self._run_s = 0.0
-        """Of one process, the longest so far."""
+        """How long the longest process took so far."""
         self._names: dict[str, str] = {}
         """What the executable calls each case that it has, by its label."""
 
@@ -109,7 +110,7 @@ class ComparingExecutables:
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
             self.observer.opened(self.device)
-            self.policy = policy_for(self.device, self.settings)
+            self.policy = compare.policy_for(self.device, self.settings)
             return self._compare(name, first)
 
     # Before anything counts
@@ -151,7 +152,7 @@ class ComparingExecutables:
         raise problem
 
     def _check_device(self, device: DeviceInfo, first: FirstRuns) -> None:
-        """That what is watched is what nvbench measured on. Google Benchmark does not tell."""
+        """Raise UsageError unless nvbench measured on what is watched. Google Benchmark does not tell."""
         for side, each in first.items():
             if isinstance(each, ProcessRun) and self.format == "nvbench" and each.device.name != device.name:
                 raise UsageError(
@@ -173,11 +174,11 @@ class ComparingExecutables:
     # The comparison
 
     def _compare(self, name: str, first: FirstRuns) -> ComparisonResult:
-        told = [each for each in first.values() if isinstance(each, ProcessRun)]
-        named = next((each.executable for each in told if each.executable), name)
+        runs = [each for each in first.values() if isinstance(each, ProcessRun)]
+        named = next((run.executable for run in runs if run.executable), name)
         self.suite = self.settings.suite or identifier(named)
         trials, alone, left_out = self._cases(first)
-        described = self._describe(told, [trial.case.kernel for trial in trials.values()])
+        described = self._describe(runs, [trial.case.kernel for trial in trials.values()])
         folder = self.settings.results if self.settings.save else None
         writer = RecordWriter(folder / machine_name(self.device), described) if folder else None
         interrupted = False
@@ -205,8 +206,7 @@ class ComparingExecutables:
             {trial.id: trial.blocks for trial in trials.values()},
         )
 
-    def _describe(self, told: Sequence[ProcessRun], kernels: Sequence[str]) -> Comparison:
-        settings = self.settings
+    def _describe(self, runs: Sequence[ProcessRun], kernels: Sequence[str]) -> Comparison:
         base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
         return Comparison(
             **begun(),
@@ -219,17 +219,11 @@ class ComparingExecutables:
             identity=self.probe.identity(),
             settings={
                 "format": self.format,
-                "method": ", ".join(dict.fromkeys(each.version for each in told)),
+                "method": ", ".join(dict.fromkeys(run.version for run in runs)),
                 "base_command": self.sides["base"].command,
                 "head_command": self.sides["head"].command,
                 "processes_a_block": RUNS_A_BLOCK,
-                "seed": settings.seed,
-                "timeout_s": settings.timeout_s,
-                "budget_s": settings.budget_s,
-                "margin": self.policy.margin,
-                "tolerance": self.policy.tolerance,
-                "confidence": self.policy.confidence,
-                "looks": ",".join(map(str, self.policy.looks)),
+                **compare.recorded_settings(self.settings, self.policy),
             },
         )
 
@@ -320,7 +314,7 @@ class ComparingExecutables:
                     trial.end("failed", "not-measured", why, side=side)
                     return
         block = _block_of(label, quads, self.format, seen, took_s)
-        gated = gate(block, GatePolicy(), usual=None)
+        gated = gate(block, usual=None)
         kept = CaseBlock(case=trial.id, process=self._processes, block=block, touched=gated.touched)
         journal.add(dataclasses.replace(kept, confirming=trial.confirming))
         trial.sides = {"base": Arm(), "head": Arm()}
@@ -333,21 +327,21 @@ def _not_at_both(
     """The verdict of a case that cannot be compared; None where it can be, or where both sides skip it, which
     `left_out` then says. What a side skips it does not have.
     """
-    there = {side: case for side, case in sides.items() if case and not case.skipped}
+    present = {side: case for side, case in sides.items() if case and not case.skipped}
     words = {side: case.skipped for side, case in sides.items() if case and case.skipped}
-    if not there:
+    if not present:
         for text in words.values():
             left_out[f"{bare.kernel}: {text}"] = None
         return None
-    for side, case in there.items():
+    for side, case in present.items():
         if case.failed:
             return dataclasses.replace(bare, reason="not-measured", message=case.failed, side=side)
-    if len(there) == len(sides):
+    if len(present) == len(sides):
         return None
-    told = "".join(f"{side.capitalize()} skips it: {text}" for side, text in words.items())
-    if "head" in there:
-        return dataclasses.replace(bare, status="new", reason="only-in-head", message=told)
-    return dataclasses.replace(bare, status="missing", reason="only-in-base", message=told)
+    message = "".join(f"{side.capitalize()} skips it: {text}" for side, text in words.items())
+    if "head" in present:
+        return dataclasses.replace(bare, status="new", reason="only-in-head", message=message)
+    return dataclasses.replace(bare, status="missing", reason="only-in-base", message=message)
 
 
 def _while_running(seen: Telemetry, slots: Sequence[_Slot]) -> Telemetry:

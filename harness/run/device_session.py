@@ -59,8 +59,8 @@ class WorkerProcess(Process):
     def __init__(
         self, scratch: Path, python: str = "", env: Mapping[str, str] = {}, before: Sequence[str] = ()
     ) -> None:
-        """With `python` in another interpreter's environment, which lends it the packages and this one the
-        harness; under what `before` starts.
+        """`python` is an interpreter in whose environment it runs, with this harness and the packages there;
+        `before` are the words of a program that starts it.
         """
         self._scratch = scratch
         # The worker is in a folder of its own, where it would look for relative paths.
@@ -102,7 +102,9 @@ class WorkerProcess(Process):
         timeout_s: float,
         heard: Callable[[Progress], object] = lambda _progress: None,
     ) -> R | Failed:
-        """Raises WorkerError where the process dies or does not answer in time; it is ended then."""
+        """The answer to a request. Raises WorkerError where the process dies or does not answer in time, and
+        ends it then.
+        """
         return self.begin(request, timeout_s)(heard)
 
     def begin(self, request: Request[R], timeout_s: float) -> Pending[R]:
@@ -129,7 +131,7 @@ class WorkerProcess(Process):
         return answer
 
     def finish(self, timeout_s: float) -> None:
-        """Raises WorkerError where the process does not end in time."""
+        """Have the process end by itself. Raises WorkerError where it does not in time."""
         try:
             super().finish(timeout_s)
         except LostError as lost:

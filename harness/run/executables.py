@@ -20,7 +20,7 @@ from harness.system import git
 from harness.system.process import run_shell
 
 OUT = "{out}"
-"""In a command, what stands for the file that it is to write."""
+"""What stands in a command for the file that it is to write."""
 _FLAGS = {
     "nvbench": "--jsonbin {out}",
     "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
@@ -52,7 +52,7 @@ class ProcessRun:
 
     device: DeviceInfo
     cases: dict[str, ImportedCase]
-    """By kernel and sizes in words."""
+    """By label, which is kernel and sizes in words."""
     version: str
     executable: str
 

@@ -30,7 +30,7 @@ class ImportedRun:
     run: Run
     rows: tuple[Row, ...]
     path: Path
-    """Of the record."""
+    """The record's file."""
     problems: tuple[str, ...]
     """What could not be read as it should be, a sentence each."""
 
@@ -80,7 +80,7 @@ def suite_of(file: ImportedFile, given: str | None) -> str:
 
 
 def checked_suite(name: str) -> str:
-    """Raises UsageError for what is no suite's name."""
+    """The name. Raises UsageError where no suite can be called so."""
     if name != identifier(name):
         raise UsageError(f"{name!r} is no name of a suite; expected letters, digits and underscores.")
     return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -15,12 +15,12 @@ import msgspec
 from harness.bench.abba import PairSettings, least_quads
 from harness.device.peaks import BeyondPeakError
 from harness.errors import StoreError, UsageError
-from harness.judgement.case_trial import CaseTrial, Noise, Precision, Round, settle
-from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
+from harness.judgement.case_trial import CaseTrial, NoisePriors, Precision, Round, settle
+from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
 from harness.judgement.limits import TWINS
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
-from harness.records import CaseBlock, Comparison, PairedBlock, Quad, Verdict
+from harness.records import CaseBlock, Comparison, PairedBlock, Verdict
 from harness.run.compare import JudgeSettings, pair_settings_for, policy_for, with_twins
 from harness.spec.case_id import in_short
 from harness.spec.problem import Case
@@ -30,8 +30,8 @@ from harness.system.files import read_regular
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How to judge. Shares; None is what the record says, or lies beside it."""
+class RejudgeSettings:
+    """How to judge. Limits are shares; None takes what the record says, or the calibration beside it."""
 
     margin: float | None = None
     tolerance: float | None = None
@@ -65,8 +65,12 @@ class RejudgedRecord:
         return case.then.status if case.then else (label and label.said) or None
 
 
-def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: Labels) -> RejudgedRecord:
-    """Raises StoreError for a record that nothing can be made of, UsageError for limits that contradict."""
+def rejudge_record(
+    path: Path, stored: StoredComparison, limits: RejudgeSettings, known: Labels
+) -> RejudgedRecord:
+    """Judge a record again. Raises StoreError where nothing can be made of it, UsageError for limits that
+    contradict each other.
+    """
     comparison = stored.comparison
     if not stored.blocks and not stored.verdicts:
         raise StoreError(
@@ -95,7 +99,7 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
     )
 
 
-def _policy(path: Path, stored: StoredComparison, limits: Limits) -> Policy:
+def _policy(path: Path, stored: StoredComparison, limits: RejudgeSettings) -> Policy:
     """What was asked for, else what the record was judged by, else what suits its device."""
     given: dict[str, Any] = {}
     for name in ("margin", "tolerance", "confidence"):
@@ -111,7 +115,7 @@ def _policy(path: Path, stored: StoredComparison, limits: Limits) -> Policy:
     return policy_for(stored.comparison.device, JudgeSettings(**given))
 
 
-def _noise(stored: StoredComparison, calibration: Calibration | None) -> dict[str, Noise]:
+def _noise(stored: StoredComparison, calibration: Calibration | None) -> dict[str, NoisePriors]:
     """The noise of each case; for a twin or a planted slowdown, that of the case it was made from."""
     device, suite = stored.comparison.device, stored.comparison.head.suite
     card = noise_of_card(calibration, device)
@@ -158,7 +162,7 @@ def unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> str:
 
 
 def _bare(name: str) -> str:
-    """A record's name, packed or not."""
+    """A record's name without the ending of packed ones."""
     return name.removesuffix(PACKED)
 
 
@@ -199,7 +203,7 @@ class Label:
 
 
 Labels = Mapping[str, Mapping[str, Label]]
-"""By record and case."""
+"""A record's name, then a case's short id, to the label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +243,10 @@ _MEANS: Mapping[str, Truth] = {
 
 
 def rejudge(
-    stored: StoredComparison, policy: Policy, noise: Mapping[str, Noise], pair: PairSettings | None = None
+    stored: StoredComparison,
+    policy: Policy,
+    noise: Mapping[str, NoisePriors],
+    pair: PairSettings | None = None,
 ) -> list[Rejudged]:
     """Judge every case again whose verdict rests on quads; the others stay. In the record's order.
 
@@ -279,7 +286,7 @@ class _Replay:
     def __init__(self, trial: CaseTrial, blocks: Sequence[CaseBlock], pair: PairSettings) -> None:
         self.trial, self.left, self.pair = trial, list(blocks), pair
         self.whole: dict[bool, list[PairedBlock]] = {False: [], True: []}
-        """Of each stage, confirming or not, the blocks that were looked at, with all their quads."""
+        """The blocks that were looked at, with all their quads, by whether they confirm."""
         self.stretched: set[bool] = set()
 
     def turn(self, levels: list[CanaryLevel]) -> bool:
@@ -298,7 +305,7 @@ class _Replay:
         block = self.left.pop(fitting[0] if fitting else 0).block
         self.whole[stage].append(block)
         block = shortened(block, trial.precision, self.pair)
-        gated = gate(block, GatePolicy(), usual=usual_level(levels))
+        gated = gate(block, usual=usual_level(levels))
         levels.append(canary_level(block.quads))
         trial.add(block, gated)
         return True
@@ -313,7 +320,7 @@ class _Replay:
             return False
         self.stretched.add(stage)
         usual = usual_level(levels)
-        whole = [Round.of(block, gate(block, GatePolicy(), usual=usual)) for block in self.whole[stage]]
+        whole = [Round.of(block, gate(block, usual=usual)) for block in self.whole[stage]]
         if sum(each.all.time is not None for each in whole) < (1 if stage else 2):
             return False
         (trial.again if stage else trial.rounds)[:] = whole
@@ -329,17 +336,6 @@ def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> P
     """The block as it would have been, had it ended where today's rules end it."""
     if not block.quads:
         return block
-    quads: Sequence[Quad] = ()
-    for quads in _growing(block, precision, pair):
-        if (quads[-1].ended_ns - quads[0].started_ns) / 1e9 > pair.max_time_s:
-            break
-    if len(quads) == len(block.quads):
-        return block
-    return dataclasses.replace(block, quads=tuple(quads), gpu_s=block.gpu_s * len(quads) / len(block.quads))
-
-
-def _growing(block: PairedBlock, precision: Precision, pair: PairSettings) -> Iterator[Sequence[Quad]]:
-    """The block's quads after each batch."""
     count, most = 0, min(len(block.quads), pair.max_quads)
     pair = dataclasses.replace(pair, min_quads=max(pair.min_quads, precision.min_quads))
     slot_ns = block.launches_per_slot * median(time_ns for quad in block.quads for time_ns in quad.times_ns)
@@ -349,9 +345,13 @@ def _growing(block: PairedBlock, precision: Precision, pair: PairSettings) -> It
         ratios = log_ratios([q.order for q in quads], [q.times_ns for q in quads]) if quads else ()
         wanted = more_quads(ratios, precision.standard_error, at_least=least, at_most=most)
         if wanted <= count:
-            return
+            break
         count = wanted
-        yield block.quads[:count]
+        if (block.quads[count - 1].ended_ns - block.quads[0].started_ns) / 1e9 > pair.max_time_s:
+            break
+    if count == len(block.quads):
+        return block
+    return dataclasses.replace(block, quads=block.quads[:count], gpu_s=block.gpu_s * count / len(block.quads))
 
 
 def _case(name: str, said: Verdict | None) -> Case:

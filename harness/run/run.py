@@ -29,9 +29,9 @@ class SessionSettings:
     command: str = "run"
     device: str | None = None
     measure: MeasureSettings | None = field(default_factory=MeasureSettings)
-    """None verifies only."""
+    """How to measure; None verifies only."""
     timeout_s: float = 120.0
-    """For one case: building, verifying and measuring it."""
+    """Timeout of one case: of building, verifying and measuring it."""
     seed: int = 1
     machine: str | None = None
     """Name of the device's folder of records; None makes one from the device."""

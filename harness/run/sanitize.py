@@ -26,12 +26,12 @@ OCLGRIND = "oclgrind"
 TOOLS = (*compute_sanitizer.TOOLS, OCLGRIND)
 _SIMULATED = "opencl:0"
 _END_S = 30.0
-"""For a tool to sum up what it has seen, once the kernel has ended."""
+"""Time in which a tool has to sum up what it has seen, once the kernel has ended."""
 _LOG_CHARACTERS = 4000
 _PROCESS_BYTES = 2**31
-"""Of the card, for one process: its context, the tool's own memory, small arrays."""
+"""Memory of the card that one process needs: for its context, the tool's own data and small arrays."""
 SIZE = 37
-"""Of every axis, where no size is given: no multiple of a tile, and little to simulate."""
+"""The size of every axis where none is given: no multiple of a tile, and little to simulate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,11 +31,12 @@ ORDERS: Mapping[Order, tuple[SideName, ...]] = {
     "BAAB": ("head", "base", "base", "head"),
 }
 MIN_SLOT_NS = 2e6
-"""Of a slot: what handing over costs, some tenths of a millisecond, is to be small beside it."""
+"""The shortest slot: handing over costs some tenths of a millisecond, which is to be small beside it."""
 LEAD_IN_S = 0.005
-"""Long beside the hand-over, so that clock, caches and the other process's threads have come to rest."""
+"""Launches before a slot that are not timed: long beside the hand-over, so that clock, caches and the other
+process's threads have come to rest."""
 MAX_TIME_S = 3.0
-"""Of the quads of a block on a card, most of which are hand-overs and lead-ins."""
+"""The most time that the quads of a block take, most of which goes to hand-overs and lead-ins."""
 
 
 class TurnPair:

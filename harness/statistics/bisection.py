@@ -34,9 +34,9 @@ UNLIKELY = 1e-4
 MOST_ASKED = 3
 """How often one pair is asked for, at the most: what three answers leave open, a fourth hardly tells."""
 _CHECKED = 0.4
-"""From so much on, the likeliest suspects are held against what is right before them."""
+"""How likely suspects must be to be held against what is right before them."""
 _ALL_BUT = 0.9
-"""Of what would be called bad: so much of it in one place makes that the place to ask."""
+"""Share of the suspicion before a position that one block must have to be asked for by itself."""
 _STAYS_BROKEN = 0.8
 """How likely a commit does not build, where the one beside it does not."""
 _ROUNDING = 1e-9
@@ -48,8 +48,8 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """How likely the change lies after one position, and at the other or before."""
+class Observation:
+    """An answer: how likely the change lies after one position, and at the other or before."""
 
     after: int
     upto: int
@@ -84,7 +84,7 @@ def believed(low: float, high: float, whole: float) -> float:
     return 1 - (1 - BELIEVED) / times
 
 
-def beliefs(prior: Floats, answers: Collection[Answer]) -> Floats:
+def beliefs(prior: Floats, answers: Collection[Observation]) -> Floats:
     """How likely each suspect is: the first is position 1. They sum to 1."""
     logs = np.log(prior)
     for answer in answers:

@@ -28,7 +28,7 @@ from harness.statistics.windows import (
     ROUNDING,
     Bools,
     Ints,
-    Step,
+    LevelShift,
     WindowSearch,
     clipped,
     huber,
@@ -96,7 +96,7 @@ class Brief:
     start: int
     stop: int
     effect: float
-    """Of its level over that beside it, minus 1."""
+    """The stretch's level over that beside it, minus 1."""
     low: float
     high: float
     """The ends of the effect's 95 % interval."""
@@ -111,7 +111,7 @@ class Newest:
     at: int
     """The index of the first of them."""
     effect: float
-    """Of their median over the level before them, minus 1."""
+    """The median of these figures over the level before them, minus 1."""
     figures: int
     """How many they are."""
     noise_known: bool
@@ -231,7 +231,9 @@ def _kept(logs: Floats, floor: float) -> tuple[Bools, Bools, bool]:
     return (strays_of_few(logs, kept) if is_short else kept), rough, is_short
 
 
-def _came_back(search: ExactSearch | WindowSearch, steps: Sequence[Step]) -> list[tuple[Step, Step]]:
+def _came_back(
+    search: ExactSearch | WindowSearch, steps: Sequence[LevelShift]
+) -> list[tuple[LevelShift, LevelShift]]:
     """Pairs of steps with a few figures between them, of which the second takes the first back. A further
     search leaves these figures out. Where there is no noise two figures are a level.
     """
@@ -259,7 +261,7 @@ def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int
     return tuple(levels)
 
 
-def _change(search: ExactSearch | WindowSearch, step: Step, index: Ints) -> ChangePoint:
+def _change(search: ExactSearch | WindowSearch, step: LevelShift, index: Ints) -> ChangePoint:
     """`index` has each figure's index in the values."""
     low, high = max(step.low, step.at - LEVEL), min(step.high, step.at + LEVEL)
     beside = search.beside(low, step.at, high)
@@ -293,7 +295,7 @@ def _margin(error: float, df: float) -> float:
     return _t_of(_95, df) * error
 
 
-def _brief(search: ExactSearch | WindowSearch, one: Step, two: Step, index: Ints) -> Brief:
+def _brief(search: ExactSearch | WindowSearch, one: LevelShift, two: LevelShift, index: Ints) -> Brief:
     """The stretch between two steps, against what lies beside it."""
     logs = search.logs
     around = np.concatenate((logs[one.low : one.at][-LEVEL:], logs[two.at : two.high][:LEVEL]))

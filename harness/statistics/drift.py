@@ -39,7 +39,7 @@ class Drift:
     start: int
     stop: int
     effect: float
-    """Of the level at the end over that at `best`, minus 1."""
+    """The level at the end over that at `best`, minus 1."""
     low: float
     high: float
     """The ends of the effect's 95 % interval."""
@@ -104,7 +104,7 @@ def _highest(logs: Floats, size: int) -> float:
 
 
 def _two_sided(t: float, df: int) -> float:
-    """Of Student's t with an even number of degrees of freedom, in closed form."""
+    """The two-sided p-value of Student's t with an even number of degrees of freedom, in closed form."""
     cos2 = df / (df + t * t)
     term = total = 1.0
     for k in range(1, df // 2):

@@ -34,9 +34,9 @@ from harness.statistics.windows import (
     REACH,
     YOUNG,
     Beside,
+    BlockNoise,
     Bools,
-    Noise,
-    Step,
+    LevelShift,
     clipped,
     edge_levels,
     places,
@@ -58,7 +58,7 @@ _WANDER = 0.8
 _NEAR, _NEAR_WEIGHT = 12, 12.0
 """Figures on a side that tell the noise there, and how many all others are worth beside them."""
 _SIDE, _SIDE_WEIGHT = 24, 6.0
-"""The same for the noise of one side by itself, beside that of both."""
+"""Figures of a side that tell its own noise, and how many those of both sides are worth beside them."""
 _FIGURES = 200.0
 """Those that a p-value speaks of. A step can be at each of them but for the ends of their series."""
 _IN_FULL = 0.2
@@ -79,6 +79,7 @@ class _Fit:
     residuals: Floats
     """Strays among them cut off."""
     raw: float
+    """The standard deviation of a residual."""
     sd: float
     """The same, but not below the smallest that matters."""
     rho: float
@@ -100,9 +101,9 @@ class ExactSearch:
         self._best = min(range(len(self._fits)), key=lambda k: self._fits[k].criterion)
         self._fit = self._fits[self._best]
         self._places_in_all = max(1.0, _FIGURES * (1 - (2 * FEWEST - 1) / logs.size))
-        self._hints: dict[int, Step] = {}
+        self._hints: dict[int, LevelShift] = {}
         self._tested: dict[tuple[int, int, int], tuple[Beside, float, float]] = {}
-        self.noise = Noise(
+        self.noise = BlockNoise(
             sd=np.array([self._fit.sd]),
             raw=np.array([self._fit.raw]),
             rho=np.array([self._fit.rho]),
@@ -110,20 +111,20 @@ class ExactSearch:
             fewest=np.array([FEWEST]),
         )
 
-    def steps(self) -> list[Step]:
-        best: list[Step] = []
+    def steps(self) -> list[LevelShift]:
+        best: list[LevelShift] = []
         for cuts in self._divisions[self._best : self._best + 1 + _FURTHER]:
             steps = self._struck(cuts)
             if len(steps) > len(best):
                 best = steps
         return best
 
-    def hints(self) -> tuple[Step, ...]:
+    def hints(self) -> tuple[LevelShift, ...]:
         """Steps with a p-value of at most CANDIDATE, in order."""
         return tuple(self._hints[at] for at in sorted(self._hints))
 
     def block(self, _index: int) -> int:
-        """Of the noise, which a series so short has one of."""
+        """The index of a figure's block of noise: a series so short has one."""
         return 0
 
     def beside(self, low: int, at: int, high: int) -> Beside:
@@ -140,7 +141,7 @@ class ExactSearch:
         )
         return Beside(*edges, fit.df, sd, fit.rho)
 
-    def _struck(self, cuts: Sequence[int]) -> list[Step]:
+    def _struck(self, cuts: Sequence[int]) -> list[LevelShift]:
         """The steps left when the least sure is struck out until all are sure."""
         left = list(cuts)
         while left:
@@ -156,14 +157,14 @@ class ExactSearch:
             del left[worst]
         return []
 
-    def _judged(self, edges: Sequence[int], levels: Sequence[float], k: int) -> Step:
+    def _judged(self, edges: Sequence[int], levels: Sequence[float], k: int) -> LevelShift:
         low, at, high = edges[k - 1 : k + 2]
         if (low, at, high) not in self._tested:
             self._tested[low, at, high] = self._by_levels(low, at, high)
         beside, z, p_value = self._tested[low, at, high]
         if p_value <= CANDIDATE and self.logs.size >= _FEWEST_COUNTED:
             p_value = max(p_value, self._counted(edges, levels, k, beside))
-        return Step(low, at, high, z, p_value)
+        return LevelShift(low, at, high, z, p_value)
 
     def _by_levels(self, low: int, at: int, high: int) -> tuple[Beside, float, float]:
         """The levels beside a step, and by these its z and p-value."""
@@ -307,8 +308,8 @@ def _fit(logs: Floats, cuts: Sequence[int], floor: float) -> _Fit:
 
 
 def _autocorrelation(residuals: Floats, cuts: Floats) -> float:
-    """From one figure to the next within a level. Estimated levels make it smaller by about (1 + 3 rho) over
-    the figures of one: Kendall, Biometrika 41 (1954) 403-404.
+    """The autocorrelation from one figure to the next within a level. Estimated levels make it smaller by
+    about (1 + 3 rho) over the figures of one: Kendall, Biometrika 41 (1954) 403-404.
     """
     count, square = residuals.size, float(residuals @ residuals)
     inside = np.ones(count - 1, dtype=np.bool_)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import scipy
@@ -251,6 +252,10 @@ class Tail:
     p_slower: float
     """p-value of as many quads, or more, that lost more on head than on base, were the arms alike."""
     p_faster: float
+
+    def toward(self, direction: Literal["slower", "faster"]) -> tuple[float, float]:
+        """Cost and p-value in one direction; a negative cost is the other direction's."""
+        return (self.cost, self.p_slower) if direction == "slower" else (-self.cost, self.p_faster)
 
 
 @dataclass(frozen=True, slots=True)

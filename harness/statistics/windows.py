@@ -88,15 +88,18 @@ _RHO_BIAS, _RHO_SHRINK = 10.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class BlockNoise:
     """The noise of each block of figures, as logarithms."""
 
     sd: Floats
-    """Not below the smallest that matters."""
+    """Standard deviation of one figure, but not below the smallest that matters."""
     raw: Floats
+    """The same without that limit."""
     rho: Floats
+    """Autocorrelation from one figure to the next."""
     df: Floats
     fewest: Ints
+    """Figures that make a level there."""
 
 
 class Beside(NamedTuple):
@@ -113,7 +116,7 @@ class Beside(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LevelShift:
     """A step between logs[low:at] and logs[at:high], judged."""
 
     low: int
@@ -136,9 +139,9 @@ class WindowSearch:
         self.significance = significance
         self.sums = np.concatenate(([0.0], np.cumsum(logs - logs[0])))
         self.noise = _noise(logs, rough, floor, _NEAR_LAGS, ())
-        self._hints: tuple[Step, ...] | None = None
+        self._hints: tuple[LevelShift, ...] | None = None
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[LevelShift]:
         """The steps that are sure, in order."""
         cuts = self._proposals()
         # Once more, without what may be steps.
@@ -151,7 +154,7 @@ class WindowSearch:
             steps = self._struck(moved)
         return steps
 
-    def hints(self) -> tuple[Step, ...]:
+    def hints(self) -> tuple[LevelShift, ...]:
         """The steps left when all had a p-value of at most CANDIDATE."""
         return self._hints or ()
 
@@ -217,7 +220,7 @@ class WindowSearch:
         result: Floats = self.logs - np.cumsum(jumps)
         return result
 
-    def _struck(self, cuts: Sequence[int]) -> list[Step]:
+    def _struck(self, cuts: Sequence[int]) -> list[LevelShift]:
         """The steps left when the least sure is struck out until all are sure."""
         steps = [self._judged(*three) for three in threes(cuts, self.logs.size)]
         self._hints = None
@@ -234,21 +237,21 @@ class WindowSearch:
                 steps[worst] = self._judged(gone.low, steps[worst].at, steps[worst].high)
         return steps
 
-    def _judged(self, low: int, at: int, high: int) -> Step:
+    def _judged(self, low: int, at: int, high: int) -> LevelShift:
         block = self.block(at)
         short = min(at - low, high - at, REACH)
         if at - low < self._fewest_from(low, block) or high - at < self.noise.fewest[block]:
-            return Step(low, at, high, 0.0, 1.0)
+            return LevelShift(low, at, high, 0.0, 1.0)
         _, z = tested(self.beside, self.smallest, low, at, high)
         last = high == self.logs.size and high - at <= at - low
-        return Step(low, at, high, z, searched(z, places(short, last=last, count=self.logs.size)))
+        return LevelShift(low, at, high, z, searched(z, places(short, last=last, count=self.logs.size)))
 
     def _fewest_from(self, low: int, block: int) -> int:
         """Figures that make the level at `low`; two at a young series' start, whose p-value then decides."""
         fewest = int(self.noise.fewest[block])
         return min(fewest, FEWEST_QUIET) if low == 0 and self.logs.size < YOUNG else fewest
 
-    def _best_place(self, step: Step) -> int:
+    def _best_place(self, step: LevelShift) -> int:
         """The place between its neighbours where the step fits best, in least squares."""
         block = self.block(step.at)
         low, high = max(step.low, step.at - REACH), min(step.high, step.at + REACH)
@@ -299,7 +302,9 @@ def without_strays(logs: Floats, floor: float) -> tuple[Bools, Bools]:
     return kept | rough, rough
 
 
-def _noise(logs: Floats, rough: Bools, floor: float, lags: Sequence[int], fitted: Sequence[int]) -> Noise:
+def _noise(
+    logs: Floats, rough: Bools, floor: float, lags: Sequence[int], fitted: Sequence[int]
+) -> BlockNoise:
     """The noise of each block and the blocks beside it. `fitted` are the places of steps that were taken off.
 
     Half the mean squared difference of figures h apart is their variance less their covariance. Under an
@@ -309,7 +314,7 @@ def _noise(logs: Floats, rough: Bools, floor: float, lags: Sequence[int], fitted
     blocks = max(1, count // _BLOCK)
     sizes = _with_neighbours(_sum(np.ones(count), blocks))
     if count < 3:
-        return Noise(np.full(1, floor), np.zeros(1), np.zeros(1), np.ones(1), np.array([FEWEST_QUIET]))
+        return BlockNoise(np.full(1, floor), np.zeros(1), np.zeros(1), np.ones(1), np.array([FEWEST_QUIET]))
     near = np.abs(np.diff(logs))
     quiet = is_quiet(_with_neighbours(_sum((near > ROUNDING).astype(np.float64), blocks)), sizes)
     is_rough = _sum(rough.astype(np.float64), blocks) > 0.5 * _sum(np.ones(count), blocks)
@@ -330,7 +335,7 @@ def _noise(logs: Floats, rough: Bools, floor: float, lags: Sequence[int], fitted
     variance[quiet], rho[quiet], df[quiet] = 0.0, 0.0, 30.0
     raw = np.sqrt(variance)
     fewest = np.where(quiet, FEWEST_QUIET, np.where(is_rough, FEWEST_ROUGH, FEWEST))
-    return Noise(np.maximum(raw, floor), raw, rho, df, fewest)
+    return BlockNoise(np.maximum(raw, floor), raw, rho, df, fewest)
 
 
 def _autoregression(near: Floats, far: Floats, lag: float, sizes: Floats) -> tuple[Floats, Floats]:
@@ -385,7 +390,7 @@ def _with_neighbours(values: Floats) -> Floats:
 
 
 def _running_median(logs: Floats) -> Floats:
-    """Of the seven figures about each; beyond the ends they are mirrored."""
+    """The median of the seven figures about each; beyond the ends they are mirrored."""
     padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
     seven = [padded[first : first + logs.size] for first in range(7)]
     for one, two in _MIDDLE_OF_SEVEN:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 RECOVERY_S = 2.0
-"""Before a device that did not open is tried once more: a driver that has reset it needs a moment."""
+"""Pause before a device that did not open is tried once more: a driver that has reset it needs a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ RESOURCE = "GPU"
 """What a worker announces that has a device to give: ``dask worker --resources GPU=1``."""
 CONNECT_S = 10.0
 OPEN_S = 180.0
-"""For every worker to open its device: the slowest takes its own time, and may be busy for somebody else."""
+"""Time that every worker has to open its device: the slowest may be busy for somebody else."""
 _DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
 """What our own workers run first: Ctrl-C reaches every process of a terminal, and is for the client."""
 
@@ -328,9 +328,9 @@ class DaskExecutor(DaskDevices):
         self._name = f"harness-{secrets.token_hex(6)}"
         self._counter = 0
         self._lost: dict[str, HarnessError] = {}
-        """By a worker's address: why it has no device any more."""
+        """Why a worker has no device any more, by its address."""
         self._bound: dict[str, list[str]] = {}
-        """By a task's key: addresses of the workers that may have it, where not all may."""
+        """The addresses of the workers that may have a task, where not all may, by its key."""
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
         sent, suite = dask_worker.pack(self._suite) if self._scheduler else (b"", str(self._suite))

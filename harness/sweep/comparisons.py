@@ -1,4 +1,4 @@
-"""Pairs of commits compared on several devices at once: a crew whose devices are Dask's workers.
+"""Pairs of commits compared on several devices at once, each with a worker of Dask's.
 
 Each worker carries out whole comparisons on its own device, with processes of its own. Dask finds these
 functions by this module's name: client and worker need the same version of the harness.
@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.config import check_environment
 from harness.errors import HarnessError, SuiteError, WorkerError
-from harness.run.commit_pairs import Found, Loader, Question, answer, loader
+from harness.run.commit_pairs import Loader, PairResult, Question, answer, loader
 from harness.run.device_session import DeviceObserver, DeviceSession
 from harness.spec.loader import LoadedSuite, load
 from harness.sweep.bench import Silent
@@ -24,7 +24,7 @@ from harness.sweep.dask_worker import OpenedDevice, WorkerSpecs, pack, restore_t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PairWorkerSetup:
     """Where a worker finds its device and its suites."""
 
     specs: WorkerSpecs
@@ -39,8 +39,8 @@ among them, or why there is none.
 """
 
 
-class DaskCrew(DaskDevices):
-    """Devices that compare pairs of commits; see `harness.run.commit_pairs.Crew`.
+class DaskPairDevices(DaskDevices):
+    """Devices that compare pairs of commits; see `harness.run.commit_pairs.PairDevices`.
 
     What a worker measures on another host leaves no record here but in the journal.
     """
@@ -59,14 +59,14 @@ class DaskCrew(DaskDevices):
     ) -> None:
         super().__init__(devices, scheduler, observer)
         self._loaded = loaded
-        self._place = Place(specs=self._specs, suite=loaded.path, suite_from=suite_from)
+        self._place = PairWorkerSetup(specs=self._specs, suite=loaded.path, suite_from=suite_from)
         self._load = loader(loaded.path, suite_from)
 
     def _begin(self, _stack: contextlib.ExitStack) -> None:
         commit = self._loaded.commit or ""
         self._open(open_there, self._place, commit, self._scheduler and self._sent(commit))
 
-    def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
+    def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
         """What comes of questions, as each is answered. Raises WorkerError where a worker is lost."""
         import distributed
 
@@ -98,7 +98,7 @@ def _result(future: Any) -> Any:
         found = future.result()
     except Exception as error:
         raise WorkerError(
-            f"A Dask worker was lost, or could not compare ({said(error)}). {DaskCrew.goes_on}"
+            f"A Dask worker was lost, or could not compare ({said(error)}). {DaskPairDevices.goes_on}"
         ) from error
     if isinstance(found, HarnessError):
         raise found
@@ -108,7 +108,7 @@ def _result(future: Any) -> Any:
 # What a worker runs
 
 
-def open_there(place: Place, commit: str, sent: Sent | None) -> OpenedDevice | HarnessError:
+def open_there(place: PairWorkerSetup, commit: str, sent: Sent | None) -> OpenedDevice | HarnessError:
     """The worker's device."""
     try:
         check_environment()
@@ -120,7 +120,7 @@ def open_there(place: Place, commit: str, sent: Sent | None) -> OpenedDevice | H
         return error
 
 
-def compare_there(place: Place, question: Question, sent: Sent | None) -> Found | HarnessError:
+def compare_there(place: PairWorkerSetup, question: Question, sent: Sent | None) -> PairResult | HarnessError:
     """What comes of a question on the worker's device."""
     settings = question.settings
     if sent:
@@ -133,7 +133,7 @@ def compare_there(place: Place, question: Question, sent: Sent | None) -> Found 
     return dataclasses.replace(found, question=question)
 
 
-def _loader(place: Place, sent: Sent | None) -> Loader:
+def _loader(place: PairWorkerSetup, sent: Sent | None) -> Loader:
     def load_sent(commit: str) -> LoadedSuite:
         found = (sent or {})[commit]
         if isinstance(found, SuiteError):

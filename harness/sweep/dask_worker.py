@@ -87,9 +87,9 @@ class WorkerSpecs:
     """Which device a worker opens."""
 
     specs: tuple[str, ...] = ()
-    """Of each worker of a cluster of our own, whose names are numbers."""
+    """The specs by the names of workers of our own cluster, which are numbers."""
     spec: str | None = None
-    """Of any other; None leaves it to the worker: its $HARNESS_DEVICE, or the first device that works."""
+    """What workers of any other cluster open; None is $HARNESS_DEVICE there, or the first that works."""
 
     def here(self) -> str | None:
         """What the worker that asks is to open."""
@@ -123,7 +123,7 @@ class OpenedDevice:
 
     @classmethod
     def here(cls, device: DeviceInfo, toolchain: Toolchain, busy_with: str = "") -> OpenedDevice:
-        """Of the worker that asks."""
+        """The device of the worker that calls this."""
         worker, host = str(this_worker().name), platform.node()
         return cls(worker=worker, host=host, device=device, toolchain=toolchain, busy_with=busy_with)
 

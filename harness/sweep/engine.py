@@ -37,7 +37,7 @@ from harness.spec.tuning import Tuning
 from harness.statistics import summarize
 from harness.sweep import model
 from harness.sweep.bench import Executor, Job, JobResult
-from harness.sweep.halving import Contender, Decision, Duels, duel_effect, next_step
+from harness.sweep.halving import Contender, Duels, HalvingResult, duel_effect, next_step
 from harness.sweep.journal import SweepJournal, SweepState
 from harness.sweep.model import Configuration, Sweep, SweepResult, SweepRow, SweepSettings
 from harness.system import packages
@@ -115,7 +115,7 @@ class Sweeping:
         self.state = self.journal.state
         self.compile_s = self.measure_s = 0.0
         self._digests: dict[int, str] = {}
-        """By number, of outputs that were verified in full."""
+        """Digests of outputs that were verified in full, by number."""
 
     def run(self) -> SweepResult:
         """Carry out what is not stored yet. A configuration that fails, crashes or hangs costs its own row.
@@ -244,7 +244,7 @@ class Sweeping:
             assert isinstance(reply, protocol.PrepareReply)
             facts = list(reply.sides)
         for each, fact in zip(chunk, facts, strict=True):
-            prepared = model.Prepared(
+            prepared = model.PreparedConfiguration(
                 number=each.number,
                 reason=fact.reason,
                 message=fact.message,
@@ -260,11 +260,11 @@ class Sweeping:
             self._settle(prepared)
             self.observer.moved()
 
-    def _settle(self, prepared: model.Prepared) -> None:
+    def _settle(self, prepared: model.PreparedConfiguration) -> None:
         if prepared.reason and prepared.number not in self.state.rows:
             self.journal.add(self._failed(prepared.number, prepared))
 
-    def _failed(self, number: int, why: model.Prepared | Failed | Row) -> SweepRow:
+    def _failed(self, number: int, why: model.PreparedConfiguration | Failed | Row) -> SweepRow:
         prepared = self.state.prepared[number]
         return SweepRow(
             configuration=self._by_number[number],
@@ -280,23 +280,23 @@ class Sweeping:
             host_s=prepared.host_s,
         )
 
-    def _doubles(self) -> dict[int, int]:
-        """Numbers of configurations that are another's double, and whose: the first of its size."""
+    def _duplicates(self) -> dict[int, int]:
+        """Numbers of configurations that are another's duplicate, and whose: the first of its size."""
         first: dict[tuple[str, str], int] = {}
-        doubles: dict[int, int] = {}
+        duplicates: dict[int, int] = {}
         for each in self.all:
             prepared = self.state.prepared.get(each.number)
             if prepared is not None and prepared.code:
                 original = first.setdefault((each.case, prepared.code), each.number)
                 if original != each.number:
-                    doubles[each.number] = original
-        return doubles
+                    duplicates[each.number] = original
+        return duplicates
 
     # Measuring
 
     def _screen(self) -> None:
         """Verify and time each once, in random order: what drifts must not pass for a parameter's doing."""
-        left_out = self.rejected.keys() | self._doubles().keys()
+        left_out = self.rejected.keys() | self._duplicates().keys()
         left_out |= {number for number, prepared in self.state.prepared.items() if prepared.reason}
         order = [each for each in self.all if each.number not in left_out]
         random.Random(self.settings.seed).shuffle(order)  # noqa: S311 - an order, not a secret
@@ -351,7 +351,7 @@ class Sweeping:
         if duels:
             self._duel(duels)
         elif steps:
-            self._repeat([step for step in steps if isinstance(step, Decision)])
+            self._repeat([step for step in steps if isinstance(step, HalvingResult)])
         return not steps
 
     def _measured(self) -> dict[str, list[SweepRow]]:
@@ -361,7 +361,7 @@ class Sweeping:
                 found[row.configuration.case].append(row)
         return found
 
-    def _next_step(self, rows: Sequence[SweepRow]) -> tuple[Duels | Decision, dict[int, Contender]]:
+    def _next_step(self, rows: Sequence[SweepRow]) -> tuple[Duels | HalvingResult, dict[int, Contender]]:
         times = {row.configuration.number: row.time_ns for row in rows if row.time_ns is not None}
         return next_step(times, self.state.duels, self.settings)
 
@@ -425,7 +425,7 @@ class Sweeping:
             row = replace(row, status="failed", reason=failed.reason, message=failed.message, log=failed.log)
             self.journal.add(row)
 
-    def _repeat(self, winners: Sequence[Decision]) -> None:
+    def _repeat(self, winners: Sequence[HalvingResult]) -> None:
         """Measure the winners again in fresh processes: each was chosen for being lucky too."""
         done = {(repeat.number, repeat.process) for repeat in self.state.repeats}
         wanted = [
@@ -462,7 +462,7 @@ class Sweeping:
             )
         )
 
-    def _keep_final(self, decision: Decision) -> None:
+    def _keep_final(self, decision: HalvingResult) -> None:
         repeats = [repeat for repeat in self.state.repeats if repeat.number == decision.winner]
         repeats.sort(key=lambda repeat: repeat.process)
         times_ns = tuple(repeat.time_ns for repeat in repeats)
@@ -480,7 +480,7 @@ class Sweeping:
     # What is known so far
 
     def _rows(self) -> tuple[SweepRow, ...]:
-        """Of everything that is settled, in order; how far each came follows from the duels."""
+        """The rows of all that is settled, in order; how far each came follows from the duels."""
         own = dict(self.state.rows)
         for rows in self._measured().values():
             for number, contender in self._next_step(rows)[1].items():
@@ -492,7 +492,7 @@ class Sweeping:
                     gpu_s=own[number].gpu_s + sum(duel.gpu_s for duel in duels),
                     host_s=own[number].host_s + sum(duel.host_s for duel in duels),
                 )
-        for number, original in self._doubles().items():
+        for number, original in self._duplicates().items():
             if original in own:
                 prepared = self.state.prepared[number]
                 own[number] = replace(

@@ -44,7 +44,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class HalvingResult:
     winner: int
     tied: tuple[int, ...]
 
@@ -109,7 +109,7 @@ def duel_effect(block: PairedBlock) -> Effect:
 
 def next_step(
     times_ns: Mapping[int, float], duels: Sequence[Duel], settings: SweepSettings
-) -> tuple[Duels | Decision, dict[int, Contender]]:
+) -> tuple[Duels | HalvingResult, dict[int, Contender]]:
     """What to measure next, or who has won, and how each stands so far.
 
     `times_ns` are those of screening, by number, at least one. `duels` are those of this size so far.
@@ -142,7 +142,7 @@ def next_step(
         if last and not changed:
             break
         round_ += 1
-    return Decision(winner=best, tied=tuple(sorted(rivals))), contenders
+    return HalvingResult(winner=best, tied=tuple(sorted(rivals))), contenders
 
 
 def _screened(times_ns: Mapping[int, float], settings: SweepSettings) -> tuple[int, list[int]]:
@@ -155,7 +155,7 @@ def _screened(times_ns: Mapping[int, float], settings: SweepSettings) -> tuple[i
 
 
 def _left(best: int, ratios: Mapping[int, _Ratio], settings: SweepSettings) -> list[int]:
-    """Without what is slower for sure; of many that are not, the share that is nearest."""
+    """The rivals that are not slower for sure; of many, the share that is nearest."""
     order = sorted(ratios, key=lambda number: (ratios[number].value, number))
     left = [number for number in order if number != best and not ratios[number].slower]
     most = max(settings.most_finalists - 1, math.ceil(settings.keep * len(ratios)))

@@ -20,17 +20,26 @@ import msgspec
 from harness.errors import StoreError
 from harness.spec.case_id import size_label
 from harness.store.records_file import JsonLines, decoded_line
-from harness.sweep.model import SCHEMA_VERSION, Duel, Final, Prepared, Repeat, Sweep, SweepResult, SweepRow
+from harness.sweep.model import (
+    SCHEMA_VERSION,
+    Duel,
+    Final,
+    PreparedConfiguration,
+    Repeat,
+    Sweep,
+    SweepResult,
+    SweepRow,
+)
 from harness.system.cache import write_atomically
 from harness.system.files import open_regular, read_regular, try_lock
 
-Item = Prepared | SweepRow | Duel | Repeat | Final
+Item = PreparedConfiguration | SweepRow | Duel | Repeat | Final
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sweep: Sweep | None = None
-    prepared: Prepared | None = None
+    prepared: PreparedConfiguration | None = None
     row: SweepRow | None = None
     duel: Duel | None = None
     repeat: Repeat | None = None
@@ -38,36 +47,34 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     complete: bool = False
 
 
+_FIELDS = {PreparedConfiguration: "prepared", SweepRow: "row", Duel: "duel", Repeat: "repeat", Final: "final"}
+"""The field of a line that holds an item, by the item's type."""
+
+
 @dataclass(slots=True)
 class SweepState:
     """What is known of a sweep's configurations so far, by number."""
 
-    prepared: dict[int, Prepared] = field(default_factory=dict)
+    prepared: dict[int, PreparedConfiguration] = field(default_factory=dict)
     rows: dict[int, SweepRow] = field(default_factory=dict)
-    """Rejected, failed, or screened. A configuration that is another's double has none of its own."""
+    """Rejected, failed, or screened. A configuration that is another's duplicate has none of its own."""
     duels: list[Duel] = field(default_factory=list)
     repeats: list[Repeat] = field(default_factory=list)
     finals: list[Final] = field(default_factory=list)
     complete: bool = False
 
-    def add(self, item: Item) -> _Line:
-        """Take an item in; returns the line of the file that says it."""
+    def add(self, item: Item) -> None:
         match item:
-            case Prepared():
+            case PreparedConfiguration():
                 self.prepared[item.number] = item
-                return _Line(prepared=item)
             case SweepRow():
                 self.rows[item.configuration.number] = item
-                return _Line(row=item)
             case Duel():
                 self.duels.append(item)
-                return _Line(duel=item)
             case Repeat():
                 self.repeats.append(item)
-                return _Line(repeat=item)
             case Final():
                 self.finals.append(item)
-                return _Line(final=item)
 
 
 class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
@@ -117,7 +124,8 @@ class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
             lines.append(_Line(sweep=self.sweep))
 
     def add(self, item: Item) -> None:
-        self._append(self.state.add(item))
+        self.state.add(item)
+        self._append(_Line(**{_FIELDS[type(item)]: item}))  # type: ignore[arg-type]
 
     def finish(self) -> None:
         self.state.complete = True
@@ -189,8 +197,8 @@ def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
     assert sweep is not None
     found = SweepState()
     for line in decoded[1:]:
-        for item in (line.prepared, line.row, line.duel, line.repeat, line.final):
-            if item is not None:
+        for name in _FIELDS.values():
+            if (item := getattr(line, name)) is not None:
                 found.add(item)
         found.complete = found.complete or line.complete
     return sweep, found

@@ -27,7 +27,7 @@ SweepStatus = Literal["measured", "rejected", "failed"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     number: int
-    """From 1, in the suite's own order: size by size, and within a size as the suite lists them."""
+    """Counts from 1, in the suite's own order: size by size, and within a size as the suite lists them."""
     case: str
     sizes: Mapping[str, int]
     parameters: Mapping[str, Value]
@@ -38,7 +38,7 @@ class SweepSettings:
     """How a sweep is carried out. Part of its identity: a sweep under others is another sweep."""
 
     seed: int = 1
-    """Of the data, and of the order in which configurations are screened."""
+    """Seed of the data, and of the order in which configurations are screened."""
     keep: float = 0.25
     """Share of a size's configurations that a round of halving keeps, by time."""
     near: float = 0.05
@@ -48,7 +48,7 @@ class SweepSettings:
     """Fresh processes in which the winner is measured again: it was chosen for being lucky too."""
     timeout_s: float = 60.0
     rules: tuple[str, ...] = ()
-    """Beside the tuning's own."""
+    """Rules beside the tuning's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +58,17 @@ class Sweep:
     schema_version: int = SCHEMA_VERSION
     harness_version: str
     sweep_id: str
-    """Of what was asked: source, compiler, devices' model and driver, configurations, settings. Two sweeps
+    """A hash of what was asked: source, compiler, device model, driver, configurations, settings. Two sweeps
     with one id would find the same, so the second continues or repeats the first."""
     started_at: str
-    """UTC, ISO 8601."""
+    """When it began: UTC, ISO 8601."""
     source: Source
     kernel: str
     parameters: tuple[str, ...]
     total: int
-    """Configurations, rejected ones included."""
+    """Number of configurations, rejected ones included."""
     device: DeviceInfo
-    """The first of them; all are of one model."""
+    """The first device; all are of one model."""
     devices: tuple[str, ...]
     """Every device by its UUID, or by its spec where it has none."""
     toolchain: Toolchain | None
@@ -91,7 +91,7 @@ class SweepRow:
     same_as: int | None = None
     """The configuration with the same compiled code and launch, whose figures these are."""
     place: int = 0
-    """In the random order of screening, from 1; 0 for what was not screened itself."""
+    """Its place in the random order of screening, from 1; 0 for what was not screened itself."""
     round: int = 0
     """How far it came: 0 screened, 1 and more rounds of halving, in pairs against the best of its size."""
     time_ns: float | None = None
@@ -99,7 +99,7 @@ class SweepRow:
     time_low_ns: float | None = None
     time_high_ns: float | None = None
     behind: Effect | None = None
-    """Against the best of its size in pairs, in the last round that it came to; positive is slower."""
+    """Its time over its size's best in pairs, in the last round that it came to; positive is slower."""
     flop: int | None = None
     moved_bytes: int | None = None
     dtype: str = "float32"
@@ -115,7 +115,7 @@ class SweepRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedConfiguration:
     """What came of compiling and loading one configuration; `reason` is empty where it went well."""
 
     number: int
@@ -153,7 +153,7 @@ class Repeat:
     number: int
     process: int
     time_ns: float
-    """Median of one launch."""
+    """Median time of one launch."""
     device: str = ""
     gpu_s: float = 0.0
     host_s: float = 0.0
@@ -165,7 +165,7 @@ class Final:
 
     sizes: Mapping[str, int]
     number: int
-    """The winner's configuration."""
+    """The number of the winner's configuration."""
     time_ns: float
     """Median over the processes of their medians, of one launch."""
     process_times_ns: tuple[float, ...]
@@ -179,7 +179,7 @@ class SweepResult:
     sweep: Sweep
     rows: tuple[SweepRow, ...]
     finals: tuple[Final, ...]
-    """One a size, once it is decided."""
+    """The best of each size, once it is decided."""
     path: str = ""
     complete: bool = False
     reused: int = 0

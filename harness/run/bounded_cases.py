@@ -23,7 +23,7 @@ from harness.store.records_file import StoredComparison, StoredRun, read_compari
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class BoundedCase:
     """One case, measured where its bound is known."""
 
     case: str
@@ -48,12 +48,12 @@ class Record:
     memory_gbytes_per_s: float | None
     l2: L2Policy
     times_ns: Mapping[str, float]
-    """By case."""
+    """Median time of each case."""
 
 
 def read_record(path: Path) -> Record:
-    """A run's or a comparison's. Raises StoreError, also for one of what ran on no CUDA card, or without a
-    case that was measured.
+    """Read the record of a run or of a comparison. Raises StoreError, also for what ran on no CUDA card, or
+    without a case that was measured.
     """
     try:
         run = read_run(path)
@@ -136,19 +136,19 @@ def suite_of(record: Record, root: Path) -> LoadedSuite:
     return load(folder, source.commit)
 
 
-def held(
+def bounded_cases(
     record: Record, root: Path, timeout_s: float, tell: Callable[[str], object] = lambda _stage: None
-) -> tuple[list[Held], list[str]]:
+) -> tuple[list[BoundedCase], list[str]]:
     """Every case of a record that has a bound, and why the others have none, a sentence each."""
     loaded, card = suite_of(record, root), card_of(record)
     planned = plan(loaded.suite, [*record.times_ns])
     result = build_only(loaded, planned, [record.device.arch], timeout_s, instructions=True, tell=tell)
     told = facts(loaded.suite.problem, planned, result.builds, {card.name: card}, record.l2)
-    found: dict[str, Held] = {}
+    found: dict[str, BoundedCase] = {}
     for each in told:
         for case, bound in each.bounds.get(card.name, {}).items():
             time_ns = record.times_ns[case]
-            found[case] = Held(
+            found[case] = BoundedCase(
                 case=case, card=card.name, time_ns=time_ns, bound_ns=bound.time_ns, by=bound.by
             )
     why = {case: each.build.message or each.problem for each in told for case in each.cases}
