@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from harness.history.changes import analyse, change_id
-from harness.history.facts import Commit, Commits
-from harness.history.figures import Case
+from harness.history.facts import CommitInfo, Commits
+from harness.history.figures import SeriesCase
 from harness.history.reading import read_history, sentence
 from harness.history.series import Epoch, Series
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
@@ -62,7 +62,7 @@ def made(
     starts = [int(np.flatnonzero(epoch == number)[0]) for number in range(len(contexts))]
     return Series(
         card="card",
-        case=Case(
+        case=SeriesCase(
             name="matmul.naive@1024",
             suite="matmul",
             kernel="naive",
@@ -81,7 +81,7 @@ def made(
     )
 
 
-COMMITS = Commits(tuple(Commit(f"commit {number}", 0, "", "") for number in range(2000)))
+COMMITS = Commits(tuple(CommitInfo(f"commit {number}", 0, "", "") for number in range(2000)))
 
 
 def analysed(series, floor=None, evidence=lambda _series, _point: None):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import ExitCode
-from harness.history.facts import Commit, Commits, read_commits
+from harness.history.facts import CommitInfo, Commits, read_commits
 from harness.history.reading import History, open_results, read_card
 from harness.history.triage import Decision
 from harness.output.histories import exit_code, print_history
@@ -25,7 +25,10 @@ def cache(own_cache):
 
 def line(count):
     return Commits(
-        tuple(Commit(f"{number:040x}", 1_700_000_000 + 86_400 * number, "Ada", "") for number in range(count))
+        tuple(
+            CommitInfo(f"{number:040x}", 1_700_000_000 + 86_400 * number, "Ada", "")
+            for number in range(count)
+        )
     )
 
 

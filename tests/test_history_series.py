@@ -8,11 +8,19 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from harness.history.facts import CONTEXT, CardRecords, Commit, Commits, Layout, RunFacts, read_commits
+from harness.history.facts import (
+    CONTEXT,
+    CardRecords,
+    CommitInfo,
+    Commits,
+    RecordLayout,
+    RunFacts,
+    read_commits,
+)
 from harness.history.figures import METRICS, direction_of
 from harness.history.reading import open_results, read_card
 from harness.history.series import series_of
-from harness.history.tables import Benchmark, CardTable, figures_of, groups_of
+from harness.history.tables import AsvBenchmark, CardTable, figures_of, groups_of
 from harness.system import git
 from scripts import synthetic_history as synthetic
 from scripts.synthetic_history import (
@@ -42,7 +50,7 @@ def cache(own_cache):
 
 def line(count):
     """A line of commits, each dated before its parent."""
-    return Commits(tuple(Commit(f"c{n}", 1_000_000 - n, "Ada", f"Commit {n}") for n in range(count)))
+    return Commits(tuple(CommitInfo(f"c{n}", 1_000_000 - n, "Ada", f"Commit {n}") for n in range(count)))
 
 
 def benchmark(name=RATE, **changes):
@@ -55,7 +63,7 @@ def benchmark(name=RATE, **changes):
         "param_names": ("kernel", "size"),
         "params": GRID,
     }
-    return Benchmark(name=name, **{**known, **changes})
+    return AsvBenchmark(name=name, **{**known, **changes})
 
 
 def table(hashes, columns=None, values=None, versions=None, annotations=None, environments=None):
@@ -84,7 +92,7 @@ def table(hashes, columns=None, values=None, versions=None, annotations=None, en
 def series(of, benchmarks=None, commits=None, facts=(), metric=None):
     listed = {each.name: each for each in ([benchmark()] if benchmarks is None else benchmarks)}
     commits = commits or line(len(of.commits))
-    layout = Layout("GFLOP/s", ("naive", "tiled"), ())
+    layout = RecordLayout("GFLOP/s", ("naive", "tiled"), ())
     records = CardRecords(tuple(facts), (layout,), np.empty((0, len(METRICS)), np.float32))
     figures = records.over(figures_of(of, listed))
     return list(series_of("card", figures, groups_of(listed), commits, metric))

@@ -10,13 +10,15 @@ import pytest
 
 from harness.errors import ConfigError, ExitCode, StoreError
 from harness.history.changes import analyse, confirmed_by, evidence_of, with_confirmed
-from harness.history.facts import Commit, Commits
-from harness.history.figures import Case
+from harness.history.facts import CommitInfo, Commits
+from harness.history.figures import SeriesCase
 from harness.history.series import Epoch, Series
 from harness.history.triage import FILE, Decision, acknowledge, read_triage, stated
 
 TODAY = dt.date(2026, 11, 1)
-COMMITS = Commits(tuple(Commit(f"{n + 1:08x}".ljust(40, "0"), n, "Ada", f"Commit {n}") for n in range(200)))
+COMMITS = Commits(
+    tuple(CommitInfo(f"{n + 1:08x}".ljust(40, "0"), n, "Ada", f"Commit {n}") for n in range(200))
+)
 CASE = "matmul.naive@1024"
 
 
@@ -28,7 +30,7 @@ def analysed(*levels, length=20, clock=None, epoch=None, card="card", metric="gf
     epoch = np.zeros(figures.size, np.int64) if epoch is None else np.repeat(epoch, length)
     series = Series(
         card=card,
-        case=Case(
+        case=SeriesCase(
             name=CASE,
             suite="matmul",
             kernel="naive",

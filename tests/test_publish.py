@@ -25,7 +25,7 @@ from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, acknowledge
 from harness.integrations.asv.conf import SiteConf, read_conf
 from harness.records import Snapshot
-from harness.site.documents import Numbers, Site, Standing, atom, badge, badge_svg, file_name, run_document
+from harness.site.documents import CardStatus, Numbers, Site, atom, badge, badge_svg, file_name, run_document
 from harness.site.publishing import FOLDER, publish_pages
 from harness.store.records_file import StoredRun, read_run
 from scripts import synthetic_history as synthetic
@@ -433,29 +433,29 @@ def test_a_date_that_no_calendar_has_is_no_error(time, day):
     assert str(said(entry, "updated")).startswith(day)
 
 
-def standing(opened=0, unjudged=0, unknown=0, series=4, *, stale=False):
-    return Standing(open=opened, unjudged=unjudged, unknown=unknown, series=series, stale=stale)
+def card_status(opened=0, unjudged=0, unknown=0, series=4, *, stale=False):
+    return CardStatus(open=opened, unjudged=unjudged, unknown=unknown, series=series, stale=stale)
 
 
 @pytest.mark.parametrize(
-    ("stands", "message"),
+    ("status", "message"),
     [
-        (standing(), "no regression"),
-        (standing(unknown=3), "no regression"),
-        (standing(opened=1, unjudged=2), "1 regression"),
-        (standing(opened=2), "2 regressions"),
-        (standing(unjudged=2), "2 unjudged"),
-        (standing(unknown=4), "too few points"),
-        (standing(stale=True), "not measured lately"),
-        (standing(series=0), "not measured"),
+        (card_status(), "no regression"),
+        (card_status(unknown=3), "no regression"),
+        (card_status(opened=1, unjudged=2), "1 regression"),
+        (card_status(opened=2), "2 regressions"),
+        (card_status(unjudged=2), "2 unjudged"),
+        (card_status(unknown=4), "too few points"),
+        (card_status(stale=True), "not measured lately"),
+        (card_status(series=0), "not measured"),
     ],
 )
-def test_badges_say_how_it_stands(stands, message):
-    told = badge("H200", stands)
+def test_badges_say_how_it_stands(status, message):
+    told = badge("H200", status)
     assert told.keys() == {"schemaVersion", "label", "message", "color"}
     assert (told["schemaVersion"], told["label"], told["message"]) == (1, "H200", message)
     assert re.fullmatch("[0-9a-f]{6}", told["color"])
-    picture = ET.fromstring(badge_svg("H200", stands))
+    picture = ET.fromstring(badge_svg("H200", status))
     assert picture.get("aria-label") == f"H200: {message}"
     texts = [each.text for each in picture.iter() if each.tag.endswith("}text")]
     assert texts == ["H200", message]
@@ -464,7 +464,7 @@ def test_badges_say_how_it_stands(stands, message):
 
 def test_a_badge_is_green_only_where_something_was_judged_and_nothing_waits():
     def colour(**told):
-        return badge("x", standing(**told))["color"]
+        return badge("x", card_status(**told))["color"]
 
     green, red, grey = colour(), colour(opened=1), colour(series=0)
     assert len({green, red, grey}) == 3
@@ -474,8 +474,8 @@ def test_a_badge_is_green_only_where_something_was_judged_and_nothing_waits():
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_a_card_of_any_name_has_a_badge(text):
-    picture = ET.fromstring(badge_svg(text, standing(opened=1)))
-    plain = ET.fromstring(badge_svg("x", standing(opened=1)))
+    picture = ET.fromstring(badge_svg(text, card_status(opened=1)))
+    plain = ET.fromstring(badge_svg("x", card_status(opened=1)))
     assert [each.tag for each in picture.iter()] == [each.tag for each in plain.iter()]
     assert not TURNS & set("".join(picture.itertext()))
     assert int(picture.get("width", "")) < 500
@@ -503,10 +503,10 @@ def test_open_regressions_come_first_and_the_card_s_own_doings_not_at_all(shown)
 def test_badges_lie_where_the_cards_files_say(shown):
     site, _ = publish(shown)
     for card, opened in zip(api(site, "site")["cards"], (0, 1), strict=True):
-        stands = standing(opened=opened, series=2)
+        status = card_status(opened=opened, series=2)
         told = json.loads((site / f"badges/{card['file']}.json").read_text())
-        assert told == badge(card["gpu"], stands)
-        assert (site / f"badges/{card['file']}.svg").read_bytes() == badge_svg(card["gpu"], stands)
+        assert told == badge(card["gpu"], status)
+        assert (site / f"badges/{card['file']}.svg").read_bytes() == badge_svg(card["gpu"], status)
 
 
 # What several cards tell together

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.records import Launch, Resources, Row
 from harness.site.suites import demand_document, is_of_family, suite_document
 from harness.spec.loader import load_folder
@@ -33,7 +33,7 @@ def test_a_card_is_of_a_family_by_every_word_of_the_authors(gpu, card, same):
 
 def case(kernel, size, suite="matmul"):
     name = f"{suite}.{kernel}@{size}"
-    return Case(
+    return SeriesCase(
         name=name,
         suite=suite,
         kernel=kernel,

@@ -24,7 +24,7 @@ _LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class CardSource:
     """Where the figures of a series come from."""
 
     folder: Path
@@ -55,14 +55,18 @@ def card_folders(results: Path) -> tuple[Path, ...]:
     return tuple(sorted(path for path in named if any(path.glob("*.json")) or any(path.glob("*.jsonl*"))))
 
 
-def cards_of(folder: Path, environments: Mapping[str, Collection[str]], commits: Commits) -> tuple[Card, ...]:
+def cards_of(
+    folder: Path, environments: Mapping[str, Collection[str]], commits: Commits
+) -> tuple[CardSource, ...]:
     """The cards of a folder, by the hashes of the commits that each of its environments has figures of."""
     named = {name: hashes for name, hashes in environments.items() if name}
     if _follow_each_other(named, commits):
-        return (Card(folder=folder, name=folder.name),)
+        return (CardSource(folder=folder, name=folder.name),)
     labels = _labels(named)
     return tuple(
-        Card(folder=folder, environment=name, name="/".join(filter(None, (folder.name, labels.get(name)))))
+        CardSource(
+            folder=folder, environment=name, name="/".join(filter(None, (folder.name, labels.get(name))))
+        )
         for name in sorted(environments)
     )
 

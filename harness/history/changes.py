@@ -153,7 +153,7 @@ def analyse(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Epoch:
+class _SearchedEpoch:
     """What the search of one epoch found."""
 
     changes: tuple[Change, ...]
@@ -171,7 +171,9 @@ def _is_exact(series: Series) -> bool:
     return series.case.metric in BUILT
 
 
-def _search(series: Series, number: int, smallest: float, commits: Commits, record: RecordOf) -> _Epoch:
+def _search(
+    series: Series, number: int, smallest: float, commits: Commits, record: RecordOf
+) -> _SearchedEpoch:
     points = np.flatnonzero(series.epoch == number)
     values = series.values[points]
     significance = SIGNIFICANCE if points.size >= MANY else SIGNIFICANCE_OF_FEW
@@ -195,7 +197,7 @@ def _search(series: Series, number: int, smallest: float, commits: Commits, reco
     if slide:
         changes.append(change(_step_of(slide, values), "drift"))
     unsure = _unsure(found.newest, values) if is_newest and found.newest else None
-    return _Epoch(
+    return _SearchedEpoch(
         changes=tuple(changes),
         candidates=tuple(map(change, found.candidates)),
         unjudged=change(unsure) if unsure else None,

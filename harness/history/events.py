@@ -22,7 +22,7 @@ import numpy as np
 from harness.history.cards import machine_of
 from harness.history.changes import BUILT, Change, Kind
 from harness.history.facts import Commits
-from harness.history.figures import METRICS, Case
+from harness.history.figures import METRICS, SeriesCase
 from harness.history.triage import WORSE, Decision, State, Stated, decided
 from harness.store.imported import FORMATS
 
@@ -318,7 +318,7 @@ def _around(event: Event, measured: range) -> bool:
     return measured.start <= event.good and event.bad < measured.stop
 
 
-def settling(event: Event, case: Case, commits: Commits) -> str:
+def settling(event: Event, case: SeriesCase, commits: Commits) -> str:
     """The command that tells more of an event's worst change: where it is too early to judge, where no commit
     did it by itself, and where several may have. Empty where there is nothing to tell. A change that misses
     its event's commits by little is compared over both.

@@ -38,7 +38,7 @@ from harness.system.files import MOST_BYTES, read_regular, stat_of
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitInfo:
     hash: str
     time: int
     """Of the committer, in seconds since 1970: shown, never used to order, as clocks of authors differ."""
@@ -50,7 +50,7 @@ class Commit:
 class Commits:
     """A line of first parents. What is called a position elsewhere is an index into it."""
 
-    line: tuple[Commit, ...]
+    line: tuple[CommitInfo, ...]
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
@@ -59,13 +59,13 @@ class Commits:
     def __len__(self) -> int:
         return len(self.line)
 
-    def __getitem__(self, position: int) -> Commit:
+    def __getitem__(self, position: int) -> CommitInfo:
         return self.line[position]
 
 
 def read_commits(repository: Path, revision: str = "HEAD") -> Commits:
     """The first parents of a revision. Raises GitError where it cannot be read."""
-    return Commits(tuple(Commit(*fields) for fields in git.first_parents(repository, revision)))
+    return Commits(tuple(CommitInfo(*fields) for fields in git.first_parents(repository, revision)))
 
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ class _Source(msgspec.Struct):
     dirty: bool = False
 
 
-class _Run(msgspec.Struct):
+class _RunHead(msgspec.Struct):
     schema_version: int
     command: str
     source: _Source
@@ -144,7 +144,7 @@ class _Comparison(msgspec.Struct):
     command: str
 
 
-class Effect(msgspec.Struct, frozen=True):
+class TimeEffect(msgspec.Struct, frozen=True):
     """Of time, head over base minus 1, with the ends of its interval."""
 
     effect: float
@@ -158,14 +158,14 @@ class Judged(msgspec.Struct, frozen=True):
     case: str
     """Its short name."""
     status: str
-    time: Effect | None = None
+    time: TimeEffect | None = None
     """None where it was not measured, as of identical code."""
 
 
-class _Line(msgspec.Struct):
+class _RecordLine(msgspec.Struct):
     """As much as is read here of any line of a record."""
 
-    run: _Run | None = None
+    run: _RunHead | None = None
     comparison: _Comparison | None = None
     verdict: Judged | None = None
     problem_changes: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ _TAIL_BYTES = 2**18
 _VERDICT = b'{"verdict":'
 
 
-class Layout(msgspec.Struct, frozen=True):
+class RecordLayout(msgspec.Struct, frozen=True):
     headline: str
     kernels: tuple[str, ...]
     cells: tuple[tuple[str, str, float], ...]
@@ -213,12 +213,12 @@ class RunFacts(msgspec.Struct, frozen=True):
         return self.context.get("environment", "")
 
 
-class _Cached(msgspec.Struct):
+class _CachedRecords(msgspec.Struct):
     format: int
     keys: list[str]
     """Those of CONTEXT and METRICS when they were read: with others they have to be read anew."""
     facts: list[RunFacts]
-    layouts: list[Layout]
+    layouts: list[RecordLayout]
     values: bytes
 
 
@@ -227,7 +227,7 @@ class CardRecords:
     """Every record of a card's folder, by name, which is by time."""
 
     facts: tuple[RunFacts, ...]
-    layouts: tuple[Layout, ...]
+    layouts: tuple[RecordLayout, ...]
     values: npt.NDArray[np.float32]
     """A row a cell of the records in turn, a column a metric; infinite where the kernel failed."""
 
@@ -303,7 +303,7 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
     record of the newest commit; sizes follow each other by how much there is to do.
     """
     headlines = {**HEADLINES, **HEADLINE_OF_IMPORTED}
-    newest: dict[str, tuple[int, str, Layout]] = {}
+    newest: dict[str, tuple[int, str, RecordLayout]] = {}
     cells: dict[str, set[tuple[str, str, float]]] = defaultdict(set)
     for card in cards:
         known = [each for each in card.facts if each.layout >= 0 and each.commit in commits.positions]
@@ -335,12 +335,12 @@ def card_records(folder: Path) -> CardRecords:
     """The records of a card's folder; one that cannot be read says so. Raises StoreError for the folder."""
     found = listing(folder, lambda name: name.endswith(_RECORDS))
     file = cache_file(folder, "records")
-    known = _usable(read_cached(file, _Cached)) or CardRecords((), (), _NONE)
+    known = _usable(read_cached(file, _CachedRecords)) or CardRecords((), (), _NONE)
     if [(each.file, each.size, each.mtime_ns) for each in known.facts] == found:
         return known
     records = _read_all(folder, found, known)
     facts, layouts = list(records.facts), list(records.layouts)
-    write_cached(file, _Cached(_FORMAT, _KEYS, facts, layouts, records.values.tobytes()))
+    write_cached(file, _CachedRecords(_FORMAT, _KEYS, facts, layouts, records.values.tobytes()))
     return records
 
 
@@ -348,7 +348,7 @@ _NONE = np.empty((0, len(METRICS)), np.float32)
 _KEYS = [*CONTEXT, *METRICS]
 
 
-def _usable(cached: _Cached | None) -> CardRecords | None:
+def _usable(cached: _CachedRecords | None) -> CardRecords | None:
     if cached is None or cached.format != _FORMAT or cached.keys != _KEYS:
         return None
     try:
@@ -373,7 +373,7 @@ def _read_all(folder: Path, found: Sequence[tuple[str, int, int]], before: CardR
 
 
 def _read(
-    folder: Path, nothing: RunFacts, layouts: dict[Layout, int]
+    folder: Path, nothing: RunFacts, layouts: dict[RecordLayout, int]
 ) -> tuple[RunFacts, npt.NDArray[np.float32]]:
     try:
         return _read_record(nothing, folder / nothing.file, layouts)
@@ -385,10 +385,10 @@ def _read(
 
 
 def _read_record(
-    nothing: RunFacts, path: Path, layouts: dict[Layout, int]
+    nothing: RunFacts, path: Path, layouts: dict[RecordLayout, int]
 ) -> tuple[RunFacts, npt.NDArray[np.float32]]:
     with opened(path) as file:
-        first = msgspec.json.decode(file.readline(MOST_BYTES), type=_Line)
+        first = msgspec.json.decode(file.readline(MOST_BYTES), type=_RecordLine)
         if first.comparison:
             packed = path.name.endswith(PACKED)
             return _of_comparison(nothing, first.comparison, file, packed=packed), _NONE
@@ -405,7 +405,7 @@ def _read_record(
     stored = read_run(path)
     rows = [row for row in stored.rows if row.status not in ("skipped", "verified", "not-built")]
     cells = tuple((row.kernel, size_label(row.sizes), float(prod(row.sizes.values()))) for row in rows)
-    layout = Layout(stored.run.headline, stored.run.kernels, cells)
+    layout = RecordLayout(stored.run.headline, stored.run.kernels, cells)
     values = _figures(rows, stored.run.headline)
     facts = msgspec.structs.replace(
         nothing,
@@ -434,8 +434,10 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
     if found.command != "compare" or head.dirty or not (base.commit and head.commit):
         return nothing
     lines = whole_lines(unpacked_rest(file) if packed else _end_of(file, nothing.size))
-    changes = msgspec.json.decode(lines[-1], type=_Line).problem_changes if lines else ()
-    told = [msgspec.json.decode(line, type=_Line).verdict for line in lines if line.startswith(_VERDICT)]
+    changes = msgspec.json.decode(lines[-1], type=_RecordLine).problem_changes if lines else ()
+    told = [
+        msgspec.json.decode(line, type=_RecordLine).verdict for line in lines if line.startswith(_VERDICT)
+    ]
     return msgspec.structs.replace(
         nothing,
         suite=head.suite,

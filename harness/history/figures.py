@@ -220,7 +220,7 @@ HOW = ("method", "l2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class SeriesCase:
     """What a series measures; the same on every card."""
 
     name: str
@@ -257,7 +257,7 @@ class Group:
             return short_id(self.name, *key)
         return self.name + (f"({', '.join(key)})" if key else "")
 
-    def cases(self, metric: str, first: int) -> Iterator[Case]:
+    def cases(self, metric: str, first: int) -> Iterator[SeriesCase]:
         """Every case, numbered from `first`."""
         unit, direction = self.metrics[metric]
         for order, key in enumerate(self.keys, first):
@@ -265,7 +265,7 @@ class Group:
                 suite, (kernel, size) = self.name, key
             else:
                 (suite, _, kernel), size = self.name.rpartition("."), ", ".join(key)
-            yield Case(
+            yield SeriesCase(
                 name=self.name_of(key),
                 suite=suite,
                 kernel=kernel,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.facts import Commits
-from harness.history.figures import Case, words_of
+from harness.history.figures import SeriesCase, words_of
 from harness.history.series import Series
 
 _MISSED = 3
@@ -118,7 +118,7 @@ def _renamed(
     return found
 
 
-def _in_suite(case: Case) -> tuple[str, str]:
+def _in_suite(case: SeriesCase) -> tuple[str, str]:
     return case.kernel, case.size
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
 from harness.history import tables
-from harness.history.cards import Card, card_folders, cards_of
+from harness.history.cards import CardSource, card_folders, cards_of
 from harness.history.changes import (
     BUILT,
     Analysed,
@@ -45,10 +45,10 @@ from harness.history.facts import (
     suites_of,
     was_read,
 )
-from harness.history.figures import Case, Figures, Group, united
+from harness.history.figures import Figures, Group, SeriesCase, united
 from harness.history.freshness import Freshness, freshness_of
 from harness.history.series import Series, cases_of, series_of
-from harness.history.suspects import layout_of, with_suspects
+from harness.history.suspects import source_folders, with_suspects
 from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
 from harness.numbers import moved, percent
@@ -65,8 +65,8 @@ _MANY = 4000
 class Results:
     """A results folder, and what is measured in it."""
 
-    cards: tuple[Card, ...]
-    benchmarks: Mapping[str, tables.Benchmark]
+    cards: tuple[CardSource, ...]
+    benchmarks: Mapping[str, tables.AsvBenchmark]
     """What asv lists; nothing where there are no results of asv's."""
     groups: tuple[Group, ...]
     """What the series are of, in their order."""
@@ -216,7 +216,7 @@ def _measured(records: CardRecords, contents: tables.Contents | None) -> Mapping
 
 
 def read_card(
-    card: Card,
+    card: CardSource,
     results: Results,
     commits: Commits,
     decisions: Sequence[Decision] = (),
@@ -367,7 +367,7 @@ class History:
         )
 
     @property
-    def cases(self) -> Mapping[str, Case]:
+    def cases(self) -> Mapping[str, SeriesCase]:
         return {one.series.case.name: one.series.case for card in self.cards for one in card.analysed}
 
     @property
@@ -424,12 +424,12 @@ def read_history(
         )
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
-    layout = layout_of((facts for card in read for facts in card.facts), kernels)
+    layout = source_folders((facts for card in read for facts in card.facts), kernels)
     events = with_suspects(history.events, repository, commits, history.cases, layout)
     return replace(history, events=events)
 
 
-def _chosen(results: Path, found: Results, cards: Sequence[str]) -> list[Card]:
+def _chosen(results: Path, found: Results, cards: Sequence[str]) -> list[CardSource]:
     """The cards with these names, all without names. Raises UsageError, StoreError where there is none."""
     chosen = [each for each in found.cards if not cards or any(map(each.is_called, cards))]
     if chosen:
@@ -580,7 +580,7 @@ _BY = {
 }
 
 
-def sentence(change: Change, case: Case) -> str:
+def sentence(change: Change, case: SeriesCase) -> str:
     """A change in words: how much, how surely, and what did it."""
     if case.metric in BUILT:
         return f"{change.before:g} → {change.after:g} {case.unit}: the code."

@@ -39,7 +39,7 @@ _FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
+class AsvBenchmark:
     name: str
     type: str
     unit: str
@@ -125,12 +125,12 @@ class _CachedContents(msgspec.Struct):
     columns: dict[str, list[Parameters]]
 
 
-class _Cached(_CachedContents):
+class _CachedTable(_CachedContents):
     values: dict[str, bytes]
 
 
 @dataclass(slots=True)
-class _Table:
+class _GrowingTable:
     """A table in the making. Columns are added as files bring them: renamed parameters never shift."""
 
     files: list[_ResultFile] = field(default_factory=list)
@@ -146,7 +146,7 @@ def no_history(results: Path) -> StoreError:
     )
 
 
-def read_benchmarks(results: Path) -> dict[str, Benchmark]:
+def read_benchmarks(results: Path) -> dict[str, AsvBenchmark]:
     """Benchmarks by name. Raises StoreError where there is no list of them, or it cannot be read."""
     path = results / "benchmarks.json"
     try:
@@ -175,8 +175,8 @@ _TYPES = {
 
 
 def unlisted(
-    columns: Mapping[str, Collection[Parameters]], listed: Mapping[str, Benchmark]
-) -> dict[str, Benchmark]:
+    columns: Mapping[str, Collection[Parameters]], listed: Mapping[str, AsvBenchmark]
+) -> dict[str, AsvBenchmark]:
     """Benchmarks that there are results of and that the suite has no more, but for tracks of our suites: what
     kernels these have now is told by records.
     """
@@ -192,10 +192,10 @@ def unlisted(
     return found
 
 
-def _benchmark(name: str, described: Mapping[str, Any]) -> Benchmark:
+def _benchmark(name: str, described: Mapping[str, Any]) -> AsvBenchmark:
     params, names = (described.get(key) for key in ("params", "param_names"))
     axes = params if isinstance(params, list) else []
-    return Benchmark(
+    return AsvBenchmark(
         name=name,
         type=str(described.get("type", "")),
         unit=str(described.get("unit", "")),
@@ -235,14 +235,14 @@ def _listed(folder: Path) -> list[tuple[str, int, int]]:
     return listing(folder, lambda name: name.endswith(".json") and name != "machine.json")
 
 
-def _read(folder: Path) -> _Table:
+def _read(folder: Path) -> _GrowingTable:
     found = _listed(folder)
     file = cache_file(folder, "table")
-    table = _load(file) or _Table()
+    table = _load(file) or _GrowingTable()
     if _update(table, folder, found):
         columns = {name: list(known) for name, known in table.columns.items()}
         values = {name: values.tobytes() for name, values in table.values.items()}
-        write_cached(file, _Cached(_FORMAT, table.files, columns, values))
+        write_cached(file, _CachedTable(_FORMAT, table.files, columns, values))
     return table
 
 
@@ -321,7 +321,7 @@ def has_results(folder: Path) -> bool:
     return any(path.name != "machine.json" for path in folder.glob("*.json"))
 
 
-def _update(table: _Table, folder: Path, found: list[tuple[str, int, int]]) -> bool:
+def _update(table: _GrowingTable, folder: Path, found: list[tuple[str, int, int]]) -> bool:
     """Read what the table does not have yet, and drop what is gone. Tells whether anything was to do."""
     known = {(file.name, file.size, file.mtime_ns): row for row, file in enumerate(table.files)}
     known_rows = [known[entry] for entry in found if entry in known]
@@ -342,7 +342,7 @@ def _grown(values: npt.NDArray[np.float32], rows: int, columns: int) -> npt.NDAr
     return grown
 
 
-def _read_file(table: _Table, folder: Path, entry: tuple[str, int, int], rows: int) -> _ResultFile:
+def _read_file(table: _GrowingTable, folder: Path, entry: tuple[str, int, int], rows: int) -> _ResultFile:
     """Read a file into the table's next row, of `rows` that there will be."""
     name = entry[0]
     file, problem, other_format = _ResultFile(*entry), "", ""
@@ -401,7 +401,9 @@ def _other_format(content: bytes) -> str:
     return "" if version == API_VERSION else repr(version)
 
 
-def _place(table: _Table, file: _ResultFile, benchmark: str, given: Mapping[str, Any], rows: int) -> None:
+def _place(
+    table: _GrowingTable, file: _ResultFile, benchmark: str, given: Mapping[str, Any], rows: int
+) -> None:
     """Put the figures of one benchmark into its table, and with the file what they do not tell."""
     where = _columns(table, benchmark, given.get("params"))
     values = table.values.get(benchmark, np.empty((0, 0), np.float32))
@@ -427,7 +429,7 @@ def _most(counts: bytes) -> int:
     return max((each for each in told if isinstance(each, int)), default=0) if isinstance(told, list) else 0
 
 
-def _columns(table: _Table, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
+def _columns(table: _GrowingTable, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
     """Where the figures of one file belong, by the parameters that this file names."""
     key = (benchmark, bytes(params) if isinstance(params, msgspec.Raw) else repr(params))
     if (places := table.places.get(key)) is None:
@@ -457,9 +459,9 @@ def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
     return numbers, wordy
 
 
-def _load(file: Path) -> _Table | None:
+def _load(file: Path) -> _GrowingTable | None:
     """The cached table; None where there is none, or it cannot be used."""
-    cached = read_cached(file, _Cached)
+    cached = read_cached(file, _CachedTable)
     if cached is None or cached.format != _FORMAT or not cached.files:
         return None
     columns = {
@@ -472,11 +474,11 @@ def _load(file: Path) -> _Table | None:
         }
     except (KeyError, ValueError):
         return None
-    return _Table(cached.files, columns, values)
+    return _GrowingTable(cached.files, columns, values)
 
 
 def read_table(
-    folder: Path, benchmarks: Mapping[str, Benchmark], environment: str | None = None
+    folder: Path, benchmarks: Mapping[str, AsvBenchmark], environment: str | None = None
 ) -> CardTable:
     """A card's table, from its cache where files have not changed since; of one environment, or of all."""
     table = _read(folder)
@@ -563,7 +565,7 @@ def _newest(files: Sequence[_ResultFile]) -> _ResultFile:
 
 
 def _merged(
-    table: _Table, benchmark: Benchmark, groups: Sequence[list[int]]
+    table: _GrowingTable, benchmark: AsvBenchmark, groups: Sequence[list[int]]
 ) -> tuple[npt.NDArray[np.float32], list[_ResultFile]]:
     """A row a commit of a benchmark's figures, of each case the newest that there is, else that it failed;
     and of each commit the newest file with figures.
@@ -585,7 +587,7 @@ def _merged(
     return merged, [table.files[row] for row in newest]
 
 
-def _by_time(table: _Table, benchmark: Benchmark, rows: list[int]) -> list[int]:
+def _by_time(table: _GrowingTable, benchmark: AsvBenchmark, rows: list[int]) -> list[int]:
     """The files of one commit, newest last; those of the benchmark's own method alone, if there are any."""
     files, name = table.files, benchmark.name
     own = [row for row in rows if files[row].versions.get(name) == benchmark.version] or rows
@@ -600,7 +602,7 @@ def _machine(folder: Path) -> tuple[dict[str, str], str]:
     return {key: str(value) for key, value in stored.items() if key != "version" and value is not None}, ""
 
 
-def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
+def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, AsvBenchmark]) -> Iterator[str]:
     yield from (file.problem for file in files if file.problem)
     for version, count in Counter(file.format for file in files if file.format).items():
         first = next(file.name for file in files if file.format == version)
@@ -623,7 +625,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def groups_of(
-    benchmarks: Mapping[str, Benchmark],
+    benchmarks: Mapping[str, AsvBenchmark],
     columns: Mapping[str, Collection[Parameters]] | None = None,
     directions: Mapping[str, str] | None = None,
 ) -> Iterator[Group]:
@@ -660,17 +662,19 @@ def groups_of(
         )
 
 
-def figures_of(table: CardTable, benchmarks: Mapping[str, Benchmark]) -> tuple[Figures, ...]:
+def figures_of(table: CardTable, benchmarks: Mapping[str, AsvBenchmark]) -> tuple[Figures, ...]:
     suites, others = _sorted(benchmarks)
     found = [_figures(suite, table, tracks) for suite, tracks in suites.items()]
     found += [_figures(each.name, table, {each.type: each}) for each in others]
     return tuple(each for each in found if each)
 
 
-def _sorted(benchmarks: Mapping[str, Benchmark]) -> tuple[dict[str, dict[str, Benchmark]], list[Benchmark]]:
+def _sorted(
+    benchmarks: Mapping[str, AsvBenchmark],
+) -> tuple[dict[str, dict[str, AsvBenchmark]], list[AsvBenchmark]]:
     """The tracks of each suite by metric, and benchmarks that are of no suite."""
-    suites: dict[str, dict[str, Benchmark]] = defaultdict(dict)
-    others: list[Benchmark] = []
+    suites: dict[str, dict[str, AsvBenchmark]] = defaultdict(dict)
+    others: list[AsvBenchmark] = []
     for benchmark in benchmarks.values():
         group, _, method = benchmark.name.rpartition(".")
         if benchmark.param_names == ("kernel", "size") and method.removeprefix("track_") in METRICS:
@@ -698,7 +702,7 @@ def _plain(parameter: str) -> str:
     return value if isinstance(value, str) else parameter
 
 
-def _figures(name: str, table: CardTable, tracks: Mapping[str, Benchmark]) -> Figures | None:
+def _figures(name: str, table: CardTable, tracks: Mapping[str, AsvBenchmark]) -> Figures | None:
     """The tracks that a card has results of, side by side in the order of the first one's columns."""
     there = {metric: each.name for metric, each in tracks.items() if each.name in table.values}
     if not there:

@@ -13,7 +13,7 @@ from harness.errors import ExitCode
 from harness.history.changes import Analysed, Change
 from harness.history.events import Event, settling
 from harness.history.facts import Commits
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.history.reading import CardHistory, History, sentence
 from harness.history.triage import WORSE, Stated
 from harness.numbers import counted, half_width, is_unsure, percent, percent_figure
@@ -337,7 +337,7 @@ def _span(good: int, bad: int, commits: Commits) -> str:
     return last if bad - good == 1 else f"{commits[good].hash[:10]}..{last} ({bad - good})"
 
 
-def _print_change(each: Stated, case: Case, commits: Commits) -> None:
+def _print_change(each: Stated, case: SeriesCase, commits: Commits) -> None:
     out, commit = console(), commits[each.change.bad]
     out.print(Text.assemble((clean(each.change.case), "bold"), " ", sentence(each.change, case)))
     if each.change.commits == 1:
@@ -461,7 +461,7 @@ def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, 
     }
 
 
-def _change_json(each: Stated, case: Case, commits: Commits) -> dict[str, Any]:
+def _change_json(each: Stated, case: SeriesCase, commits: Commits) -> dict[str, Any]:
     change = each.change
     return {
         "id": change.id,

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.cards import Card
+from harness.history.cards import CardSource
 from harness.history.changes import BUILT, Analysed, Evidence, evidence_of
 from harness.history.facts import CONTEXT, Commits, RunFacts
-from harness.history.figures import HEADLINES, METRICS, Case
+from harness.history.figures import HEADLINES, METRICS, SeriesCase
 from harness.history.reading import STALE_COMMITS, CardHistory, Results, card_with_confirmed, read_card
 from harness.history.series import Series
 from harness.history.triage import Decision, Stated
@@ -97,11 +97,11 @@ class CardPages:
     """Reads one card and writes its documents. Another process can be given it."""
 
     site: Site
-    source: Card
+    source: CardSource
     number: int
     results: Results
     commits: Commits
-    cases: tuple[Case, ...]
+    cases: tuple[SeriesCase, ...]
     decisions: tuple[Decision, ...]
     today: dt.date
     confirmed: frozenset[str] = frozenset()
@@ -263,7 +263,7 @@ class CardPages:
                 )
         return sorted(told, key=lambda each: each["at"])
 
-    def _demand(self, case: Case) -> dict[str, Any] | None:
+    def _demand(self, case: SeriesCase) -> dict[str, Any] | None:
         found = self._newest_rows.get(case.name)
         return demand_document(found.run.device, found.row) if found else None
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from harness.errors import StoreError
 from harness.history.facts import Commits
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.history.reading import sentence
 from harness.history.triage import Stated
 from harness.judgement.noise import Calibration
@@ -195,19 +195,19 @@ _FIGURES = (
 _TRACES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 
 
-def series_file(card: str, case: Case) -> str:
+def series_file(card: str, case: SeriesCase) -> str:
     """Names the document of a series."""
     identity = repr((card, case.name, case.metric))
     return "s" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:12]
 
 
-def placed_change(each: Stated, case: Case, card: int, commits: Commits) -> dict[str, Any]:
+def placed_change(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
     """A change among the points of its series."""
     told = change_document(each, case, card, commits)
     return told | {"at": each.change.at, "first": each.change.first, "last": each.change.last}
 
 
-def change_document(each: Stated, case: Case, card: int, commits: Commits) -> dict[str, Any]:
+def change_document(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
     """A change with its state, of the card with that number."""
     change, bad, decision = each.change, commits[each.change.bad], each.decision
     return {
@@ -416,8 +416,8 @@ def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How a card stands."""
+class CardStatus:
+    """What the list of cards and a badge say of one card."""
 
     open: int
     """Regressions."""
@@ -446,15 +446,15 @@ class Standing:
         return "no regression", _GREEN
 
 
-def badge(card: str, standing: Standing) -> dict[str, Any]:
+def badge(card: str, status: CardStatus) -> dict[str, Any]:
     """What shields.io's endpoint badge reads."""
-    message, colour = standing.words
+    message, colour = status.words
     return {"schemaVersion": 1, "label": card, "message": message, "color": colour.removeprefix("#")}
 
 
-def badge_svg(card: str, standing: Standing) -> bytes:
+def badge_svg(card: str, status: CardStatus) -> bytes:
     """The same as a picture, for where no other site may be asked."""
-    message, colour = standing.words
+    message, colour = status.words
     label = _FORBIDDEN.sub("\ufffd", card)[:40]
     left, right = (round(6.6 * len(text)) + 12 for text in (label, message))
     said = escape(f"{label}: {message}", {'"': "&quot;"})

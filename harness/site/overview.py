@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.history.events import Event
 from harness.history.facts import Commits, cache_file, read_cached, write_cached
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.history.reading import staleness
 from harness.history.triage import WORSE, Stated
 from harness.site.cards import CardSummary
@@ -20,10 +20,10 @@ from harness.site.documents import (
     COMMITS_A_FILE,
     EVERY,
     SCHEMA_VERSION,
+    CardStatus,
     Numbers,
     Rows,
     Site,
-    Standing,
     atom,
     badge,
     badge_svg,
@@ -52,7 +52,7 @@ class Overview:
     cards: Sequence[CardSummary]
     names: Sequence[str]
     """What changes call each card."""
-    cases: Sequence[Case]
+    cases: Sequence[SeriesCase]
     commits: Commits
 
     @cached_property
@@ -90,17 +90,17 @@ class Overview:
         self.site.write("events", told[:_EVENTS])
         self.site.write_json("api/changes.json", [documents[each.change.id] for each in changes[:_CHANGES]])
         self._by_commit([documents[each.change.id] for each in changes], told)
-        standing = self._standing(changes)
-        self._first(about, changes, events, standing)
+        statuses = self._statuses(changes)
+        self._first(about, changes, events, statuses)
         fed = [event for event in told if event["kind"] != "environment"][:100]
         names = [(card.file, card.gpu or card.name) for card in self.cards]
         self.site.put(
             "feed.xml",
             atom(fed, names, [case.name for case in self.cases], about["project"], about["generated_at"]),
         )
-        for (file, name), stands in zip(names, standing, strict=True):
-            self.site.write_json(f"badges/{file}.json", badge(name, stands))
-            self.site.put(f"badges/{file}.svg", badge_svg(name, stands))
+        for (file, name), status in zip(names, statuses, strict=True):
+            self.site.write_json(f"badges/{file}.json", badge(name, status))
+            self.site.put(f"badges/{file}.svg", badge_svg(name, status))
 
     @property
     def _named(self) -> Iterator[tuple[str, CardSummary]]:
@@ -111,7 +111,7 @@ class Overview:
         return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
-    def _by_name(self) -> dict[str, Case]:
+    def _by_name(self) -> dict[str, SeriesCase]:
         return {case.name: case for case in self.cases}
 
     def _change(self, each: Stated) -> dict[str, Any]:
@@ -188,8 +188,8 @@ class Overview:
             else:
                 self.site.remove(f"data/changed/{first // EVERY}.js")
 
-    def _standing(self, changes: Sequence[Stated]) -> list[Standing]:
-        """Of each card, how it stands."""
+    def _statuses(self, changes: Sequence[Stated]) -> list[CardStatus]:
+        """The status of each card, in the order of `cards`."""
         opened = Counter(each.change.card for each in changes if each.is_open)
         unjudged = Counter(
             each.change.card for each in changes if is_unjudged(each) and each.change.kind in WORSE
@@ -199,7 +199,7 @@ class Overview:
             for name, card in self._named
         }
         return [
-            Standing(
+            CardStatus(
                 open=opened[name],
                 unjudged=unjudged[name],
                 unknown=sum(row["noise"] is None for row in judged[name]),
@@ -214,7 +214,7 @@ class Overview:
         about: Mapping[str, Any],
         changes: Sequence[Stated],
         events: Sequence[Event],
-        standing: Sequence[Standing],
+        statuses: Sequence[CardStatus],
     ) -> None:
         kinds: Counter[str] = Counter(each.state or each.change.kind for each in changes)
         of_events: Counter[str] = Counter(each.state or each.kind for each in events)
@@ -235,10 +235,10 @@ class Overview:
                 "cards": [
                     {
                         **{name: getattr(card, name) for name in _OF_CARD},
-                        **asdict(stands),
+                        **asdict(status),
                         "health": card.health + _behind(card, self.commits),
                     }
-                    for card, stands in zip(self.cards, standing, strict=True)
+                    for card, status in zip(self.cards, statuses, strict=True)
                 ],
                 "cases": Rows([asdict(case) for case in self.cases]),
                 "series": Rows(self._series(changes)),

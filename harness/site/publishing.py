@@ -20,10 +20,10 @@ from harness.errors import GitError
 from harness.history.changes import confirmed_by
 from harness.history.events import by_cards_alone, events_of, settled
 from harness.history.facts import Commits, cache_file, read_cached, read_commits, write_cached
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.history.reading import Mapped, open_results, side_by_side
 from harness.history.series import cases_of
-from harness.history.suspects import Layout, with_suspects
+from harness.history.suspects import SourceFolders, with_suspects
 from harness.history.triage import read_triage
 from harness.site.cards import CardPages, CardSummary
 from harness.site.documents import COMMITS_A_FILE, Site, file_name
@@ -122,7 +122,9 @@ def publish_pages(
     folders = {suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()}
     kernels = {group.name: frozenset(group.kernels) for group in found.groups if group.is_suite}
     by_name = {case.name: case for case in cases}
-    events = with_suspects(events, repository, commits, by_name, Layout(folders=folders, kernels=kernels))
+    events = with_suspects(
+        events, repository, commits, by_name, SourceFolders(folders=folders, kernels=kernels)
+    )
     overview.write(
         {
             "generated_at": now.isoformat(timespec="seconds"),
@@ -213,7 +215,7 @@ def _write_suites(
     site: Site,
     suites: Sequence[Suite],
     cards: Sequence[CardSummary],
-    cases: Sequence[Case],
+    cases: Sequence[SeriesCase],
     repository: Path | None,
 ) -> list[dict[str, Any]]:
     """A document for each suite; what the first document says of them."""

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.numbers import number, times
 from harness.output.ladder_tables import given
-from harness.output.ladders import Line, comparable, is_plain, placed
+from harness.output.ladders import LadderLine, comparable, is_plain, placed
 from harness.records import DeviceInfo, Row
 from harness.spec.case_id import Size, size_label
 from harness.spec.kernel import Kernel
@@ -28,7 +28,7 @@ _TOLD = ("name", "title", "source", "publication", "author", "url", "date", "car
 
 
 def suite_document(
-    suite: Suite, gpus: Sequence[str], cases: Iterable[Case], repository: Path | None = None
+    suite: Suite, gpus: Sequence[str], cases: Iterable[SeriesCase], repository: Path | None = None
 ) -> dict[str, Any]:
     """A suite's ladders with the authors' figures, where its kernels' sources lie in the repository, and how
     the kernels of these cases reach memory.
@@ -78,7 +78,7 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[a-z0-9]+", name.lower()))
 
 
-def _rung(suite: Suite, ladder: Ladder, line: Line) -> dict[str, Any]:
+def _rung(suite: Suite, ladder: Ladder, line: LadderLine) -> dict[str, Any]:
     """Figures as numbers, to draw by, and as texts as they were published."""
     rung = line.rung
     counted = "" if rung.kernel == ladder.against else times(line.speed_up)
@@ -102,7 +102,7 @@ def _rung(suite: Suite, ladder: Ladder, line: Line) -> dict[str, Any]:
     }
 
 
-def _accesses(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
+def _accesses(suite: Suite, cases: Sequence[SeriesCase]) -> list[dict[str, Any]]:
     """Of each kernel, at the largest size that it was measured at: following them takes long at any size."""
     largest: dict[str, dict[str, int]] = {}
     for case in cases:
