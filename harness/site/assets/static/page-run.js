@@ -219,13 +219,8 @@
 
   function rows(site, run) {
     const card = site.cards[run.card];
-    // A record names kernel and size; the suite is the run's.
     const measured = site.series.filter((one) => one.card === run.card).map((one) => site.cases[one.case]);
-    const caseOf = new Map(
-      measured
-        .filter((kase) => kase.suite === run.suite)
-        .map((kase) => [`${kase.kernel} ${kase.size}`, kase]),
-    );
+    const caseOf = new Map(measured.map((kase) => [kase.name, kase]));
     const tenths = (value) => (format.known(value) ? value.toFixed(1) : format.NONE);
     const name = (row) => {
       const kase = caseOf.get(row.name);
