@@ -135,7 +135,7 @@ def shown(tmp_path_factory):
 def by_kind(history, kind):
     """Card, case and change."""
     return [
-        (card.folder, each.change.case, each)
+        (card.name, each.change.case, each)
         for card in history.cards
         for each in card.changes
         if each.change.kind == kind
@@ -191,7 +191,7 @@ def test_the_hot_stretch_is_the_cards_doing_in_every_case(shown):
 def test_the_driver_is_an_epoch_and_its_step_no_change(shown):
     for history in shown.values():
         for card in history.cards:
-            own = DRIVER if card.folder == A100.machine else None
+            own = DRIVER if card.name == A100.machine else None
             for each in card.analysed:
                 starts = [epoch.start for epoch in each.series.epochs]
                 assert starts == ([0] if own is None else [0, own])

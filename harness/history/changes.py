@@ -217,9 +217,7 @@ def with_confirmed(analysed: Analysed, ids: Collection[str]) -> Analysed:
 
 def with_changes(analysed: Analysed, changes: Sequence[Change]) -> Analysed:
     """The same with more changes: each divides the level that it is in."""
-    levels = analysed.levels
-    for change in changes:
-        levels = tuple(part for level in levels for part in _divided(level, change, analysed.series.values))
+    levels = _divided(analysed.levels, changes, analysed.series.values)
     in_order = tuple(sorted((*analysed.changes, *changes), key=lambda change: change.at))
     return replace(analysed, changes=in_order, levels=levels)
 
@@ -248,7 +246,14 @@ def confirmed_by(evidence: Sequence[Evidence]) -> frozenset[str]:
     return frozenset(evidence[index][0] for index in confirmed([hint for _, hint in evidence]))
 
 
-def _divided(level: Level, step: ChangePoint, values: Floats) -> Iterator[Level]:
+def _divided(levels: tuple[Level, ...], steps: Iterable[ChangePoint], values: Floats) -> tuple[Level, ...]:
+    """The levels, each in two where a step is within."""
+    for step in steps:
+        levels = tuple(part for level in levels for part in _halves(level, step, values))
+    return levels
+
+
+def _halves(level: Level, step: ChangePoint, values: Floats) -> Iterator[Level]:
     """A level as it is, or in two where a step is within."""
     if not level.start < step.at < level.stop:
         yield level
@@ -269,17 +274,15 @@ def _placed_level(level: Level, points: Ints) -> Level:
 
 def _with_brief(found: Segmentation, series: Series, values: Floats) -> Segmentation:
     """With each stretch that was worse and came back as what it was: two steps, and a level between them."""
-    changes, levels, outliers = list(found.changes), found.levels, set(found.outliers)
-    for one in found.brief:
-        if not _is_worse(series, one.effect):
-            continue
-        steps = _steps_of(one, values)
-        changes += steps
-        for step in steps:
-            levels = tuple(part for level in levels for part in _divided(level, step, values))
-        outliers -= set(range(one.start, one.stop))
-    in_order = tuple(sorted(changes, key=lambda step: step.at))
-    return replace(found, changes=in_order, levels=levels, outliers=tuple(sorted(outliers)))
+    worse = [one for one in found.brief if _is_worse(series, one.effect)]
+    steps = [step for one in worse for step in _steps_of(one, values)]
+    within = {at for one in worse for at in range(one.start, one.stop)}
+    return replace(
+        found,
+        changes=tuple(sorted((*found.changes, *steps), key=lambda step: step.at)),
+        levels=_divided(found.levels, steps, values),
+        outliers=tuple(at for at in found.outliers if at not in within),
+    )
 
 
 def _steps_of(one: Brief, values: Floats) -> tuple[ChangePoint, ChangePoint]:
@@ -467,7 +470,7 @@ def _same_build(before: Row | None, after: Row | None) -> bool:
     return bool(before.source_sha256) and before.source_sha256 == after.source_sha256
 
 
-def _kind(attribution: Attribution, slower: float, direction: Direction = "lower") -> Kind:
+def _kind(attribution: Attribution, slower: float, direction: Direction) -> Kind:
     if attribution not in ("code", "unknown"):
         return "environment"
     if direction == "unknown":

@@ -283,7 +283,7 @@ def _badness(each: Stated) -> tuple[bool, int, float]:
 
 def by_cards_alone(events: Iterable[Event], measured: Mapping[str, Mapping[str, range]]) -> tuple[Event, ...]:
     """With the card as the cause, where so much moved on one alone that it is no commit's. `measured` has by
-    card when each case was measured, in positions.
+    card and case the positions from the first to the last commit that it was measured at.
     """
     return tuple(
         replace(event, cause="card") if not event.is_told and on_one_card_alone(event, measured) else event
@@ -291,31 +291,22 @@ def by_cards_alone(events: Iterable[Event], measured: Mapping[str, Mapping[str, 
     )
 
 
-def on_one_card_alone(event: Event, cases_of: Mapping[str, Mapping[str, range]]) -> bool:
+def on_one_card_alone(event: Event, measured: Mapping[str, Mapping[str, range]]) -> bool:
     """Whether so much moved on one machine, and on no other that measured the same before and after, that it
-    is the machine's rather than a commit's. `cases_of` has by card when each case was measured, in positions.
+    is the machine's rather than a commit's. `measured` is as in `by_cards_alone`.
     """
     machines = {machine_of(card) for card in event.cards}
-    moved = event.cases
-    if (
-        len(machines) > 1
-        or len(moved) < _SEVERAL
-        or any(each.change.attribution == "code" for each in event.changes)
-    ):
+    moved = set(event.cases)
+    by_code = any(each.change.attribution == "code" for each in event.changes)
+    if len(machines) > 1 or len(moved) < _SEVERAL or by_code:
         return False
-    own = [case for card in event.cards for case, at in cases_of[card].items() if _around(event, at)]
-    elsewhere = {
-        case
-        for card, cases in cases_of.items()
-        if machine_of(card) not in machines
-        for case in moved
-        if case in cases and _around(event, cases[case])
+    around = {
+        card: {case for case, at in cases.items() if at.start <= event.good and event.bad < at.stop}
+        for card, cases in measured.items()
     }
-    return 2 * len(moved) >= len(set(own)) and 2 * len(elsewhere) >= len(moved)
-
-
-def _around(event: Event, measured: range) -> bool:
-    return measured.start <= event.good and event.bad < measured.stop
+    own = set[str]().union(*(around[card] for card in event.cards))
+    elsewhere = set[str]().union(*(around[card] for card in around if machine_of(card) not in machines))
+    return 2 * len(moved) >= len(own) and 2 * len(moved & elsewhere) >= len(moved)
 
 
 def settling(event: Event, case: SeriesCase, commits: Commits) -> str:

@@ -208,6 +208,10 @@ class RunFacts(msgspec.Struct, frozen=True):
     judged: tuple[Judged, ...] = ()
 
     @property
+    def has_figures(self) -> bool:
+        return self.layout >= 0
+
+    @property
     def environment(self) -> str:
         """The one of asv's that it was measured in; empty for none."""
         return self.context.get("environment", "")
@@ -234,7 +238,7 @@ class CardRecords:
     @property
     def rows(self) -> list[slice]:
         """The rows of `values` that each record has."""
-        counts = (len(self.layouts[each.layout].cells) if each.layout >= 0 else 0 for each in self.facts)
+        counts = (len(self.layouts[each.layout].cells) if each.has_figures else 0 for each in self.facts)
         return [slice(start, stop) for start, stop in pairwise(accumulate(counts, initial=0))]
 
     def of(self, environment: str | None) -> CardRecords:
@@ -243,7 +247,7 @@ class CardRecords:
             return self
         facts, rows = [], []
         for each, own in zip(self.facts, self.rows, strict=True):
-            if each.layout < 0 or each.environment == environment:
+            if not each.has_figures or each.environment == environment:
                 facts.append(each)
                 rows.append(self.values[own])
         return CardRecords(tuple(facts), self.layouts, np.concatenate(rows) if rows else _NONE)
@@ -270,7 +274,7 @@ class CardRecords:
         rows = {commit: row for row, commit in enumerate(dict.fromkeys(each.commit for each, _ in records))}
         columns: dict[tuple[str, str], int] = {}
         columns_of: dict[int, npt.NDArray[np.intp]] = {-1: np.empty(0, np.intp)}
-        for number in dict.fromkeys(each.layout for each, _ in records if each.layout >= 0):
+        for number in dict.fromkeys(each.layout for each, _ in records if each.has_figures):
             taken = [columns.setdefault(cell[:2], len(columns)) for cell in self.layouts[number].cells]
             columns_of[number] = np.array(taken, np.intp)
         values = np.full((len(METRICS), len(rows), len(columns)), np.nan, np.float32)
@@ -306,12 +310,12 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
     newest: dict[str, tuple[int, str, RecordLayout]] = {}
     cells: dict[str, set[tuple[str, str, float]]] = defaultdict(set)
     for card in cards:
-        known = [each for each in card.facts if each.layout >= 0 and each.commit in commits.positions]
-        for facts in known:
+        measured = [each for each in card.facts if each.has_figures and each.commit in commits.positions]
+        for facts in measured:
             candidate = commits.positions[facts.commit], facts.started_at, card.layouts[facts.layout]
             if facts.suite not in newest or newest[facts.suite][:2] <= candidate[:2]:
                 newest[facts.suite] = candidate
-        for suite, number in {(each.suite, each.layout) for each in known}:
+        for suite, number in {(each.suite, each.layout) for each in measured}:
             cells[suite].update(card.layouts[number].cells)
     for suite, (_, _, layout) in sorted(newest.items()):
         kernels = {kernel: place for place, kernel in enumerate(layout.kernels)}

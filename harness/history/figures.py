@@ -125,8 +125,6 @@ class Metric:
     """The number, or one a slot, whose median is the number; None where the row has none."""
     headline: str | None = None
     """The only headline with which the metric makes sense; None for all."""
-    built: bool = False
-    """Whether it is told only where kernels are compiled and not run."""
     wrong: int | None = None
     """The number of a kernel whose result is wrong; None where it has none, and counts as failed."""
 
@@ -191,10 +189,10 @@ METRICS = {
     "error_ratio": Metric("largest error / bound", "lower", _error_ratio),
     "registers": Metric("registers per thread", "lower", _resource("registers")),
     "local_bytes": Metric("bytes per thread", "lower", _resource("local_bytes")),
-    "spill_bytes": Metric("bytes spilled", "lower", _resource("spill_store_bytes"), built=True),
-    "shared_bytes": Metric("bytes of shared memory a block", "lower", _shared_bytes, built=True),
-    "occupancy_percent": Metric("% occupancy", "higher", _occupancy_percent, built=True),
-    "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions, built=True),
+    "spill_bytes": Metric("bytes spilled", "lower", _resource("spill_store_bytes")),
+    "shared_bytes": Metric("bytes of shared memory a block", "lower", _shared_bytes),
+    "occupancy_percent": Metric("% occupancy", "higher", _occupancy_percent),
+    "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions),
 }
 
 

@@ -71,8 +71,6 @@ class CardTable:
     """How each row was measured, by key of CONTEXT; the environment where there are several."""
     conditions: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
     """What else asv tells of how each row was measured. Equal ones are one object."""
-    measured_at: float = 0.0
-    """When asv last measured anything, in seconds since 1970 by the machine's own clock; 0 for never."""
     problems: tuple[str, ...]
     """What could not be read, a sentence each."""
     machine_problem: str = ""
@@ -345,30 +343,25 @@ def _grown(values: npt.NDArray[np.float32], rows: int, columns: int) -> npt.NDAr
 def _read_file(table: _GrowingTable, folder: Path, entry: tuple[str, int, int], rows: int) -> _ResultFile:
     """Read a file into the table's next row, of `rows` that there will be."""
     name = entry[0]
-    file, problem, other_format = _ResultFile(*entry), "", ""
+    environment = Path(name).stem.partition("-")[2]
+    nothing = functools.partial(_ResultFile, *entry, environment=environment)
     content = b""
     try:
         content = read_regular(folder / name)
         found = _decoded(content)
-        if found.version == API_VERSION:
-            file.commit = found.commit_hash
-            file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
-            for benchmark, row in found.results.items():
-                given = dict(zip(found.result_columns, _fields(row), strict=False))
-                _place(table, file, benchmark, given, rows)
-            file.environment = found.env_name or _environment_of(name)
-            return file
-        other_format = repr(found.version)
+        if found.version != API_VERSION:
+            return nothing(format=repr(found.version))
+        file = _ResultFile(*entry, commit=found.commit_hash, environment=found.env_name or environment)
+        file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
+        for benchmark, row in found.results.items():
+            given = dict(zip(found.result_columns, _fields(row), strict=False))
+            _place(table, file, benchmark, given, rows)
     except OSError as error:
-        problem = f"{name} cannot be read: {error.strerror or error}."
+        return nothing(problem=f"{name} cannot be read: {error.strerror or error}.")
     except (*UNREADABLE, ValueError, TypeError, OverflowError) as error:
         other_format = _other_format(content)
-        problem = "" if other_format else f"{name} is left out: {error}."
-    return _ResultFile(*entry, environment=_environment_of(name), problem=problem, format=other_format)
-
-
-def _environment_of(name: str) -> str:
-    return Path(name).stem.partition("-")[2]
+        return nothing(format=other_format, problem="" if other_format else f"{name} is left out: {error}.")
+    return file
 
 
 def _decoded(content: bytes) -> _Results:
@@ -425,8 +418,9 @@ def _place(
 @functools.lru_cache(maxsize=1024)
 def _most(counts: bytes) -> int:
     """The largest of a list of numbers in JSON: they hardly differ from file to file."""
-    told = msgspec.json.decode(counts)
-    return max((each for each in told if isinstance(each, int)), default=0) if isinstance(told, list) else 0
+    numbers = msgspec.json.decode(counts)
+    numbers = numbers if isinstance(numbers, list) else []
+    return max((each for each in numbers if isinstance(each, int)), default=0)
 
 
 def _columns(table: _GrowingTable, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
@@ -452,8 +446,8 @@ def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
     kinds = set(map(type, result))
     wordy = not kinds <= {float, int, bool, type(None)}
     if wordy or type(None) in kinds:
-        told = [_FAILED if each is None else each for each in result]
-        result = [each if isinstance(each, (int, float, np.float32)) else np.nan for each in told]
+        failed = [_FAILED if each is None else each for each in result]
+        result = [each if isinstance(each, (int, float, np.float32)) else np.nan for each in failed]
     with np.errstate(over="ignore"):  # what is beyond single precision is no figure of a kernel
         numbers[:] = result
     return numbers, wordy
@@ -482,10 +476,10 @@ def read_table(
 ) -> CardTable:
     """A card's table, from its cache where files have not changed since; of one environment, or of all."""
     table = _read(folder)
-    known = _environments(table.files)
-    told = [row for row in range(len(known)) if environment in (None, known[row])]
+    environments = _environments(table.files)
+    chosen = [row for row, name in enumerate(environments) if environment in (None, name)]
     # By name, whatever order they came in: what counts of several files of one commit must not depend on it.
-    rows = sorted((row for row in told if table.files[row].commit), key=lambda row: table.files[row].name)
+    rows = sorted((row for row in chosen if table.files[row].commit), key=lambda row: table.files[row].name)
     by_commit: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         by_commit[table.files[row].commit].append(row)
@@ -513,8 +507,7 @@ def read_table(
     machine, problem = _machine(folder)
     if environment is not None and rows:
         # A folder has one machine.json, whatever systems the machine was started with.
-        newest_file = _newest([table.files[row] for row in rows])
-        machine = {**machine, **newest_file.params, "environment": environment}
+        machine = {**machine, **_newest(newest_files).params, "environment": environment}
     return CardTable(
         machine=machine,
         commits=tuple(by_commit),
@@ -522,9 +515,7 @@ def read_table(
         values=values,
         contexts=contexts,
         conditions=conditions,
-        measured_at=max((at for row in rows for at in table.files[row].started_at.values()), default=0.0)
-        / 1000,
-        problems=tuple(_problems([table.files[row] for row in told], benchmarks)),
+        problems=tuple(_problems([table.files[row] for row in chosen], benchmarks)),
         machine_problem=problem,
     )
 
@@ -533,20 +524,21 @@ _HASH = re.compile("[0-9a-f]{64}")
 """A version that asv made of a benchmark's source."""
 
 
-Params: TypeAlias = tuple[tuple[str, str], ...]
+MachineParams: TypeAlias = tuple[tuple[str, str], ...]
+"""What a result file tells of its machine, as pairs: they can be looked up by."""
 
 
-def _context(params: Params, method: str, environment: str) -> Mapping[str, str]:
+def _context(params: MachineParams, method: str, environment: str) -> Mapping[str, str]:
     method = method[:8] if _HASH.fullmatch(method) else method
-    known = {**dict(params), "method": method, "environment": environment}
-    return {key: value for key, value in known.items() if value}
+    context = {**dict(params), "method": method, "environment": environment}
+    return {key: value for key, value in context.items() if value}
 
 
 def _conditions(files: Iterable[_ResultFile]) -> Callable[[str, int | None], Mapping[str, str]]:
     """Tells how a benchmark was measured, but for what begins an epoch, by its file's name and its number.
     What is equal is one object: a history has millions of figures, and few ways to take them.
     """
-    kinds: dict[Params, int] = {}
+    kinds: dict[MachineParams, int] = {}
     kind_of: dict[str, int] = {}
     for file in files:
         params = sorted(each for each in file.params.items() if each[0] not in ("machine", *CONTEXT))
@@ -678,8 +670,7 @@ def _sorted(
     for benchmark in benchmarks.values():
         group, _, method = benchmark.name.rpartition(".")
         if benchmark.param_names == ("kernel", "size") and method.removeprefix("track_") in METRICS:
-            suite = benchmark.suite or _suite_of_class(group)
-            suites[suite][method.removeprefix("track_")] = benchmark
+            suites[benchmark.suite or _suite_of_class(group)][method.removeprefix("track_")] = benchmark
         else:
             others.append(benchmark)
     return suites, others

@@ -123,7 +123,7 @@ def _failing(history: History) -> list[Text]:
 
 def _ended(history: History) -> Iterator[str]:
     """How many cases are measured no more, and how many of them may go on under another name."""
-    stale = {case: one for card in history.cards for case, one in card.case_freshness.items() if one.stale}
+    stale = {case: one for card in history.cards for case, one in card.freshness.items() if one.stale}
     if stale:
         renamed = sum(bool(one.renamed_to) for one in stale.values())
         told = f", {renamed} may be renamed" if renamed else ""
@@ -443,7 +443,7 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
 
 
 def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, Any]:
-    series, fresh = one.series, card.case_freshness.get(one.series.case.name)
+    series, fresh = one.series, card.freshness.get(one.series.case.name)
     return {
         "case": series.case,
         "points": len(series.positions),

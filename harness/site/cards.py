@@ -173,7 +173,7 @@ class CardPages:
                 one.series.case.name: (int(one.series.positions[0]), int(one.series.positions[-1]))
                 for one in self.card.analysed
             },
-            ended=[case for case, fresh in self.card.case_freshness.items() if fresh.stale],
+            ended=[case for case, fresh in self.card.freshness.items() if fresh.stale],
             paths={each.suite: each.path for each in self.card.facts if each.commit and each.path},
             problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
         )
