@@ -86,13 +86,13 @@ class Overview:
         )
         self._settle(changes)
         documents = {each.change.id: self._change(each) for each in changes}
-        told = [self._event(event, documents) for event in events]
-        self.site.write("events", told[:_EVENTS])
+        listed = [self._event(event, documents) for event in events]
+        self.site.write("events", listed[:_EVENTS])
         self.site.write_json("api/changes.json", [documents[each.change.id] for each in changes[:_CHANGES]])
-        self._by_commit([documents[each.change.id] for each in changes], told)
+        self._by_commit(list(documents.values()), listed)
         statuses = self._statuses(changes)
         self._first(about, changes, events, statuses)
-        fed = [event for event in told if event["kind"] != "environment"][:100]
+        fed = [event for event in listed if event["kind"] != "environment"][:100]
         names = [(card.file, card.gpu or card.name) for card in self.cards]
         self.site.put(
             "feed.xml",
@@ -123,9 +123,9 @@ class Overview:
         before = {each.change.id: each for card in self.cards for each in card.changes}
         moved = {(each.change.card, each.change.case) for each in changes if before[each.change.id] != each}
         kept = cache_file(self.site.folder, "settled")
-        there = {(name, self.cases[row["case"]].name) for name, card in self._named for row in card.series}
+        shown = {(name, self.cases[row["case"]].name) for name, card in self._named for row in card.series}
         # What was decided about an event before may not be any more.
-        earlier = {(card, case) for card, case in read_cached(kept, list[tuple[str, str]]) or ()} & there
+        earlier = shown.intersection(read_cached(kept, list[tuple[str, str]]) or ())
         write_cached(kept, sorted(moved))
         own: dict[tuple[str, str], list[Stated]] = defaultdict(list)
         for each in changes:
@@ -133,8 +133,8 @@ class Overview:
         for card, name in moved | earlier:
             case, number = self._by_name[name], self._numbers[card]
             in_order = sorted(own[card, name], key=lambda each: each.change.at)
-            told = [placed_change(each, case, number, self.commits) for each in in_order]
-            self.site.change(f"series/{series_file(card, case)}", {"changes": told})
+            documents = [placed_change(each, case, number, self.commits) for each in in_order]
+            self.site.change(f"series/{series_file(card, case)}", {"changes": documents})
 
     def _event(self, event: Event, documents: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         brief = [documents[each.change.id] for each in event.changes[:_CHANGES_OF_EVENT]]

@@ -24,7 +24,7 @@ from harness.spec.suite import Ladder, Suite
 from harness.static.accesses import Access, accesses
 from harness.static.occupancy import CAPABILITIES, CARDS, Card, residency
 
-_TOLD = ("name", "title", "source", "publication", "author", "url", "date", "card", "against", "note")
+_OF_LADDER = ("name", "title", "source", "publication", "author", "url", "date", "card", "against", "note")
 
 
 def suite_document(
@@ -60,7 +60,7 @@ def _sources(suite: Suite, repository: Path) -> Iterator[tuple[str, dict[str, An
 def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str]) -> dict[str, Any]:
     lines = [line for line in placed(suite, ladder) if not line.repairs and not line.reference]
     return {
-        **{name: getattr(ladder, name) for name in _TOLD},
+        **{name: getattr(ladder, name) for name in _OF_LADDER},
         "comparable": comparable(suite, ladder) if ladder.against else [],
         "cards": [number for number, gpu in enumerate(gpus) if is_of_family(gpu, ladder.card)],
         "rungs": [_rung(suite, ladder, line) for line in lines],
@@ -110,8 +110,8 @@ def _accesses(suite: Suite, cases: Sequence[SeriesCase]) -> list[dict[str, Any]]
             point = Size.parse(case.size).at(suite.problem.axes)
         except HarnessError:  # of a suite that had other axes
             continue
-        known = largest.get(case.kernel)
-        if case.kernel in suite.by_name and (known is None or max(point.values()) > max(known.values())):
+        before = largest.get(case.kernel)
+        if case.kernel in suite.by_name and (before is None or max(point.values()) > max(before.values())):
             largest[case.kernel] = point
     with ThreadPoolExecutor(cpu_count()) as pool:
         return list(pool.map(lambda each: _followed(suite, suite.by_name[each[0]], each[1]), largest.items()))
