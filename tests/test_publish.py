@@ -12,14 +12,13 @@ import shutil
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 
-from harness import cli
 from harness.errors import ConfigError, ExitCode, StoreError
 from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, acknowledge
@@ -41,7 +40,7 @@ from scripts.synthetic_history import (
     extend,
     write,
 )
-from tests.support import git, run_command
+from tests.support import caller, git, run_command
 
 H200, A100 = CARDS[:2]
 NAIVE = "matmul.naive@1024"
@@ -66,23 +65,10 @@ TURNS = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
 """What turns the direction of the text around it."""
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def harness(capsys, monkeypatch, own_cache):
     """Calls `harness` in this process."""
-
-    def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["harness", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        return Done(int(str(caught.value.code)), *capsys.readouterr())
-
-    return call
+    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -200,10 +186,6 @@ def figures(packed):
     return [None if value != value or value == none else value for value in decode(packed).tolist()]
 
 
-def keys(values, kind):
-    return set(Numbers(np.array(values), kind).packed()) - {"t"}
-
-
 @pytest.mark.parametrize(
     ("values", "kept_as"),
     [
@@ -221,7 +203,7 @@ def keys(values, kind):
 )
 def test_whole_numbers_come_back_from_their_smallest_form(values, kept_as):
     packed = Numbers(np.array(values, np.int64), "u32")
-    assert keys(np.array(values, np.int64), "u32") == kept_as
+    assert packed.packed().keys() - {"t"} == kept_as
     assert decode(json.loads(json.dumps(packed.packed()))).tolist() == values
     assert packed.plain() == values
 
@@ -771,18 +753,10 @@ def touch_result(written, site):
     path.write_text(path.read_text().replace('"params"', ' "params"', 1))
 
 
-def delete_result(written, site):
-    written.result(3).unlink()
-
-
 def forget_track(written, site):
     path = written.results / "benchmarks.json"
     told = json.loads(path.read_text())
     path.write_text(json.dumps({name: each for name, each in told.items() if "power_w" not in name}))
-
-
-def delete_html(written, site):
-    shutil.rmtree(site)
 
 
 def decide(written, site):
@@ -796,9 +770,9 @@ def decide(written, site):
     ("happens", "cards"),
     [
         (touch_result, [H200]),
-        (delete_result, [H200]),
+        (lambda written, site: written.result(3).unlink(), [H200]),
         (forget_track, [H200, A100]),
-        (delete_html, [H200, A100]),
+        (lambda written, site: shutil.rmtree(site), [H200, A100]),
         (decide, [H200, A100]),
         (lambda written, site: amended(written, 3), [H200, A100]),
         (lambda written, site: move(written, "main~2"), [H200, A100]),
@@ -891,16 +865,16 @@ def without_machine(written):
     (written.results / H200.machine / "machine.json").unlink()
 
 
-def newer(written):
-    synthetic.make_newer(written.result(2))
-
-
 @pytest.mark.parametrize(
     ("spoil", "told", "points"),
     [
         (without_machine, "machine.json is missing or damaged", 12),
         (lambda written: synthetic.truncate(written.result(2)), "is left out", 10),
-        (newer, "the format is 3, and this harness reads 2", 10),
+        (
+            lambda written: synthetic.make_newer(written.result(2)),
+            "the format is 3, and this harness reads 2",
+            10,
+        ),
         (lambda written: synthetic.rebase_away(written, 1, 3), "2 of 6 results are of commits", 8),
     ],
     ids=["machine", "truncated", "newer", "unknown"],
@@ -910,7 +884,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_published(harness, made, sp
     spoil(written)
     done = harness("publish", "--without-asv", "--json")
     assert done.status == ExitCode.FINE
-    said = json.loads(done.out)
+    said = done.json
     [problem] = said["problems"]
     assert problem.startswith(f"{H200.machine}: ")
     assert told in problem
@@ -929,7 +903,7 @@ def test_a_history_without_a_card_has_pages(harness, made):
     written = made(cards=())
     done = harness("publish", "--without-asv", "--json")
     assert done.status == ExitCode.FINE
-    told = json.loads(done.out)
+    told = done.json
     assert (told["cards"], told["series"], told["points"], told["open"]) == (0, 0, 0, 0)
     site = Path(told["folder"])
     assert (site / "index.html").exists()

@@ -108,6 +108,11 @@ class CardHistory:
     freshness: Mapping[str, Freshness]
     """Of each of its cases, by name."""
 
+    @property
+    def cases(self) -> dict[str, SeriesCase]:
+        """By name."""
+        return {one.series.case.name: one.series.case for one in self.analysed}
+
 
 Mapped = Callable[..., Iterable[Any]]
 """A `map` that takes, before what it maps over, the folders that there is to read for each."""
@@ -340,25 +345,18 @@ class History:
     @property
     def unjudged(self) -> Iterator[Stated]:
         """What became worse so lately that nobody can tell yet."""
-        return (
-            each
-            for card in self.cards
-            for each in card.changes
-            if each.state == "unjudged" and each.change.kind in WORSE
-        )
+        early = (each for card in self.cards for each in card.changes if each.state == "unjudged")
+        return (each for each in early if each.change.kind in WORSE)
 
     @property
     def cases(self) -> Mapping[str, SeriesCase]:
-        return {one.series.case.name: one.series.case for card in self.cards for one in card.analysed}
+        return {name: case for card in self.cards for name, case in card.cases.items()}
 
     @property
     def undirected(self) -> tuple[str, ...]:
         """Benchmarks, as asv calls them, of which nothing tells which way is better."""
-        cases = (one.series.case for card in self.cards for one in card.analysed)
-        names = (
-            ".".join(filter(None, (case.suite, case.kernel))) for case in cases if case.direction == "unknown"
-        )
-        return tuple(sorted(set(names)))
+        unknown = (case for card in self.cards for case in card.cases.values() if case.direction == "unknown")
+        return tuple(sorted({".".join(filter(None, (case.suite, case.kernel))) for case in unknown}))
 
 
 def read_history(

@@ -192,15 +192,9 @@ def review_of_tests(
         raise UsageError(f"{len(card.cases)} benchmarks: a report holds {LIMITS['cases']}. Name fewer tests.")
     if review is not None:
         return msgspec.structs.replace(review, cards=(*review.cards, card))
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     base, head = ends
-    return Review(
-        harness_version=harness.__version__,
-        created_at=now,
-        base=base,
-        head=head,
-        cards=(card,),
-    )
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return Review(harness_version=harness.__version__, created_at=now, base=base, head=head, cards=(card,))
 
 
 TESTS = "pytest"
