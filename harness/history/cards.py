@@ -28,14 +28,14 @@ class CardSource:
     """Where the figures of a series come from."""
 
     folder: Path
-    """Of the machine's results."""
+    """The folder of the machine's results."""
     environment: str | None = None
     """The one of asv's whose figures it has; empty for those measured without asv, None for all there are."""
     name: str
     """The folder's; of one of several environments with what tells it from the others, after a slash."""
 
     def is_called(self, glob: str) -> bool:
-        """By its own name, or by its machine's."""
+        """Whether its own name or its machine's fits."""
         return any(fnmatchcase(name, glob) for name in (self.name, self.folder.name))
 
 
@@ -79,7 +79,7 @@ def _follow_each_other(environments: Mapping[str, Collection[str]], commits: Com
 
 
 def _labels(names: Collection[str]) -> dict[str, str]:
-    """Of each environment the parts of its name that not all of them have, such as py3.12 or numpy1.26."""
+    """The parts of each environment's name that not all of them have, such as py3.12 or numpy1.26."""
     parts = {name: name.split("-") for name in names}
     common = set.intersection(*map(set, parts.values()))
     labels = {name: "-".join(part for part in parts[name] if part not in common) for name in names}

@@ -1,4 +1,4 @@
-"""From a series to its changes: what moved, when, by how much, and whether the code or the card did it."""
+"""Finds the changes of a series: what moved, when, by how much, and whether the code or the card did it."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ _WINDOW = 30
 _DRIFT = 12
 """The same at each end of a drift."""
 _NOTHING = 1e-300
-"""In place of a sum of squares that is 0."""
+"""What stands for a sum of squares that is 0."""
 _CLOCK_APART = 0.004
 """A smaller move of the clock is none: a step of 15 MHz is 0.75 % at 2 GHz, and medians wander less."""
 _SHARE = 1 / 3
-"""Of a change: what may be left of it in cycles where the clock explains it."""
+"""Share of a change that may be left in cycles where the clock explains it."""
 _WARMER_C = 5.0
 _AT_LIMIT = 0.95
 _ENOUGH, _FEWEST = 10, 3
 """Figures of an epoch, from which on its noise is known, and below which there is none."""
 _CLOCKED = 0.97
-"""Of the clock that is usual in an epoch: a point below it is shown as set aside by its clock."""
+"""Share of an epoch's usual clock: a point below it is shown as set aside by its clock."""
 
 
 RecordOf = Callable[[Series, int], Row | None]
@@ -80,7 +80,7 @@ class Change(ChangePoint):
     bad: int
     """The commit of the first point that is surely after: the change is in good+1..bad."""
     cycles_effect: float | None = None
-    """Of the cycles a launch takes; None where the clock is not known."""
+    """The effect on the cycles of a launch; None where the clock is not known."""
     clock_before: float | None = None
     clock_after: float | None = None
     static: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ class Analysed:
 
 
 def change_id(card: str, case: str, metric: str, commit: str) -> str:
-    """Of a change, by the first commit that surely has it."""
+    """The id of a change, by the first commit that surely has it."""
     return hashlib.sha256(repr((card, case, metric, commit)).encode()).hexdigest()[:10]
 
 
@@ -159,7 +159,7 @@ class _SearchedEpoch:
     changes: tuple[Change, ...]
     candidates: tuple[Change, ...]
     unjudged: Change | None
-    """Of the newest epoch."""
+    """Only the newest epoch has one."""
     levels: tuple[Level, ...]
     outliers: tuple[int, ...]
     figures: int
@@ -273,7 +273,7 @@ def _placed_level(level: Level, points: Ints) -> Level:
 
 
 def _with_brief(found: Segmentation, series: Series, values: Floats) -> Segmentation:
-    """With each stretch that was worse and came back as what it was: two steps, and a level between them."""
+    """The same with two steps, and a level between them, for each stretch that was worse and came back."""
     worse = [one for one in found.brief if _is_worse(series, one.effect)]
     steps = [step for one in worse for step in _steps_of(one, values)]
     within = {at for one in worse for at in range(one.start, one.stop)}
@@ -345,7 +345,7 @@ def _is_part(step: ChangePoint, slide: Drift) -> bool:
 
 
 def _step_of(slide: Drift, values: Floats) -> ChangePoint:
-    """From where the level was best to the newest figure."""
+    """The step from where the level was best to the newest figure."""
     about = values[max(0, slide.best - _DRIFT // 2) : slide.best + _DRIFT // 2 + 1]
     best = float(np.nanmedian(about))
     step = _step(slide.best, best, best * (1 + slide.effect), slide.low, slide.high, slide.p_value)
@@ -358,7 +358,7 @@ def _is_worse(series: Series, effect: float) -> bool:
 
 
 def _noise(epochs: list[tuple[int, float]]) -> float:
-    """Of the newest epoch with enough figures to know it by, else of the one with the most; NaN where these
+    """The noise of the newest epoch with enough figures, else of the one with the most; NaN where these
     are too few to have any. `epochs` are pairs of figures and noise.
     """
     for figures, noise in reversed(epochs):
@@ -414,7 +414,7 @@ def _change(
 
 
 def _slower(series: Series, step: ChangePoint) -> float:
-    """By how much, as a logarithm; of what only the build decides, and may be 0, no more than which way."""
+    """How much slower, as a logarithm; of what only the build decides, and may be 0, which way alone."""
     if series.case.metric in BUILT:
         return math.copysign(1.0, step.effect if series.case.direction != "higher" else -step.effect)
     return _log_time(series, step.after) - _log_time(series, step.before)

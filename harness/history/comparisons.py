@@ -22,7 +22,7 @@ _MOVED: Mapping[str, Kind] = {"regression": "regression", "improvement": "improv
 _CHANCE = 0.001
 """That a comparison calls a case moved which is not, at its usual confidence."""
 _SHARE = 0.25
-"""Of a drift, at each end: commits from within there stand for its ends."""
+"""Share of a drift at each end, from within which commits stand for that end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +47,12 @@ class ComparedCase:
 
     @property
     def kind(self) -> Kind | None:
-        """Of the change that it found; None where it found none."""
+        """The kind of the change that it found; None where it found none."""
         return _MOVED.get(self.judged.status)
 
 
 def comparisons_of(facts: Iterable[RunFacts], commits: Commits) -> dict[str, tuple[ComparedCase, ...]]:
-    """By case, those whose commits are on the line, the older one as base; of the same two the newest."""
+    """Comparisons by case whose commits are on the line, the older as base; of the same two the newest."""
     found: dict[str, dict[tuple[int, int], ComparedCase]] = defaultdict(dict)
     at = commits.positions
     for each in facts:

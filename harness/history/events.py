@@ -1,4 +1,4 @@
-"""From changes to events: one commit that changed fifty cases on four cards is one thing that happened.
+"""Makes events of changes: one commit that changed fifty cases on four cards is one thing that happened.
 
 Every change tells a range of commits, after `good` and up to `bad`, one of which did it. Ranges that can have
 the same commit in common, or miss it by little, are taken to have it: the fewest commits are looked for that
@@ -190,8 +190,8 @@ def _what(change: Change) -> tuple[str, bool]:
 
 
 def _nearest(change: Change, places: Mapping[int, int], alike: Sequence[Change]) -> int:
-    """Of the places in a change's range the one where the same case moved the same way elsewhere, by the
-    narrowest ranges; else the one that explains most.
+    """The place in a change's range where the same case moved the same way elsewhere, by the narrowest
+    ranges; else the one that explains most.
     """
 
     def fit(at: int) -> tuple[float, int, int]:
@@ -205,8 +205,8 @@ def _nearest(change: Change, places: Mapping[int, int], alike: Sequence[Change])
 def settled(
     events: Sequence[Event], decisions: Iterable[Decision], commits: Commits, today: dt.date
 ) -> tuple[Event, ...]:
-    """With what was decided about events as a whole: by id; or by the commit, where more data have moved the
-    last one that it may be.
+    """Events with what was decided about them as a whole: by id; or by the commit, where more data have moved
+    the last one that it may be.
     """
     of: dict[str, list[Decision]] = defaultdict(list)
     for decision in decisions:
@@ -265,7 +265,7 @@ def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) ->
 
 
 def _cause(key: tuple[str, ...], changes: Sequence[Stated]) -> Cause:
-    """As far as the changes tell themselves."""
+    """The cause as far as the changes tell themselves."""
     if key[0] == "environment":
         return "card"
     shifted = Counter(kind for each in changes for kind in {shift.kind for shift in each.change.shifts})
@@ -282,8 +282,8 @@ def _badness(each: Stated) -> tuple[bool, int, float]:
 
 
 def by_cards_alone(events: Iterable[Event], measured: Mapping[str, Mapping[str, range]]) -> tuple[Event, ...]:
-    """With the card as the cause, where so much moved on one alone that it is no commit's. `measured` has by
-    card and case the positions from the first to the last commit that it was measured at.
+    """Events, with the card as the cause where so much moved on one alone that it is no commit's. `measured`
+    has the positions from the first to the last commit at which a card measured a case, by card and case.
     """
     return tuple(
         replace(event, cause="card") if not event.is_told and on_one_card_alone(event, measured) else event

@@ -41,7 +41,7 @@ from harness.system.files import MOST_BYTES, read_regular, stat_of
 class CommitInfo:
     hash: str
     time: int
-    """Of the committer, in seconds since 1970: shown, never used to order, as clocks of authors differ."""
+    """The committer's, in seconds since 1970: shown, never used to order, as clocks of authors differ."""
     author: str
     subject: str
 
@@ -106,7 +106,7 @@ def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int,
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FORMAT = 3
-"""Of what is cached: raise it when figures are read in another way."""
+"""The version of what is cached: raise it when figures are read in another way."""
 
 CONTEXT = {
     "driver": "driver",
@@ -145,7 +145,7 @@ class _Comparison(msgspec.Struct):
 
 
 class TimeEffect(msgspec.Struct, frozen=True):
-    """Of time, head over base minus 1, with the ends of its interval."""
+    """The effect on time, head over base minus 1, with the ends of its interval."""
 
     effect: float
     low: float
@@ -163,7 +163,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class _RecordLine(msgspec.Struct):
-    """As much as is read here of any line of a record."""
+    """What is read here of any line of a record."""
 
     run: _RunHead | None = None
     comparison: _Comparison | None = None
@@ -192,17 +192,17 @@ class RunFacts(msgspec.Struct, frozen=True):
     suite: str = ""
     """Empty for what is no run of a commit: a comparison, or a run of the working tree."""
     path: str = ""
-    """Of the suite's folder in its repository."""
+    """The path of the suite's folder in its repository."""
     commit: str = ""
     command: str = ""
     started_at: str = ""
     context: dict[str, str] = msgspec.field(default_factory=dict)
-    """By key of CONTEXT; what was not told is not there."""
+    """How it was measured, by key of CONTEXT; what was not told is not there."""
     layout: int = -1
     """Which of the card's layouts; -1 where the record has no figures."""
     problem: str = ""
     base: str = ""
-    """Of a comparison of two commits: both of them."""
+    """The commits of a comparison, `base` and `head`; empty for what is none."""
     head: str = ""
     problem_changes: tuple[str, ...] = ()
     judged: tuple[Judged, ...] = ()

@@ -20,7 +20,7 @@ _ALIKE = 0.7
 """Share of words that two names have in common."""
 _LEVELS = 5
 _APART = 1.5
-"""Of levels before and after a rename: the larger over the smaller at most."""
+"""The largest ratio of the levels before and after a rename."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def _is_overdue(one: Series, runs: npt.NDArray[np.int64]) -> bool:
 def _renamed(
     stale: Collection[Series], every: Sequence[Series], runs: npt.NDArray[np.int64]
 ) -> dict[str, str]:
-    """Of stale cases, those that begin where they end, are alike in name and lie on about their level."""
+    """The cases that begin where stale ones end, are alike in name and lie on about their level."""
     born: dict[int, list[Series]] = defaultdict(list)
     for one in every:
         born[int(np.searchsorted(runs, one.positions[0]))].append(one)

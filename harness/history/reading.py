@@ -106,11 +106,11 @@ class CardHistory:
     calibration: Calibration | None
     problems: tuple[str, ...]
     freshness: Mapping[str, Freshness]
-    """Of each of its cases, by name."""
+    """The freshness of each of its cases, by name."""
 
     @property
     def cases(self) -> dict[str, SeriesCase]:
-        """By name."""
+        """Its cases by name."""
         return {one.series.case.name: one.series.case for one in self.analysed}
 
 
@@ -444,7 +444,7 @@ def concluded(
 
 
 def _measured_at(card: CardHistory) -> Mapping[str, range]:
-    """By case, from the first to the last commit that it was measured at."""
+    """The positions from the first to the last commit that each case was measured at."""
     ends = {one.series.case.name: one.series.positions[[0, -1]].tolist() for one in card.analysed}
     return {case: range(first, last + 1) for case, (first, last) in ends.items()}
 

@@ -79,7 +79,7 @@ class Series:
     values: Floats
     failed: npt.NDArray[np.bool_]
     epoch: npt.NDArray[np.int64]
-    """Of each point, an index into `epochs`."""
+    """Index into `epochs` of each point."""
     epochs: tuple[Epoch, ...]
     beside: Mapping[str, Floats] = field(default_factory=dict)
     """Figures of the companion tracks that there are, by name."""
@@ -132,7 +132,7 @@ def _numbered(
 
 
 def _numbered_built(groups: Sequence[Group]) -> Iterator[tuple[Group, str, tuple[SeriesCase, ...]]]:
-    """Of kernels that were compiled and not run. A case has several series: its names say of what."""
+    """The same for kernels that were compiled and not run. A case has several series, named by metric."""
     order = sum(len(cases) for _, _, cases in _numbered(groups, None))
     for group in groups:
         for metric, direction in HEADLINES_OF_BUILT.items() if group.is_suite else ():

@@ -20,8 +20,8 @@ from harness.history.figures import SeriesCase
 from harness.system import git
 
 Role = Literal["own", "code", "dependency", "measurement", ""]
-"""Of a file for a case: its kernel's source; another one that it may be built of; what the project is built
-with; what says how it is measured; nothing."""
+"""What a file is for a case: its kernel's source; another one that it may be built of; what the project is
+built with; what says how it is measured; nothing."""
 
 _MOST = 100
 """Commits of an event: of more nobody is told from the others."""
@@ -51,9 +51,9 @@ class SourceFolders:
     """Where the sources of a history's cases lie, by paths of the repository."""
 
     folders: Mapping[str, PurePosixPath]
-    """By suite."""
+    """The folder of each suite."""
     kernels: Mapping[str, frozenset[str]]
-    """By suite: all that it has had."""
+    """All kernels that each suite has had."""
 
     def role(self, path: str, case: SeriesCase) -> Role:
         file = PurePosixPath(path)
@@ -78,7 +78,7 @@ class SourceFolders:
 
 
 def source_folders(facts: Iterable[RunFacts], kernels: Mapping[str, Iterable[str]]) -> SourceFolders:
-    """As the records tell, the newest of each suite last."""
+    """The folders that records tell of, the newest record of each suite last."""
     folders = {each.suite: PurePosixPath(each.path) for each in facts if each.commit and each.path}
     return SourceFolders(
         folders=folders, kernels={suite: frozenset(names) for suite, names in kernels.items()}

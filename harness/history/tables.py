@@ -30,12 +30,12 @@ from harness.history.figures import HEADLINES, METRICS, Figures, Group, Key, dir
 from harness.system.files import read_regular
 
 Parameters: TypeAlias = tuple[str, ...]
-"""Of one figure, as asv writes them, which is Python's repr."""
+"""The parameters of one figure, as asv writes them, which is Python's repr."""
 
 API_VERSION = 2
-"""Of asv's result files and benchmarks.json."""
+"""The version of asv's result files and benchmarks.json."""
 _FORMAT = 3
-"""Of the cached tables: raise it when they are made in another way."""
+"""The version of cached tables: raise it when they are made in another way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class AsvBenchmark:
     version: str
     param_names: tuple[str, ...]
     params: tuple[tuple[str, ...], ...]
-    """As asv writes them, which is Python's repr."""
+    """The values of each parameter as asv writes them, which is Python's repr."""
     listed: bool = True
     """Whether benchmarks.json still has it."""
     has_number: bool = True
@@ -103,9 +103,9 @@ class _ResultFile(msgspec.Struct):
     params: dict[str, str] = msgspec.field(default_factory=dict)
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     started_at: dict[str, float] = msgspec.field(default_factory=dict)
-    """By benchmark, in milliseconds since 1970, as asv stamps it."""
+    """When each benchmark began, in milliseconds since 1970, as asv stamps it."""
     number: dict[str, int] = msgspec.field(default_factory=dict)
-    """By benchmark, how many times asv ran it for one sample."""
+    """How many times asv ran each benchmark for one sample."""
     wordy: list[str] = msgspec.field(default_factory=list)
     """Benchmarks with results that are no numbers."""
     problem: str = ""
@@ -211,9 +211,9 @@ class Contents:
     """What a card's folder has results of."""
 
     commits: Mapping[str, Collection[str]]
-    """By environment, their full hashes."""
+    """The full hashes of commits by environment."""
     columns: Mapping[str, Collection[Parameters]]
-    """By benchmark."""
+    """The parameters of figures by benchmark."""
 
 
 def read_contents(folder: Path) -> Contents:
@@ -245,7 +245,7 @@ def _read(folder: Path) -> _GrowingTable:
 
 
 def _environments(files: Sequence[_ResultFile]) -> list[str]:
-    """Of each file its environment: as asv calls it, and with the system where one name is of several."""
+    """The environment of each file as asv calls it, with the system where one name is of several."""
     systems: dict[str, set[str]] = defaultdict(set)
     told = [(file.environment, file.params.get("os", "").partition(" ")[0]) for file in files]
     for name, system in told:

@@ -24,7 +24,7 @@ from harness.system.texts import harmless
 SCHEMA_VERSION = 1
 _CLIP = 60
 _CARDS = 6
-"""As many cards have a line each."""
+"""Up to so many cards have a line each."""
 _LATE = 20
 """Commits by which a card is behind before that is told."""
 _OTHERS = 5

@@ -15,7 +15,7 @@ from harness.spec.suite import Ladder
 
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")
-"""In two cells that stand side by side."""
+"""What two cells side by side say of a figure that takes minutes."""
 
 
 def print_ladder(report: LadderReport, now: dt.datetime) -> None:
@@ -248,7 +248,7 @@ def _notes(
     now: dt.datetime | None,
     more: Sequence[Ours] = (),
 ) -> Iterator[str]:
-    """Of which commits the figures are and how old; why there is none where it was tried."""
+    """The commits that the figures are of and how old they are; why there is none where it was tried."""
     origins: dict[tuple[str, bool], list[tuple[str, Ours]]] = {}
     named = [(line.rung.label, each) for line, each in zip(lines, ours, strict=True) if each]
     for label, each in [*named, *((each.kernel, each) for each in more)]:

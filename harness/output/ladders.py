@@ -46,12 +46,12 @@ class Ours:
     message: str = ""
     time_ms: float | None = None
     rate: float | None = None
-    """In the unit of the suite's headline; of several configurations, the best."""
+    """The rate in the unit of the suite's headline, of several configurations the best one's."""
     average: float | None = None
     speed_up: float | None = None
     peak_percent: float | None = None
     library_percent: float | None = None
-    """Of the rate of the vendor's own kernel, measured in turns with it."""
+    """The rate over that of the vendor's own kernel, measured in turns with it."""
     library: str = ""
     """That kernel; or, where there is no share, why, as a sentence."""
     measured_at: str
@@ -97,7 +97,7 @@ class LadderReport:
     lines: tuple[LadderLine, ...]
     machines: tuple[Machine, ...]
     best: Mapping[str, Mapping[str, Ours]] = field(default_factory=dict)
-    """Of a ladder that holds kernels against another: by machine and size, the one that stands for it."""
+    """The kernel that stands for a machine at a size, where a ladder holds kernels against another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class SweptConfiguration:
     time_ms: float
     rate: float
     peak: float | None
-    """Of the card, in the unit of the rate."""
+    """The card's peak in the unit of the rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _Measured:
     suite: Suite
     tree: str
     rows: Mapping[str, Mapping[str, StoredRow]]
-    """By machine and case."""
+    """Rows by machine and case."""
     swept: Sequence[SweptConfiguration]
 
 
@@ -397,7 +397,7 @@ def _sped(ours: Ours, base: Ours | None) -> Ours:
 def _best(
     measured: _Measured, ladder: Ladder, lines: Sequence[LadderLine], machine: Machine, against: str
 ) -> dict[str, Ours]:
-    """By size, what a device has to hold against the host: the kernel that is asked for, else the author's,
+    """What a device has to hold against the host, by size: the kernel that is asked for, else the author's,
     else the fastest that computes in the same type and is no vendor's own.
     """
     suite, rows = measured.suite, measured.rows.get(machine.name, {})

@@ -81,7 +81,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "not-comparable": ("base and head take other arrays", ""),
     "no-device": ("the card could not be opened again", "look at it with nvidia-smi"),
 }
-"""By reason: what is the matter, and what to do about it."""
+"""What is the matter, and what to do about it, by reason."""
 
 JudgedCase: TypeAlias = Verdict | CaseReview
 """What words and tables are made from."""

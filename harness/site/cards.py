@@ -72,7 +72,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
     health: list[dict[str, str]]
     series: list[dict[str, Any]]
     changes: list[Stated]
-    """As the documents of series have them, newest first."""
+    """The changes as the documents of series have them, newest first."""
     evidence: list[Evidence]
     """What it has found by itself."""
     confirmed: list[str]
@@ -80,7 +80,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
     measured: list[int]
     """The newest commits that it has measured, as many as tell what is stale."""
     spans: dict[str, tuple[int, int]]
-    """By case, the first and the last commit that it was measured at."""
+    """The first and the last commit that each case was measured at."""
     ended: list[str]
     """Cases that the card measures no more."""
     paths: dict[str, str]
@@ -311,7 +311,7 @@ class CardPages:
                 self.site.remove(f"data/at/{self.file}/{first // EVERY}.js")
 
     def _epochs(self) -> list[dict[str, Any]]:
-        """Of each suite its epochs, and from which commit on which of them holds: figures of two are not
+        """The epochs of each suite, and from which commit on which of them holds: figures of two are not
         compared. Those of its longest series, as all of a suite is measured together.
         """
         by_suite: dict[str, list[Series]] = defaultdict(list)
@@ -387,7 +387,7 @@ class CardPages:
 
     @cached_property
     def _recent_rows(self) -> dict[int, dict[str, Row]]:
-        """By commit and case, of the newest runs; of two runs of a commit the newer one."""
+        """Rows of the newest runs by commit and case; of two runs of a commit the newer one's."""
         found: dict[int, dict[str, Row]] = defaultdict(dict)
         for facts, stored in self._recent:
             position = self.commits.positions.get(facts.commit)
@@ -402,7 +402,7 @@ class CardPages:
 
     @cached_property
     def _newest_rows(self) -> dict[str, StoredRow]:
-        """By case, of the newest record of each suite."""
+        """Rows of the newest record of each suite, by case."""
         seen: dict[str, RunFacts] = {}
         for each in self._files:
             seen.setdefault(each.suite, each)
@@ -536,7 +536,7 @@ def _built(series: Series) -> Iterator[tuple[int, int, str, float, float]]:
 
 
 def _binaries(stored: StoredRun) -> dict[str, str]:
-    """By case, where the record knows it."""
+    """The hash of each case's binary, where the record knows it."""
     return {
         case_name(stored.run, row): row.resources.binary_sha256
         for row in stored.rows

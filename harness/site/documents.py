@@ -36,7 +36,7 @@ from harness.store.records_file import StoredRun
 from harness.system.cache import write_atomically
 
 SCHEMA_VERSION = 2
-"""Of every document; raised when a page or program that knows the older one would read it wrongly."""
+"""The schema of every document; raised when a page or program that knows the older would read it wrongly."""
 COMMITS_A_FILE = 128
 EVERY = 64
 """Commits in a file of figures by commit."""
@@ -55,7 +55,7 @@ class Numbers:
         self.values, self.kind = values, kind
 
     def packed(self) -> dict[str, Any]:
-        """As the pages read them. Whole numbers that move little are kept as first value and differences, of
+        """What the pages read. Whole numbers that move little are kept as first value and differences, of
         one byte or all the same: most of a page is numbers.
         """
         if self.kind == "f32":
@@ -426,7 +426,7 @@ class CardStatus:
     unknown: int
     """Series with too few points to know their noise."""
     series: int
-    """Of which it is known, or guessed, what is better."""
+    """Series of which it is known, or guessed, what is better."""
     stale: bool
     """It has not been measured for long, while others have."""
 

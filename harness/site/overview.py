@@ -61,7 +61,7 @@ class Overview:
 
     @cached_property
     def changes(self) -> list[Stated]:
-        """Of every card, what is to do about them but for decisions about events."""
+        """The changes of every card, settled but for decisions about events."""
         found = []
         for card in self.cards:
             ended = {
@@ -72,7 +72,7 @@ class Overview:
 
     @property
     def measured(self) -> dict[str, dict[str, range]]:
-        """By card and case, from the first to the last commit that it was measured at."""
+        """The positions from the first to the last commit of each case on each card, by card and case."""
         return {
             name: {case: range(first, last + 1) for case, (first, last) in card.spans.items()}
             for name, card in self._named
@@ -249,7 +249,7 @@ class Overview:
         )
 
     def _series(self, changes: Sequence[Stated]) -> list[dict[str, Any]]:
-        """With the worst of what is open, and of what nobody can judge yet."""
+        """The rows of series, with the worst of what is open and of what nobody can judge yet."""
         opened: dict[tuple[str, str], float] = {}
         unjudged: dict[tuple[str, str], float] = {}
         for each in changes:

@@ -179,7 +179,7 @@ def _publish(work: CardPages, before: CardSummary | None = None) -> CardSummary:
 def _publish_changed(
     work: Sequence[CardPages], mapped: Mapped, tell: Callable[[str], None]
 ) -> list[CardSummary]:
-    """Of every card what its pages came to, written where they would come out another way."""
+    """What each card's pages came to; they are written where they would come out another way."""
     recalled = {one.number: _recall(one) for one in work}
     changed = [one for one in work if recalled[one.number] is None]
     for one, card in zip(changed, mapped(_publish, _folders(changed), changed), strict=True):

@@ -45,7 +45,7 @@ def suite_document(
 
 
 def _sources(suite: Suite, repository: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """By kernel the file and the line that it begins at, now; of what is a file of the repository."""
+    """The file and the line that each kernel begins at now, where it is a file of the repository."""
     for kernel in suite.kernels:
         for file in kernel.files[:1]:
             path = suite.root / file
@@ -103,7 +103,7 @@ def _rung(suite: Suite, ladder: Ladder, line: LadderLine) -> dict[str, Any]:
 
 
 def _accesses(suite: Suite, cases: Sequence[SeriesCase]) -> list[dict[str, Any]]:
-    """Of each kernel, at the largest size that it was measured at: following them takes long at any size."""
+    """The accesses of each kernel at the largest size that it was measured at: following them takes long."""
     largest: dict[str, dict[str, int]] = {}
     for case in cases:
         try:

@@ -1,4 +1,4 @@
-"""From results of comparisons, fresh or stored, to the model of a review, with the lines of the sources."""
+"""Makes the model of a review of results of comparisons, fresh or stored, with the lines of the sources."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _QUALIFIER = r"\b(?:KERNEL|__global__|__kernel|kernel)\b"
 
 
 def kernel_places(loaded: LoadedSuite) -> dict[str, SourceLine]:
-    """By kernel: its file, from the repository's top, and the line on which its function begins.
+    """The file of each kernel, from the repository's top, and the line on which its function begins.
 
     A kernel whose file is outside the repository, or cannot be read, is left out.
     """
@@ -198,7 +198,7 @@ def review_of_tests(
 
 
 TESTS = "pytest"
-"""In place of a suite's name, for benchmarks that are none."""
+"""What stands for a suite's name where benchmarks are of no suite."""
 
 
 def card_of_files(result: FilesResult) -> CardReview:
@@ -234,7 +234,7 @@ def _identifier(name: str) -> str:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Of tests of one name in several files, each its own, which no other test has either."""
+    """Names that differ: where tests of several files share one, all but the first get a number."""
     taken = set(names)
     made: dict[str, None] = {}
     for name in names:

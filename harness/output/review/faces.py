@@ -52,7 +52,7 @@ CHECK_NAME = "GPU performance"
 
 
 def check_name(*, partial: bool = False) -> str:
-    """Of the check run. One of some cases is another: it must not pass for that of all."""
+    """The check run's name. A check of some cases has another one: it must not pass for that of all."""
     return f"{CHECK_NAME} of some cases" if partial else CHECK_NAME
 
 
@@ -205,7 +205,7 @@ def _message(found: Sequence[CaseOnCard]) -> str:
 
 
 def _first(notes: Sequence[_Annotation]) -> list[_Annotation]:
-    """As many as are shown; the last of them tells of the others."""
+    """The notes that are shown; the last of them tells of the others."""
     shown = list(notes[:_MOST])
     if left := len(notes) - len(shown):
         told = f"{shown[-1].message} {counted(left, 'more kernel')}: see the job's summary."

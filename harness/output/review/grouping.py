@@ -19,13 +19,13 @@ class Links:
     """Addresses, from who renders a review and never from the review itself; empty where there is none."""
 
     run: str = ""
-    """Of the workflow run that measured."""
+    """The workflow run that measured."""
     page: str = ""
-    """Of what holds the review's own page, written by whoever renders it."""
+    """What holds the review's own page, written by whoever renders it."""
     history: str = ""
-    """Of the published pages."""
+    """The published pages."""
     repository: str = ""
-    """Of the repository's own page: commits and files are below it."""
+    """The repository's own page: commits and files are below it."""
 
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -136,7 +136,7 @@ class Groups:
     """Failed at head."""
     missing: tuple[CaseOnCard, ...]
     invalid: tuple[CaseOnCard, ...]
-    """With those that failed at base, or nobody can tell where."""
+    """Cases that are invalid, failed at base, or failed nobody can tell where."""
     inconclusive: tuple[CaseOnCard, ...]
     by_card: tuple[CaseOnCard, ...]
     """Slower by the card's clocks, its heat or other work on it, and not by the code."""
@@ -273,7 +273,7 @@ class ReviewOutcome:
     state: State
     """The worst of what was found; regression where a case is slower, missing, or fails at head."""
     conclusion: Conclusion
-    """Of a check. Success is said only where every case of every card was judged and is fine."""
+    """The check's conclusion: success only where every case of every card was judged and is fine."""
     headline: str
     """One sentence of plain text."""
 

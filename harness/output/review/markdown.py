@@ -600,7 +600,7 @@ def comment(review: Review, links: Links, *, marker: str = "", limit_bytes: int 
 
 
 SUMMARY_BYTES = 1024 * 1024
-"""Of one step; GitHub drops a larger one whole."""
+"""The largest summary of one step; GitHub drops a larger one whole."""
 _COLUMNS = 41
 _WIDEST = 32
 """Characters of a case's name."""

@@ -27,7 +27,7 @@ LIMITS = {"cards": 64, "cases": 4096, "bytes": 16 * 2**20}
 """The most that one document may hold."""
 
 _END = r"(?![\s\S])"
-"""In Python as in JavaScript, where $ may leave a line's end behind."""
+"""The end of a text, for patterns of Python and JavaScript: $ may leave a line's end behind."""
 
 Identifier = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]{{0,99}}{_END}")]
 CaseId = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_.=,\[\]-]{{1,400}}{_END}")]
@@ -71,7 +71,7 @@ class Side(Strict, frozen=True, kw_only=True):
     shared_bytes: Size | None = None
     """Static and dynamic."""
     local_bytes: Size | None = None
-    """Of each thread: spills and local arrays."""
+    """Local memory of a thread: spills and arrays."""
     grid: tuple[Size, Size, Size] | None = None
     block: tuple[Size, Size, Size] | None = None
 
@@ -82,14 +82,14 @@ class StraysReview(Strict, frozen=True, kw_only=True):
     base: Size
     head: Size
     slots: Size
-    """Of each side, strays included."""
+    """Slots of each side, strays included."""
     cost: Fraction
     """What head's cost on average more than base's, as a share of the usual time."""
 
 
 class SourceLine(Strict, frozen=True, kw_only=True):
     path: RelativePath
-    """From the repository's top."""
+    """The path from the repository's top."""
     line: Annotated[int, Meta(ge=1, le=10_000_000)]
 
 
@@ -102,7 +102,7 @@ class CaseReview(Strict, frozen=True, kw_only=True):
     message: Text = ""
     log: Log = ""
     side: Literal["base", "head", ""] = ""
-    """Of a failed case: at which commit; empty where nobody can tell."""
+    """The side at which a case failed; empty where nobody can tell, and where it did not."""
     time: EffectReview | None = None
     cycles: EffectReview | None = None
     energy: EffectReview | None = None
@@ -151,10 +151,10 @@ class CardReview(Strict, frozen=True, kw_only=True):
     """What head's problem asks for otherwise than base's: sizes, data, reference, tolerance."""
     gpu_s: Annotated[float, Meta(ge=0, le=1e7)] = 0.0
     cases: Annotated[tuple[CaseReview, ...], Meta(max_length=LIMITS["cases"])]
-    """In ladder order."""
+    """The cases in the order of the ladder."""
     twins: Annotated[tuple[CaseReview, ...], Meta(max_length=2)] = ()
     places: Annotated[Mapping[Identifier, SourceLine], Meta(max_length=LIMITS["cases"])] = {}
-    """By kernel, at head."""
+    """Where each kernel begins at head."""
 
 
 class Review(Strict, frozen=True, kw_only=True, omit_defaults=False):
