@@ -12,7 +12,6 @@ import pytest
 
 from harness.history.changes import analyse, change_id
 from harness.history.facts import CommitInfo, Commits
-from harness.history.figures import SeriesCase
 from harness.history.reading import read_history, sentence
 from harness.history.series import Epoch, Series
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
@@ -29,6 +28,7 @@ from scripts.synthetic_history import (
     truncate,
     write,
 )
+from tests.histories import series_case
 
 H200, A100 = CARDS[:2]
 SUITE = Suite(kernels=("naive", "tiled", "wmma"), sizes=(1024, 2048))
@@ -62,16 +62,7 @@ def made(
     starts = [int(np.flatnonzero(epoch == number)[0]) for number in range(len(contexts))]
     return Series(
         card="card",
-        case=SeriesCase(
-            name="matmul.naive@1024",
-            suite="matmul",
-            kernel="naive",
-            size="1024",
-            metric=metric,
-            unit=unit,
-            direction=direction,
-            order=0,
-        ),
+        case=series_case(metric=metric, unit=unit, direction=direction),
         positions=np.arange(values.size) if positions is None else np.asarray(positions),
         values=values,
         failed=np.isnan(values),

@@ -231,10 +231,9 @@ def test_kernels_that_came_and_went_keep_each_series_its_own_values(tmp_path):
     written = write(history, tmp_path / "kernels")
     synthetic.change_kernels_before(written, 5, without=("tiled",), extra=("ancient",))
     commits = read_commits(written.repository)
-    results = open_results(written.results, commits)
     truth = numbers(history, CARD).rate
     for cached in (False, True):
-        card = read_card(results.cards[0], results, commits)
+        card = the_card(written.results, commits)
         found = {each.series.case.name: each.series for each in card.analysed}
         assert list(found) == [f"matmul.{kernel}@{size}" for _, kernel, size in history.cases], cached
         np.testing.assert_allclose(found["matmul.naive@2048"].values, truth[:, 1], rtol=1e-6)
@@ -523,9 +522,7 @@ def test_a_change_of_driver_in_a_whole_history_is_an_epoch_of_that_card(tmp_path
 def test_a_new_version_of_the_method_in_a_whole_history_is_an_epoch(tmp_path):
     written = write(History(commits=12, suites=(SMALL,), tracks=("gflops",)), tmp_path / "method")
     synthetic.change_version_at(written, 5)
-    commits = read_commits(written.repository)
-    results = open_results(written.results, commits)
-    card = read_card(results.cards[0], results, commits)
+    card = the_card(written.results, read_commits(written.repository))
     assert {tuple(each.series.epoch.tolist()) for each in card.analysed} == {(0,) * 5 + (1,) * 7}
 
 
@@ -539,7 +536,6 @@ def test_a_card_without_a_record_or_a_driver_has_one_epoch(tmp_path):
     )
     written = write(history, tmp_path / "bare")
     commits = read_commits(written.repository)
-    results = open_results(written.results, commits)
-    card = read_card(results.cards[0], results, commits)
+    card = the_card(written.results, commits)
     assert {len(each.series.epochs) for each in card.analysed} == {1}
     assert git.resolve(written.repository, "HEAD") == commits[-1].hash

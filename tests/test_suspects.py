@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from harness.history.facts import CommitInfo, Commits
-from harness.history.figures import SeriesCase
 from harness.history.suspects import SourceFolders, with_suspects
+from tests.histories import series_case
 from tests.support import commit, make_repository
 from tests.test_events import COMMITS, change, events
 
@@ -16,26 +16,8 @@ LAYOUT = SourceFolders(
     folders={"matmul": PurePosixPath("kernels/matmul"), "copy": PurePosixPath("kernels/copy")},
     kernels={"matmul": frozenset({"naive", "tiled"})},
 )
-NAIVE = SeriesCase(
-    name="matmul.naive@1024",
-    suite="matmul",
-    kernel="naive",
-    size="1024",
-    metric="gflops",
-    unit="",
-    direction="higher",
-    order=0,
-)
-FOREIGN = SeriesCase(
-    name="sorting.bench_fast.Sort.time_sort(10)",
-    suite="sorting.bench_fast.Sort",
-    kernel="time_sort",
-    size="10",
-    metric="time",
-    unit="seconds",
-    direction="lower",
-    order=0,
-)
+NAIVE = series_case()
+FOREIGN = series_case("sorting.bench_fast.Sort.time_sort(10)", suite="sorting.bench_fast.Sort", metric="time")
 
 
 @pytest.mark.parametrize(

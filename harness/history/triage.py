@@ -44,8 +44,8 @@ FILE = "harness-triage.toml"
 State = Literal["new", "acknowledged", "expired", "fixed", "unjudged", "stale", ""]
 """What is to be done about a change. A regression or a drift is `new` where nobody has decided about it,
 `acknowledged` where somebody has, `expired` where that no longer holds, and `fixed` where it is gone since;
-newest figures off their level are `unjudged`. Any of these is `stale` where the card has not measured the case
-for so long that nobody knows. Other changes have no state."""
+newest figures off their level are `unjudged`. Any of these is `stale` where the card has not measured the
+case for so long that nobody knows. Other changes have no state."""
 WORSE = ("regression", "drift")
 """Kinds of changes that somebody has to decide about."""
 
