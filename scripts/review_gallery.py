@@ -15,7 +15,7 @@ if __package__ in (None, ""):  # run as a command: the folder above is where `te
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.output.review.faces import faces, write_faces
-from harness.output.review.grouping import standing
+from harness.output.review.grouping import review_outcome
 from tests.review_samples import LINKS, SAMPLES
 
 
@@ -23,7 +23,7 @@ def main(folder: Path) -> None:
     for name, make in SAMPLES.items():
         review = make()
         write_faces(folder / name, faces(review, LINKS))
-        found = standing(review)
+        found = review_outcome(review)
         print(f"{name:14} {found.conclusion:8} {found.state:13} {found.headline}")
 
 

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.forges import api as forge_api
-from harness.output.review.model import Card, Review, encode_review
+from harness.output.review.model import CardReview, Review, encode_review
 from tests.github_server import BASE, HEAD, REPOSITORY, RUN, TOKEN, Artifact, GitHub
 from tests.support import Done, caller
 
@@ -26,7 +26,7 @@ def honest(review: Review, head: str = HEAD, base: str = BASE) -> Review:
     return replace(review, base=base, head=head, cards=tuple(_honest(card) for card in review.cards))
 
 
-def _honest(card: Card) -> Card:
+def _honest(card: CardReview) -> CardReview:
     kernels = {case.kernel for case in card.cases}
     places = {kernel: place for kernel, place in card.places.items() if kernel in kernels}
     # The samples' effects of processes are drawn about the effect, which is not their mean.

@@ -9,7 +9,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from harness.output.review.grouping import Links
-from harness.output.review.model import Calibrated, Card, CaseReview, Change, Place, Review, Side
+from harness.output.review.model import (
+    Calibrated,
+    CardReview,
+    CaseReview,
+    EffectReview,
+    Review,
+    Side,
+    SourceLine,
+)
 from harness.records import VerdictStatus
 
 BASE, HEAD = "3f2a91c0de5b7718c4d1f0a96e2b83d75c60a1f4", "9b1c44de01fa0c35e7728d96b4a1530ce9d8f267"
@@ -28,7 +36,9 @@ LADDER = (
     "loop_tiling",
     "outer_product",
 )
-PLACES = {name: Place(path=f"kernels/matmul/{name}.cu", line=7 + 5 * at) for at, name in enumerate(LADDER)}
+PLACES = {
+    name: SourceLine(path=f"kernels/matmul/{name}.cu", line=7 + 5 * at) for at, name in enumerate(LADDER)
+}
 REASONS: Mapping[str, str] = {
     "regression": "slower-in-time",
     "improvement": "faster-in-time",
@@ -62,10 +72,10 @@ ATTACKS = (
 """What others write who mean no good."""
 
 
-def change(effect: float, half: float = 0.0007, processes: int = 4) -> Change:
+def change(effect: float, half: float = 0.0007, processes: int = 4) -> EffectReview:
     """An effect, and half of its interval's width."""
     around = [(-1) ** at * half / 4 * (1 + at // 2) for at in range(processes)] if processes > 1 else [0.0]
-    return Change(
+    return EffectReview(
         effect=effect,
         low=effect - half,
         high=effect + half,
@@ -116,7 +126,7 @@ def case(kernel: str, size: int = 1024, status: VerdictStatus = "unchanged", **o
     return CaseReview(**{**fields, **over})
 
 
-def card(*cases: CaseReview, **over: Any) -> Card:
+def card(*cases: CaseReview, **over: Any) -> CardReview:
     kernels = {each.kernel for each in cases}
     fields: dict[str, Any] = {
         "suite": "matmul",
@@ -133,10 +143,10 @@ def card(*cases: CaseReview, **over: Any) -> Card:
         "twins": twins(cases[0].kernel if cases else "naive"),
         "places": {name: place for name, place in PLACES.items() if name in kernels},
     }
-    return Card(**{**fields, "cases": cases, **over})
+    return CardReview(**{**fields, "cases": cases, **over})
 
 
-def review(*cards: Card, **over: Any) -> Review:
+def review(*cards: CardReview, **over: Any) -> Review:
     fields: dict[str, Any] = {
         "harness_version": "0.1.0",
         "created_at": "2026-07-14T09:26:53+00:00",
@@ -318,7 +328,9 @@ def many() -> Review:
             if status == "failed":
                 over |= {"side": rng.choice(("base", "head")), "log": BUILD_LOG}
             cases.append(case(f"variant_{at // 4}", 512 << at % 4, status, suite=suite, **over))
-        places = {f"variant_{n}": Place(path=f"kernels/{suite}/variant_{n}.cu", line=12) for n in range(50)}
+        places = {
+            f"variant_{n}": SourceLine(path=f"kernels/{suite}/variant_{n}.cu", line=12) for n in range(50)
+        }
         cards.append(card(*cases, device=device, suite=suite, places=places))
     return review(*cards)
 
@@ -360,7 +372,9 @@ def hostile() -> Review:
             left_out=ATTACKS,
             problem_changes=ATTACKS,
             calibrated=Calibrated(measured_at=words, verdicts=3, false_alarms=5),
-            places={f"k{at}_www": Place(path="@team/www.evil.example/-x-.cu", line=1) for at in range(10)},
+            places={
+                f"k{at}_www": SourceLine(path="@team/www.evil.example/-x-.cu", line=1) for at in range(10)
+            },
             margin=-1.0,
             tolerance=0.0,
         ),
@@ -371,7 +385,7 @@ def hostile() -> Review:
 
 def absurd() -> Review:
     """Numbers that the schema allows and no card makes."""
-    wild = Change(effect=1e6, low=1e6, high=-1.0, processes=1, quads=0, each=(1e6, -1.0))
+    wild = EffectReview(effect=1e6, low=1e6, high=-1.0, processes=1, quads=0, each=(1e6, -1.0))
     bare = {"time": wild, "cycles": wild, "energy": wild, "smallest_visible": -1.0, "sizes": {}}
     silent = dict.fromkeys(("time", "cycles", "base", "head", "smallest_visible", "source_changed"))
     return review(

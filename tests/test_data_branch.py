@@ -1408,7 +1408,7 @@ def test_what_is_stored_is_read_as_the_results_were(place, template, tmp_path):
     assert everything(checkout) == {name: wanted[name] for name in wanted if name not in derived}
     told = read_history(checkout, template.repository)
     wanted = read_history(template.results, template.repository)
-    assert [card.folder for card in told.cards] == [card.folder for card in wanted.cards]
+    assert [card.name for card in told.cards] == [card.name for card in wanted.cards]
     for ours, theirs in zip(told.cards, wanted.cards, strict=True):
         assert ours.changes == theirs.changes
         assert not ours.problems

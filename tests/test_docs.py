@@ -677,7 +677,7 @@ def test_attributions_of_changes_are_documented_with_their_kinds():
     attributions = get_args(changes.Attribution)
     assert list(table) == list(attributions)
     for each in attributions:
-        assert {changes._kind(each, way) for way in (-0.1, 0.1)} == set(table[each])
+        assert {changes._kind(each, way, "lower") for way in (-0.1, 0.1)} == set(table[each])
 
 
 def test_what_begins_an_epoch_is_documented():

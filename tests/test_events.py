@@ -9,12 +9,11 @@ import pytest
 
 from harness.history.changes import Change
 from harness.history.events import events_of, on_one_card_alone, settled, settling
-from harness.history.facts import Commit, Commits
-from harness.history.figures import Case
 from harness.history.series import Shift
 from harness.history.triage import Decision, Stated
+from tests.histories import line, series_case
 
-COMMITS = Commits(tuple(Commit(f"{n + 1:08x}".ljust(40, "0"), n, "Ada", f"Commit {n}") for n in range(300)))
+COMMITS = line(300)
 
 
 def change(good, bad, *, case="matmul.naive@1024", card="a", effect=-0.1, kind="", attribution="code"):
@@ -149,30 +148,17 @@ def test_a_drift_is_no_commits_and_goes_by_its_id():
 )
 def test_the_command_that_settles_it_is_one_to_type(state, card, metric, command):
     [event] = events(change(5, 7, card=card), state=state)
-    case = Case(
-        name="matmul.naive@1024",
-        suite="",
-        kernel="",
-        size="",
-        metric=metric,
-        unit="",
-        direction="higher",
-        order=0,
-    )
-    assert (
-        settling(event, case, COMMITS).replace("00 ", " ").replace("00..", "..").removesuffix("00") == command
-    )
+    told = settling(event, series_case(metric=metric), COMMITS)
+    assert told.replace("00 ", " ").replace("00..", "..").removesuffix("00") == command
 
 
 def test_the_command_holds_the_commit_that_is_accused():
     """A change that misses its event's commits by little is compared over both."""
     sharp = [change(10, 11, case=f"x{n}", card="b", effect=0.2) for n in range(3)]
     [event] = events(*sharp, change(11, 19), state="unjudged")
-    names = {"name": "matmul.naive@1024", "suite": "", "kernel": "", "size": ""}
-    case = Case(**names, metric="gflops", unit="", direction="higher", order=0)
     assert (event.good, event.bad, event.worst.change.good) == (10, 11, 11)
     base, head = COMMITS[10].hash[:10], COMMITS[19].hash[:10]
-    assert settling(event, case, COMMITS) == f"harness compare {base}..{head} matmul.naive@1024"
+    assert settling(event, series_case(), COMMITS) == f"harness compare {base}..{head} matmul.naive@1024"
 
 
 def test_what_is_open_is_explained_by_the_fewest_commits():

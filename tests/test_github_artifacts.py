@@ -29,7 +29,15 @@ from harness.forges.reports import merged, read_report
 from harness.github.artifacts import MAX_ARTIFACTS, unpacked
 from harness.judgement.judge import MetricEffects, MetricName, Policy, judge
 from harness.output.review.building import newest_comparisons, review_of
-from harness.output.review.model import LIMITS, Calibrated, Change, Review, Side, decode_review, encode_review
+from harness.output.review.model import (
+    LIMITS,
+    Calibrated,
+    EffectReview,
+    Review,
+    Side,
+    decode_review,
+    encode_review,
+)
 from harness.output.review.plausible import problems
 from harness.run.compare import CompareSettings, policy_for
 from harness.statistics.moderated import Prior
@@ -259,8 +267,8 @@ def with_card(**over: Any) -> Review:
     return replace(CLEAN, cards=(replace(CLEAN.cards[0], **over),))
 
 
-def moved(effect: float, low: float | None = None, high: float | None = None, **over: Any) -> Change:
-    return Change(
+def moved(effect: float, low: float | None = None, high: float | None = None, **over: Any) -> EffectReview:
+    return EffectReview(
         **{
             "effect": effect,
             "low": effect - 0.001 if low is None else low,

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from harness.history.changes import analyse, change_id
-from harness.history.facts import Commit, Commits
-from harness.history.figures import Case
+from harness.history.facts import CommitInfo, Commits
 from harness.history.reading import read_history, sentence
 from harness.history.series import Epoch, Series
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
@@ -29,6 +28,7 @@ from scripts.synthetic_history import (
     truncate,
     write,
 )
+from tests.histories import series_case
 
 H200, A100 = CARDS[:2]
 SUITE = Suite(kernels=("naive", "tiled", "wmma"), sizes=(1024, 2048))
@@ -62,16 +62,7 @@ def made(
     starts = [int(np.flatnonzero(epoch == number)[0]) for number in range(len(contexts))]
     return Series(
         card="card",
-        case=Case(
-            name="matmul.naive@1024",
-            suite="matmul",
-            kernel="naive",
-            size="1024",
-            metric=metric,
-            unit=unit,
-            direction=direction,
-            order=0,
-        ),
+        case=series_case(metric=metric, unit=unit, direction=direction),
         positions=np.arange(values.size) if positions is None else np.asarray(positions),
         values=values,
         failed=np.isnan(values),
@@ -81,7 +72,7 @@ def made(
     )
 
 
-COMMITS = Commits(tuple(Commit(f"commit {number}", 0, "", "") for number in range(2000)))
+COMMITS = Commits(tuple(CommitInfo(f"commit {number}", 0, "", "") for number in range(2000)))
 
 
 def analysed(series, floor=None, evidence=lambda _series, _point: None):
@@ -135,7 +126,7 @@ def shown(tmp_path_factory):
 def by_kind(history, kind):
     """Card, case and change."""
     return [
-        (card.folder, each.change.case, each)
+        (card.name, each.change.case, each)
         for card in history.cards
         for each in card.changes
         if each.change.kind == kind
@@ -191,7 +182,7 @@ def test_the_hot_stretch_is_the_cards_doing_in_every_case(shown):
 def test_the_driver_is_an_epoch_and_its_step_no_change(shown):
     for history in shown.values():
         for card in history.cards:
-            own = DRIVER if card.folder == A100.machine else None
+            own = DRIVER if card.name == A100.machine else None
             for each in card.analysed:
                 starts = [epoch.start for epoch in each.series.epochs]
                 assert starts == ([0] if own is None else [0, own])

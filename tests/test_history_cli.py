@@ -897,7 +897,7 @@ def test_cards_that_are_read_side_by_side_are_as_one_by_one(shown, monkeypatch, 
     told: list[str] = []
     two = read_history(shown.results, shown.repository, tell=told.append)
     assert told == [f"{A100.machine}: 3 cases", f"{H200.machine}: 3 cases"]
-    assert [card.folder for card in two.cards] == [card.folder for card in one.cards]
+    assert [card.name for card in two.cards] == [card.name for card in one.cards]
     assert [card.changes for card in two.cards] == [card.changes for card in one.cards]
 
 

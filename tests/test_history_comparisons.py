@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from harness.history.changes import analyse
-from harness.history.comparisons import Compared, with_comparisons
-from harness.history.facts import Effect, Judged
+from harness.history.comparisons import ComparedCase, with_comparisons
+from harness.history.facts import Judged, TimeEffect
 from tests.test_history_triage import COMMITS, analysed
 
 SLOWER = analysed(100, 90)
@@ -24,8 +24,8 @@ HALVED = analyse(
 
 
 def compared(base, head, status, effect=0.11):
-    judged = Judged("matmul.naive@1024", status, Effect(effect, effect - 0.01, effect + 0.01))
-    return Compared(base=base, head=head, judged=judged)
+    judged = Judged("matmul.naive@1024", status, TimeEffect(effect, effect - 0.01, effect + 0.01))
+    return ComparedCase(base=base, head=head, judged=judged)
 
 
 def after(found, *told):

@@ -57,7 +57,7 @@ def told(made, **options):
 
 
 def series_of(history, card=H200):
-    [found] = [each for each in history.cards if each.folder == card.machine]
+    [found] = [each for each in history.cards if each.name == card.machine]
     return {one.series.case.name: one.series for one in found.analysed}
 
 
@@ -309,7 +309,7 @@ def test_the_results_of_another_asv_project_are_a_history(made):
     foreign(made, "one")
     foreign(made, "two", factor=3.0)
     history = told(made)
-    assert [each.folder for each in history.cards] == ["one", "two"]
+    assert [each.name for each in history.cards] == ["one", "two"]
     for card in history.cards:
         found = {one.series.case.name: one.series for one in card.analysed}
         assert [*found] == [

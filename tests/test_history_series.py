@@ -8,11 +8,19 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from harness.history.facts import CONTEXT, CardRecords, Commit, Commits, Layout, RunFacts, read_commits
+from harness.history.facts import (
+    CONTEXT,
+    CardRecords,
+    CommitInfo,
+    Commits,
+    RecordLayout,
+    RunFacts,
+    read_commits,
+)
 from harness.history.figures import METRICS, direction_of
 from harness.history.reading import open_results, read_card
 from harness.history.series import series_of
-from harness.history.tables import Benchmark, CardTable, figures_of, groups_of
+from harness.history.tables import AsvBenchmark, CardTable, figures_of, groups_of
 from harness.system import git
 from scripts import synthetic_history as synthetic
 from scripts.synthetic_history import (
@@ -42,7 +50,7 @@ def cache(own_cache):
 
 def line(count):
     """A line of commits, each dated before its parent."""
-    return Commits(tuple(Commit(f"c{n}", 1_000_000 - n, "Ada", f"Commit {n}") for n in range(count)))
+    return Commits(tuple(CommitInfo(f"c{n}", 1_000_000 - n, "Ada", f"Commit {n}") for n in range(count)))
 
 
 def benchmark(name=RATE, **changes):
@@ -55,7 +63,7 @@ def benchmark(name=RATE, **changes):
         "param_names": ("kernel", "size"),
         "params": GRID,
     }
-    return Benchmark(name=name, **{**known, **changes})
+    return AsvBenchmark(name=name, **{**known, **changes})
 
 
 def table(hashes, columns=None, values=None, versions=None, annotations=None, environments=None):
@@ -84,7 +92,7 @@ def table(hashes, columns=None, values=None, versions=None, annotations=None, en
 def series(of, benchmarks=None, commits=None, facts=(), metric=None):
     listed = {each.name: each for each in ([benchmark()] if benchmarks is None else benchmarks)}
     commits = commits or line(len(of.commits))
-    layout = Layout("GFLOP/s", ("naive", "tiled"), ())
+    layout = RecordLayout("GFLOP/s", ("naive", "tiled"), ())
     records = CardRecords(tuple(facts), (layout,), np.empty((0, len(METRICS)), np.float32))
     figures = records.over(figures_of(of, listed))
     return list(series_of("card", figures, groups_of(listed), commits, metric))
@@ -223,10 +231,9 @@ def test_kernels_that_came_and_went_keep_each_series_its_own_values(tmp_path):
     written = write(history, tmp_path / "kernels")
     synthetic.change_kernels_before(written, 5, without=("tiled",), extra=("ancient",))
     commits = read_commits(written.repository)
-    results = open_results(written.results, commits)
     truth = numbers(history, CARD).rate
     for cached in (False, True):
-        card = read_card(results.cards[0], results, commits)
+        card = the_card(written.results, commits)
         found = {each.series.case.name: each.series for each in card.analysed}
         assert list(found) == [f"matmul.{kernel}@{size}" for _, kernel, size in history.cases], cached
         np.testing.assert_allclose(found["matmul.naive@2048"].values, truth[:, 1], rtol=1e-6)
@@ -515,9 +522,7 @@ def test_a_change_of_driver_in_a_whole_history_is_an_epoch_of_that_card(tmp_path
 def test_a_new_version_of_the_method_in_a_whole_history_is_an_epoch(tmp_path):
     written = write(History(commits=12, suites=(SMALL,), tracks=("gflops",)), tmp_path / "method")
     synthetic.change_version_at(written, 5)
-    commits = read_commits(written.repository)
-    results = open_results(written.results, commits)
-    card = read_card(results.cards[0], results, commits)
+    card = the_card(written.results, read_commits(written.repository))
     assert {tuple(each.series.epoch.tolist()) for each in card.analysed} == {(0,) * 5 + (1,) * 7}
 
 
@@ -531,7 +536,6 @@ def test_a_card_without_a_record_or_a_driver_has_one_epoch(tmp_path):
     )
     written = write(history, tmp_path / "bare")
     commits = read_commits(written.repository)
-    results = open_results(written.results, commits)
-    card = read_card(results.cards[0], results, commits)
+    card = the_card(written.results, commits)
     assert {len(each.series.epochs) for each in card.analysed} == {1}
     assert git.resolve(written.repository, "HEAD") == commits[-1].hash

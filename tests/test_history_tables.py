@@ -16,7 +16,7 @@ import pytest
 from harness.errors import ExitCode, StoreError
 from harness.history.cards import card_folders
 from harness.history.facts import cache_file, card_records
-from harness.history.tables import Benchmark, read_benchmarks, read_table
+from harness.history.tables import AsvBenchmark, read_benchmarks, read_table
 from scripts.synthetic_history import CARDS, DriverChange, History, Suite, make_newer, truncate, write
 
 RATE, CLOCK = "suites.Toy.track_gflops", "suites.Toy.track_sm_clock_mhz"
@@ -24,7 +24,7 @@ ALL = [["'naive'", "'tiled'"], ["1024", "2048"]]
 VALUES = [1.0, 2.0, 3.0, 4.0]
 COLUMNS = ("result", "params", "version", "started_at")
 BENCHMARKS = {
-    name: Benchmark(
+    name: AsvBenchmark(
         name=name,
         type="track",
         unit="GFLOP/s",

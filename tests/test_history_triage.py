@@ -10,14 +10,12 @@ import pytest
 
 from harness.errors import ConfigError, ExitCode, StoreError
 from harness.history.changes import analyse, confirmed_by, evidence_of, with_confirmed
-from harness.history.facts import Commit, Commits
-from harness.history.figures import Case
 from harness.history.series import Epoch, Series
 from harness.history.triage import FILE, Decision, acknowledge, read_triage, stated
+from tests.histories import line, series_case
 
 TODAY = dt.date(2026, 11, 1)
-COMMITS = Commits(tuple(Commit(f"{n + 1:08x}".ljust(40, "0"), n, "Ada", f"Commit {n}") for n in range(200)))
-CASE = "matmul.naive@1024"
+COMMITS = line(200)
 
 
 def analysed(*levels, length=20, clock=None, epoch=None, card="card", metric="gflops", noise=0.002):
@@ -28,16 +26,7 @@ def analysed(*levels, length=20, clock=None, epoch=None, card="card", metric="gf
     epoch = np.zeros(figures.size, np.int64) if epoch is None else np.repeat(epoch, length)
     series = Series(
         card=card,
-        case=Case(
-            name=CASE,
-            suite="matmul",
-            kernel="naive",
-            size="1024",
-            metric=metric,
-            unit="",
-            direction="higher" if metric == "gflops" else "lower",
-            order=0,
-        ),
+        case=series_case(metric=metric, direction="higher" if metric == "gflops" else "lower"),
         positions=np.arange(figures.size),
         values=figures * np.exp(noise * drawn),
         failed=np.zeros(figures.size, np.bool_),

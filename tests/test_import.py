@@ -49,7 +49,7 @@ def test_a_history_is_made_of_nvbench_files(harness, project, tmp_path):
         assert "not verified" in done.out
     history = read_history(project / ".asv/results", project)
     [card] = history.cards
-    assert card.folder == "nvbench-quadro-gv100"
+    assert card.name == "nvbench-quadro-gv100"
     [series] = [each.series for each in card.analysed]
     assert (series.case.name, series.case.unit) == ("my_bench.copy_T_F32@1048576", "ms")
     assert series.values.tolist() == pytest.approx([1.0, 1.2], rel=1e-6)

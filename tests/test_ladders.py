@@ -15,7 +15,7 @@ from harness import Ladder, Rung, Suite
 from harness.cli import report_ladder_command
 from harness.errors import ExitCode, SuiteError
 from harness.output.ladder_tables import NOTHING, WITH_SLOW, markdown
-from harness.output.ladders import Line, fastest, is_slow, ladder_report, placed
+from harness.output.ladders import LadderLine, fastest, is_slow, ladder_report, placed
 from harness.output.progress import ProgressObserver
 from harness.records import (
     DeviceInfo,
@@ -725,7 +725,7 @@ def test_rungs_of_a_sweep_come_from_the_newest_that_came_to_its_end(shelf, harne
 # What takes long, and what stands for a card
 
 
-def line_at(n: int, **given: Any) -> Line:
+def line_at(n: int, **given: Any) -> LadderLine:
     suite = load_folder(KERNELS / "matmul")
     ladder = Ladder("a", "T", [Rung("r", **{"kernel": "naive", "sizes": n, **given})])
     return placed(suite, ladder)[0]

@@ -41,7 +41,7 @@ def test_positions_dates_and_figures_are_those_of_the_data(tmp_path):
     ]
     assert "bbbb" in history.commits[4].subject
     found = {
-        (card.folder, one.series.case.name): (one.series.positions.tolist(), one.series.values.tolist())
+        (card.name, one.series.case.name): (one.series.positions.tolist(), one.series.values.tolist())
         for card in history.cards
         for one in card.analysed
     }

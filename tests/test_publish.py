@@ -12,20 +12,19 @@ import shutil
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 
-from harness import cli
 from harness.errors import ConfigError, ExitCode, StoreError
 from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, acknowledge
 from harness.integrations.asv.conf import SiteConf, read_conf
 from harness.records import Snapshot
-from harness.site.documents import Numbers, Site, Standing, atom, badge, badge_svg, file_name, run_document
+from harness.site.documents import CardStatus, Numbers, Site, atom, badge, badge_svg, file_name, run_document
 from harness.site.publishing import FOLDER, publish_pages
 from harness.store.records_file import StoredRun, read_run
 from scripts import synthetic_history as synthetic
@@ -41,7 +40,7 @@ from scripts.synthetic_history import (
     extend,
     write,
 )
-from tests.support import git, run_command
+from tests.support import caller, git, run_command
 
 H200, A100 = CARDS[:2]
 NAIVE = "matmul.naive@1024"
@@ -66,23 +65,10 @@ TURNS = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
 """What turns the direction of the text around it."""
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def harness(capsys, monkeypatch, own_cache):
     """Calls `harness` in this process."""
-
-    def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["harness", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        return Done(int(str(caught.value.code)), *capsys.readouterr())
-
-    return call
+    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -200,10 +186,6 @@ def figures(packed):
     return [None if value != value or value == none else value for value in decode(packed).tolist()]
 
 
-def keys(values, kind):
-    return set(Numbers(np.array(values), kind).packed()) - {"t"}
-
-
 @pytest.mark.parametrize(
     ("values", "kept_as"),
     [
@@ -221,7 +203,7 @@ def keys(values, kind):
 )
 def test_whole_numbers_come_back_from_their_smallest_form(values, kept_as):
     packed = Numbers(np.array(values, np.int64), "u32")
-    assert keys(np.array(values, np.int64), "u32") == kept_as
+    assert packed.packed().keys() - {"t"} == kept_as
     assert decode(json.loads(json.dumps(packed.packed()))).tolist() == values
     assert packed.plain() == values
 
@@ -433,29 +415,29 @@ def test_a_date_that_no_calendar_has_is_no_error(time, day):
     assert str(said(entry, "updated")).startswith(day)
 
 
-def standing(opened=0, unjudged=0, unknown=0, series=4, *, stale=False):
-    return Standing(open=opened, unjudged=unjudged, unknown=unknown, series=series, stale=stale)
+def card_status(opened=0, unjudged=0, unknown=0, series=4, *, stale=False):
+    return CardStatus(open=opened, unjudged=unjudged, unknown=unknown, series=series, stale=stale)
 
 
 @pytest.mark.parametrize(
-    ("stands", "message"),
+    ("status", "message"),
     [
-        (standing(), "no regression"),
-        (standing(unknown=3), "no regression"),
-        (standing(opened=1, unjudged=2), "1 regression"),
-        (standing(opened=2), "2 regressions"),
-        (standing(unjudged=2), "2 unjudged"),
-        (standing(unknown=4), "too few points"),
-        (standing(stale=True), "not measured lately"),
-        (standing(series=0), "not measured"),
+        (card_status(), "no regression"),
+        (card_status(unknown=3), "no regression"),
+        (card_status(opened=1, unjudged=2), "1 regression"),
+        (card_status(opened=2), "2 regressions"),
+        (card_status(unjudged=2), "2 unjudged"),
+        (card_status(unknown=4), "too few points"),
+        (card_status(stale=True), "not measured lately"),
+        (card_status(series=0), "not measured"),
     ],
 )
-def test_badges_say_how_it_stands(stands, message):
-    told = badge("H200", stands)
+def test_badges_say_how_it_stands(status, message):
+    told = badge("H200", status)
     assert told.keys() == {"schemaVersion", "label", "message", "color"}
     assert (told["schemaVersion"], told["label"], told["message"]) == (1, "H200", message)
     assert re.fullmatch("[0-9a-f]{6}", told["color"])
-    picture = ET.fromstring(badge_svg("H200", stands))
+    picture = ET.fromstring(badge_svg("H200", status))
     assert picture.get("aria-label") == f"H200: {message}"
     texts = [each.text for each in picture.iter() if each.tag.endswith("}text")]
     assert texts == ["H200", message]
@@ -464,7 +446,7 @@ def test_badges_say_how_it_stands(stands, message):
 
 def test_a_badge_is_green_only_where_something_was_judged_and_nothing_waits():
     def colour(**told):
-        return badge("x", standing(**told))["color"]
+        return badge("x", card_status(**told))["color"]
 
     green, red, grey = colour(), colour(opened=1), colour(series=0)
     assert len({green, red, grey}) == 3
@@ -474,8 +456,8 @@ def test_a_badge_is_green_only_where_something_was_judged_and_nothing_waits():
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_a_card_of_any_name_has_a_badge(text):
-    picture = ET.fromstring(badge_svg(text, standing(opened=1)))
-    plain = ET.fromstring(badge_svg("x", standing(opened=1)))
+    picture = ET.fromstring(badge_svg(text, card_status(opened=1)))
+    plain = ET.fromstring(badge_svg("x", card_status(opened=1)))
     assert [each.tag for each in picture.iter()] == [each.tag for each in plain.iter()]
     assert not TURNS & set("".join(picture.itertext()))
     assert int(picture.get("width", "")) < 500
@@ -503,10 +485,10 @@ def test_open_regressions_come_first_and_the_card_s_own_doings_not_at_all(shown)
 def test_badges_lie_where_the_cards_files_say(shown):
     site, _ = publish(shown)
     for card, opened in zip(api(site, "site")["cards"], (0, 1), strict=True):
-        stands = standing(opened=opened, series=2)
+        status = card_status(opened=opened, series=2)
         told = json.loads((site / f"badges/{card['file']}.json").read_text())
-        assert told == badge(card["gpu"], stands)
-        assert (site / f"badges/{card['file']}.svg").read_bytes() == badge_svg(card["gpu"], stands)
+        assert told == badge(card["gpu"], status)
+        assert (site / f"badges/{card['file']}.svg").read_bytes() == badge_svg(card["gpu"], status)
 
 
 # What several cards tell together
@@ -771,18 +753,10 @@ def touch_result(written, site):
     path.write_text(path.read_text().replace('"params"', ' "params"', 1))
 
 
-def delete_result(written, site):
-    written.result(3).unlink()
-
-
 def forget_track(written, site):
     path = written.results / "benchmarks.json"
     told = json.loads(path.read_text())
     path.write_text(json.dumps({name: each for name, each in told.items() if "power_w" not in name}))
-
-
-def delete_html(written, site):
-    shutil.rmtree(site)
 
 
 def decide(written, site):
@@ -796,9 +770,9 @@ def decide(written, site):
     ("happens", "cards"),
     [
         (touch_result, [H200]),
-        (delete_result, [H200]),
+        (lambda written, site: written.result(3).unlink(), [H200]),
         (forget_track, [H200, A100]),
-        (delete_html, [H200, A100]),
+        (lambda written, site: shutil.rmtree(site), [H200, A100]),
         (decide, [H200, A100]),
         (lambda written, site: amended(written, 3), [H200, A100]),
         (lambda written, site: move(written, "main~2"), [H200, A100]),
@@ -891,16 +865,16 @@ def without_machine(written):
     (written.results / H200.machine / "machine.json").unlink()
 
 
-def newer(written):
-    synthetic.make_newer(written.result(2))
-
-
 @pytest.mark.parametrize(
     ("spoil", "told", "points"),
     [
         (without_machine, "machine.json is missing or damaged", 12),
         (lambda written: synthetic.truncate(written.result(2)), "is left out", 10),
-        (newer, "the format is 3, and this harness reads 2", 10),
+        (
+            lambda written: synthetic.make_newer(written.result(2)),
+            "the format is 3, and this harness reads 2",
+            10,
+        ),
         (lambda written: synthetic.rebase_away(written, 1, 3), "2 of 6 results are of commits", 8),
     ],
     ids=["machine", "truncated", "newer", "unknown"],
@@ -910,7 +884,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_published(harness, made, sp
     spoil(written)
     done = harness("publish", "--without-asv", "--json")
     assert done.status == ExitCode.FINE
-    said = json.loads(done.out)
+    said = done.json
     [problem] = said["problems"]
     assert problem.startswith(f"{H200.machine}: ")
     assert told in problem
@@ -929,7 +903,7 @@ def test_a_history_without_a_card_has_pages(harness, made):
     written = made(cards=())
     done = harness("publish", "--without-asv", "--json")
     assert done.status == ExitCode.FINE
-    told = json.loads(done.out)
+    told = done.json
     assert (told["cards"], told["series"], told["points"], told["open"]) == (0, 0, 0, 0)
     site = Path(told["folder"])
     assert (site / "index.html").exists()

@@ -15,7 +15,7 @@ from harness.output.review.building import (
     review_of,
     stored_result,
 )
-from harness.output.review.model import Place, decode_review, encode_review
+from harness.output.review.model import SourceLine, decode_review, encode_review
 from harness.records import Effect
 from harness.spec.loader import load
 from tests.commits import make_project, only
@@ -69,7 +69,7 @@ def test_a_review_says_what_the_verdicts_say(result, repository):
     assert slower.base.time_ns == pytest.approx(1e6, rel=2e-2)
     assert [twin.status for twin in card.twins] == ["unchanged", "regression"]
     assert any("unfit" in reason for reason in card.left_out)
-    assert card.places["slower"] == Place(path="kernels/toy/slower.cu", line=2)
+    assert card.places["slower"] == SourceLine(path="kernels/toy/slower.cu", line=2)
     assert "gone" not in card.places
 
 

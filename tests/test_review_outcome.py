@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import ExitCode
-from harness.output.review.grouping import Groups, grouped, standing, total, wrong_twins
+from harness.output.review.grouping import Groups, grouped, review_outcome, total, wrong_twins
 from harness.output.review.model import CaseReview, Review
 from harness.output.verdicts import exit_code
 from harness.records import Verdict
@@ -37,11 +37,13 @@ def verdict(outcome, name="", *, reason="") -> Verdict:
 
 
 def conclusion(*outcomes) -> str:
-    return standing(review(card(*(of(outcome, f"k{at}") for at, outcome in enumerate(outcomes))))).conclusion
+    return review_outcome(
+        review(card(*(of(outcome, f"k{at}") for at, outcome in enumerate(outcomes))))
+    ).conclusion
 
 
 def severity(found: Review) -> int:
-    return SEVERITY[standing(found).conclusion]
+    return SEVERITY[review_outcome(found).conclusion]
 
 
 def test_the_check_passes_where_the_command_passes_and_fails_where_it_finds_a_regression():
@@ -65,10 +67,10 @@ def test_a_card_that_was_not_measured_to_its_end_and_in_order_never_passes(over)
     if "twins" in over:
         over = {"twins": (replace(over["twins"][0], status="unchanged"),)}
     fine, other = card(*map(of, [(status, "") for status in FINE])), card(of(("unchanged", "")))
-    assert standing(review(fine, other)).conclusion == "success"
-    assert standing(review(fine, replace(other, **over))).conclusion == "neutral"
+    assert review_outcome(review(fine, other)).conclusion == "success"
+    assert review_outcome(review(fine, replace(other, **over))).conclusion == "neutral"
     bad = card(of(("regression", "")), **over)
-    assert standing(review(fine, bad)).conclusion == "failure"
+    assert review_outcome(review(fine, bad)).conclusion == "failure"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,9 @@ def test_a_card_that_was_not_measured_to_its_end_and_in_order_never_passes(over)
     ],
 )
 def test_what_the_card_slowed_is_not_held_against_the_code_and_not_passed_either(cause, conclusion):
-    found = standing(review(card(case("a", 64, "regression", attribution=cause), case("b", 64, "unchanged"))))
+    found = review_outcome(
+        review(card(case("a", 64, "regression", attribution=cause), case("b", 64, "unchanged")))
+    )
     assert found.conclusion == conclusion
     if conclusion == "neutral":
         told = "1 of 2 cases could not be judged: slower by the card and not by the code"
@@ -92,9 +96,9 @@ def test_what_the_card_slowed_is_not_held_against_the_code_and_not_passed_either
 
 
 def test_a_card_without_a_case_never_passes():
-    assert standing(review()).conclusion == "neutral"
-    assert standing(review(card())).state == "empty"
-    found = standing(review(card(of(("unchanged", ""))), card()))
+    assert review_outcome(review()).conclusion == "neutral"
+    assert review_outcome(review(card())).state == "empty"
+    found = review_outcome(review(card(of(("unchanged", ""))), card()))
     assert (found.state, found.conclusion) == ("empty", "neutral")
     assert found.headline == "No case was compared (on 1 of 2 cards); the only case is not slower."
 
@@ -111,7 +115,7 @@ def test_success_is_said_only_of_cases_that_are_all_fine(seed):
     statuses = {each.status for card in found.cards for each in card.cases}
     fine = statuses <= {*FINE} and statuses != {"new"}
     whole = all(card.cases and card.complete and not card.problem for card in found.cards)
-    assert (standing(found).conclusion == "success") == (fine and whole and bool(found.cards))
+    assert (review_outcome(found).conclusion == "success") == (fine and whole and bool(found.cards))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -161,7 +165,7 @@ SENTENCES = {
 
 @pytest.mark.parametrize("name", SENTENCES)
 def test_the_headline_is_one_sentence(name):
-    assert standing(SAMPLES[name]()).headline == SENTENCES[name]
+    assert review_outcome(SAMPLES[name]()).headline == SENTENCES[name]
 
 
 @pytest.mark.parametrize(
@@ -188,4 +192,4 @@ def test_the_headline_is_one_sentence(name):
     ],
 )
 def test_the_headline_counts_in_english(cases, sentence):
-    assert standing(review(card(*cases))).headline == sentence
+    assert review_outcome(review(card(*cases))).headline == sentence

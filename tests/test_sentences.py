@@ -17,7 +17,7 @@ from harness.output.review.building import review_of
 from harness.output.review.faces import check_run, page, workflow_commands
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment, summary
-from harness.output.review.model import Place, Review
+from harness.output.review.model import Review, SourceLine
 from harness.output.sentences import basis, explained, sentence
 from harness.output.verdicts import as_json, print_comparison
 from harness.records import Arm, Effect, Strays, Verdict
@@ -175,7 +175,7 @@ def faces(verdict: Verdict, capsys: pytest.CaptureFixture[str]) -> dict[str, str
     result = compared(verdict)
     print_comparison([result], ExitCode.REGRESSION)
     cases: dict[str, Any] = {verdict.case: SimpleNamespace(label="toy.plain@64")}
-    place = Place(path="toy/plain.cu", line=3)
+    place = SourceLine(path="toy/plain.cu", line=3)
     review: Review = review_of([result], {result.comparison.head.suite: {"plain": place}})
     check = check_run(review, Links())["output"]
     return {

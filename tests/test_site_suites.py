@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.history.figures import Case
 from harness.records import Launch, Resources, Row
 from harness.site.suites import demand_document, is_of_family, suite_document
 from harness.spec.loader import load_folder
+from tests.histories import series_case
 from tests.support import KERNELS, caller
 from tests.test_ladders import CARD
 
@@ -32,17 +32,7 @@ def test_a_card_is_of_a_family_by_every_word_of_the_authors(gpu, card, same):
 
 
 def case(kernel, size, suite="matmul"):
-    name = f"{suite}.{kernel}@{size}"
-    return Case(
-        name=name,
-        suite=suite,
-        kernel=kernel,
-        size=size,
-        metric="gflops",
-        unit="GFLOP/s",
-        direction="higher",
-        order=0,
-    )
+    return series_case(f"{suite}.{kernel}@{size}")
 
 
 @pytest.fixture(scope="module")

@@ -6,36 +6,18 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from harness.history.facts import Commit, Commits
-from harness.history.figures import Case
-from harness.history.suspects import Layout, with_suspects
+from harness.history.facts import CommitInfo, Commits
+from harness.history.suspects import SourceFolders, with_suspects
+from tests.histories import series_case
 from tests.support import commit, make_repository
 from tests.test_events import COMMITS, change, events
 
-LAYOUT = Layout(
+LAYOUT = SourceFolders(
     folders={"matmul": PurePosixPath("kernels/matmul"), "copy": PurePosixPath("kernels/copy")},
     kernels={"matmul": frozenset({"naive", "tiled"})},
 )
-NAIVE = Case(
-    name="matmul.naive@1024",
-    suite="matmul",
-    kernel="naive",
-    size="1024",
-    metric="gflops",
-    unit="",
-    direction="higher",
-    order=0,
-)
-FOREIGN = Case(
-    name="sorting.bench_fast.Sort.time_sort(10)",
-    suite="sorting.bench_fast.Sort",
-    kernel="time_sort",
-    size="10",
-    metric="time",
-    unit="seconds",
-    direction="lower",
-    order=0,
-)
+NAIVE = series_case()
+FOREIGN = series_case("sorting.bench_fast.Sort.time_sort(10)", suite="sorting.bench_fast.Sort", metric="time")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +51,7 @@ def touching(tmp_path, *paths):
     """Events of one range over commits that each touch one file, and what git makes of them."""
     project = make_repository(tmp_path)
     hashes = [commit(project, {path: path}, day) for day, path in enumerate(("start", *paths), 1)]
-    commits = Commits(tuple(Commit(each, number, "Ada", "") for number, each in enumerate(hashes)))
+    commits = Commits(tuple(CommitInfo(each, number, "Ada", "") for number, each in enumerate(hashes)))
     found = events(change(0, len(paths)))
     [event] = with_suspects(found, project, commits, {NAIVE.name: NAIVE}, LAYOUT)
     return event

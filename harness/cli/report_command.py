@@ -16,7 +16,7 @@ from harness.output.review.building import kernel_places, newest_comparisons, re
 from harness.output.review.faces import faces, page, write_faces
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
-from harness.output.review.model import Place
+from harness.output.review.model import SourceLine
 from harness.output.review.reports import code_quality, junit, openmetrics, sarif
 from harness.output.verdicts import exit_code
 from harness.run.compare import ComparisonResult
@@ -102,7 +102,7 @@ def command(
     return exit_code(found, fail_on)
 
 
-def _places(config: Config, result: ComparisonResult) -> dict[str, Place]:
+def _places(config: Config, result: ComparisonResult) -> dict[str, SourceLine]:
     """Where the kernels begin at head, if this repository has that commit: it may be another one."""
     head = result.comparison.head
     with contextlib.suppress(HarnessError):

@@ -24,18 +24,18 @@ _LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class CardSource:
     """Where the figures of a series come from."""
 
     folder: Path
-    """Of the machine's results."""
+    """The folder of the machine's results."""
     environment: str | None = None
     """The one of asv's whose figures it has; empty for those measured without asv, None for all there are."""
     name: str
     """The folder's; of one of several environments with what tells it from the others, after a slash."""
 
     def is_called(self, glob: str) -> bool:
-        """By its own name, or by its machine's."""
+        """Whether its own name or its machine's fits."""
         return any(fnmatchcase(name, glob) for name in (self.name, self.folder.name))
 
 
@@ -55,14 +55,18 @@ def card_folders(results: Path) -> tuple[Path, ...]:
     return tuple(sorted(path for path in named if any(path.glob("*.json")) or any(path.glob("*.jsonl*"))))
 
 
-def cards_of(folder: Path, environments: Mapping[str, Collection[str]], commits: Commits) -> tuple[Card, ...]:
+def cards_of(
+    folder: Path, environments: Mapping[str, Collection[str]], commits: Commits
+) -> tuple[CardSource, ...]:
     """The cards of a folder, by the hashes of the commits that each of its environments has figures of."""
     named = {name: hashes for name, hashes in environments.items() if name}
     if _follow_each_other(named, commits):
-        return (Card(folder=folder, name=folder.name),)
+        return (CardSource(folder=folder, name=folder.name),)
     labels = _labels(named)
     return tuple(
-        Card(folder=folder, environment=name, name="/".join(filter(None, (folder.name, labels.get(name)))))
+        CardSource(
+            folder=folder, environment=name, name="/".join(filter(None, (folder.name, labels.get(name))))
+        )
         for name in sorted(environments)
     )
 
@@ -75,7 +79,7 @@ def _follow_each_other(environments: Mapping[str, Collection[str]], commits: Com
 
 
 def _labels(names: Collection[str]) -> dict[str, str]:
-    """Of each environment the parts of its name that not all of them have, such as py3.12 or numpy1.26."""
+    """The parts of each environment's name that not all of them have, such as py3.12 or numpy1.26."""
     parts = {name: name.split("-") for name in names}
     common = set.intersection(*map(set, parts.values()))
     labels = {name: "-".join(part for part in parts[name] if part not in common) for name in names}

@@ -1,4 +1,4 @@
-"""From a series to its changes: what moved, when, by how much, and whether the code or the card did it."""
+"""Finds the changes of a series: what moved, when, by how much, and whether the code or the card did it."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ _WINDOW = 30
 _DRIFT = 12
 """The same at each end of a drift."""
 _NOTHING = 1e-300
-"""In place of a sum of squares that is 0."""
+"""What stands for a sum of squares that is 0."""
 _CLOCK_APART = 0.004
 """A smaller move of the clock is none: a step of 15 MHz is 0.75 % at 2 GHz, and medians wander less."""
 _SHARE = 1 / 3
-"""Of a change: what may be left of it in cycles where the clock explains it."""
+"""Share of a change that may be left in cycles where the clock explains it."""
 _WARMER_C = 5.0
 _AT_LIMIT = 0.95
 _ENOUGH, _FEWEST = 10, 3
 """Figures of an epoch, from which on its noise is known, and below which there is none."""
 _CLOCKED = 0.97
-"""Of the clock that is usual in an epoch: a point below it is shown as set aside by its clock."""
+"""Share of an epoch's usual clock: a point below it is shown as set aside by its clock."""
 
 
 RecordOf = Callable[[Series, int], Row | None]
@@ -80,7 +80,7 @@ class Change(ChangePoint):
     bad: int
     """The commit of the first point that is surely after: the change is in good+1..bad."""
     cycles_effect: float | None = None
-    """Of the cycles a launch takes; None where the clock is not known."""
+    """The effect on the cycles of a launch; None where the clock is not known."""
     clock_before: float | None = None
     clock_after: float | None = None
     static: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ class Analysed:
 
 
 def change_id(card: str, case: str, metric: str, commit: str) -> str:
-    """Of a change, by the first commit that surely has it."""
+    """The id of a change, by the first commit that surely has it."""
     return hashlib.sha256(repr((card, case, metric, commit)).encode()).hexdigest()[:10]
 
 
@@ -153,13 +153,13 @@ def analyse(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Epoch:
+class _SearchedEpoch:
     """What the search of one epoch found."""
 
     changes: tuple[Change, ...]
     candidates: tuple[Change, ...]
     unjudged: Change | None
-    """Of the newest epoch."""
+    """Only the newest epoch has one."""
     levels: tuple[Level, ...]
     outliers: tuple[int, ...]
     figures: int
@@ -171,7 +171,9 @@ def _is_exact(series: Series) -> bool:
     return series.case.metric in BUILT
 
 
-def _search(series: Series, number: int, smallest: float, commits: Commits, record: RecordOf) -> _Epoch:
+def _search(
+    series: Series, number: int, smallest: float, commits: Commits, record: RecordOf
+) -> _SearchedEpoch:
     points = np.flatnonzero(series.epoch == number)
     values = series.values[points]
     significance = SIGNIFICANCE if points.size >= MANY else SIGNIFICANCE_OF_FEW
@@ -195,7 +197,7 @@ def _search(series: Series, number: int, smallest: float, commits: Commits, reco
     if slide:
         changes.append(change(_step_of(slide, values), "drift"))
     unsure = _unsure(found.newest, values) if is_newest and found.newest else None
-    return _Epoch(
+    return _SearchedEpoch(
         changes=tuple(changes),
         candidates=tuple(map(change, found.candidates)),
         unjudged=change(unsure) if unsure else None,
@@ -215,9 +217,7 @@ def with_confirmed(analysed: Analysed, ids: Collection[str]) -> Analysed:
 
 def with_changes(analysed: Analysed, changes: Sequence[Change]) -> Analysed:
     """The same with more changes: each divides the level that it is in."""
-    levels = analysed.levels
-    for change in changes:
-        levels = tuple(part for level in levels for part in _divided(level, change, analysed.series.values))
+    levels = _divided(analysed.levels, changes, analysed.series.values)
     in_order = tuple(sorted((*analysed.changes, *changes), key=lambda change: change.at))
     return replace(analysed, changes=in_order, levels=levels)
 
@@ -246,7 +246,14 @@ def confirmed_by(evidence: Sequence[Evidence]) -> frozenset[str]:
     return frozenset(evidence[index][0] for index in confirmed([hint for _, hint in evidence]))
 
 
-def _divided(level: Level, step: ChangePoint, values: Floats) -> Iterator[Level]:
+def _divided(levels: tuple[Level, ...], steps: Iterable[ChangePoint], values: Floats) -> tuple[Level, ...]:
+    """The levels, each in two where a step is within."""
+    for step in steps:
+        levels = tuple(part for level in levels for part in _halves(level, step, values))
+    return levels
+
+
+def _halves(level: Level, step: ChangePoint, values: Floats) -> Iterator[Level]:
     """A level as it is, or in two where a step is within."""
     if not level.start < step.at < level.stop:
         yield level
@@ -266,18 +273,16 @@ def _placed_level(level: Level, points: Ints) -> Level:
 
 
 def _with_brief(found: Segmentation, series: Series, values: Floats) -> Segmentation:
-    """With each stretch that was worse and came back as what it was: two steps, and a level between them."""
-    changes, levels, outliers = list(found.changes), found.levels, set(found.outliers)
-    for one in found.brief:
-        if not _is_worse(series, one.effect):
-            continue
-        steps = _steps_of(one, values)
-        changes += steps
-        for step in steps:
-            levels = tuple(part for level in levels for part in _divided(level, step, values))
-        outliers -= set(range(one.start, one.stop))
-    in_order = tuple(sorted(changes, key=lambda step: step.at))
-    return replace(found, changes=in_order, levels=levels, outliers=tuple(sorted(outliers)))
+    """The same with two steps, and a level between them, for each stretch that was worse and came back."""
+    worse = [one for one in found.brief if _is_worse(series, one.effect)]
+    steps = [step for one in worse for step in _steps_of(one, values)]
+    within = {at for one in worse for at in range(one.start, one.stop)}
+    return replace(
+        found,
+        changes=tuple(sorted((*found.changes, *steps), key=lambda step: step.at)),
+        levels=_divided(found.levels, steps, values),
+        outliers=tuple(at for at in found.outliers if at not in within),
+    )
 
 
 def _steps_of(one: Brief, values: Floats) -> tuple[ChangePoint, ChangePoint]:
@@ -340,7 +345,7 @@ def _is_part(step: ChangePoint, slide: Drift) -> bool:
 
 
 def _step_of(slide: Drift, values: Floats) -> ChangePoint:
-    """From where the level was best to the newest figure."""
+    """The step from where the level was best to the newest figure."""
     about = values[max(0, slide.best - _DRIFT // 2) : slide.best + _DRIFT // 2 + 1]
     best = float(np.nanmedian(about))
     step = _step(slide.best, best, best * (1 + slide.effect), slide.low, slide.high, slide.p_value)
@@ -353,7 +358,7 @@ def _is_worse(series: Series, effect: float) -> bool:
 
 
 def _noise(epochs: list[tuple[int, float]]) -> float:
-    """Of the newest epoch with enough figures to know it by, else of the one with the most; NaN where these
+    """The noise of the newest epoch with enough figures, else of the one with the most; NaN where these
     are too few to have any. `epochs` are pairs of figures and noise.
     """
     for figures, noise in reversed(epochs):
@@ -409,7 +414,7 @@ def _change(
 
 
 def _slower(series: Series, step: ChangePoint) -> float:
-    """By how much, as a logarithm; of what only the build decides, and may be 0, no more than which way."""
+    """How much slower, as a logarithm; of what only the build decides, and may be 0, which way alone."""
     if series.case.metric in BUILT:
         return math.copysign(1.0, step.effect if series.case.direction != "higher" else -step.effect)
     return _log_time(series, step.after) - _log_time(series, step.before)
@@ -465,7 +470,7 @@ def _same_build(before: Row | None, after: Row | None) -> bool:
     return bool(before.source_sha256) and before.source_sha256 == after.source_sha256
 
 
-def _kind(attribution: Attribution, slower: float, direction: Direction = "lower") -> Kind:
+def _kind(attribution: Attribution, slower: float, direction: Direction) -> Kind:
     if attribution not in ("code", "unknown"):
         return "environment"
     if direction == "unknown":

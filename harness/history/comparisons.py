@@ -22,11 +22,11 @@ _MOVED: Mapping[str, Kind] = {"regression": "regression", "improvement": "improv
 _CHANCE = 0.001
 """That a comparison calls a case moved which is not, at its usual confidence."""
 _SHARE = 0.25
-"""Of a drift, at each end: commits from within there stand for its ends."""
+"""Share of a drift at each end, from within which commits stand for that end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedCase:
     """A verdict of a case. `base` and `head` are positions."""
 
     base: int
@@ -47,23 +47,23 @@ class Compared:
 
     @property
     def kind(self) -> Kind | None:
-        """Of the change that it found; None where it found none."""
+        """The kind of the change that it found; None where it found none."""
         return _MOVED.get(self.judged.status)
 
 
-def comparisons_of(facts: Iterable[RunFacts], commits: Commits) -> dict[str, tuple[Compared, ...]]:
-    """By case, those whose commits are on the line, the older one as base; of the same two the newest."""
-    found: dict[str, dict[tuple[int, int], Compared]] = defaultdict(dict)
+def comparisons_of(facts: Iterable[RunFacts], commits: Commits) -> dict[str, tuple[ComparedCase, ...]]:
+    """Comparisons by case whose commits are on the line, the older as base; of the same two the newest."""
+    found: dict[str, dict[tuple[int, int], ComparedCase]] = defaultdict(dict)
     at = commits.positions
     for each in facts:
         if each.base in at and each.head in at and at[each.base] < at[each.head]:
             base, head = at[each.base], at[each.head]
             for judged in each.judged:
-                found[judged.case][base, head] = Compared(base=base, head=head, judged=judged)
+                found[judged.case][base, head] = ComparedCase(base=base, head=head, judged=judged)
     return {case: tuple(by_range.values()) for case, by_range in found.items()}
 
 
-def with_comparisons(analysed: Analysed, compared: Sequence[Compared], commits: Commits) -> Analysed:
+def with_comparisons(analysed: Analysed, compared: Sequence[ComparedCase], commits: Commits) -> Analysed:
     """A series' changes, as comparisons narrow them, settle them and add to them."""
     told = [each for each in compared if each.is_same or each.kind]
     if not told or analysed.series.case.metric not in TIMED:
@@ -78,7 +78,7 @@ def with_comparisons(analysed: Analysed, compared: Sequence[Compared], commits: 
     return with_changes(settled, tuple(_added(settled, newest, told, commits)))
 
 
-def _weighed(change: Change, told: Sequence[Compared], changes: Sequence[Change]) -> Change:
+def _weighed(change: Change, told: Sequence[ComparedCase], changes: Sequence[Change]) -> Change:
     """A change with the range that comparisons leave of it, or as none of the code's."""
     others = [each for each in changes if each is not change and each.kind in _MOVED.values()]
     before = None
@@ -90,7 +90,7 @@ def _weighed(change: Change, told: Sequence[Compared], changes: Sequence[Change]
     return change
 
 
-def _weighed_by(one: Compared, change: Change, *, alone: bool) -> Change:
+def _weighed_by(one: ComparedCase, change: Change, *, alone: bool) -> Change:
     if change.kind == "drift":
         within = (change.bad - change.good) * _SHARE
         spans = one.base <= change.good + within and one.head >= change.bad - within
@@ -103,7 +103,7 @@ def _weighed_by(one: Compared, change: Change, *, alone: bool) -> Change:
     return change
 
 
-def _without(one: Compared, change: Change) -> Change:
+def _without(one: ComparedCase, change: Change) -> Change:
     """A change that is not between the two commits that were compared."""
     if one.base <= change.good and one.head >= change.bad:
         return _not_code(change)
@@ -116,13 +116,13 @@ def _not_code(change: Change) -> Change:
     return replace(change, kind="environment", attribution="environment", compared=True)
 
 
-def _found(one: Compared, change: Change) -> bool:
+def _found(one: ComparedCase, change: Change) -> bool:
     """Whether a comparison found the change: what it compared holds it, or is within its range."""
     return one.kind == change.kind and one.covers(change)
 
 
 def _added(
-    analysed: Analysed, unjudged: Change | None, told: Sequence[Compared], commits: Commits
+    analysed: Analysed, unjudged: Change | None, told: Sequence[ComparedCase], commits: Commits
 ) -> Iterator[Change]:
     """What comparisons found and the series does not show: the narrowest ones tell where."""
     known = [change for change in analysed.changes if change.kind in _MOVED.values()]
@@ -135,7 +135,9 @@ def _added(
             yield added
 
 
-def _change_of(one: Compared, analysed: Analysed, unjudged: Change | None, commits: Commits) -> Change | None:
+def _change_of(
+    one: ComparedCase, analysed: Analysed, unjudged: Change | None, commits: Commits
+) -> Change | None:
     series, time = analysed.series, one.judged.time
     after = np.flatnonzero((series.positions >= one.head) & np.isfinite(series.values))
     if one.kind is None or time is None or not after.size:

@@ -1,4 +1,4 @@
-"""From changes to events: one commit that changed fifty cases on four cards is one thing that happened.
+"""Makes events of changes: one commit that changed fifty cases on four cards is one thing that happened.
 
 Every change tells a range of commits, after `good` and up to `bad`, one of which did it. Ranges that can have
 the same commit in common, or miss it by little, are taken to have it: the fewest commits are looked for that
@@ -22,7 +22,7 @@ import numpy as np
 from harness.history.cards import machine_of
 from harness.history.changes import BUILT, Change, Kind
 from harness.history.facts import Commits
-from harness.history.figures import METRICS, Case
+from harness.history.figures import METRICS, SeriesCase
 from harness.history.triage import WORSE, Decision, State, Stated, decided
 from harness.store.imported import FORMATS
 
@@ -190,8 +190,8 @@ def _what(change: Change) -> tuple[str, bool]:
 
 
 def _nearest(change: Change, places: Mapping[int, int], alike: Sequence[Change]) -> int:
-    """Of the places in a change's range the one where the same case moved the same way elsewhere, by the
-    narrowest ranges; else the one that explains most.
+    """The place in a change's range where the same case moved the same way elsewhere, by the narrowest
+    ranges; else the one that explains most.
     """
 
     def fit(at: int) -> tuple[float, int, int]:
@@ -205,8 +205,8 @@ def _nearest(change: Change, places: Mapping[int, int], alike: Sequence[Change])
 def settled(
     events: Sequence[Event], decisions: Iterable[Decision], commits: Commits, today: dt.date
 ) -> tuple[Event, ...]:
-    """With what was decided about events as a whole: by id; or by the commit, where more data have moved the
-    last one that it may be.
+    """Events with what was decided about them as a whole: by id; or by the commit, where more data have moved
+    the last one that it may be.
     """
     of: dict[str, list[Decision]] = defaultdict(list)
     for decision in decisions:
@@ -265,7 +265,7 @@ def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) ->
 
 
 def _cause(key: tuple[str, ...], changes: Sequence[Stated]) -> Cause:
-    """As far as the changes tell themselves."""
+    """The cause as far as the changes tell themselves."""
     if key[0] == "environment":
         return "card"
     shifted = Counter(kind for each in changes for kind in {shift.kind for shift in each.change.shifts})
@@ -282,8 +282,8 @@ def _badness(each: Stated) -> tuple[bool, int, float]:
 
 
 def by_cards_alone(events: Iterable[Event], measured: Mapping[str, Mapping[str, range]]) -> tuple[Event, ...]:
-    """With the card as the cause, where so much moved on one alone that it is no commit's. `measured` has by
-    card when each case was measured, in positions.
+    """Events, with the card as the cause where so much moved on one alone that it is no commit's. `measured`
+    has the positions from the first to the last commit at which a card measured a case, by card and case.
     """
     return tuple(
         replace(event, cause="card") if not event.is_told and on_one_card_alone(event, measured) else event
@@ -291,34 +291,25 @@ def by_cards_alone(events: Iterable[Event], measured: Mapping[str, Mapping[str, 
     )
 
 
-def on_one_card_alone(event: Event, cases_of: Mapping[str, Mapping[str, range]]) -> bool:
+def on_one_card_alone(event: Event, measured: Mapping[str, Mapping[str, range]]) -> bool:
     """Whether so much moved on one machine, and on no other that measured the same before and after, that it
-    is the machine's rather than a commit's. `cases_of` has by card when each case was measured, in positions.
+    is the machine's rather than a commit's. `measured` is as in `by_cards_alone`.
     """
     machines = {machine_of(card) for card in event.cards}
-    moved = event.cases
-    if (
-        len(machines) > 1
-        or len(moved) < _SEVERAL
-        or any(each.change.attribution == "code" for each in event.changes)
-    ):
+    moved = set(event.cases)
+    by_code = any(each.change.attribution == "code" for each in event.changes)
+    if len(machines) > 1 or len(moved) < _SEVERAL or by_code:
         return False
-    own = [case for card in event.cards for case, at in cases_of[card].items() if _around(event, at)]
-    elsewhere = {
-        case
-        for card, cases in cases_of.items()
-        if machine_of(card) not in machines
-        for case in moved
-        if case in cases and _around(event, cases[case])
+    around = {
+        card: {case for case, at in cases.items() if at.start <= event.good and event.bad < at.stop}
+        for card, cases in measured.items()
     }
-    return 2 * len(moved) >= len(set(own)) and 2 * len(elsewhere) >= len(moved)
+    own = set[str]().union(*(around[card] for card in event.cards))
+    elsewhere = set[str]().union(*(around[card] for card in around if machine_of(card) not in machines))
+    return 2 * len(moved) >= len(own) and 2 * len(moved & elsewhere) >= len(moved)
 
 
-def _around(event: Event, measured: range) -> bool:
-    return measured.start <= event.good and event.bad < measured.stop
-
-
-def settling(event: Event, case: Case, commits: Commits) -> str:
+def settling(event: Event, case: SeriesCase, commits: Commits) -> str:
     """The command that tells more of an event's worst change: where it is too early to judge, where no commit
     did it by itself, and where several may have. Empty where there is nothing to tell. A change that misses
     its event's commits by little is compared over both.

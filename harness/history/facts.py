@@ -38,10 +38,10 @@ from harness.system.files import MOST_BYTES, read_regular, stat_of
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitInfo:
     hash: str
     time: int
-    """Of the committer, in seconds since 1970: shown, never used to order, as clocks of authors differ."""
+    """The committer's, in seconds since 1970: shown, never used to order, as clocks of authors differ."""
     author: str
     subject: str
 
@@ -50,7 +50,7 @@ class Commit:
 class Commits:
     """A line of first parents. What is called a position elsewhere is an index into it."""
 
-    line: tuple[Commit, ...]
+    line: tuple[CommitInfo, ...]
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
@@ -59,13 +59,13 @@ class Commits:
     def __len__(self) -> int:
         return len(self.line)
 
-    def __getitem__(self, position: int) -> Commit:
+    def __getitem__(self, position: int) -> CommitInfo:
         return self.line[position]
 
 
 def read_commits(repository: Path, revision: str = "HEAD") -> Commits:
     """The first parents of a revision. Raises GitError where it cannot be read."""
-    return Commits(tuple(Commit(*fields) for fields in git.first_parents(repository, revision)))
+    return Commits(tuple(CommitInfo(*fields) for fields in git.first_parents(repository, revision)))
 
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int,
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FORMAT = 3
-"""Of what is cached: raise it when figures are read in another way."""
+"""The version of what is cached: raise it when figures are read in another way."""
 
 CONTEXT = {
     "driver": "driver",
@@ -132,7 +132,7 @@ class _Source(msgspec.Struct):
     dirty: bool = False
 
 
-class _Run(msgspec.Struct):
+class _RunHead(msgspec.Struct):
     schema_version: int
     command: str
     source: _Source
@@ -144,8 +144,8 @@ class _Comparison(msgspec.Struct):
     command: str
 
 
-class Effect(msgspec.Struct, frozen=True):
-    """Of time, head over base minus 1, with the ends of its interval."""
+class TimeEffect(msgspec.Struct, frozen=True):
+    """The effect on time, head over base minus 1, with the ends of its interval."""
 
     effect: float
     low: float
@@ -158,14 +158,14 @@ class Judged(msgspec.Struct, frozen=True):
     case: str
     """Its short name."""
     status: str
-    time: Effect | None = None
+    time: TimeEffect | None = None
     """None where it was not measured, as of identical code."""
 
 
-class _Line(msgspec.Struct):
-    """As much as is read here of any line of a record."""
+class _RecordLine(msgspec.Struct):
+    """What is read here of any line of a record."""
 
-    run: _Run | None = None
+    run: _RunHead | None = None
     comparison: _Comparison | None = None
     verdict: Judged | None = None
     problem_changes: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ _TAIL_BYTES = 2**18
 _VERDICT = b'{"verdict":'
 
 
-class Layout(msgspec.Struct, frozen=True):
+class RecordLayout(msgspec.Struct, frozen=True):
     headline: str
     kernels: tuple[str, ...]
     cells: tuple[tuple[str, str, float], ...]
@@ -192,20 +192,24 @@ class RunFacts(msgspec.Struct, frozen=True):
     suite: str = ""
     """Empty for what is no run of a commit: a comparison, or a run of the working tree."""
     path: str = ""
-    """Of the suite's folder in its repository."""
+    """The path of the suite's folder in its repository."""
     commit: str = ""
     command: str = ""
     started_at: str = ""
     context: dict[str, str] = msgspec.field(default_factory=dict)
-    """By key of CONTEXT; what was not told is not there."""
+    """How it was measured, by key of CONTEXT; what was not told is not there."""
     layout: int = -1
     """Which of the card's layouts; -1 where the record has no figures."""
     problem: str = ""
     base: str = ""
-    """Of a comparison of two commits: both of them."""
+    """The commits of a comparison, `base` and `head`; empty for what is none."""
     head: str = ""
     problem_changes: tuple[str, ...] = ()
     judged: tuple[Judged, ...] = ()
+
+    @property
+    def has_figures(self) -> bool:
+        return self.layout >= 0
 
     @property
     def environment(self) -> str:
@@ -213,12 +217,12 @@ class RunFacts(msgspec.Struct, frozen=True):
         return self.context.get("environment", "")
 
 
-class _Cached(msgspec.Struct):
+class _CachedRecords(msgspec.Struct):
     format: int
     keys: list[str]
     """Those of CONTEXT and METRICS when they were read: with others they have to be read anew."""
     facts: list[RunFacts]
-    layouts: list[Layout]
+    layouts: list[RecordLayout]
     values: bytes
 
 
@@ -227,14 +231,14 @@ class CardRecords:
     """Every record of a card's folder, by name, which is by time."""
 
     facts: tuple[RunFacts, ...]
-    layouts: tuple[Layout, ...]
+    layouts: tuple[RecordLayout, ...]
     values: npt.NDArray[np.float32]
     """A row a cell of the records in turn, a column a metric; infinite where the kernel failed."""
 
     @property
     def rows(self) -> list[slice]:
         """The rows of `values` that each record has."""
-        counts = (len(self.layouts[each.layout].cells) if each.layout >= 0 else 0 for each in self.facts)
+        counts = (len(self.layouts[each.layout].cells) if each.has_figures else 0 for each in self.facts)
         return [slice(start, stop) for start, stop in pairwise(accumulate(counts, initial=0))]
 
     def of(self, environment: str | None) -> CardRecords:
@@ -243,7 +247,7 @@ class CardRecords:
             return self
         facts, rows = [], []
         for each, own in zip(self.facts, self.rows, strict=True):
-            if each.layout < 0 or each.environment == environment:
+            if not each.has_figures or each.environment == environment:
                 facts.append(each)
                 rows.append(self.values[own])
         return CardRecords(tuple(facts), self.layouts, np.concatenate(rows) if rows else _NONE)
@@ -270,7 +274,7 @@ class CardRecords:
         rows = {commit: row for row, commit in enumerate(dict.fromkeys(each.commit for each, _ in records))}
         columns: dict[tuple[str, str], int] = {}
         columns_of: dict[int, npt.NDArray[np.intp]] = {-1: np.empty(0, np.intp)}
-        for number in dict.fromkeys(each.layout for each, _ in records if each.layout >= 0):
+        for number in dict.fromkeys(each.layout for each, _ in records if each.has_figures):
             taken = [columns.setdefault(cell[:2], len(columns)) for cell in self.layouts[number].cells]
             columns_of[number] = np.array(taken, np.intp)
         values = np.full((len(METRICS), len(rows), len(columns)), np.nan, np.float32)
@@ -303,15 +307,15 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
     record of the newest commit; sizes follow each other by how much there is to do.
     """
     headlines = {**HEADLINES, **HEADLINE_OF_IMPORTED}
-    newest: dict[str, tuple[int, str, Layout]] = {}
+    newest: dict[str, tuple[int, str, RecordLayout]] = {}
     cells: dict[str, set[tuple[str, str, float]]] = defaultdict(set)
     for card in cards:
-        known = [each for each in card.facts if each.layout >= 0 and each.commit in commits.positions]
-        for facts in known:
+        measured = [each for each in card.facts if each.has_figures and each.commit in commits.positions]
+        for facts in measured:
             candidate = commits.positions[facts.commit], facts.started_at, card.layouts[facts.layout]
             if facts.suite not in newest or newest[facts.suite][:2] <= candidate[:2]:
                 newest[facts.suite] = candidate
-        for suite, number in {(each.suite, each.layout) for each in known}:
+        for suite, number in {(each.suite, each.layout) for each in measured}:
             cells[suite].update(card.layouts[number].cells)
     for suite, (_, _, layout) in sorted(newest.items()):
         kernels = {kernel: place for place, kernel in enumerate(layout.kernels)}
@@ -335,12 +339,12 @@ def card_records(folder: Path) -> CardRecords:
     """The records of a card's folder; one that cannot be read says so. Raises StoreError for the folder."""
     found = listing(folder, lambda name: name.endswith(_RECORDS))
     file = cache_file(folder, "records")
-    known = _usable(read_cached(file, _Cached)) or CardRecords((), (), _NONE)
+    known = _usable(read_cached(file, _CachedRecords)) or CardRecords((), (), _NONE)
     if [(each.file, each.size, each.mtime_ns) for each in known.facts] == found:
         return known
     records = _read_all(folder, found, known)
     facts, layouts = list(records.facts), list(records.layouts)
-    write_cached(file, _Cached(_FORMAT, _KEYS, facts, layouts, records.values.tobytes()))
+    write_cached(file, _CachedRecords(_FORMAT, _KEYS, facts, layouts, records.values.tobytes()))
     return records
 
 
@@ -348,7 +352,7 @@ _NONE = np.empty((0, len(METRICS)), np.float32)
 _KEYS = [*CONTEXT, *METRICS]
 
 
-def _usable(cached: _Cached | None) -> CardRecords | None:
+def _usable(cached: _CachedRecords | None) -> CardRecords | None:
     if cached is None or cached.format != _FORMAT or cached.keys != _KEYS:
         return None
     try:
@@ -373,7 +377,7 @@ def _read_all(folder: Path, found: Sequence[tuple[str, int, int]], before: CardR
 
 
 def _read(
-    folder: Path, nothing: RunFacts, layouts: dict[Layout, int]
+    folder: Path, nothing: RunFacts, layouts: dict[RecordLayout, int]
 ) -> tuple[RunFacts, npt.NDArray[np.float32]]:
     try:
         return _read_record(nothing, folder / nothing.file, layouts)
@@ -385,10 +389,10 @@ def _read(
 
 
 def _read_record(
-    nothing: RunFacts, path: Path, layouts: dict[Layout, int]
+    nothing: RunFacts, path: Path, layouts: dict[RecordLayout, int]
 ) -> tuple[RunFacts, npt.NDArray[np.float32]]:
     with opened(path) as file:
-        first = msgspec.json.decode(file.readline(MOST_BYTES), type=_Line)
+        first = msgspec.json.decode(file.readline(MOST_BYTES), type=_RecordLine)
         if first.comparison:
             packed = path.name.endswith(PACKED)
             return _of_comparison(nothing, first.comparison, file, packed=packed), _NONE
@@ -405,7 +409,7 @@ def _read_record(
     stored = read_run(path)
     rows = [row for row in stored.rows if row.status not in ("skipped", "verified", "not-built")]
     cells = tuple((row.kernel, size_label(row.sizes), float(prod(row.sizes.values()))) for row in rows)
-    layout = Layout(stored.run.headline, stored.run.kernels, cells)
+    layout = RecordLayout(stored.run.headline, stored.run.kernels, cells)
     values = _figures(rows, stored.run.headline)
     facts = msgspec.structs.replace(
         nothing,
@@ -434,8 +438,10 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
     if found.command != "compare" or head.dirty or not (base.commit and head.commit):
         return nothing
     lines = whole_lines(unpacked_rest(file) if packed else _end_of(file, nothing.size))
-    changes = msgspec.json.decode(lines[-1], type=_Line).problem_changes if lines else ()
-    told = [msgspec.json.decode(line, type=_Line).verdict for line in lines if line.startswith(_VERDICT)]
+    changes = msgspec.json.decode(lines[-1], type=_RecordLine).problem_changes if lines else ()
+    told = [
+        msgspec.json.decode(line, type=_RecordLine).verdict for line in lines if line.startswith(_VERDICT)
+    ]
     return msgspec.structs.replace(
         nothing,
         suite=head.suite,

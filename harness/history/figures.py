@@ -48,7 +48,7 @@ _LESS = re.compile(
 _BAD = re.compile("dropped|drops?|err(or)?s?|failures?|faults?|miss(es)?")
 _SPAN = re.compile("m?s|sec(ond)?|minute|hour")
 _RATED = re.compile("acceptance|frame|hits?|refresh|sample|step|success|update")
-"""Of what a high rate is good."""
+"""Words of which a high rate is good."""
 
 
 def direction_of(benchmark: Mapping[str, Any], said: Mapping[str, str] | None = None) -> Direction:
@@ -82,7 +82,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W0-9A-Za-z_]+")
 
 
 def _direction_by_name(name: str) -> Direction:
-    """By the last word that tells it: of a memory_bandwidth that is bandwidth, of a bandwidth_error error."""
+    """The last word that tells it decides: bandwidth of memory_bandwidth, error of bandwidth_error."""
     words = list(words_of(name.replace("real_time", "realtime")))
     if "clock" in words or "frequency" in words:  # how the device fares, for better or worse
         return "unknown"
@@ -125,8 +125,6 @@ class Metric:
     """The number, or one a slot, whose median is the number; None where the row has none."""
     headline: str | None = None
     """The only headline with which the metric makes sense; None for all."""
-    built: bool = False
-    """Whether it is told only where kernels are compiled and not run."""
     wrong: int | None = None
     """The number of a kernel whose result is wrong; None where it has none, and counts as failed."""
 
@@ -191,10 +189,10 @@ METRICS = {
     "error_ratio": Metric("largest error / bound", "lower", _error_ratio),
     "registers": Metric("registers per thread", "lower", _resource("registers")),
     "local_bytes": Metric("bytes per thread", "lower", _resource("local_bytes")),
-    "spill_bytes": Metric("bytes spilled", "lower", _resource("spill_store_bytes"), built=True),
-    "shared_bytes": Metric("bytes of shared memory a block", "lower", _shared_bytes, built=True),
-    "occupancy_percent": Metric("% occupancy", "higher", _occupancy_percent, built=True),
-    "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions, built=True),
+    "spill_bytes": Metric("bytes spilled", "lower", _resource("spill_store_bytes")),
+    "shared_bytes": Metric("bytes of shared memory a block", "lower", _shared_bytes),
+    "occupancy_percent": Metric("% occupancy", "higher", _occupancy_percent),
+    "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions),
 }
 
 
@@ -220,7 +218,7 @@ HOW = ("method", "l2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class SeriesCase:
     """What a series measures; the same on every card."""
 
     name: str
@@ -246,18 +244,18 @@ class Group:
     headlines: tuple[str, ...]
     """The metrics that are shown where none is asked for."""
     kernels: tuple[str, ...] = ()
-    """Of a suite: those that it has now, in its order."""
+    """The kernels that a suite has now, in its order."""
     keys: tuple[Key, ...]
     unlisted: frozenset[Key] = frozenset()
     """Those that the project does not measure any more, as asv's list of benchmarks tells."""
 
     def name_of(self, key: Key) -> str:
-        """Of a case."""
+        """The name of a case."""
         if self.is_suite:
             return short_id(self.name, *key)
         return self.name + (f"({', '.join(key)})" if key else "")
 
-    def cases(self, metric: str, first: int) -> Iterator[Case]:
+    def cases(self, metric: str, first: int) -> Iterator[SeriesCase]:
         """Every case, numbered from `first`."""
         unit, direction = self.metrics[metric]
         for order, key in enumerate(self.keys, first):
@@ -265,7 +263,7 @@ class Group:
                 suite, (kernel, size) = self.name, key
             else:
                 (suite, _, kernel), size = self.name.rpartition("."), ", ".join(key)
-            yield Case(
+            yield SeriesCase(
                 name=self.name_of(key),
                 suite=suite,
                 kernel=kernel,
@@ -279,19 +277,19 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Of one group on one card."""
+    """The figures of one group on one card."""
 
     group: str
     commits: tuple[str, ...]
-    """Of each row, its full hash; in no order."""
+    """The full hash of each row's commit; in no order."""
     keys: tuple[Key, ...]
-    """Of each column."""
+    """The case of each column."""
     values: Mapping[str, npt.NDArray[np.float32]]
-    """By metric: NaN where nothing was measured, infinite where the kernel failed."""
+    """Tables by metric: NaN where nothing was measured, infinite where the kernel failed."""
     contexts: tuple[Mapping[str, str], ...]
-    """Of each row, what is known of how it was measured, by key of `facts.CONTEXT`."""
+    """What is known of how each row was measured, by key of `facts.CONTEXT`."""
     conditions: tuple[Mapping[str, str], ...] = ()
-    """Of each row, what asv tells of that besides; equal ones are one object. Nothing where records are."""
+    """What asv tells of that besides; equal ones are one object. Empty where records are."""
 
 
 def united(groups: Iterable[Group]) -> tuple[Group, ...]:

@@ -1,4 +1,4 @@
-"""How long ago each card and each case was last measured, and what may have taken the place of what ended."""
+"""When each case was last measured, and what may have taken the place of what is measured no more."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.facts import Commits
-from harness.history.figures import Case, words_of
+from harness.history.figures import SeriesCase, words_of
 from harness.history.series import Series
 
 _MISSED = 3
@@ -21,57 +20,34 @@ _ALIKE = 0.7
 """Share of words that two names have in common."""
 _LEVELS = 5
 _APART = 1.5
-"""Of levels before and after a rename: the larger over the smaller at most."""
+"""The largest ratio of the levels before and after a rename."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freshness:
     last: int
     """Position of the newest commit that was measured."""
-    commits: int
-    """After it, up to the newest of the line."""
-    days: float
-    """Between the dates of these two commits; 0 where the clock of one was wrong."""
-    stale: bool = False
+    stale: bool
     """Measured no more: it is missing in the card's newest runs, though these have other cases."""
-    renamed_to: str = ""
-    """A case that may be the same under another name, as it began where a stale one ended."""
-
-    @property
-    def told(self) -> str:
-        """Such as "9 commits and 4 days ago"."""
-        commits = "1 commit" if self.commits == 1 else f"{self.commits} commits"
-        days = "1 day" if round(self.days) == 1 else f"{self.days:.0f} days"
-        return f"{commits} and {days} ago"
+    renamed_to: str
+    """A case that may be the same under another name, as it began where a stale one ended; else empty."""
 
 
-def freshness_of(
-    every: Sequence[Series], commits: Commits, unlisted: frozenset[str] = frozenset()
-) -> tuple[Freshness | None, dict[str, Freshness]]:
-    """Of a card, None without a figure, and of each of its cases by name; those `unlisted` are stale."""
+def freshness_of(every: Sequence[Series], unlisted: frozenset[str]) -> dict[str, Freshness]:
+    """The freshness of each case of a card, by name; those `unlisted` are stale."""
     if not every:
-        return None, {}
+        return {}
     runs = _full_runs(every)
     stale = {one.case.name: one for one in every if one.case.name in unlisted or _is_overdue(one, runs)}
     renamed = _renamed(stale.values(), every, runs)
-    found = {
-        one.case.name: _since(
-            int(one.positions[-1]), commits, one.case.name in stale, renamed.get(one.case.name, "")
+    return {
+        one.case.name: Freshness(
+            last=int(one.positions[-1]),
+            stale=one.case.name in stale,
+            renamed_to=renamed.get(one.case.name, ""),
         )
         for one in every
     }
-    return _since(max(each.last for each in found.values()), commits), found
-
-
-def _since(last: int, commits: Commits, stale: bool = False, renamed_to: str = "") -> Freshness:
-    seconds = max(0, commits[-1].time - commits[last].time)
-    return Freshness(
-        last=last,
-        commits=len(commits) - 1 - last,
-        days=seconds / 86400,
-        stale=stale,
-        renamed_to=renamed_to,
-    )
 
 
 def _full_runs(every: Sequence[Series]) -> npt.NDArray[np.int64]:
@@ -93,7 +69,7 @@ def _is_overdue(one: Series, runs: npt.NDArray[np.int64]) -> bool:
 def _renamed(
     stale: Collection[Series], every: Sequence[Series], runs: npt.NDArray[np.int64]
 ) -> dict[str, str]:
-    """Of stale cases, those that begin where they end, are alike in name and lie on about their level."""
+    """The cases that begin where stale ones end, are alike in name and lie on about their level."""
     born: dict[int, list[Series]] = defaultdict(list)
     for one in every:
         born[int(np.searchsorted(runs, one.positions[0]))].append(one)
@@ -109,16 +85,15 @@ def _renamed(
         (1.0 if kept[old.suite, new.suite] == ended[old.suite] > 1 else _alike(old.name, new.name), old, new)
         for old, new in pairs
     ]
+    alike.sort(key=lambda each: (-each[0], _in_suite(each[1]) != _in_suite(each[2])))
     found: dict[str, str] = {}
-    for share, old, new in sorted(
-        alike, key=lambda each: (-each[0], _in_suite(each[1]) != _in_suite(each[2]))
-    ):
+    for share, old, new in alike:
         if share >= _ALIKE and old.name not in found and new.name not in found.values():
             found[old.name] = new.name
     return found
 
 
-def _in_suite(case: Case) -> tuple[str, str]:
+def _in_suite(case: SeriesCase) -> tuple[str, str]:
     return case.kernel, case.size
 
 

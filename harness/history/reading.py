@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +23,7 @@ import numpy as np
 from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
 from harness.history import tables
-from harness.history.cards import Card, card_folders, cards_of
+from harness.history.cards import CardSource, card_folders, cards_of
 from harness.history.changes import (
     BUILT,
     Analysed,
@@ -45,10 +45,10 @@ from harness.history.facts import (
     suites_of,
     was_read,
 )
-from harness.history.figures import Case, Figures, Group, united
+from harness.history.figures import Figures, Group, SeriesCase, united
 from harness.history.freshness import Freshness, freshness_of
 from harness.history.series import Series, cases_of, series_of
-from harness.history.suspects import layout_of, with_suspects
+from harness.history.suspects import source_folders, with_suspects
 from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
 from harness.numbers import moved, percent
@@ -65,8 +65,8 @@ _MANY = 4000
 class Results:
     """A results folder, and what is measured in it."""
 
-    cards: tuple[Card, ...]
-    benchmarks: Mapping[str, tables.Benchmark]
+    cards: tuple[CardSource, ...]
+    benchmarks: Mapping[str, tables.AsvBenchmark]
     """What asv lists; nothing where there are no results of asv's."""
     groups: tuple[Group, ...]
     """What the series are of, in their order."""
@@ -97,8 +97,6 @@ class Failing:
 class CardHistory:
     name: str
     """The machine's; of one of several environments with what tells it from the others, after a slash."""
-    folder: str
-    """Its machine's name in the results."""
     machine: Mapping[str, str]
     analysed: tuple[Analysed, ...]
     changes: tuple[Stated, ...]
@@ -107,12 +105,13 @@ class CardHistory:
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
     problems: tuple[str, ...]
-    freshness: Freshness | None = None
-    """Of the card; None without a figure."""
-    case_freshness: Mapping[str, Freshness] = field(default_factory=dict)
-    """Of each of its cases, by name."""
-    measured_at: str = ""
-    """When it was last measured, by its own clock, in UTC; empty where nothing tells."""
+    freshness: Mapping[str, Freshness]
+    """The freshness of each of its cases, by name."""
+
+    @property
+    def cases(self) -> dict[str, SeriesCase]:
+        """Its cases by name."""
+        return {one.series.case.name: one.series.case for one in self.analysed}
 
 
 Mapped = Callable[..., Iterable[Any]]
@@ -210,13 +209,13 @@ def _measured(records: CardRecords, contents: tables.Contents | None) -> Mapping
     for name, hashes in contents.commits.items() if contents else ():
         commits[name].update(hashes)
     for each in records.facts:
-        if each.layout >= 0:
+        if each.has_figures:
             commits[each.environment].add(each.commit)
     return commits
 
 
 def read_card(
-    card: Card,
+    card: CardSource,
     results: Results,
     commits: Commits,
     decisions: Sequence[Decision] = (),
@@ -245,8 +244,8 @@ def read_card(
         problems.insert(0, table.machine_problem)
     calibration, problem = _calibration(folder)
     problems += filter(None, (problem, _unknown_commits(figures, commits)))
-    known = calibration.cases if calibration else {}
-    floors = {in_short(case): noise.smallest_visible for case, noise in known.items()}
+    noises = calibration.cases if calibration else {}
+    floors = {in_short(case): noise.smallest_visible for case, noise in noises.items()}
     row_of = _rows_of(folder, facts, commits)
     compared = comparisons_of(facts, commits)
     analysed = tuple(
@@ -261,10 +260,8 @@ def read_card(
         if wanted(series)
     )
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
-    freshness, case_freshness = freshness_of([one.series for one in analysed], commits, results.unlisted)
     return CardHistory(
         name=card.name,
-        folder=folder.name,
         machine=machine,
         analysed=analysed,
         changes=_stated(analysed, decisions, commits, day),
@@ -272,9 +269,7 @@ def read_card(
         facts=facts,
         calibration=calibration,
         problems=tuple(problems),
-        freshness=freshness,
-        case_freshness=case_freshness,
-        measured_at=max([_utc(table.measured_at), *(each.started_at for each in facts)]),
+        freshness=freshness_of([one.series for one in analysed], results.unlisted),
     )
 
 
@@ -282,15 +277,6 @@ def is_built(facts: Sequence[RunFacts]) -> bool:
     """Whether all that a card's records tell is of kernels that were compiled and not run."""
     commands = {each.command for each in facts if each.commit and each.command}
     return commands == {"static"}
-
-
-def _utc(seconds: float) -> str:
-    """Empty for 0, and for what is no time."""
-    try:
-        moment = dt.datetime.fromtimestamp(seconds, tz=dt.timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return ""
-    return moment.isoformat(timespec="seconds") if seconds else ""
 
 
 def _calibration(folder: Path) -> tuple[Calibration | None, str]:
@@ -316,7 +302,7 @@ def _rows_of(folder: Path, facts: Iterable[RunFacts], commits: Commits) -> Recor
     """Reads rows of a card's records, when somebody asks."""
     files: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each in facts:
-        if each.layout >= 0:
+        if each.has_figures:
             files[each.commit, each.suite].append(each.file)
 
     @functools.lru_cache(maxsize=64)
@@ -337,7 +323,7 @@ def _rows_of(folder: Path, facts: Iterable[RunFacts], commits: Commits) -> Recor
 
 def _machine(folder: Path, facts: Sequence[RunFacts]) -> Mapping[str, str]:
     for each in reversed(facts):
-        if each.layout >= 0:
+        if each.has_figures:
             with suppress(StoreError):
                 run = read_run(folder / each.file).run
                 return {**machine_entry(run.device, run.host), "machine": folder.name}
@@ -359,25 +345,18 @@ class History:
     @property
     def unjudged(self) -> Iterator[Stated]:
         """What became worse so lately that nobody can tell yet."""
-        return (
-            each
-            for card in self.cards
-            for each in card.changes
-            if each.state == "unjudged" and each.change.kind in WORSE
-        )
+        early = (each for card in self.cards for each in card.changes if each.state == "unjudged")
+        return (each for each in early if each.change.kind in WORSE)
 
     @property
-    def cases(self) -> Mapping[str, Case]:
-        return {one.series.case.name: one.series.case for card in self.cards for one in card.analysed}
+    def cases(self) -> Mapping[str, SeriesCase]:
+        return {name: case for card in self.cards for name, case in card.cases.items()}
 
     @property
     def undirected(self) -> tuple[str, ...]:
         """Benchmarks, as asv calls them, of which nothing tells which way is better."""
-        cases = (one.series.case for card in self.cards for one in card.analysed)
-        names = (
-            ".".join(filter(None, (case.suite, case.kernel))) for case in cases if case.direction == "unknown"
-        )
-        return tuple(sorted(set(names)))
+        unknown = (case for card in self.cards for case in card.cases.values() if case.direction == "unknown")
+        return tuple(sorted({".".join(filter(None, (case.suite, case.kernel))) for case in unknown}))
 
 
 def read_history(
@@ -397,63 +376,65 @@ def read_history(
     """Read the history of the project in `root` from a results folder, and search it for changes.
 
     `repository` holds the commits, where the project's own does not. `patterns` are globs of case names,
-    `cards` of cards' names. Raises StoreError where there is nothing to
-    read, UsageError where nothing matches, GitError, ConfigError for the triage file.
+    `cards` of cards' names. Raises StoreError where there is nothing to read, UsageError where nothing
+    matches, GitError, ConfigError for the triage file.
     """
     if not results.exists():
         raise tables.no_history(results)
     repository = repository or root
+    today = today or dt.datetime.now(tz=dt.timezone.utc).date()
     decisions, commits = read_triage(root), read_commits(repository, revision)
     read: list[CardHistory] = []
     with side_by_side() as mapped:
         found = open_results(results, commits, directions, mapped)
         chosen = _chosen(results, found, cards)
-        # Another process can be given these.
-        wanted = functools.partial(_is_selected, tuple(patterns))
-        one = functools.partial(read_card, results=found, commits=commits, decisions=decisions, today=today)
-        one = functools.partial(one, wanted=wanted, metric=metric, smallest=smallest)
-        for card in mapped(one, [each.folder for each in chosen], chosen):
+        read_one = functools.partial(  # which another process can be given
+            read_card,
+            results=found,
+            commits=commits,
+            decisions=decisions,
+            wanted=functools.partial(_is_selected, tuple(patterns)),
+            metric=metric,
+            smallest=smallest,
+            today=today,
+        )
+        for card in mapped(read_one, [each.folder for each in chosen], chosen):
             tell(f"{card.name}: {len(card.analysed)} cases")
             read.append(card)
     if not any(card.analysed for card in read):
-        raise _no_case(
-            results,
-            patterns,
-            metric,
-            [case.name for case in cases_of(found.groups, metric, built=found.built)],
-        )
+        cases = cases_of(found.groups, metric, built=found.built)
+        raise _no_case(results, patterns, metric, [case.name for case in cases])
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
-    layout = layout_of((facts for card in read for facts in card.facts), kernels)
+    layout = source_folders((facts for card in read for facts in card.facts), kernels)
     events = with_suspects(history.events, repository, commits, history.cases, layout)
     return replace(history, events=events)
 
 
-def _chosen(results: Path, found: Results, cards: Sequence[str]) -> list[Card]:
+def _chosen(results: Path, found: Results, cards: Sequence[str]) -> list[CardSource]:
     """The cards with these names, all without names. Raises UsageError, StoreError where there is none."""
     chosen = [each for each in found.cards if not cards or any(map(each.is_called, cards))]
     if chosen:
         return chosen
     if not found.cards:
         raise StoreError(f"There is no history in {results}: it has no card's results. Run 'asv run' first.")
-    there = ", ".join(each.name for each in found.cards)
-    raise UsageError(f"No card in {results} matches {', '.join(cards)}. There are: {there}.")
+    names = ", ".join(each.name for each in found.cards)
+    raise UsageError(f"No card in {results} matches {', '.join(cards)}. There are: {names}.")
 
 
 def concluded(
     cards: Sequence[CardHistory],
     decisions: Sequence[Decision],
     commits: Commits,
-    today: dt.date | None = None,
+    today: dt.date,
 ) -> History:
     """What several cards tell together: candidates that another one is sure of, and events."""
-    day = today or dt.datetime.now(tz=dt.timezone.utc).date()
     ids = confirmed_by(evidence_of(one for card in cards for one in card.analysed))
-    read = [card_with_confirmed(card, ids, decisions, commits, day) for card in cards]
+    read = [card_with_confirmed(card, ids, decisions, commits, today) for card in cards]
     read = _with_stale(read, commits)
     events = events_of((each for card in read for each in card.changes), commits)
     measured = {card.name: _measured_at(card) for card in read}
-    events = by_cards_alone(settled(events, decisions, commits, day), measured)
+    events = by_cards_alone(settled(events, decisions, commits, today), measured)
     by_card: dict[str, list[Stated]] = defaultdict(list)
     for event in events:
         for each in event.changes:
@@ -463,7 +444,7 @@ def concluded(
 
 
 def _measured_at(card: CardHistory) -> Mapping[str, range]:
-    """By case, from the first to the last commit that it was measured at."""
+    """The positions from the first to the last commit that each case was measured at."""
     ends = {one.series.case.name: one.series.positions[[0, -1]].tolist() for one in card.analysed}
     return {case: range(first, last + 1) for case, (first, last) in ends.items()}
 
@@ -476,7 +457,7 @@ def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHist
     is_stale = staleness(measured, commits)
     found = []
     for card in cards:
-        stale = {case for case, fresh in card.case_freshness.items() if fresh.stale or is_stale(fresh.last)}
+        stale = {case for case, fresh in card.freshness.items() if fresh.stale or is_stale(fresh.last)}
         changes = tuple(each.as_stale if each.change.case in stale else each for each in card.changes)
         found.append(replace(card, changes=changes))
     return found
@@ -535,11 +516,11 @@ def card_with_confirmed(
 
 
 def _no_case(
-    results: Path, patterns: Sequence[str], metric: str | None, there: Sequence[str]
+    results: Path, patterns: Sequence[str], metric: str | None, names: Sequence[str]
 ) -> StoreError | UsageError:
     if patterns or metric:
         asked = ", ".join([*patterns, *([f"metric {metric}"] if metric else [])])
-        near = difflib.get_close_matches(patterns[0] if patterns else "", there, 3)
+        near = difflib.get_close_matches(patterns[0] if patterns else "", names, 3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         return UsageError(
             f"No case in {results} matches {asked}. Cases are called as in matmul.naive@1024; globs do.{hint}"
@@ -580,7 +561,7 @@ _BY = {
 }
 
 
-def sentence(change: Change, case: Case) -> str:
+def sentence(change: Change, case: SeriesCase) -> str:
     """A change in words: how much, how surely, and what did it."""
     if case.metric in BUILT:
         return f"{change.before:g} → {change.after:g} {case.unit}: the code."

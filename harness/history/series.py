@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.facts import CONTEXT, Commits
-from harness.history.figures import HEADLINES_OF_BUILT, Case, Figures, Floats, Group, Key
+from harness.history.figures import HEADLINES_OF_BUILT, Figures, Floats, Group, Key, SeriesCase
 
 COMPANIONS = (
     "sm_clock_mhz",
@@ -74,12 +74,12 @@ class Series:
     """A point per measured commit, in the order of commits. Arrays have n entries, NaN for no figure."""
 
     card: str
-    case: Case
+    case: SeriesCase
     positions: npt.NDArray[np.int64]
     values: Floats
     failed: npt.NDArray[np.bool_]
     epoch: npt.NDArray[np.int64]
-    """Of each point, an index into `epochs`."""
+    """Index into `epochs` of each point."""
     epochs: tuple[Epoch, ...]
     beside: Mapping[str, Floats] = field(default_factory=dict)
     """Figures of the companion tracks that there are, by name."""
@@ -105,7 +105,9 @@ def series_of(
             yield from _of_group(card, found, shown, cases_by_key, commits)
 
 
-def cases_of(groups: Sequence[Group], metric: str | None = None, *, built: bool = False) -> tuple[Case, ...]:
+def cases_of(
+    groups: Sequence[Group], metric: str | None = None, *, built: bool = False
+) -> tuple[SeriesCase, ...]:
     """Every case that a card may have a series of, those that are `built` last where there are any. A case's
     `order` is its place among them.
     """
@@ -113,7 +115,9 @@ def cases_of(groups: Sequence[Group], metric: str | None = None, *, built: bool 
     return tuple(case for _, _, cases in every for case in cases)
 
 
-def _numbered(groups: Iterable[Group], metric: str | None) -> Iterator[tuple[Group, str, tuple[Case, ...]]]:
+def _numbered(
+    groups: Iterable[Group], metric: str | None
+) -> Iterator[tuple[Group, str, tuple[SeriesCase, ...]]]:
     """Each metric of each group that is to be shown, with its cases."""
     order = 0
     for group in groups:
@@ -127,8 +131,8 @@ def _numbered(groups: Iterable[Group], metric: str | None) -> Iterator[tuple[Gro
             order += len(cases)
 
 
-def _numbered_built(groups: Sequence[Group]) -> Iterator[tuple[Group, str, tuple[Case, ...]]]:
-    """Of kernels that were compiled and not run. A case has several series: its names say of what."""
+def _numbered_built(groups: Sequence[Group]) -> Iterator[tuple[Group, str, tuple[SeriesCase, ...]]]:
+    """The same for kernels that were compiled and not run. A case has several series, named by metric."""
     order = sum(len(cases) for _, _, cases in _numbered(groups, None))
     for group in groups:
         for metric, direction in HEADLINES_OF_BUILT.items() if group.is_suite else ():
@@ -144,7 +148,7 @@ def _numbered_built(groups: Sequence[Group]) -> Iterator[tuple[Group, str, tuple
 
 
 def _of_group(
-    card: str, figures: Figures, metric: str, cases: Mapping[Key, Case], commits: Commits
+    card: str, figures: Figures, metric: str, cases: Mapping[Key, SeriesCase], commits: Commits
 ) -> Iterator[Series]:
     places = commits.positions
     by_position = {places[name]: row for row, name in enumerate(figures.commits) if name in places}

@@ -16,12 +16,12 @@ from typing import Literal
 from harness.errors import GitError
 from harness.history.events import Cause, Event
 from harness.history.facts import Commits, RunFacts
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.system import git
 
 Role = Literal["own", "code", "dependency", "measurement", ""]
-"""Of a file for a case: its kernel's source; another one that it may be built of; what the project is built
-with; what says how it is measured; nothing."""
+"""What a file is for a case: its kernel's source; another one that it may be built of; what the project is
+built with; what says how it is measured; nothing."""
 
 _MOST = 100
 """Commits of an event: of more nobody is told from the others."""
@@ -47,15 +47,15 @@ _SETTINGS = ("asv.conf.json", "suite.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class SourceFolders:
     """Where the sources of a history's cases lie, by paths of the repository."""
 
     folders: Mapping[str, PurePosixPath]
-    """By suite."""
+    """The folder of each suite."""
     kernels: Mapping[str, frozenset[str]]
-    """By suite: all that it has had."""
+    """All kernels that each suite has had."""
 
-    def role(self, path: str, case: Case) -> Role:
+    def role(self, path: str, case: SeriesCase) -> Role:
         file = PurePosixPath(path)
         if _DEPENDENCY.fullmatch(file.name) or file.parent.name == "requirements":
             return "dependency"
@@ -65,7 +65,7 @@ class Layout:
             return "measurement"
         return "" if _ASIDE.fullmatch(path) else "code"
 
-    def _in_suite(self, file: PurePosixPath, case: Case) -> Role:
+    def _in_suite(self, file: PurePosixPath, case: SeriesCase) -> Role:
         folder = self.folders[case.suite]
         if folder not in file.parents:
             others = any(each in file.parents for each in self.folders.values())
@@ -77,20 +77,26 @@ class Layout:
         return "" if file.stem in self.kernels.get(case.suite, ()) else "code"
 
 
-def layout_of(facts: Iterable[RunFacts], kernels: Mapping[str, Iterable[str]]) -> Layout:
-    """As the records tell, the newest of each suite last."""
+def source_folders(facts: Iterable[RunFacts], kernels: Mapping[str, Iterable[str]]) -> SourceFolders:
+    """The folders that records tell of, the newest record of each suite last."""
     folders = {each.suite: PurePosixPath(each.path) for each in facts if each.commit and each.path}
-    return Layout(folders=folders, kernels={suite: frozenset(names) for suite, names in kernels.items()})
+    return SourceFolders(
+        folders=folders, kernels={suite: frozenset(names) for suite, names in kernels.items()}
+    )
 
 
-def _modules(case: Case) -> tuple[str, ...]:
+def _modules(case: SeriesCase) -> tuple[str, ...]:
     """How the path of a benchmark's file may end."""
     parts = case.name.partition("(")[0].split(".")[:-1]
     return tuple(f"/{'/'.join(parts[:count])}.py" for count in range(1, len(parts) + 1))
 
 
 def with_suspects(
-    events: Iterable[Event], repository: Path, commits: Commits, cases: Mapping[str, Case], layout: Layout
+    events: Iterable[Event],
+    repository: Path,
+    commits: Commits,
+    cases: Mapping[str, SeriesCase],
+    layout: SourceFolders,
 ) -> tuple[Event, ...]:
     """Events with their suspects in order, and a cause by what these touch, where git can tell."""
     found = tuple(events)
@@ -105,7 +111,7 @@ def with_suspects(
 
 
 def _judged(
-    event: Event, touched: Mapping[int, Sequence[str]], cases: Mapping[str, Case], layout: Layout
+    event: Event, touched: Mapping[int, Sequence[str]], cases: Mapping[str, SeriesCase], layout: SourceFolders
 ) -> Event:
     own = [cases[name] for name in event.cases]
     roles = {at: [_role(touched[at], case, layout) for case in own] for at in event.suspects}
@@ -123,6 +129,6 @@ def _with(positions: Sequence[int], roles: Mapping[int, Sequence[Role]], wanted:
     return [at for at in positions if any(role in wanted for role in roles[at])]
 
 
-def _role(paths: Sequence[str], case: Case, layout: Layout) -> Role:
+def _role(paths: Sequence[str], case: SeriesCase, layout: SourceFolders) -> Role:
     """The weightiest of the files' roles."""
     return max((layout.role(path, case) for path in paths), key=lambda role: _WEIGHTS[role], default="")

@@ -30,16 +30,16 @@ from harness.history.figures import HEADLINES, METRICS, Figures, Group, Key, dir
 from harness.system.files import read_regular
 
 Parameters: TypeAlias = tuple[str, ...]
-"""Of one figure, as asv writes them, which is Python's repr."""
+"""The parameters of one figure, as asv writes them, which is Python's repr."""
 
 API_VERSION = 2
-"""Of asv's result files and benchmarks.json."""
+"""The version of asv's result files and benchmarks.json."""
 _FORMAT = 3
-"""Of the cached tables: raise it when they are made in another way."""
+"""The version of cached tables: raise it when they are made in another way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
+class AsvBenchmark:
     name: str
     type: str
     unit: str
@@ -48,7 +48,7 @@ class Benchmark:
     version: str
     param_names: tuple[str, ...]
     params: tuple[tuple[str, ...], ...]
-    """As asv writes them, which is Python's repr."""
+    """The values of each parameter as asv writes them, which is Python's repr."""
     listed: bool = True
     """Whether benchmarks.json still has it."""
     has_number: bool = True
@@ -71,8 +71,6 @@ class CardTable:
     """How each row was measured, by key of CONTEXT; the environment where there are several."""
     conditions: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
     """What else asv tells of how each row was measured. Equal ones are one object."""
-    measured_at: float = 0.0
-    """When asv last measured anything, in seconds since 1970 by the machine's own clock; 0 for never."""
     problems: tuple[str, ...]
     """What could not be read, a sentence each."""
     machine_problem: str = ""
@@ -105,9 +103,9 @@ class _ResultFile(msgspec.Struct):
     params: dict[str, str] = msgspec.field(default_factory=dict)
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     started_at: dict[str, float] = msgspec.field(default_factory=dict)
-    """By benchmark, in milliseconds since 1970, as asv stamps it."""
+    """When each benchmark began, in milliseconds since 1970, as asv stamps it."""
     number: dict[str, int] = msgspec.field(default_factory=dict)
-    """By benchmark, how many times asv ran it for one sample."""
+    """How many times asv ran each benchmark for one sample."""
     wordy: list[str] = msgspec.field(default_factory=list)
     """Benchmarks with results that are no numbers."""
     problem: str = ""
@@ -125,12 +123,12 @@ class _CachedContents(msgspec.Struct):
     columns: dict[str, list[Parameters]]
 
 
-class _Cached(_CachedContents):
+class _CachedTable(_CachedContents):
     values: dict[str, bytes]
 
 
 @dataclass(slots=True)
-class _Table:
+class _GrowingTable:
     """A table in the making. Columns are added as files bring them: renamed parameters never shift."""
 
     files: list[_ResultFile] = field(default_factory=list)
@@ -146,7 +144,7 @@ def no_history(results: Path) -> StoreError:
     )
 
 
-def read_benchmarks(results: Path) -> dict[str, Benchmark]:
+def read_benchmarks(results: Path) -> dict[str, AsvBenchmark]:
     """Benchmarks by name. Raises StoreError where there is no list of them, or it cannot be read."""
     path = results / "benchmarks.json"
     try:
@@ -175,8 +173,8 @@ _TYPES = {
 
 
 def unlisted(
-    columns: Mapping[str, Collection[Parameters]], listed: Mapping[str, Benchmark]
-) -> dict[str, Benchmark]:
+    columns: Mapping[str, Collection[Parameters]], listed: Mapping[str, AsvBenchmark]
+) -> dict[str, AsvBenchmark]:
     """Benchmarks that there are results of and that the suite has no more, but for tracks of our suites: what
     kernels these have now is told by records.
     """
@@ -192,10 +190,10 @@ def unlisted(
     return found
 
 
-def _benchmark(name: str, described: Mapping[str, Any]) -> Benchmark:
+def _benchmark(name: str, described: Mapping[str, Any]) -> AsvBenchmark:
     params, names = (described.get(key) for key in ("params", "param_names"))
     axes = params if isinstance(params, list) else []
-    return Benchmark(
+    return AsvBenchmark(
         name=name,
         type=str(described.get("type", "")),
         unit=str(described.get("unit", "")),
@@ -213,9 +211,9 @@ class Contents:
     """What a card's folder has results of."""
 
     commits: Mapping[str, Collection[str]]
-    """By environment, their full hashes."""
+    """The full hashes of commits by environment."""
     columns: Mapping[str, Collection[Parameters]]
-    """By benchmark."""
+    """The parameters of figures by benchmark."""
 
 
 def read_contents(folder: Path) -> Contents:
@@ -235,19 +233,19 @@ def _listed(folder: Path) -> list[tuple[str, int, int]]:
     return listing(folder, lambda name: name.endswith(".json") and name != "machine.json")
 
 
-def _read(folder: Path) -> _Table:
+def _read(folder: Path) -> _GrowingTable:
     found = _listed(folder)
     file = cache_file(folder, "table")
-    table = _load(file) or _Table()
+    table = _load(file) or _GrowingTable()
     if _update(table, folder, found):
         columns = {name: list(known) for name, known in table.columns.items()}
         values = {name: values.tobytes() for name, values in table.values.items()}
-        write_cached(file, _Cached(_FORMAT, table.files, columns, values))
+        write_cached(file, _CachedTable(_FORMAT, table.files, columns, values))
     return table
 
 
 def _environments(files: Sequence[_ResultFile]) -> list[str]:
-    """Of each file its environment: as asv calls it, and with the system where one name is of several."""
+    """The environment of each file as asv calls it, with the system where one name is of several."""
     systems: dict[str, set[str]] = defaultdict(set)
     told = [(file.environment, file.params.get("os", "").partition(" ")[0]) for file in files]
     for name, system in told:
@@ -321,7 +319,7 @@ def has_results(folder: Path) -> bool:
     return any(path.name != "machine.json" for path in folder.glob("*.json"))
 
 
-def _update(table: _Table, folder: Path, found: list[tuple[str, int, int]]) -> bool:
+def _update(table: _GrowingTable, folder: Path, found: list[tuple[str, int, int]]) -> bool:
     """Read what the table does not have yet, and drop what is gone. Tells whether anything was to do."""
     known = {(file.name, file.size, file.mtime_ns): row for row, file in enumerate(table.files)}
     known_rows = [known[entry] for entry in found if entry in known]
@@ -342,33 +340,28 @@ def _grown(values: npt.NDArray[np.float32], rows: int, columns: int) -> npt.NDAr
     return grown
 
 
-def _read_file(table: _Table, folder: Path, entry: tuple[str, int, int], rows: int) -> _ResultFile:
+def _read_file(table: _GrowingTable, folder: Path, entry: tuple[str, int, int], rows: int) -> _ResultFile:
     """Read a file into the table's next row, of `rows` that there will be."""
     name = entry[0]
-    file, problem, other_format = _ResultFile(*entry), "", ""
+    environment = Path(name).stem.partition("-")[2]
+    nothing = functools.partial(_ResultFile, *entry, environment=environment)
     content = b""
     try:
         content = read_regular(folder / name)
         found = _decoded(content)
-        if found.version == API_VERSION:
-            file.commit = found.commit_hash
-            file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
-            for benchmark, row in found.results.items():
-                given = dict(zip(found.result_columns, _fields(row), strict=False))
-                _place(table, file, benchmark, given, rows)
-            file.environment = found.env_name or _environment_of(name)
-            return file
-        other_format = repr(found.version)
+        if found.version != API_VERSION:
+            return nothing(format=repr(found.version))
+        file = _ResultFile(*entry, commit=found.commit_hash, environment=found.env_name or environment)
+        file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
+        for benchmark, row in found.results.items():
+            given = dict(zip(found.result_columns, _fields(row), strict=False))
+            _place(table, file, benchmark, given, rows)
     except OSError as error:
-        problem = f"{name} cannot be read: {error.strerror or error}."
+        return nothing(problem=f"{name} cannot be read: {error.strerror or error}.")
     except (*UNREADABLE, ValueError, TypeError, OverflowError) as error:
         other_format = _other_format(content)
-        problem = "" if other_format else f"{name} is left out: {error}."
-    return _ResultFile(*entry, environment=_environment_of(name), problem=problem, format=other_format)
-
-
-def _environment_of(name: str) -> str:
-    return Path(name).stem.partition("-")[2]
+        return nothing(format=other_format, problem="" if other_format else f"{name} is left out: {error}.")
+    return file
 
 
 def _decoded(content: bytes) -> _Results:
@@ -401,7 +394,9 @@ def _other_format(content: bytes) -> str:
     return "" if version == API_VERSION else repr(version)
 
 
-def _place(table: _Table, file: _ResultFile, benchmark: str, given: Mapping[str, Any], rows: int) -> None:
+def _place(
+    table: _GrowingTable, file: _ResultFile, benchmark: str, given: Mapping[str, Any], rows: int
+) -> None:
     """Put the figures of one benchmark into its table, and with the file what they do not tell."""
     where = _columns(table, benchmark, given.get("params"))
     values = table.values.get(benchmark, np.empty((0, 0), np.float32))
@@ -423,11 +418,12 @@ def _place(table: _Table, file: _ResultFile, benchmark: str, given: Mapping[str,
 @functools.lru_cache(maxsize=1024)
 def _most(counts: bytes) -> int:
     """The largest of a list of numbers in JSON: they hardly differ from file to file."""
-    told = msgspec.json.decode(counts)
-    return max((each for each in told if isinstance(each, int)), default=0) if isinstance(told, list) else 0
+    numbers = msgspec.json.decode(counts)
+    numbers = numbers if isinstance(numbers, list) else []
+    return max((each for each in numbers if isinstance(each, int)), default=0)
 
 
-def _columns(table: _Table, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
+def _columns(table: _GrowingTable, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
     """Where the figures of one file belong, by the parameters that this file names."""
     key = (benchmark, bytes(params) if isinstance(params, msgspec.Raw) else repr(params))
     if (places := table.places.get(key)) is None:
@@ -450,16 +446,16 @@ def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
     kinds = set(map(type, result))
     wordy = not kinds <= {float, int, bool, type(None)}
     if wordy or type(None) in kinds:
-        told = [_FAILED if each is None else each for each in result]
-        result = [each if isinstance(each, (int, float, np.float32)) else np.nan for each in told]
+        failed = [_FAILED if each is None else each for each in result]
+        result = [each if isinstance(each, (int, float, np.float32)) else np.nan for each in failed]
     with np.errstate(over="ignore"):  # what is beyond single precision is no figure of a kernel
         numbers[:] = result
     return numbers, wordy
 
 
-def _load(file: Path) -> _Table | None:
+def _load(file: Path) -> _GrowingTable | None:
     """The cached table; None where there is none, or it cannot be used."""
-    cached = read_cached(file, _Cached)
+    cached = read_cached(file, _CachedTable)
     if cached is None or cached.format != _FORMAT or not cached.files:
         return None
     columns = {
@@ -472,18 +468,18 @@ def _load(file: Path) -> _Table | None:
         }
     except (KeyError, ValueError):
         return None
-    return _Table(cached.files, columns, values)
+    return _GrowingTable(cached.files, columns, values)
 
 
 def read_table(
-    folder: Path, benchmarks: Mapping[str, Benchmark], environment: str | None = None
+    folder: Path, benchmarks: Mapping[str, AsvBenchmark], environment: str | None = None
 ) -> CardTable:
     """A card's table, from its cache where files have not changed since; of one environment, or of all."""
     table = _read(folder)
-    known = _environments(table.files)
-    told = [row for row in range(len(known)) if environment in (None, known[row])]
+    environments = _environments(table.files)
+    chosen = [row for row, name in enumerate(environments) if environment in (None, name)]
     # By name, whatever order they came in: what counts of several files of one commit must not depend on it.
-    rows = sorted((row for row in told if table.files[row].commit), key=lambda row: table.files[row].name)
+    rows = sorted((row for row in chosen if table.files[row].commit), key=lambda row: table.files[row].name)
     by_commit: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         by_commit[table.files[row].commit].append(row)
@@ -511,8 +507,7 @@ def read_table(
     machine, problem = _machine(folder)
     if environment is not None and rows:
         # A folder has one machine.json, whatever systems the machine was started with.
-        newest_file = _newest([table.files[row] for row in rows])
-        machine = {**machine, **newest_file.params, "environment": environment}
+        machine = {**machine, **_newest(newest_files).params, "environment": environment}
     return CardTable(
         machine=machine,
         commits=tuple(by_commit),
@@ -520,9 +515,7 @@ def read_table(
         values=values,
         contexts=contexts,
         conditions=conditions,
-        measured_at=max((at for row in rows for at in table.files[row].started_at.values()), default=0.0)
-        / 1000,
-        problems=tuple(_problems([table.files[row] for row in told], benchmarks)),
+        problems=tuple(_problems([table.files[row] for row in chosen], benchmarks)),
         machine_problem=problem,
     )
 
@@ -531,20 +524,21 @@ _HASH = re.compile("[0-9a-f]{64}")
 """A version that asv made of a benchmark's source."""
 
 
-Params: TypeAlias = tuple[tuple[str, str], ...]
+MachineParams: TypeAlias = tuple[tuple[str, str], ...]
+"""What a result file tells of its machine, as pairs: they can be looked up by."""
 
 
-def _context(params: Params, method: str, environment: str) -> Mapping[str, str]:
+def _context(params: MachineParams, method: str, environment: str) -> Mapping[str, str]:
     method = method[:8] if _HASH.fullmatch(method) else method
-    known = {**dict(params), "method": method, "environment": environment}
-    return {key: value for key, value in known.items() if value}
+    context = {**dict(params), "method": method, "environment": environment}
+    return {key: value for key, value in context.items() if value}
 
 
 def _conditions(files: Iterable[_ResultFile]) -> Callable[[str, int | None], Mapping[str, str]]:
     """Tells how a benchmark was measured, but for what begins an epoch, by its file's name and its number.
     What is equal is one object: a history has millions of figures, and few ways to take them.
     """
-    kinds: dict[Params, int] = {}
+    kinds: dict[MachineParams, int] = {}
     kind_of: dict[str, int] = {}
     for file in files:
         params = sorted(each for each in file.params.items() if each[0] not in ("machine", *CONTEXT))
@@ -563,7 +557,7 @@ def _newest(files: Sequence[_ResultFile]) -> _ResultFile:
 
 
 def _merged(
-    table: _Table, benchmark: Benchmark, groups: Sequence[list[int]]
+    table: _GrowingTable, benchmark: AsvBenchmark, groups: Sequence[list[int]]
 ) -> tuple[npt.NDArray[np.float32], list[_ResultFile]]:
     """A row a commit of a benchmark's figures, of each case the newest that there is, else that it failed;
     and of each commit the newest file with figures.
@@ -585,7 +579,7 @@ def _merged(
     return merged, [table.files[row] for row in newest]
 
 
-def _by_time(table: _Table, benchmark: Benchmark, rows: list[int]) -> list[int]:
+def _by_time(table: _GrowingTable, benchmark: AsvBenchmark, rows: list[int]) -> list[int]:
     """The files of one commit, newest last; those of the benchmark's own method alone, if there are any."""
     files, name = table.files, benchmark.name
     own = [row for row in rows if files[row].versions.get(name) == benchmark.version] or rows
@@ -600,7 +594,7 @@ def _machine(folder: Path) -> tuple[dict[str, str], str]:
     return {key: str(value) for key, value in stored.items() if key != "version" and value is not None}, ""
 
 
-def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
+def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, AsvBenchmark]) -> Iterator[str]:
     yield from (file.problem for file in files if file.problem)
     for version, count in Counter(file.format for file in files if file.format).items():
         first = next(file.name for file in files if file.format == version)
@@ -623,7 +617,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def groups_of(
-    benchmarks: Mapping[str, Benchmark],
+    benchmarks: Mapping[str, AsvBenchmark],
     columns: Mapping[str, Collection[Parameters]] | None = None,
     directions: Mapping[str, str] | None = None,
 ) -> Iterator[Group]:
@@ -660,22 +654,23 @@ def groups_of(
         )
 
 
-def figures_of(table: CardTable, benchmarks: Mapping[str, Benchmark]) -> tuple[Figures, ...]:
+def figures_of(table: CardTable, benchmarks: Mapping[str, AsvBenchmark]) -> tuple[Figures, ...]:
     suites, others = _sorted(benchmarks)
     found = [_figures(suite, table, tracks) for suite, tracks in suites.items()]
     found += [_figures(each.name, table, {each.type: each}) for each in others]
     return tuple(each for each in found if each)
 
 
-def _sorted(benchmarks: Mapping[str, Benchmark]) -> tuple[dict[str, dict[str, Benchmark]], list[Benchmark]]:
+def _sorted(
+    benchmarks: Mapping[str, AsvBenchmark],
+) -> tuple[dict[str, dict[str, AsvBenchmark]], list[AsvBenchmark]]:
     """The tracks of each suite by metric, and benchmarks that are of no suite."""
-    suites: dict[str, dict[str, Benchmark]] = defaultdict(dict)
-    others: list[Benchmark] = []
+    suites: dict[str, dict[str, AsvBenchmark]] = defaultdict(dict)
+    others: list[AsvBenchmark] = []
     for benchmark in benchmarks.values():
         group, _, method = benchmark.name.rpartition(".")
         if benchmark.param_names == ("kernel", "size") and method.removeprefix("track_") in METRICS:
-            suite = benchmark.suite or _suite_of_class(group)
-            suites[suite][method.removeprefix("track_")] = benchmark
+            suites[benchmark.suite or _suite_of_class(group)][method.removeprefix("track_")] = benchmark
         else:
             others.append(benchmark)
     return suites, others
@@ -698,7 +693,7 @@ def _plain(parameter: str) -> str:
     return value if isinstance(value, str) else parameter
 
 
-def _figures(name: str, table: CardTable, tracks: Mapping[str, Benchmark]) -> Figures | None:
+def _figures(name: str, table: CardTable, tracks: Mapping[str, AsvBenchmark]) -> Figures | None:
     """The tracks that a card has results of, side by side in the order of the first one's columns."""
     there = {metric: each.name for metric, each in tracks.items() if each.name in table.values}
     if not there:

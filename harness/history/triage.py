@@ -42,9 +42,10 @@ else:
 FILE = "harness-triage.toml"
 
 State = Literal["new", "acknowledged", "expired", "fixed", "unjudged", "stale", ""]
-"""Of a regression or a drift: nobody has decided; decided; decided, but no longer; gone since. Of the newest
-figures, off their level: no verdict can be had yet. Of any of these: the case has not been measured on the
-card for so long that nobody knows. Others have none."""
+"""What is to be done about a change. A regression or a drift is `new` where nobody has decided about it,
+`acknowledged` where somebody has, `expired` where that no longer holds, and `fixed` where it is gone since;
+newest figures off their level are `unjudged`. Any of these is `stale` where the card has not measured the
+case for so long that nobody knows. Other changes have no state."""
 WORSE = ("regression", "drift")
 """Kinds of changes that somebody has to decide about."""
 
@@ -55,7 +56,7 @@ _BACK = 0.25
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     id: str
-    """Of a change, or of an event."""
+    """The id of a change or of an event."""
     commit: str
     reason: str
     author: str
@@ -230,7 +231,7 @@ def _is_back(level: Level, change: Change, analysed: Analysed) -> bool:
 
 
 def _concerns(decision: Decision, change: Change, commits: Commits) -> bool:
-    """By id; or by its commit, where more data have moved the place at which the change is seen."""
+    """Whether it names the change, or its commit where more data have moved the place of the change."""
     if not decision.is_of(change.card):
         return False
     if decision.id == change.id or change.kind == "drift":  # which has no commit

@@ -13,10 +13,10 @@ from harness.spec.suite import Suite
 from harness.static.demand import Demand
 from harness.static.occupancy import CardModel
 
-Found = Iterable[tuple[Suite, Sequence[Demand]]]
+SuiteDemands = Iterable[tuple[Suite, Sequence[Demand]]]
 
 
-def print_demands(card: CardModel, found: Found) -> None:
+def print_demands(card: CardModel, found: SuiteDemands) -> None:
     """A table a suite on standard output; why figures are missing below it."""
     for suite, demands in found:
         sheet = sheet_of(card, suite, demands)
@@ -80,7 +80,7 @@ def _shared(demand: Demand) -> str:
     return number(whole) if whole else ""
 
 
-def as_json(card: CardModel, found: Found) -> dict[str, Any]:
+def as_json(card: CardModel, found: SuiteDemands) -> dict[str, Any]:
     return {
         "card": {"name": card.name, "arch": card.arch, "multiprocessors": card.multiprocessors},
         "cases": [

@@ -13,7 +13,7 @@ from harness.errors import ExitCode
 from harness.history.changes import Analysed, Change
 from harness.history.events import Event, settling
 from harness.history.facts import Commits
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.history.reading import CardHistory, History, sentence
 from harness.history.triage import WORSE, Stated
 from harness.numbers import counted, half_width, is_unsure, percent, percent_figure
@@ -24,7 +24,7 @@ from harness.system.texts import harmless
 SCHEMA_VERSION = 1
 _CLIP = 60
 _CARDS = 6
-"""As many cards have a line each."""
+"""Up to so many cards have a line each."""
 _LATE = 20
 """Commits by which a card is behind before that is told."""
 _OTHERS = 5
@@ -44,6 +44,13 @@ _INDENT = "  "
 _NAMED = 4
 """Commits of several that are named."""
 _FIGURES = ("before", "after", "effect", "low", "high", "p_value", "cycles_effect")
+_MARKS = {"new": "open", "drift": "open"}
+"""The styles of states that have not their own."""
+_STATES = (
+    *("new", "expired", "unjudged", "acknowledged", "stale", "fixed"),
+    *("improvement", "environment", "change"),
+)
+"""States and kinds in the order in which the last line counts them."""
 
 
 def exit_code(history: History) -> ExitCode:
@@ -123,7 +130,7 @@ def _failing(history: History) -> list[Text]:
 
 def _ended(history: History) -> Iterator[str]:
     """How many cases are measured no more, and how many of them may go on under another name."""
-    stale = {case: one for card in history.cards for case, one in card.case_freshness.items() if one.stale}
+    stale = {case: one for card in history.cards for case, one in card.freshness.items() if one.stale}
     if stale:
         renamed = sum(bool(one.renamed_to) for one in stale.values())
         told = f", {renamed} may be renamed" if renamed else ""
@@ -185,9 +192,8 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
     for event in events[:room]:
         change = event.worst.change
         state = "drift" if event.kind == "drift" and event.state == "new" else event.state or event.kind
-        mark = {"new": "open", "drift": "open"}.get(state, state)
         where = f"{_effect(change):>{_EFFECT}}  {_who(event, history.commits)}"
-        out.print(Text.assemble(styled(f"{state:{_STATE}} ", mark), where))
+        out.print(Text.assemble(styled(f"{state:{_STATE}} ", _MARKS.get(state, state)), where))
         out.print(Text(f"{_INDENT}{names[change.case]}", style="bold"))
         for line in filter(None, _about(event, history)):
             out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
@@ -257,9 +263,7 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
     ]
     cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), _CLIP // 2)
     tails = [
-        f"on {cards[event.cards[0]]}"
-        if event.kind == "environment"
-        else f"on {counted(len(event.cards), 'card')}"
+        f"on {cards[event.cards[0]] if event.kind == 'environment' else counted(len(event.cards), 'card')}"
         for event in events
     ]
     rows = list(zip(events, heads, tails, strict=True))
@@ -289,7 +293,7 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
         out.print(_failed([one.case], _span(one.good, one.bad, commits)))
     if card.changes:
         print_out(_changes(card.changes, commits))
-    cases = {one.series.case.name: one.series.case for one in card.analysed}
+    cases = card.cases
     for each in card.changes:
         # Of what is unjudged the table says all, unless one commit did it or somebody has decided.
         if each.decision or each.change.commits == 1 or not math.isnan(each.change.p_value):
@@ -316,13 +320,12 @@ def _title(card: CardHistory, commits: Commits) -> str:
 def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
     changes = [each.change for each in shown]
     states = [each.state or each.change.kind for each in shown]
-    marks = {"new": "open", "drift": "open"}
     names = distinct((change.case for change in changes), _CLIP)
     halves = ["unsure" if is_unsure(each) else percent_figure(half_width(each)) for each in changes]
     spans = [_span(change.good, change.bad, commits) for change in changes]
     return Sheet(
         columns=[
-            Column("state", [Cell(state, marks.get(state, state)) for state in states], text=True),
+            Column("state", [Cell(state, _MARKS.get(state, state)) for state in states], text=True),
             Column("case", [names[change.case] for change in changes], text=True),
             Column("change %", [percent_figure(change.effect, sign=True) for change in changes]),
             Column("±", halves, spare=1),
@@ -337,7 +340,7 @@ def _span(good: int, bad: int, commits: Commits) -> str:
     return last if bad - good == 1 else f"{commits[good].hash[:10]}..{last} ({bad - good})"
 
 
-def _print_change(each: Stated, case: Case, commits: Commits) -> None:
+def _print_change(each: Stated, case: SeriesCase, commits: Commits) -> None:
     out, commit = console(), commits[each.change.bad]
     out.print(Text.assemble((clean(each.change.case), "bold"), " ", sentence(each.change, case)))
     if each.change.commits == 1:
@@ -361,20 +364,9 @@ def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
 
 def _closing(history: History) -> str:
     states = [each.state or each.change.kind for card in history.cards for each in card.changes]
-    order = (
-        "new",
-        "expired",
-        "unjudged",
-        "acknowledged",
-        "stale",
-        "fixed",
-        "improvement",
-        "environment",
-        "change",
-    )
     rises = "improvement" if states.count("improvement") == 1 else "improvements"
     words = {"improvement": rises, "environment": "by the card", "change": "either way"}
-    told = ", ".join(f"{states.count(each)} {words.get(each, each)}" for each in order if each in states)
+    counts = ", ".join(f"{states.count(each)} {words.get(each, each)}" for each in _STATES if each in states)
     opened, events = sum(1 for _ in history.open), sum(each.is_open for each in history.events)
     left = f"{opened} regressions are open" if opened > 1 else f"{opened or 'No'} regression is open"
     left += f", of {counted(events, 'event')}." if opened > 1 else "."
@@ -382,7 +374,7 @@ def _closing(history: History) -> str:
         left += f" {counted(early, 'case')} became worse too lately to judge."
     if failing := sum(len(card.failing) for card in history.cards):
         left += f" {failing} case{'s fail' if failing > 1 else ' fails'} that had figures."
-    return f"{left} Changes: {told or 'none'}. Exit status {int(exit_code(history))}."
+    return f"{left} Changes: {counts or 'none'}. Exit status {int(exit_code(history))}."
 
 
 def clean(text: str) -> str:
@@ -428,7 +420,7 @@ def _event_json(event: Event, history: History) -> dict[str, Any]:
 
 
 def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
-    cases = {one.series.case.name: one.series.case for one in card.analysed}
+    cases = card.cases
     return {
         "name": card.name,
         "machine": card.machine,
@@ -443,7 +435,7 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
 
 
 def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, Any]:
-    series, fresh = one.series, card.case_freshness.get(one.series.case.name)
+    series, fresh = one.series, card.freshness.get(one.series.case.name)
     return {
         "case": series.case,
         "points": len(series.positions),
@@ -461,7 +453,7 @@ def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, 
     }
 
 
-def _change_json(each: Stated, case: Case, commits: Commits) -> dict[str, Any]:
+def _change_json(each: Stated, case: SeriesCase, commits: Commits) -> dict[str, Any]:
     change = each.change
     return {
         "id": change.id,

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 
 from harness.numbers import counted, number, times
-from harness.output.ladders import LadderReport, Line, Machine, Ours
+from harness.output.ladders import LadderLine, LadderReport, Machine, Ours
 from harness.output.sentences import commit_label
 from harness.output.sheet import Column, Sheet, inline
 from harness.output.tables import console, print_out
@@ -15,7 +15,7 @@ from harness.spec.suite import Ladder
 
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")
-"""In two cells that stand side by side."""
+"""What two cells side by side say of a figure that takes minutes."""
 
 
 def print_ladder(report: LadderReport, now: dt.datetime) -> None:
@@ -62,7 +62,7 @@ def print_hints(reports: Sequence[LadderReport]) -> None:
         out.print(f"'harness sweep {name}' measures the rungs that are of a sweep.")
 
 
-def _wanting(report: LadderReport, line: Line, machine: Machine | None) -> tuple[str, str]:
+def _wanting(report: LadderReport, line: LadderLine, machine: Machine | None) -> tuple[str, str]:
     """Whether a figure is missing, and what for."""
     name = machine.name if machine else ""
     backend = line.rung.backend or (machine.device.backend if machine else "")
@@ -122,7 +122,7 @@ def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
         yield from _notes(lines, ours, now, tuple(best.values()))
 
 
-def _shown(report: LadderReport, machine: Machine | None) -> list[Line]:
+def _shown(report: LadderReport, machine: Machine | None) -> list[LadderLine]:
     """The author's rungs, and the vendors' kernels that there are for a device; size by size."""
     lines = [
         line
@@ -136,7 +136,7 @@ def _shown(report: LadderReport, machine: Machine | None) -> list[Line]:
     return lines
 
 
-def _gain(report: LadderReport, line: Line, machine: Machine) -> str:
+def _gain(report: LadderReport, line: LadderLine, machine: Machine) -> str:
     """The rate of the kernel that repairs a rung's over the rung's own."""
     twins = (
         each.ours[machine.name]
@@ -150,7 +150,7 @@ def _gain(report: LadderReport, line: Line, machine: Machine) -> str:
 
 
 def _ladder(
-    lines: Sequence[Line], ours: Sequence[Ours | None], gains: Sequence[str], report: LadderReport
+    lines: Sequence[LadderLine], ours: Sequence[Ours | None], gains: Sequence[str], report: LadderReport
 ) -> list[Column]:
     unit, decimals = report.unit, report.ladder.decimals
     sizes = [size_label(line.sizes) if line.sizes else "" for line in lines]
@@ -188,7 +188,7 @@ def _held_against(report: LadderReport) -> list[Column]:
     """A line a size and card: the author's, then ours."""
     against = report.ladder.against
     table: list[list[str]] = []
-    by_size: dict[str, list[Line]] = {}
+    by_size: dict[str, list[LadderLine]] = {}
     for line in report.lines:
         by_size.setdefault(size_label(line.sizes), []).append(line)
     for size, lines in by_size.items():
@@ -219,7 +219,9 @@ def _held_against(report: LadderReport) -> list[Column]:
     ]
 
 
-def _published(base: Line | None, held: Line | None, others: Sequence[Line], decimals: int) -> list[str]:
+def _published(
+    base: LadderLine | None, held: LadderLine | None, others: Sequence[LadderLine], decimals: int
+) -> list[str]:
     speed_up = times(held.speed_up if held else None)
     return [
         *((given(base.rung.time_ms), given(base.rung.rate, decimals)) if base else ("", "")),
@@ -229,7 +231,9 @@ def _published(base: Line | None, held: Line | None, others: Sequence[Line], dec
     ]
 
 
-def _measured(base: Line | None, best: Ours | None, others: Sequence[Line], machine: str) -> list[str]:
+def _measured(
+    base: LadderLine | None, best: Ours | None, others: Sequence[LadderLine], machine: str
+) -> list[str]:
     mine = base.ours.get(machine) if base else None
     first = _time(mine), _rate(mine)
     if base and (mine is None or mine.rate is None) and (base.rung.slow or machine in base.slow):
@@ -239,9 +243,12 @@ def _measured(base: Line | None, best: Ours | None, others: Sequence[Line], mach
 
 
 def _notes(
-    lines: Sequence[Line], ours: Sequence[Ours | None], now: dt.datetime | None, more: Sequence[Ours] = ()
+    lines: Sequence[LadderLine],
+    ours: Sequence[Ours | None],
+    now: dt.datetime | None,
+    more: Sequence[Ours] = (),
 ) -> Iterator[str]:
-    """Of which commits the figures are and how old; why there is none where it was tried."""
+    """The commits that the figures are of and how old they are; why there is none where it was tried."""
     origins: dict[tuple[str, bool], list[tuple[str, Ours]]] = {}
     named = [(line.rung.label, each) for line, each in zip(lines, ours, strict=True) if each]
     for label, each in [*named, *((each.kernel, each) for each in more)]:
@@ -272,7 +279,7 @@ def _of_libraries(ours: Sequence[Ours | None]) -> Iterator[str]:
         yield f"% lib: {why}"
 
 
-def _not_for(lines: Sequence[Line], machine: Machine) -> Iterator[str]:
+def _not_for(lines: Sequence[LadderLine], machine: Machine) -> Iterator[str]:
     backend = machine.device.backend
     others = [
         line.rung.label

@@ -46,12 +46,12 @@ class Ours:
     message: str = ""
     time_ms: float | None = None
     rate: float | None = None
-    """In the unit of the suite's headline; of several configurations, the best."""
+    """The rate in the unit of the suite's headline, of several configurations the best one's."""
     average: float | None = None
     speed_up: float | None = None
     peak_percent: float | None = None
     library_percent: float | None = None
-    """Of the rate of the vendor's own kernel, measured in turns with it."""
+    """The rate over that of the vendor's own kernel, measured in turns with it."""
     library: str = ""
     """That kernel; or, where there is no share, why, as a sentence."""
     measured_at: str
@@ -72,7 +72,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LadderLine:
     """A rung at a point of the axes, the author's figures and ours."""
 
     rung: Rung
@@ -94,10 +94,10 @@ class LadderReport:
     suite: str
     unit: str
     ladder: Ladder
-    lines: tuple[Line, ...]
+    lines: tuple[LadderLine, ...]
     machines: tuple[Machine, ...]
     best: Mapping[str, Mapping[str, Ours]] = field(default_factory=dict)
-    """Of a ladder that holds kernels against another: by machine and size, the one that stands for it."""
+    """The kernel that stands for a machine at a size, where a ladder holds kernels against another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class SweptConfiguration:
     time_ms: float
     rate: float
     peak: float | None
-    """Of the card, in the unit of the rate."""
+    """The card's peak in the unit of the rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,11 @@ class _Measured:
     suite: Suite
     tree: str
     rows: Mapping[str, Mapping[str, StoredRow]]
-    """By machine and case."""
+    """Rows by machine and case."""
     swept: Sequence[SweptConfiguration]
 
 
-def placed(suite: Suite, ladder: Ladder, sizes: Sequence[Mapping[str, int]] = ()) -> list[Line]:
+def placed(suite: Suite, ladder: Ladder, sizes: Sequence[Mapping[str, int]] = ()) -> list[LadderLine]:
     """A ladder's rungs with the author's figures, nothing of ours yet; at other sizes where they are asked
     for.
 
@@ -139,17 +139,17 @@ def placed(suite: Suite, ladder: Ladder, sizes: Sequence[Mapping[str, int]] = ()
     return [*lines, *_repaired(suite, lines), *_references(suite, ladder, lines)]
 
 
-def _repaired(suite: Suite, lines: Sequence[Line]) -> Iterator[Line]:
+def _repaired(suite: Suite, lines: Sequence[LadderLine]) -> Iterator[LadderLine]:
     """The kernels that repair what a ladder's authors wrote, at the same sizes."""
     for line in lines:
         if name := line.rung.repaired:
             rung = dataclasses.replace(
                 line.rung, label=f"{line.rung.label}, repaired", kernel=name, rate=None
             )
-            yield Line(rung=rung, kernel=suite.by_name[name], sizes=line.sizes, repairs=line.rung.label)
+            yield LadderLine(rung=rung, kernel=suite.by_name[name], sizes=line.sizes, repairs=line.rung.label)
 
 
-def _references(suite: Suite, ladder: Ladder, lines: Sequence[Line]) -> Iterator[Line]:
+def _references(suite: Suite, ladder: Ladder, lines: Sequence[LadderLine]) -> Iterator[LadderLine]:
     """The vendors' own kernels of the types that a ladder's are of, at its sizes."""
     if ladder.against:
         return
@@ -159,15 +159,15 @@ def _references(suite: Suite, ladder: Ladder, lines: Sequence[Line]) -> Iterator
         for kernel in suite.kernels:
             if kernel.library and kernel.dtype in dtypes and (kernel.name, label) not in rungs:
                 rung = Rung(kernel.name, kernel.name, sizes=point)
-                yield Line(rung=rung, kernel=kernel, sizes=point, reference=True)
+                yield LadderLine(rung=rung, kernel=kernel, sizes=point, reference=True)
 
 
-def _line(suite: Suite, ladder: Ladder, rung: Rung) -> Line:
+def _line(suite: Suite, ladder: Ladder, rung: Rung) -> LadderLine:
     sizes = {} if rung.swept else suite.rung_sizes(ladder, rung)
     bases = (each for each in ladder.rungs if _is_base(ladder, each) and not each.swept)
     base = next((each for each in bases if suite.rung_sizes(ladder, each) == sizes), None)
     counted = rung.rate / base.rate if rung.rate and base and base.rate and not rung.swept else None
-    return Line(
+    return LadderLine(
         rung=rung,
         kernel=suite.by_name[rung.kernel],
         sizes=sizes,
@@ -184,23 +184,23 @@ def _is_base(ladder: Ladder, rung: Rung) -> bool:
     return (rung.kernel, rung.macros) == (first.kernel, first.macros)
 
 
-def _moved(lines: Sequence[Line], point: Mapping[str, int]) -> list[Line]:
+def _moved(lines: Sequence[LadderLine], point: Mapping[str, int]) -> list[LadderLine]:
     lines = [line for line in lines if not line.rung.swept]
     figures_move = len({size_label(line.sizes) for line in lines}) == 1
     largest = max(point.values())
     slow = {line.rung.label for line in lines if line.rung.slow and max(line.sizes.values()) <= largest}
-    moved: dict[str, Line] = {}
+    moved: dict[str, LadderLine] = {}
     for line in lines:
         rung = dataclasses.replace(line.rung, slow=line.rung.label in slow)
         there = dataclasses.replace(line, rung=rung, sizes=dict(point))
         if not figures_move:
             rung = dataclasses.replace(rung, rate=None, time_ms=None, speed_up=None)
-            there = Line(rung=rung, kernel=line.kernel, sizes=dict(point))
+            there = LadderLine(rung=rung, kernel=line.kernel, sizes=dict(point))
         moved.setdefault(rung.label, there)
     return list(moved.values())
 
 
-def is_slow(line: Line, suite: Suite, device: DeviceInfo) -> bool:
+def is_slow(line: LadderLine, suite: Suite, device: DeviceInfo) -> bool:
     """Whether measuring it takes so long that it must be asked for."""
     if line.rung.slow or line.rung.swept:
         return line.rung.slow
@@ -209,7 +209,7 @@ def is_slow(line: Line, suite: Suite, device: DeviceInfo) -> bool:
     return (suite.problem.flop(suite.case(line.kernel, line.sizes)) or 0) > SLOW_FLOP
 
 
-def is_plain(line: Line, suite: Suite) -> bool:
+def is_plain(line: LadderLine, suite: Suite) -> bool:
     """Whether the kernel as it stands is what the rung is, and not another configuration of a sweep's."""
     if line.rung.swept:
         return False
@@ -221,7 +221,7 @@ def planned(suite: Suite, report: LadderReport) -> list[PlannedCase]:
     """The kernels of a ladder's rungs and what repairs them that have CUDA text of their own, each at the
     largest of its sizes, in the suite's order.
     """
-    largest: dict[str, Line] = {}
+    largest: dict[str, LadderLine] = {}
     for line in sorted(report.lines, key=lambda line: max(line.sizes.values(), default=0)):
         if is_plain(line, suite) and isinstance(line.kernel.source_for("cuda"), str):
             largest[line.kernel.name] = line
@@ -236,7 +236,7 @@ def ladder_report(
     suite: Suite,
     tree: str,
     ladder: Ladder,
-    lines: Sequence[Line],
+    lines: Sequence[LadderLine],
     rows: Sequence[StoredRow],
     swept: Sequence[SweptConfiguration] = (),
     *,
@@ -272,7 +272,7 @@ def ladder_report(
     )
 
 
-def _machines(measured: _Measured, ladder: Ladder, lines: Sequence[Line]) -> list[Machine]:
+def _machines(measured: _Measured, ladder: Ladder, lines: Sequence[LadderLine]) -> list[Machine]:
     """The devices that ladders are shown for: the host's own processor where a kernel is measured there for
     its own sake, or where there is nothing else.
     """
@@ -306,11 +306,11 @@ def _is_host(suite: Suite, ladder: Ladder, device: DeviceInfo) -> bool:
     )
 
 
-def _case(suite: Suite, line: Line) -> str:
+def _case(suite: Suite, line: LadderLine) -> str:
     return Case(suite.name, line.kernel.name, line.sizes).id
 
 
-def _ours(measured: _Measured, line: Line, machine: Machine) -> Ours | None:
+def _ours(measured: _Measured, line: LadderLine, machine: Machine) -> Ours | None:
     if not is_plain(line, measured.suite):
         return _of_sweep(measured, line, machine)
     case, wanted = _case(measured.suite, line), line.rung.backend
@@ -352,7 +352,7 @@ def _origin(source: Source, tree: str) -> dict[str, Any]:
     return {"commit": source.commit, "dirty": source.dirty, "stale": source.tree_sha256 != tree}
 
 
-def _of_sweep(measured: _Measured, line: Line, machine: Machine) -> Ours | None:
+def _of_sweep(measured: _Measured, line: LadderLine, machine: Machine) -> Ours | None:
     """The best of the configurations that have the rung's parameters, and their average where it is asked."""
     matching = [
         each
@@ -380,7 +380,7 @@ def _of_sweep(measured: _Measured, line: Line, machine: Machine) -> Ours | None:
     )
 
 
-def _with_speed_ups(line: Line, lines: Sequence[Line], ladder: Ladder) -> Line:
+def _with_speed_ups(line: LadderLine, lines: Sequence[LadderLine], ladder: Ladder) -> LadderLine:
     bases = (each for each in lines if each.sizes == line.sizes and _is_base(ladder, each.rung))
     base = next(bases, None)
     if base is None or line.rung.swept:
@@ -395,9 +395,9 @@ def _sped(ours: Ours, base: Ours | None) -> Ours:
 
 
 def _best(
-    measured: _Measured, ladder: Ladder, lines: Sequence[Line], machine: Machine, against: str
+    measured: _Measured, ladder: Ladder, lines: Sequence[LadderLine], machine: Machine, against: str
 ) -> dict[str, Ours]:
-    """By size, what a device has to hold against the host: the kernel that is asked for, else the author's,
+    """What a device has to hold against the host, by size: the kernel that is asked for, else the author's,
     else the fastest that computes in the same type and is no vendor's own.
     """
     suite, rows = measured.suite, measured.rows.get(machine.name, {})
@@ -506,7 +506,7 @@ class SuiteLadders:
     """Ladders of one suite, at the sizes to show."""
 
     loaded: LoadedSuite
-    ladders: tuple[tuple[Ladder, tuple[Line, ...]], ...]
+    ladders: tuple[tuple[Ladder, tuple[LadderLine, ...]], ...]
     results: Path
     devices: tuple[str, ...]
     """To show or to measure on; empty for every device but the null one, whose times are made up."""
@@ -520,7 +520,7 @@ class SuiteLadders:
         return self.loaded.suite
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[LadderLine]:
         return [line for _, lines in self.ladders for line in lines]
 
     def reports(self) -> tuple[list[LadderReport], list[str]]:
@@ -574,7 +574,7 @@ class SuiteLadders:
                     plan.append(self._planned(kernel, line))
         return self._not_stored(device, plan)
 
-    def _standing(self, ladder: Ladder, lines: Sequence[Line], device: DeviceInfo) -> Kernel | None:
+    def _standing(self, ladder: Ladder, lines: Sequence[LadderLine], device: DeviceInfo) -> Kernel | None:
         if self.against:
             kernel = self.suite.by_name[self.against]
             return kernel if kernel.source_for(device.backend) is not None else None
@@ -583,7 +583,7 @@ class SuiteLadders:
             return None
         return fastest(self.suite, ladder, self._stored_on(device))
 
-    def _planned(self, kernel: Kernel, line: Line) -> PlannedCase:
+    def _planned(self, kernel: Kernel, line: LadderLine) -> PlannedCase:
         return PlannedCase(kernel, self.suite.case(kernel, line.sizes))
 
     def _not_stored(self, device: DeviceInfo, plan: Sequence[PlannedCase]) -> list[PlannedCase]:
@@ -683,7 +683,7 @@ def as_json(report: LadderReport) -> dict[str, Any]:
     }
 
 
-def _line_json(line: Line) -> dict[str, Any]:
+def _line_json(line: LadderLine) -> dict[str, Any]:
     rung = line.rung
     published = {name: getattr(rung, name) for name in ("rate", "average", "time_ms")}
     return {

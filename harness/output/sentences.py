@@ -23,7 +23,7 @@ from harness.numbers import (
     percent_figure,
     rough,
 )
-from harness.output.review.model import CaseReview, Change
+from harness.output.review.model import CaseReview, EffectReview
 from harness.output.sheet import Cell, Column
 from harness.records import Comparison, Effect, Source, Verdict
 from harness.spec.case_id import size_label
@@ -81,13 +81,13 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "not-comparable": ("base and head take other arrays", ""),
     "no-device": ("the card could not be opened again", "look at it with nvidia-smi"),
 }
-"""By reason: what is the matter, and what to do about it."""
+"""What is the matter, and what to do about it, by reason."""
 
-Case: TypeAlias = Verdict | CaseReview
+JudgedCase: TypeAlias = Verdict | CaseReview
 """What words and tables are made from."""
 
 
-def sentence(case: Case, units: tuple[str, str] = PROCESSES) -> str:
+def sentence(case: JudgedCase, units: tuple[str, str] = PROCESSES) -> str:
     """``1.70 % slower (+1.63 to +1.77 %) in 2 processes. The code: 1.68 % more cycles.``
 
     `units` is what an effect was measured in, one and many.
@@ -101,12 +101,12 @@ def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
     return f"{sentence(verdict, units)} {verdict.message}".strip()
 
 
-def reason(case: Case) -> str:
+def reason(case: JudgedCase) -> str:
     """What is the matter with a case that failed or could not be judged; empty where the code is unknown."""
     return _REASONS.get(case.reason, ("", ""))[0]
 
 
-def remedy(case: Case, *, calibrated: bool) -> str:
+def remedy(case: JudgedCase, *, calibrated: bool) -> str:
     """What to do about it; empty where nothing can be said in general."""
     if case.status == "inconclusive" and case.reason in ("too-noisy", "not-confirmed") and not calibrated:
         return "calibrate the card once (harness calibrate), then run it again"
@@ -114,18 +114,18 @@ def remedy(case: Case, *, calibrated: bool) -> str:
     return hint or ("compare with a base on which it works" if case.side == "base" else "")
 
 
-def leading(case: Case) -> tuple[Effect | Change | None, str]:
+def leading(case: JudgedCase) -> tuple[Effect | EffectReview | None, str]:
     """What a verdict rests on: the change of time or of cycles, with its name."""
     by_cycles = case.reason.endswith("-in-cycles") and case.cycles is not None
     return (case.cycles, "cycles") if by_cycles else (case.time, "time")
 
 
-def effect_figure(change: Effect | Change | None) -> str:
+def effect_figure(change: Effect | EffectReview | None) -> str:
     """``+1.70``: percent, for a column whose heading has the unit."""
     return percent_figure(change.effect if change else None, sign=True)
 
 
-def clocks(case: Case) -> str:
+def clocks(case: JudgedCase) -> str:
     """``1,980 → 1,975``: megahertz at base and at head, once where they are the same."""
     known = [side.sm_clock_mhz if side else None for side in (case.base, case.head)]
     return "" if known == [None, None] else " → ".join(dict.fromkeys(clock(mhz) or "?" for mhz in known))
@@ -180,7 +180,7 @@ def basis(verdicts: int, false_alarms: int, measured_at: str) -> str:
     return f"Calibrated {day}: {told}, so below {bound} (95 % confidence)."
 
 
-def _measured(case: Case, units: tuple[str, str]) -> str:
+def _measured(case: JudgedCase, units: tuple[str, str]) -> str:
     if case.reason.endswith("-in-tail"):
         return _strayed(case)
     change, what = leading(case)
@@ -190,7 +190,7 @@ def _measured(case: Case, units: tuple[str, str]) -> str:
     return f"{moved(change, *words)} in {counted(change.processes, *units)}."
 
 
-def _strayed(case: Case) -> str:
+def _strayed(case: JudgedCase) -> str:
     word = "slower" if case.reason.startswith("slower") else "faster"
     found = case.strays
     if found is None or not found.slots:
@@ -201,7 +201,7 @@ def _strayed(case: Case) -> str:
     )
 
 
-def _standing(case: Case) -> str:
+def _standing(case: JudgedCase) -> str:
     """What is the matter, where it is not the effect itself."""
     if case.status == "unchanged":
         return "That is within the tolerance for sure."
@@ -224,7 +224,7 @@ _UNMEASURED: Mapping[str, str] = {
 }
 
 
-def _cause(case: Case) -> str:
+def _cause(case: JudgedCase) -> str:
     """What an effect goes back to."""
     if case.attribution == "code":
         return _code(case)
@@ -249,7 +249,7 @@ _CAUSES: Mapping[str, str] = {
 }
 
 
-def _code(case: Case) -> str:
+def _code(case: JudgedCase) -> str:
     changed = case.status in ("regression", "improvement")
     if case.cycles is None or (changed and not _explains(case) and leading(case)[1] == "time"):
         return "The code: the clocks do not explain it."
@@ -261,14 +261,14 @@ def _code(case: Case) -> str:
     return f"The code: {told}, which at its power limit the card hides from the time."
 
 
-def _explains(case: Case) -> bool:
+def _explains(case: JudgedCase) -> bool:
     """Whether cycles changed by half as much as time or more, in the same direction."""
     if not case.time or not case.cycles or not case.time.effect:
         return False
     return case.cycles.effect / case.time.effect >= 0.5
 
 
-def _coupled(case: Case) -> str:
+def _coupled(case: JudgedCase) -> str:
     """What sides whose clocks differ when each runs alone draw then."""
     base, head = case.base, case.head
     if not base or not head or not base.alone_mhz or not head.alone_mhz:
@@ -285,7 +285,7 @@ def _coupled(case: Case) -> str:
 
 
 def verdict_columns(
-    heading: str, names: Sequence[str | Cell], cases: Sequence[Case], *, sizes: bool = True
+    heading: str, names: Sequence[str | Cell], cases: Sequence[JudgedCase], *, sizes: bool = True
 ) -> list[Column]:
     """The table of verdicts, a line a case, on every face; columns that say least can be spared. Without
     `sizes` for names that hold them.

@@ -54,7 +54,7 @@ class Column:
         return [cell.text if isinstance(cell, Cell) else cell for cell in self.cells]
 
     def rows_spanned(self) -> list[int]:
-        """By row, how many its cell stands for; none where one above it does."""
+        """How many rows the cell of each row stands for; 0 where one above it does."""
         if not self.spans:
             return [1] * len(self.cells)
         starts = [at for at, text in enumerate(self.texts) if text]
@@ -74,7 +74,7 @@ class Sheet:
     kind: str = ""
     """A word for what it shows, by which a page styles it."""
     marks: Sequence[str] = ()
-    """Of each row: best, tied or nothing."""
+    """The mark of each row: best, tied or nothing."""
     cut: bool = False
     """Whether the last column is cut where a line has no room for it, so that each row is one line."""
     dense: bool = False
@@ -92,7 +92,7 @@ class Sheet:
         return [column for column in self.columns if (any(column.texts) if rows else column.text)]
 
     def fitting(self, width: int) -> Sheet:
-        """With as many of its columns as fit into so many characters, in order of what can be spared."""
+        """The sheet with as many columns as fit into so many characters: what can be spared goes first."""
         sheet = replace(self, columns=self.shown)
         while sheet.width > width and (most := max(column.spare for column in sheet.columns)):
             sheet = replace(sheet, columns=[column for column in sheet.columns if column.spare < most])
@@ -122,7 +122,7 @@ class Sheet:
         return sum(column.width + self.gap for column in self.shown) - self.gap
 
     def lines(self, width: int) -> list[str]:
-        """As plain text: the headings, then a line a row."""
+        """Plain text: the headings, then a line a row."""
         columns = [
             [
                 f"{harmless(text):{'<' if column.text else '>'}{column.width}}"

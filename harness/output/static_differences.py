@@ -20,9 +20,8 @@ _MARKS = {"changed": "inconclusive", "missing": "missing", "failed": "failed", "
 
 def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
     """A line for what differs in the same way, with its architectures: the risks, or else what moved."""
-    told = [each for each in found if each.status not in ("identical", "not-built") or each.risks]
     archs: dict[tuple[str, Cell, str], list[str]] = {}
-    for each in told:
+    for each in filter(_is_told, found):
         key = label_of(each, found), _result(each), _what(each)
         archs.setdefault(key, []).append(each.shown.build.arch)
     if not archs:
@@ -39,6 +38,11 @@ def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
             Column("what", [what for _, _, what in archs], text=True),
         ],
     )
+
+
+def _is_told(each: Difference) -> bool:
+    """Whether a difference has a line: what is alike has none, unless it has a risk."""
+    return each.status not in ("identical", "not-built") or bool(each.risks)
 
 
 def label_of(each: Difference, found: Sequence[Difference]) -> str:
@@ -81,13 +85,13 @@ def summary(found: Sequence[Difference]) -> str:
 
 
 def static_report(
-    told: Iterable[tuple[str, Sequence[Difference]]],
+    by_suite: Iterable[tuple[str, Sequence[Difference]]],
     compilers: Sequence[str],
     *,
     base: str | None,
     head: str | None,
 ) -> StaticReport:
-    """Of each suite by name; commits are None for a working tree."""
+    """The document of what differs in each suite, by its name; commits are None for a working tree."""
     return StaticReport(
         harness_version=harness.__version__,
         compilers=tuple(dict.fromkeys(filter(None, compilers))),
@@ -97,13 +101,9 @@ def static_report(
             StaticSuite(
                 suite=name,
                 counts=status_counts(found),
-                rows=tuple(
-                    _row(each, found)
-                    for each in found
-                    if each.status not in ("identical", "not-built") or each.risks
-                ),
+                rows=tuple(_row(each, found) for each in found if _is_told(each)),
             )
-            for name, found in told
+            for name, found in by_suite
         ),
     )
 

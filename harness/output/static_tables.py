@@ -225,7 +225,7 @@ def fields_of(facts: StaticFacts) -> dict[str, Any]:
 
 
 def bounds_tables(held: Sequence[BoundedCase]) -> Iterator[Sheet]:
-    """Of each card every case, the farthest from its bound first; then how far they are from it in all."""
+    """A table of each card's cases, the farthest from its bound first, and one of how far they are in all."""
     for card in dict.fromkeys(each.card for each in held):
         of_card = sorted((each for each in held if each.card == card), key=lambda each: each.reached)
         reached = [

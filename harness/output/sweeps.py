@@ -47,7 +47,7 @@ class RankedRow:
     place: int
     row: SweepRow
     half_width: float | None
-    """Of its time, over it: half its interval; of a winner half the range of its processes."""
+    """Half the interval of its time over the time; of a winner half the range of its processes."""
     behind: Effect | None
     winner: bool
     """Whether it was measured again in fresh processes."""
@@ -121,7 +121,7 @@ class SweepFigures:
         return row.time_ns or 0.0
 
     def rate(self, row: SweepRow) -> float:
-        """In `unit`."""
+        """The rate in `unit`."""
         if self.unit == "launches/s":
             return 1e9 / self.time_ns(row)
         work = row.flop if self.unit == "GFLOP/s" else row.moved_bytes
@@ -454,7 +454,7 @@ def heat_sheets(result: SweepResult) -> Iterator[Sheet]:
 
 
 def _heat_cells(figures: SweepFigures, size: str, groups: Sequence[str]) -> Mapping[tuple[str, ...], Cell]:
-    """By labels of the groups. Their texts have room around them, for the colour."""
+    """Cells by labels of the groups. Their texts have room around them, for the colour."""
     found: dict[tuple[str, ...], list[SweepRow]] = defaultdict(list)
     for row in figures.result.rows:
         if _size(row) == size:

@@ -32,12 +32,12 @@ class RowSummary:
     spread: float | None = None
     slots: int = 0
     rate: float | None = None
-    """In the unit of the suite's headline."""
+    """The rate in the unit of the suite's headline."""
     gflops: float | None = None
     gbytes_per_s: float | None = None
     peak_percent: float | None = None
     library_percent: float | None = None
-    """Of the rate of the vendor's own kernel, measured in turns."""
+    """The rate over that of the vendor's own kernel, measured in turns."""
     library_low_percent: float | None = None
     library_high_percent: float | None = None
     """The 99 % interval, as far as one process tells."""
@@ -46,7 +46,7 @@ class RowSummary:
     temperature_c: float | None = None
     power_w: float | None = None
     energy_j: float | None = None
-    """Of the whole measurement."""
+    """The energy of the whole measurement."""
     clock_event_reasons: tuple[str, ...] | None = None
 
 
@@ -131,7 +131,7 @@ STYLES: Mapping[str, str] = {
     "l5": "black on #90d743",
     "l6": "black on #fde725",
 }
-"""By mark."""
+"""Styles of the terminal by mark."""
 
 
 def console() -> Console:

@@ -20,7 +20,7 @@ from harness.numbers import exact, rough, seconds
 from harness.output.sentences import (
     IN_TURNS,
     PROCESSES,
-    Case,
+    JudgedCase,
     basis,
     commit_label,
     explained,
@@ -55,10 +55,10 @@ _QUIET = ("identical", "unchanged")
 _PAIRS = ("pair of processes", "pairs of processes")
 _NOTHING = "nothing"
 
-Judged: TypeAlias = ComparisonResult | FilesResult | RejudgedRecord
+JudgedResult: TypeAlias = ComparisonResult | FilesResult | RejudgedRecord
 
 
-def exit_code(results: Sequence[Judged], fail_on: Collection[str] = ()) -> ExitCode:
+def exit_code(results: Sequence[JudgedResult], fail_on: Collection[str] = ()) -> ExitCode:
     """What the verdicts mean for a command; `fail_on` names those that count, none for the default.
 
     Where nothing was compared it is inconclusive at best, whatever counts.
@@ -91,7 +91,7 @@ def _code(verdict: Verdict) -> ExitCode:
 def rejudged_exit_code(
     records: Sequence[RejudgedRecord], problems: Collection[str], fail_on: Collection[str] = ()
 ) -> ExitCode:
-    """As a comparison's, by what is said now; what could not be read counts as not measured."""
+    """The exit status by what is said now; what could not be read counts as not measured."""
     status = exit_code(records, fail_on) if records else ExitCode.NOT_MEASURED
     return ExitCode.NOT_MEASURED if problems and status is not ExitCode.REGRESSION else status
 
@@ -236,7 +236,7 @@ def _limits_in_words(policy: Policy) -> str:
     )
 
 
-def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[Case]) -> str:
+def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[JudgedCase]) -> str:
     """What verdicts rest on: this device's own noise, or an assumption; empty where nothing was measured."""
     if known is None or not known.verdicts:
         return basis(0, 0, "") if any(case.time for case in cases) else ""

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.cards import Card
+from harness.history.cards import CardSource
 from harness.history.changes import BUILT, Analysed, Evidence, evidence_of
 from harness.history.facts import CONTEXT, Commits, RunFacts
-from harness.history.figures import HEADLINES, METRICS, Case
+from harness.history.figures import HEADLINES, METRICS, SeriesCase
 from harness.history.reading import STALE_COMMITS, CardHistory, Results, card_with_confirmed, read_card
 from harness.history.series import Series
 from harness.history.triage import Decision, Stated
@@ -31,6 +31,7 @@ from harness.site.documents import (
     Site,
     calibration_document,
     calibration_summary,
+    case_name,
     figure,
     file_name,
     numbers,
@@ -40,7 +41,6 @@ from harness.site.documents import (
     series_file,
 )
 from harness.site.suites import demand_document
-from harness.spec.case_id import CaseId
 from harness.statistics import summarize
 from harness.store.records_file import StoredRow, StoredRun, read_run
 from harness.system.texts import harmless
@@ -72,7 +72,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
     health: list[dict[str, str]]
     series: list[dict[str, Any]]
     changes: list[Stated]
-    """As the documents of series have them, newest first."""
+    """The changes as the documents of series have them, newest first."""
     evidence: list[Evidence]
     """What it has found by itself."""
     confirmed: list[str]
@@ -80,7 +80,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
     measured: list[int]
     """The newest commits that it has measured, as many as tell what is stale."""
     spans: dict[str, tuple[int, int]]
-    """By case, the first and the last commit that it was measured at."""
+    """The first and the last commit that each case was measured at."""
     ended: list[str]
     """Cases that the card measures no more."""
     paths: dict[str, str]
@@ -97,11 +97,11 @@ class CardPages:
     """Reads one card and writes its documents. Another process can be given it."""
 
     site: Site
-    source: Card
+    source: CardSource
     number: int
     results: Results
     commits: Commits
-    cases: tuple[Case, ...]
+    cases: tuple[SeriesCase, ...]
     decisions: tuple[Decision, ...]
     today: dt.date
     confirmed: frozenset[str] = frozenset()
@@ -132,7 +132,7 @@ class CardPages:
         self.site.write(
             f"sparks/{self.file}", {"points": _SPARK, "values": Numbers(sparks.ravel(), "u8")}, api=False
         )
-        newest = self._newest()
+        newest, known = self._newest(), self.card.calibration
         # What pages of two commits need of a card, without its ladder.
         beside = {
             "epochs": self._epochs(),
@@ -149,7 +149,7 @@ class CardPages:
                 "commit": newest["commit"] if newest else None,
                 **beside,
                 "ladder": list(map(self._rung, self.card.analysed)),
-                "calibration": calibration_document(self.card.calibration),
+                "calibration": calibration_document(known) if known else None,
             },
         )
         machine = self.card.machine
@@ -162,7 +162,7 @@ class CardPages:
             kind="cpu" if machine.get("compute_capability") == "none" else "gpu",
             newest=newest,
             points=sum(len(one.series.positions) for one in self.card.analysed),
-            calibration=calibration_summary(self.card.calibration),
+            calibration=calibration_summary(known) if known else None,
             health=self._health(),
             series=series,
             changes=list(self.card.changes),
@@ -173,7 +173,7 @@ class CardPages:
                 one.series.case.name: (int(one.series.positions[0]), int(one.series.positions[-1]))
                 for one in self.card.analysed
             },
-            ended=[case for case, fresh in self.card.case_freshness.items() if fresh.stale],
+            ended=[case for case, fresh in self.card.freshness.items() if fresh.stale],
             paths={each.suite: each.path for each in self.card.facts if each.commit and each.path},
             problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
         )
@@ -244,26 +244,26 @@ class CardPages:
         metric = METRICS.get(series.case.metric)
         if metric is None:
             return []
-        told = []
+        samples = []
         for position, rows in self._recent_rows.items():
             row, point = rows.get(series.case.name), int(np.searchsorted(series.positions, position))
             if row is None or point == len(series.positions) or series.positions[point] != position:
                 continue
             figures = metric.read(row)
             if isinstance(figures, tuple) and len(figures) > 1:
-                found = summarize(figures)
-                told.append(
+                summary = summarize(figures)
+                samples.append(
                     {
                         "at": point,
-                        "low": figure(found.low_ns),
-                        "high": figure(found.high_ns),
+                        "low": figure(summary.low_ns),
+                        "high": figure(summary.high_ns),
                         "slots": [figure(each) for each in figures[:: -(-len(figures) // _SLOTS)]],
                         "library_share": row.library.share if row.library else None,
                     }
                 )
-        return sorted(told, key=lambda each: each["at"])
+        return sorted(samples, key=lambda each: each["at"])
 
-    def _demand(self, case: Case) -> dict[str, Any] | None:
+    def _demand(self, case: SeriesCase) -> dict[str, Any] | None:
         found = self._newest_rows.get(case.name)
         return demand_document(found.run.device, found.row) if found else None
 
@@ -299,12 +299,11 @@ class CardPages:
             values = table[first : first + EVERY]
             measured = np.flatnonzero(np.isfinite(values).any(axis=1))
             if measured.size:
-                # Up to the last that was measured: commits that this card has not seen change nothing here.
-                told = values[: measured[-1] + 1].ravel()
                 document = {
                     "first": first,
                     "cases": cases,
-                    "values": Numbers(told),
+                    # Up to the last that was measured: what this card has not seen changes nothing here.
+                    "values": Numbers(values[: measured[-1] + 1].ravel()),
                     "built": [each for each in built if first <= each[0] < first + EVERY],
                 }
                 self.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)
@@ -312,47 +311,47 @@ class CardPages:
                 self.site.remove(f"data/at/{self.file}/{first // EVERY}.js")
 
     def _epochs(self) -> list[dict[str, Any]]:
-        """Of each suite its epochs, and from which commit on which of them holds: figures of two are not
+        """The epochs of each suite, and from which commit on which of them holds: figures of two are not
         compared. Those of its longest series, as all of a suite is measured together.
         """
-        longest: dict[str, Series] = {}
+        by_suite: dict[str, list[Series]] = defaultdict(list)
         for one in self.card.analysed:
-            known = longest.get(one.series.case.suite)
-            if known is None or len(one.series.positions) > len(known.positions):
-                longest[one.series.case.suite] = one.series
-        told = []
-        for suite, series in longest.items():
+            by_suite[one.series.case.suite].append(one.series)
+        epochs = []
+        for suite, every in by_suite.items():
+            series = max(every, key=lambda one: len(one.positions))
             begins = np.flatnonzero(np.diff(series.epoch, prepend=-1))
-            contexts = [{CONTEXT[key]: value for key, value in e.context.items()} for e in series.epochs]
-            told.append(
+            epochs.append(
                 {
                     "suite": suite,
                     "starts": series.positions[begins].tolist(),
                     "epochs": series.epoch[begins].tolist(),
-                    "contexts": contexts,
+                    "contexts": [
+                        {CONTEXT[key]: value for key, value in each.context.items()} for each in series.epochs
+                    ],
                 }
             )
-        return told
+        return epochs
 
     def _newest(self) -> dict[str, Any] | None:
         last = [int(one.series.positions[-1]) for one in self.card.analysed]
         if not last:
             return None
         position = max(last)
-        there = [one for one, at in zip(self.card.analysed, last, strict=True) if at == position]
+        measured_there = [one for one, at in zip(self.card.analysed, last, strict=True) if at == position]
         commit = self.commits[position].hash
         measured = [each.started_at for each in self.card.facts if each.commit == commit]
         return {
             "commit": position,
             "hash": commit,
             "measured_at": max(measured, default=""),
-            "cases": len(there),
-            "failed": sum(bool(one.series.failed[-1]) for one in there),
+            "cases": len(measured_there),
+            "failed": sum(bool(one.series.failed[-1]) for one in measured_there),
         }
 
     def _driver(self) -> str:
-        told = [each.context["driver"] for each in self.card.facts if "driver" in each.context]
-        return told[-1] if told else self.card.machine.get("driver", "")
+        drivers = [each.context["driver"] for each in self.card.facts if "driver" in each.context]
+        return drivers[-1] if drivers else self.card.machine.get("driver", "")
 
     def _health(self) -> list[dict[str, str]]:
         known, failing = self.card.calibration, self.card.failing
@@ -388,14 +387,13 @@ class CardPages:
 
     @cached_property
     def _recent_rows(self) -> dict[int, dict[str, Row]]:
-        """By commit and case, of the newest runs; of two runs of a commit the newer one."""
+        """Rows of the newest runs by commit and case; of two runs of a commit the newer one's."""
         found: dict[int, dict[str, Row]] = defaultdict(dict)
         for facts, stored in self._recent:
             position = self.commits.positions.get(facts.commit)
             if position is not None:
                 for row in stored.rows:
-                    name = CaseId.of(stored.run.source.suite, row.kernel, row.sizes).short
-                    found[position].setdefault(name, row)
+                    found[position].setdefault(case_name(stored.run, row), row)
         return found
 
     @cached_property
@@ -404,15 +402,13 @@ class CardPages:
 
     @cached_property
     def _newest_rows(self) -> dict[str, StoredRow]:
-        """By case, of the newest record of each suite."""
+        """Rows of the newest record of each suite, by case."""
         seen: dict[str, RunFacts] = {}
         for each in self._files:
             seen.setdefault(each.suite, each)
         stored = filter(None, map(self._read, seen.values()))
         return {
-            CaseId.of(one.run.source.suite, row.kernel, row.sizes).short: StoredRow(
-                self.source.name, one.run, row
-            )
+            case_name(one.run, row): StoredRow(self.source.name, one.run, row)
             for one in stored
             for row in one.rows
         }
@@ -540,9 +536,9 @@ def _built(series: Series) -> Iterator[tuple[int, int, str, float, float]]:
 
 
 def _binaries(stored: StoredRun) -> dict[str, str]:
-    """By case, where the record knows it."""
+    """The hash of each case's binary, where the record knows it."""
     return {
-        CaseId.of(stored.run.source.suite, row.kernel, row.sizes).short: row.resources.binary_sha256
+        case_name(stored.run, row): row.resources.binary_sha256
         for row in stored.rows
         if row.resources and row.resources.binary_sha256
     }

@@ -23,20 +23,20 @@ import numpy.typing as npt
 
 from harness.errors import StoreError
 from harness.history.facts import Commits
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.history.reading import sentence
 from harness.history.triage import Stated
 from harness.judgement.noise import Calibration
 from harness.numbers import counted
 from harness.output.tables import summary_of
-from harness.records import Row, Snapshot
+from harness.records import Row, Run, Snapshot
 from harness.spec.case_id import CaseId
 from harness.statistics.rates import false_alarm_bound
 from harness.store.records_file import StoredRun
 from harness.system.cache import write_atomically
 
 SCHEMA_VERSION = 2
-"""Of every document; raised when a page or program that knows the older one would read it wrongly."""
+"""The schema of every document; raised when a page or program that knows the older would read it wrongly."""
 COMMITS_A_FILE = 128
 EVERY = 64
 """Commits in a file of figures by commit."""
@@ -55,7 +55,7 @@ class Numbers:
         self.values, self.kind = values, kind
 
     def packed(self) -> dict[str, Any]:
-        """As the pages read them. Whole numbers that move little are kept as first value and differences, of
+        """What the pages read. Whole numbers that move little are kept as first value and differences, of
         one byte or all the same: most of a page is numbers.
         """
         if self.kind == "f32":
@@ -76,10 +76,10 @@ class Numbers:
         if self.values.dtype.kind != "f":
             return list(self.values.tolist())
         rounded = _rounded(self.values)
-        told: list[Any] = rounded.tolist()
-        for at in np.flatnonzero(~np.isfinite(rounded)).tolist():
-            told[at] = None
-        return told
+        numbers: list[Any] = rounded.tolist()
+        for at in np.flatnonzero(np.isnan(rounded)).tolist():
+            numbers[at] = None
+        return numbers
 
 
 class Rows:
@@ -114,7 +114,7 @@ def _base64(values: Array) -> str:
 
 
 def _rounded(values: Array) -> npt.NDArray[np.float64]:
-    """Six significant digits: what single precision and a glance can tell apart."""
+    """Six significant digits, as single precision can tell no more apart; NaN for what is not finite."""
     values = values.astype(np.float64)
     sizes = np.abs(values)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -195,19 +195,19 @@ _FIGURES = (
 _TRACES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 
 
-def series_file(card: str, case: Case) -> str:
+def series_file(card: str, case: SeriesCase) -> str:
     """Names the document of a series."""
     identity = repr((card, case.name, case.metric))
     return "s" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:12]
 
 
-def placed_change(each: Stated, case: Case, card: int, commits: Commits) -> dict[str, Any]:
+def placed_change(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
     """A change among the points of its series."""
     told = change_document(each, case, card, commits)
     return told | {"at": each.change.at, "first": each.change.first, "last": each.change.last}
 
 
-def change_document(each: Stated, case: Case, card: int, commits: Commits) -> dict[str, Any]:
+def change_document(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
     """A change with its state, of the card with that number."""
     change, bad, decision = each.change, commits[each.change.bad], each.decision
     return {
@@ -257,9 +257,7 @@ def rough(share: float | None) -> float | None:
     return None if share is None or not np.isfinite(share) else float(f"{share:.3g}")
 
 
-def calibration_summary(calibration: Calibration | None) -> dict[str, Any] | None:
-    if calibration is None:
-        return None
+def calibration_summary(calibration: Calibration) -> dict[str, Any]:
     verdicts, false_alarms = calibration.verdicts, calibration.false_alarms
     return {
         "measured_at": calibration.measured_at,
@@ -269,14 +267,11 @@ def calibration_summary(calibration: Calibration | None) -> dict[str, Any] | Non
     }
 
 
-def calibration_document(calibration: Calibration | None) -> dict[str, Any] | None:
-    summary = calibration_summary(calibration)
-    if calibration is None or summary is None:
-        return None
+def calibration_document(calibration: Calibration) -> dict[str, Any]:
     planted = sorted((float(level), rate) for level, rate in calibration.planted.items())
     own = ("smallest_visible", "clock_exponent", "sm_clock_mhz", "power_capped")
     return {
-        **summary,
+        **calibration_summary(calibration),
         "planted": [{"percent": at, "planted": rate.planted, "found": rate.found} for at, rate in planted],
         "cases": [
             {
@@ -289,15 +284,20 @@ def calibration_document(calibration: Calibration | None) -> dict[str, Any] | No
     }
 
 
+def case_name(run: Run, row: Row) -> str:
+    """``matmul.naive@1024``, as a history calls the case of a run's row."""
+    return CaseId.of(run.source.suite, row.kernel, row.sizes).short
+
+
 def run_document(stored: StoredRun, card: int, position: int | None) -> dict[str, Any]:
     """Rows with their places in time, and every snapshot of the card; seconds count from the first."""
     run = stored.run
-    known = [row.telemetry for row in stored.rows if row.telemetry]
-    snapshots = [each for row in known for each in (row.before, *row.during, row.after)]
+    telemetries = [row.telemetry for row in stored.rows if row.telemetry]
+    snapshots = [each for one in telemetries for each in (one.before, *one.during, one.after)]
     snapshots.sort(key=lambda each: each.at_ns)
-    measured = [row.measurement for row in stored.rows if row.measurement]
-    starts = [each.started_ns for each in measured if each.started_ns is not None]
-    zero_ns = min([each.at_ns for each in snapshots] + starts, default=0)
+    starts = [row.measurement.started_ns for row in stored.rows if row.measurement]
+    moments = [each.at_ns for each in snapshots] + [at_ns for at_ns in starts if at_ns is not None]
+    zero_ns = min(moments, default=0)
     return {
         "card": card,
         "suite": run.source.suite,
@@ -310,19 +310,19 @@ def run_document(stored: StoredRun, card: int, position: int | None) -> dict[str
         "toolchain": run.toolchain.compiler if run.toolchain else "",
         "host": f"{run.host.cpu}, {run.host.os}, Python {run.host.python}",
         "settings": {key: str(value) for key, value in run.settings.items()},
-        "rows": [_row(stored, row, zero_ns) for row in stored.rows],
+        "rows": [_row(run, row, zero_ns) for row in stored.rows],
         "telemetry": _telemetry(snapshots, zero_ns) if snapshots else None,
     }
 
 
-def _row(stored: StoredRun, row: Row, zero_ns: int) -> dict[str, Any]:
+def _row(run: Run, row: Row, zero_ns: int) -> dict[str, Any]:
     measured = row.measurement
     return {
-        "name": CaseId.of(stored.run.source.suite, row.kernel, row.sizes).short,
+        "name": case_name(run, row),
         "status": row.status,
         "reason": row.reason,
         "message": row.message,
-        "time_ms": summary_of(row, stored.run).time_ms,
+        "time_ms": summary_of(row, run).time_ms,
         "library_share": row.library.share if row.library else None,
         "begin_s": _since(zero_ns, measured.started_ns if measured else None),
         "end_s": _since(zero_ns, measured.ended_ns if measured else None),
@@ -416,8 +416,8 @@ def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How a card stands."""
+class CardStatus:
+    """What the list of cards and a badge say of one card."""
 
     open: int
     """Regressions."""
@@ -426,7 +426,7 @@ class Standing:
     unknown: int
     """Series with too few points to know their noise."""
     series: int
-    """Of which it is known, or guessed, what is better."""
+    """Series of which it is known, or guessed, what is better."""
     stale: bool
     """It has not been measured for long, while others have."""
 
@@ -446,15 +446,15 @@ class Standing:
         return "no regression", _GREEN
 
 
-def badge(card: str, standing: Standing) -> dict[str, Any]:
+def badge(card: str, status: CardStatus) -> dict[str, Any]:
     """What shields.io's endpoint badge reads."""
-    message, colour = standing.words
+    message, colour = status.words
     return {"schemaVersion": 1, "label": card, "message": message, "color": colour.removeprefix("#")}
 
 
-def badge_svg(card: str, standing: Standing) -> bytes:
+def badge_svg(card: str, status: CardStatus) -> bytes:
     """The same as a picture, for where no other site may be asked."""
-    message, colour = standing.words
+    message, colour = status.words
     label = _FORBIDDEN.sub("\ufffd", card)[:40]
     left, right = (round(6.6 * len(text)) + 12 for text in (label, message))
     said = escape(f"{label}: {message}", {'"': "&quot;"})

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.history.events import Event
 from harness.history.facts import Commits, cache_file, read_cached, write_cached
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.history.reading import staleness
 from harness.history.triage import WORSE, Stated
 from harness.site.cards import CardSummary
@@ -20,10 +20,10 @@ from harness.site.documents import (
     COMMITS_A_FILE,
     EVERY,
     SCHEMA_VERSION,
+    CardStatus,
     Numbers,
     Rows,
     Site,
-    Standing,
     atom,
     badge,
     badge_svg,
@@ -52,7 +52,7 @@ class Overview:
     cards: Sequence[CardSummary]
     names: Sequence[str]
     """What changes call each card."""
-    cases: Sequence[Case]
+    cases: Sequence[SeriesCase]
     commits: Commits
 
     @cached_property
@@ -61,7 +61,7 @@ class Overview:
 
     @cached_property
     def changes(self) -> list[Stated]:
-        """Of every card, what is to do about them but for decisions about events."""
+        """The changes of every card, settled but for decisions about events."""
         found = []
         for card in self.cards:
             ended = {
@@ -72,7 +72,7 @@ class Overview:
 
     @property
     def measured(self) -> dict[str, dict[str, range]]:
-        """By card and case, from the first to the last commit that it was measured at."""
+        """The positions from the first to the last commit of each case on each card, by card and case."""
         return {
             name: {case: range(first, last + 1) for case, (first, last) in card.spans.items()}
             for name, card in self._named
@@ -86,21 +86,21 @@ class Overview:
         )
         self._settle(changes)
         documents = {each.change.id: self._change(each) for each in changes}
-        told = [self._event(event, documents) for event in events]
-        self.site.write("events", told[:_EVENTS])
+        listed = [self._event(event, documents) for event in events]
+        self.site.write("events", listed[:_EVENTS])
         self.site.write_json("api/changes.json", [documents[each.change.id] for each in changes[:_CHANGES]])
-        self._by_commit([documents[each.change.id] for each in changes], told)
-        standing = self._standing(changes)
-        self._first(about, changes, events, standing)
-        fed = [event for event in told if event["kind"] != "environment"][:100]
+        self._by_commit(list(documents.values()), listed)
+        statuses = self._statuses(changes)
+        self._first(about, changes, events, statuses)
+        fed = [event for event in listed if event["kind"] != "environment"][:100]
         names = [(card.file, card.gpu or card.name) for card in self.cards]
         self.site.put(
             "feed.xml",
             atom(fed, names, [case.name for case in self.cases], about["project"], about["generated_at"]),
         )
-        for (file, name), stands in zip(names, standing, strict=True):
-            self.site.write_json(f"badges/{file}.json", badge(name, stands))
-            self.site.put(f"badges/{file}.svg", badge_svg(name, stands))
+        for (file, name), status in zip(names, statuses, strict=True):
+            self.site.write_json(f"badges/{file}.json", badge(name, status))
+            self.site.put(f"badges/{file}.svg", badge_svg(name, status))
 
     @property
     def _named(self) -> Iterator[tuple[str, CardSummary]]:
@@ -111,7 +111,7 @@ class Overview:
         return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
-    def _by_name(self) -> dict[str, Case]:
+    def _by_name(self) -> dict[str, SeriesCase]:
         return {case.name: case for case in self.cases}
 
     def _change(self, each: Stated) -> dict[str, Any]:
@@ -123,9 +123,9 @@ class Overview:
         before = {each.change.id: each for card in self.cards for each in card.changes}
         moved = {(each.change.card, each.change.case) for each in changes if before[each.change.id] != each}
         kept = cache_file(self.site.folder, "settled")
-        there = {(name, self.cases[row["case"]].name) for name, card in self._named for row in card.series}
+        shown = {(name, self.cases[row["case"]].name) for name, card in self._named for row in card.series}
         # What was decided about an event before may not be any more.
-        earlier = {(card, case) for card, case in read_cached(kept, list[tuple[str, str]]) or ()} & there
+        earlier = shown.intersection(read_cached(kept, list[tuple[str, str]]) or ())
         write_cached(kept, sorted(moved))
         own: dict[tuple[str, str], list[Stated]] = defaultdict(list)
         for each in changes:
@@ -133,8 +133,8 @@ class Overview:
         for card, name in moved | earlier:
             case, number = self._by_name[name], self._numbers[card]
             in_order = sorted(own[card, name], key=lambda each: each.change.at)
-            told = [placed_change(each, case, number, self.commits) for each in in_order]
-            self.site.change(f"series/{series_file(card, case)}", {"changes": told})
+            documents = [placed_change(each, case, number, self.commits) for each in in_order]
+            self.site.change(f"series/{series_file(card, case)}", {"changes": documents})
 
     def _event(self, event: Event, documents: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         brief = [documents[each.change.id] for each in event.changes[:_CHANGES_OF_EVENT]]
@@ -188,8 +188,8 @@ class Overview:
             else:
                 self.site.remove(f"data/changed/{first // EVERY}.js")
 
-    def _standing(self, changes: Sequence[Stated]) -> list[Standing]:
-        """Of each card, how it stands."""
+    def _statuses(self, changes: Sequence[Stated]) -> list[CardStatus]:
+        """The status of each card, in the order of `cards`."""
         opened = Counter(each.change.card for each in changes if each.is_open)
         unjudged = Counter(
             each.change.card for each in changes if is_unjudged(each) and each.change.kind in WORSE
@@ -199,7 +199,7 @@ class Overview:
             for name, card in self._named
         }
         return [
-            Standing(
+            CardStatus(
                 open=opened[name],
                 unjudged=unjudged[name],
                 unknown=sum(row["noise"] is None for row in judged[name]),
@@ -214,7 +214,7 @@ class Overview:
         about: Mapping[str, Any],
         changes: Sequence[Stated],
         events: Sequence[Event],
-        standing: Sequence[Standing],
+        statuses: Sequence[CardStatus],
     ) -> None:
         kinds: Counter[str] = Counter(each.state or each.change.kind for each in changes)
         of_events: Counter[str] = Counter(each.state or each.kind for each in events)
@@ -235,10 +235,10 @@ class Overview:
                 "cards": [
                     {
                         **{name: getattr(card, name) for name in _OF_CARD},
-                        **asdict(stands),
+                        **asdict(status),
                         "health": card.health + _behind(card, self.commits),
                     }
-                    for card, stands in zip(self.cards, standing, strict=True)
+                    for card, status in zip(self.cards, statuses, strict=True)
                 ],
                 "cases": Rows([asdict(case) for case in self.cases]),
                 "series": Rows(self._series(changes)),
@@ -249,7 +249,7 @@ class Overview:
         )
 
     def _series(self, changes: Sequence[Stated]) -> list[dict[str, Any]]:
-        """With the worst of what is open, and of what nobody can judge yet."""
+        """The rows of series, with the worst of what is open and of what nobody can judge yet."""
         opened: dict[tuple[str, str], float] = {}
         unjudged: dict[tuple[str, str], float] = {}
         for each in changes:

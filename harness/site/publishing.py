@@ -20,10 +20,10 @@ from harness.errors import GitError
 from harness.history.changes import confirmed_by
 from harness.history.events import by_cards_alone, events_of, settled
 from harness.history.facts import Commits, cache_file, read_cached, read_commits, write_cached
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.history.reading import Mapped, open_results, side_by_side
 from harness.history.series import cases_of
-from harness.history.suspects import Layout, with_suspects
+from harness.history.suspects import SourceFolders, with_suspects
 from harness.history.triage import read_triage
 from harness.site.cards import CardPages, CardSummary
 from harness.site.documents import COMMITS_A_FILE, Site, file_name
@@ -93,6 +93,7 @@ def publish_pages(
     GitError, ConfigError for the triage file.
     """
     now = dt.datetime.now(tz=dt.timezone.utc)
+    today = today or now.date()
     repository = repository or root
     decisions, commits = read_triage(root), read_commits(repository, revision)
     site = Site(html / FOLDER)
@@ -104,7 +105,7 @@ def publish_pages(
         for page in PAGES:
             site.put(f"{page}.html", page_html(page).encode())
         work = [
-            CardPages(site, card, number, found, commits, cases, decisions, today or now.date())
+            CardPages(site, card, number, found, commits, cases, decisions, today)
             for number, card in enumerate(found.cards)
         ]
         cards = _publish_changed(work, mapped, tell)
@@ -114,15 +115,16 @@ def publish_pages(
         site.write(f"commits/{first // COMMITS_A_FILE}", rows)
     _write_touched(site, repository, commits)
     of_suites = _write_suites(site, suites, cards, cases, git.repository_of(root))
-    day = today or now.date()
     overview = Overview(site, cards, [each.name for each in found.cards], cases, commits)
     events = by_cards_alone(
-        settled(events_of(overview.changes, commits), decisions, commits, day), overview.measured
+        settled(events_of(overview.changes, commits), decisions, commits, today), overview.measured
     )
     folders = {suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()}
     kernels = {group.name: frozenset(group.kernels) for group in found.groups if group.is_suite}
     by_name = {case.name: case for case in cases}
-    events = with_suspects(events, repository, commits, by_name, Layout(folders=folders, kernels=kernels))
+    events = with_suspects(
+        events, repository, commits, by_name, SourceFolders(folders=folders, kernels=kernels)
+    )
     overview.write(
         {
             "generated_at": now.isoformat(timespec="seconds"),
@@ -166,15 +168,9 @@ def _lean(source: Path) -> bytes:
     return b"".join(line + b"\n" for line in lines if line and not _COMMENT.fullmatch(line))
 
 
-def _publish(work: CardPages) -> CardSummary:
-    return _keep(work, work.write())
-
-
-def _publish_again(work: CardPages, before: CardSummary) -> CardSummary:
-    return _keep(work, work.write_again(before))
-
-
-def _keep(work: CardPages, summary: CardSummary) -> CardSummary:
+def _publish(work: CardPages, before: CardSummary | None = None) -> CardSummary:
+    """Write a card's pages, or again those of some cases, and keep what they came to."""
+    summary = work.write_again(before) if before else work.write()
     count = len(work.commits)
     write_cached(_kept(work), _Written(_key(work), count, _line(work.commits, count), summary))
     return summary
@@ -183,7 +179,7 @@ def _keep(work: CardPages, summary: CardSummary) -> CardSummary:
 def _publish_changed(
     work: Sequence[CardPages], mapped: Mapped, tell: Callable[[str], None]
 ) -> list[CardSummary]:
-    """Of every card what its pages came to, written where they would come out another way."""
+    """What each card's pages came to; they are written where they would come out another way."""
     recalled = {one.number: _recall(one) for one in work}
     changed = [one for one in work if recalled[one.number] is None]
     for one, card in zip(changed, mapped(_publish, _folders(changed), changed), strict=True):
@@ -200,7 +196,7 @@ def _publish_changed(
             only = frozenset(hint.case for each, hint in card.evidence if each in moved)
             again.append(replace(one, confirmed=counting, only=only))
     before = [cards[one.number] for one in again]
-    for one, card in zip(again, mapped(_publish_again, _folders(again), again, before), strict=True):
+    for one, card in zip(again, mapped(_publish, _folders(again), again, before), strict=True):
         cards[one.number] = card
     return list(cards.values())
 
@@ -213,18 +209,18 @@ def _write_suites(
     site: Site,
     suites: Sequence[Suite],
     cards: Sequence[CardSummary],
-    cases: Sequence[Case],
+    cases: Sequence[SeriesCase],
     repository: Path | None,
 ) -> list[dict[str, Any]]:
-    """A document for each suite; what the first document says of them."""
+    """Write a document for each suite; gives what the first document says of them."""
     gpus = [card.gpu for card in cards]
-    told = []
+    listed = []
     for suite in suites:
         file = file_name(suite.name)
         site.write(f"suites/{file}", suite_document(suite, gpus, cases, repository))
         ladders = [{"name": ladder.name, "title": ladder.title} for ladder in suite.ladders]
-        told.append({"name": suite.name, "file": file, "ladders": ladders})
-    return told
+        listed.append({"name": suite.name, "file": file, "ladders": ladders})
+    return listed
 
 
 def _write_touched(site: Site, repository: Path, commits: Commits) -> None:
@@ -278,8 +274,10 @@ def _waited(work: CardPages, count: int) -> bool:
     a clone now complete. asv's files and records have the first digits of a commit's hash in their names.
     """
     new = [each.hash for each in work.commits.line[count:]]
-    told = {part for name in os.listdir(work.source.folder) for part in name.split("-")} if new else set()  # noqa: PTH208
-    return any(name[:digits] in told for name in new for digits in range(4, len(name) + 1))
+    if not new:
+        return False
+    parts = {part for name in os.listdir(work.source.folder) for part in name.split("-")}  # noqa: PTH208
+    return any(name[:digits] in parts for name in new for digits in range(4, len(name) + 1))
 
 
 def _key(work: CardPages) -> str:
@@ -289,18 +287,15 @@ def _key(work: CardPages) -> str:
             for each in entries
             if each.name.endswith(_READ)
         )
-    # Only a decision that expires makes the day matter.
-    day = work.today if any(each.expires for each in work.decisions) else None
-    told = (
+    decisive = (
         _code(),
         work.site.folder.absolute(),
-        work.source,
-        work.number,
-        work.cases,
-        work.results,
-        work.decisions,
+        *(work.source, work.number, work.cases, work.results, work.decisions),
+        # Only a decision that expires makes the day matter.
+        work.today if any(each.expires for each in work.decisions) else None,
+        files,
     )
-    return hashlib.sha256(repr((*told, day, files)).encode(errors="replace")).hexdigest()
+    return hashlib.sha256(repr(decisive).encode(errors="replace")).hexdigest()
 
 
 @functools.cache

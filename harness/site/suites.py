@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.history.figures import Case
+from harness.history.figures import SeriesCase
 from harness.numbers import number, times
 from harness.output.ladder_tables import given
-from harness.output.ladders import Line, comparable, is_plain, placed
+from harness.output.ladders import LadderLine, comparable, is_plain, placed
 from harness.records import DeviceInfo, Row
 from harness.spec.case_id import Size, size_label
 from harness.spec.kernel import Kernel
@@ -24,11 +24,11 @@ from harness.spec.suite import Ladder, Suite
 from harness.static.accesses import Access, accesses
 from harness.static.occupancy import CAPABILITIES, CARDS, CardModel, residency
 
-_TOLD = ("name", "title", "source", "publication", "author", "url", "date", "card", "against", "note")
+_OF_LADDER = ("name", "title", "source", "publication", "author", "url", "date", "card", "against", "note")
 
 
 def suite_document(
-    suite: Suite, gpus: Sequence[str], cases: Iterable[Case], repository: Path | None = None
+    suite: Suite, gpus: Sequence[str], cases: Iterable[SeriesCase], repository: Path | None = None
 ) -> dict[str, Any]:
     """A suite's ladders with the authors' figures, where its kernels' sources lie in the repository, and how
     the kernels of these cases reach memory.
@@ -45,7 +45,7 @@ def suite_document(
 
 
 def _sources(suite: Suite, repository: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """By kernel the file and the line that it begins at, now; of what is a file of the repository."""
+    """The file and the line that each kernel begins at now, where it is a file of the repository."""
     for kernel in suite.kernels:
         for file in kernel.files[:1]:
             path = suite.root / file
@@ -60,7 +60,7 @@ def _sources(suite: Suite, repository: Path) -> Iterator[tuple[str, dict[str, An
 def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str]) -> dict[str, Any]:
     lines = [line for line in placed(suite, ladder) if not line.repairs and not line.reference]
     return {
-        **{name: getattr(ladder, name) for name in _TOLD},
+        **{name: getattr(ladder, name) for name in _OF_LADDER},
         "comparable": comparable(suite, ladder) if ladder.against else [],
         "cards": [number for number, gpu in enumerate(gpus) if is_of_family(gpu, ladder.card)],
         "rungs": [_rung(suite, ladder, line) for line in lines],
@@ -78,7 +78,7 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[a-z0-9]+", name.lower()))
 
 
-def _rung(suite: Suite, ladder: Ladder, line: Line) -> dict[str, Any]:
+def _rung(suite: Suite, ladder: Ladder, line: LadderLine) -> dict[str, Any]:
     """Figures as numbers, to draw by, and as texts as they were published."""
     rung = line.rung
     counted = "" if rung.kernel == ladder.against else times(line.speed_up)
@@ -102,16 +102,16 @@ def _rung(suite: Suite, ladder: Ladder, line: Line) -> dict[str, Any]:
     }
 
 
-def _accesses(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """Of each kernel, at the largest size that it was measured at: following them takes long at any size."""
+def _accesses(suite: Suite, cases: Sequence[SeriesCase]) -> list[dict[str, Any]]:
+    """The accesses of each kernel at the largest size that it was measured at: following them takes long."""
     largest: dict[str, dict[str, int]] = {}
     for case in cases:
         try:
             point = Size.parse(case.size).at(suite.problem.axes)
         except HarnessError:  # of a suite that had other axes
             continue
-        known = largest.get(case.kernel)
-        if case.kernel in suite.by_name and (known is None or max(point.values()) > max(known.values())):
+        before = largest.get(case.kernel)
+        if case.kernel in suite.by_name and (before is None or max(point.values()) > max(before.values())):
             largest[case.kernel] = point
     with ThreadPoolExecutor(cpu_count()) as pool:
         return list(pool.map(lambda each: _followed(suite, suite.by_name[each[0]], each[1]), largest.items()))

@@ -57,9 +57,6 @@ class Shown:
         files: list[str] = [card["file"] for card in self.site["cards"] if words in card["file"]]
         return files[0]
 
-    def cards_names(self) -> set[str]:
-        return {card["name"] for card in self.site["cards"]}
-
     def series(self, case: str, card: str) -> dict[str, Any]:
         """What the first document says of a case on a card."""
         return next(

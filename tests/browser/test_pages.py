@@ -997,6 +997,8 @@ def test_a_run_shows_its_cases_and_telemetry(pages, shown):
     pages.visit("run", run=run)
     rows = shown.document(f"runs/{run}")["rows"]
     assert pages.column("Cases of this run", 0) == [row["name"] for row in rows]
+    links = pages.script("return [...document.querySelectorAll('main table a')].map(one => one.href)")
+    assert [unquote(link).partition("&case=")[2] for link in links] == [row["name"] for row in rows]
     assert pages.count(".panel") == 5
     assert pages.painted(".panel:nth-child(1) canvas")
     assert pages.painted(".panel:nth-child(2) canvas")

@@ -25,6 +25,7 @@ from asv.util import UserError
 
 from harness.config import load_config
 from harness.errors import ConfigError, HarnessError
+from harness.history.cards import machine_of
 from harness.history.changes import TIMED
 from harness.history.figures import DIRECTIONS, Direction, direction_of
 from harness.history.reading import History, read_history
@@ -159,7 +160,7 @@ class Explained:
             for each in card.changes:
                 if each.change.kind == "environment":
                     span = (each.change.good + 1 - _NEAR, each.change.bad + _NEAR)
-                    spans[card.folder, each.change.case].append(span)
+                    spans[machine_of(card.name), each.change.case].append(span)
         return spans
 
     def _case(self, name: str) -> str:

@@ -29,7 +29,7 @@ from harness.device.machine import ANNOTATIONS, machine_entry
 from harness.errors import ConfigError, HarnessError, StoreError
 from harness.history.cards import card_folders
 from harness.history.facts import card_records
-from harness.history.tables import Benchmark, read_benchmarks
+from harness.history.tables import AsvBenchmark, read_benchmarks
 from harness.integrations.asv import plugin
 from harness.integrations.asv.tracks import TRACKS, Answer, Parameters, answers_of, label_of
 from harness.records import METHOD_VERSION, Row, Run
@@ -129,9 +129,9 @@ def _loaded(path: Path, machine: str) -> Any:
 
 
 class _Making:
-    def __init__(self, conf: Any, root: Path, benchmarks: Mapping[str, Benchmark]) -> None:
+    def __init__(self, conf: Any, root: Path, benchmarks: Mapping[str, AsvBenchmark]) -> None:
         self._conf, self._root = conf, root
-        self._tracks: defaultdict[str, list[Benchmark]] = defaultdict(list)
+        self._tracks: defaultdict[str, list[AsvBenchmark]] = defaultdict(list)
         for benchmark in benchmarks.values():
             if benchmark.suite and benchmark.name.rpartition(".")[2] in TRACKS:
                 self._tracks[benchmark.suite].append(benchmark)
@@ -195,7 +195,7 @@ class _Making:
         return get_repo(conf)
 
 
-def _put(results: Any, benchmark: Benchmark, rows: Rows) -> None:
+def _put(results: Any, benchmark: AsvBenchmark, rows: Rows) -> None:
     """Put what a suite's rows say into one track of asv's results; samples where there were some."""
     name, params = benchmark.name, [list(values) for values in benchmark.params]
     parameters = [(ast.literal_eval(kernel), ast.literal_eval(size)) for kernel, size in product(*params)]

@@ -1,4 +1,4 @@
-"""From results of comparisons, fresh or stored, to the model of a review, with the lines of the sources."""
+"""Makes the model of a review of results of comparisons, fresh or stored, with the lines of the sources."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from harness.judgement.saved_runs import FilesResult
 from harness.output.review.model import (
     LIMITS,
     Calibrated,
-    Card,
+    CardReview,
     CaseReview,
-    Change,
-    Place,
+    EffectReview,
     Review,
     Side,
-    Strays,
+    SourceLine,
+    StraysReview,
 )
 from harness.output.sentences import commit_label
 from harness.records import Arm, Comparison, Effect, Verdict
@@ -40,12 +40,12 @@ _SAFE = re.compile(r"[A-Za-z0-9_.+@/-]{1,300}")
 _QUALIFIER = r"\b(?:KERNEL|__global__|__kernel|kernel)\b"
 
 
-def kernel_places(loaded: LoadedSuite) -> dict[str, Place]:
-    """By kernel: its file, from the repository's top, and the line on which its function begins.
+def kernel_places(loaded: LoadedSuite) -> dict[str, SourceLine]:
+    """The file of each kernel, from the repository's top, and the line on which its function begins.
 
     A kernel whose file is outside the repository, or cannot be read, is left out.
     """
-    found: dict[str, Place] = {}
+    found: dict[str, SourceLine] = {}
     if loaded.absent or loaded.repository is None:
         return found
     with contextlib.suppress(HarnessError):
@@ -57,7 +57,7 @@ def kernel_places(loaded: LoadedSuite) -> dict[str, Place]:
                 continue
             with contextlib.suppress(OSError):
                 text = (loaded.suite.root / kernel.files[0]).read_text(encoding="utf-8", errors="replace")
-                found[kernel.name] = Place(path=path, line=_line(text, kernel.function))
+                found[kernel.name] = SourceLine(path=path, line=_line(text, kernel.function))
     return found
 
 
@@ -111,7 +111,7 @@ _TEXT, _LOG, _WORDS = 2000, 8000, 200
 _FARTHEST = 1e6
 """The largest effect: one wild process can put the bound of an interval anywhere."""
 
-Places = Mapping[str, Mapping[str, Place]]
+Places = Mapping[str, Mapping[str, SourceLine]]
 """Where kernels begin, by suite and kernel."""
 
 
@@ -144,12 +144,12 @@ def review_of(results: Sequence[ComparisonResult], places: Places | None = None)
     )
 
 
-def _card(result: ComparisonResult, places: Mapping[str, Place]) -> Card:
+def _card(result: ComparisonResult, places: Mapping[str, SourceLine]) -> CardReview:
     comparison = result.comparison
     device, toolchain = comparison.device, comparison.toolchain
     kernels = {verdict.kernel for verdict in result.verdicts}
     known = result.calibration
-    return Card(
+    return CardReview(
         suite=comparison.head.suite,
         device=_words(device.name),
         spec=_words(device.spec),
@@ -192,26 +192,20 @@ def review_of_tests(
         raise UsageError(f"{len(card.cases)} benchmarks: a report holds {LIMITS['cases']}. Name fewer tests.")
     if review is not None:
         return msgspec.structs.replace(review, cards=(*review.cards, card))
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     base, head = ends
-    return Review(
-        harness_version=harness.__version__,
-        created_at=now,
-        base=base,
-        head=head,
-        cards=(card,),
-    )
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return Review(harness_version=harness.__version__, created_at=now, base=base, head=head, cards=(card,))
 
 
 TESTS = "pytest"
-"""In place of a suite's name, for benchmarks that are none."""
+"""What stands for a suite's name where benchmarks are of no suite."""
 
 
-def card_of_files(result: FilesResult) -> Card:
+def card_of_files(result: FilesResult) -> CardReview:
     """What judged files of base and head say. A benchmark's name becomes one that a kernel can have."""
     policy = result.policy
     names = _unique([_identifier(verdict.case) for verdict in result.verdicts])
-    return Card(
+    return CardReview(
         suite=TESTS,
         device=_words(result.device),
         spec=_words(result.harness),
@@ -240,7 +234,7 @@ def _identifier(name: str) -> str:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Of tests of one name in several files, each its own, which no other test has either."""
+    """Names that differ: where tests of several files share one, all but the first get a number."""
     taken = set(names)
     made: dict[str, None] = {}
     for name in names:
@@ -272,7 +266,7 @@ def _case(verdict: Verdict) -> CaseReview:
         time=_change(verdict.time) if verdict.time else None,
         cycles=_change(verdict.cycles) if verdict.cycles else None,
         energy=_change(verdict.energy) if verdict.energy else None,
-        strays=Strays(base=strays.base, head=strays.head, slots=strays.slots, cost=_within(strays.cost))
+        strays=StraysReview(base=strays.base, head=strays.head, slots=strays.slots, cost=_within(strays.cost))
         if strays
         else None,
         smallest_visible=verdict.smallest_visible and _within(verdict.smallest_visible),
@@ -287,8 +281,8 @@ def _case(verdict: Verdict) -> CaseReview:
     )
 
 
-def _change(effect: Effect) -> Change:
-    return Change(
+def _change(effect: Effect) -> EffectReview:
+    return EffectReview(
         effect=_within(effect.effect),
         low=_within(effect.low),
         high=_within(effect.high),

@@ -15,14 +15,14 @@ import msgspec
 from harness.errors import StoreError
 from harness.numbers import counted, number
 from harness.output.review.grouping import (
-    Found,
+    CaseOnCard,
     Groups,
     Links,
     facts,
     grouped,
     is_by_card,
     outcome,
-    standing,
+    review_outcome,
     units_of,
 )
 from harness.output.review.markdown import (
@@ -42,7 +42,7 @@ from harness.output.review.markdown import (
     strip_svg,
     summary,
 )
-from harness.output.review.model import Card, CaseReview, Place, Review, encode_review
+from harness.output.review.model import CardReview, CaseReview, Review, SourceLine, encode_review
 from harness.output.sentences import sentence, verdict_columns
 from harness.output.sheet import CLOSING, Cell, Column, Sheet, opening
 from harness.spec.case_id import size_label
@@ -52,7 +52,7 @@ CHECK_NAME = "GPU performance"
 
 
 def check_name(*, partial: bool = False) -> str:
-    """Of the check run. One of some cases is another: it must not pass for that of all."""
+    """The check run's name. A check of some cases has another one: it must not pass for that of all."""
     return f"{CHECK_NAME} of some cases" if partial else CHECK_NAME
 
 
@@ -69,10 +69,10 @@ Level = Literal["failure", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class _Annotation:
     """What is said beside one line, or of one kernel whose line is not known."""
 
-    place: Place | None
+    place: SourceLine | None
     level: Level
     title: str
     message: str
@@ -129,7 +129,7 @@ def _escaped(text: str) -> str:
 
 def check_run(review: Review, links: Links) -> dict[str, Any]:
     """The body of POST /repos/{owner}/{repo}/check-runs, but for `head_sha`."""
-    found = standing(review)
+    found = review_outcome(review)
     placed = [(note.place, note) for note in _first(_notes(grouped(review), placed=True)) if note.place]
     request: dict[str, Any] = {
         "name": CHECK_NAME,
@@ -164,9 +164,9 @@ def workflow_commands(review: Review) -> list[str]:
     return commands
 
 
-def _notes(groups: Groups, *, placed: bool = False) -> list[_Note]:
+def _notes(groups: Groups, *, placed: bool = False) -> list[_Annotation]:
     """One for each kernel that somebody has to look at, the worst first; or of those whose line is known."""
-    kernels: dict[tuple[str, str, Place | None], list[Found]] = {}
+    kernels: dict[tuple[str, str, SourceLine | None], list[CaseOnCard]] = {}
     for found in (*groups.failing, *groups.unjudged):
         card, kernel = found.card, found.case.kernel
         kernels.setdefault((card.suite, kernel, card.places.get(kernel)), []).append(found)
@@ -175,7 +175,7 @@ def _notes(groups: Groups, *, placed: bool = False) -> list[_Note]:
         verdict = _verdict(cases[0].case)
         level: Level = "warning" if verdict == _UNJUDGED else "failure"
         if place or not placed:
-            notes.append(_Note(place, level, _cut(f"{suite}.{kernel} {verdict}"), _message(cases)))
+            notes.append(_Annotation(place, level, _cut(f"{suite}.{kernel} {verdict}"), _message(cases)))
     return notes
 
 
@@ -187,7 +187,7 @@ def _verdict(case: CaseReview) -> str:
     return {"regression": "is slower", "missing": "is missing at head"}.get(case.status, _UNJUDGED)
 
 
-def _message(found: Sequence[Found]) -> str:
+def _message(found: Sequence[CaseOnCard]) -> str:
     """``At 1024 on NVIDIA H200: 1.70 % slower (+1.63 to +1.77 %) in 2 processes. The code: …``"""
     sizes: dict[tuple[str, str], list[str]] = {}
     for each in found:
@@ -204,8 +204,8 @@ def _message(found: Sequence[Found]) -> str:
     return " ".join(filter(None, (*clauses[:_NAMED], more)))
 
 
-def _first(notes: Sequence[_Note]) -> list[_Note]:
-    """As many as are shown; the last of them tells of the others."""
+def _first(notes: Sequence[_Annotation]) -> list[_Annotation]:
+    """The notes that are shown; the last of them tells of the others."""
     shown = list(notes[:_MOST])
     if left := len(notes) - len(shown):
         told = f"{shown[-1].message} {counted(left, 'more kernel')}: see the job's summary."
@@ -222,10 +222,10 @@ def page(review: Review, links: Links) -> str:
         review=review, links=links, paragraphs=20, names=20, log_characters=8000, heading="h1", sign=False
     )
     parts = body(view, [part for card in review.cards for part in _of_card(card)])
-    return fit([fixed(opening(standing(review).headline, _STYLE)), *parts, fixed(CLOSING)], PAGE_BYTES)
+    return fit([fixed(opening(review_outcome(review).headline, _STYLE)), *parts, fixed(CLOSING)], PAGE_BYTES)
 
 
-def _of_card(card: Card) -> list[Part]:
+def _of_card(card: CardReview) -> list[Part]:
     if not card.cases:
         return []
     scale, figures = scale_of(card), _figures(card)
@@ -238,7 +238,7 @@ def _of_card(card: Card) -> list[Part]:
                 "The axis is logarithmic beyond the tolerance.</p>\n"
                 f'<div class="row axes"><span></span>{axis_svg(scale)}<span></span></div>'
             ),
-            items=(Item(_row(Found(card, case), scale)) for case in card.cases),
+            items=(Item(_row(CaseOnCard(card, case), scale)) for case in card.cases),
             cases=len(card.cases),
             more=lambda left: did_not_fit(left, "here"),
         ),
@@ -257,7 +257,7 @@ def _of_card(card: Card) -> list[Part]:
     ]
 
 
-def _row(found: Found, scale: Scale) -> str:
+def _row(found: CaseOnCard, scale: Scale) -> str:
     case = found.case
     strip = "<span></span>"
     if case.time:
@@ -268,8 +268,8 @@ def _row(found: Found, scale: Scale) -> str:
     )
 
 
-def _figures(card: Card) -> Sheet:
-    names = [Cell(Found(card, case).label, "code") for case in card.cases]
+def _figures(card: CardReview) -> Sheet:
+    names = [Cell(CaseOnCard(card, case).label, "code") for case in card.cases]
     others = [" · ".join((*facts(case), *_conditions(case))) for case in card.cases]
     columns = verdict_columns("case", names, card.cases, sizes=False)
     return Sheet(columns=[*columns, Column("else", others, text=True)])

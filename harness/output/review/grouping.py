@@ -8,7 +8,7 @@ from typing import Literal
 
 from harness.judgement.limits import wrong_twin
 from harness.numbers import binary, counted, effect, exact, percent, typeset
-from harness.output.review.model import Card, CaseReview, Review, Side
+from harness.output.review.model import CardReview, CaseReview, Review, Side
 from harness.output.sentences import EXECUTABLES, PROCESSES, ROUNDS, basis, clocks, leading, reason
 from harness.records import nothing_compared
 from harness.spec.case_id import CaseId
@@ -19,13 +19,13 @@ class Links:
     """Addresses, from who renders a review and never from the review itself; empty where there is none."""
 
     run: str = ""
-    """Of the workflow run that measured."""
+    """The workflow run that measured."""
     page: str = ""
-    """Of what holds the review's own page, written by whoever renders it."""
+    """What holds the review's own page, written by whoever renders it."""
     history: str = ""
-    """Of the published pages."""
+    """The published pages."""
     repository: str = ""
-    """Of the repository's own page: commits and files are below it."""
+    """The repository's own page: commits and files are below it."""
 
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -72,19 +72,19 @@ def _static(side: Side) -> list[tuple[str, str]]:
     ]
 
 
-def rules(card: Card) -> str:
+def rules(card: CardReview) -> str:
     return typeset(
         f"Up to {percent(card.margin)} is nobody's business; unchanged is within {percent(card.tolerance)}; "
         f"each is said with {exact(card.confidence)} confidence."
     )
 
 
-def units_of(card: Card) -> tuple[str, str]:
+def units_of(card: CardReview) -> tuple[str, str]:
     """What effects were measured in, one and many."""
     return ROUNDS if card.executables else PROCESSES
 
 
-def calibrated(card: Card) -> str:
+def calibrated(card: CardReview) -> str:
     """What verdicts rest on; empty where nothing was measured."""
     if card.executables:
         return EXECUTABLES
@@ -117,10 +117,10 @@ _ENDED_EARLY = ("budget-spent", "interrupted")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CaseOnCard:
     """A case and the card that it was compared on."""
 
-    card: Card
+    card: CardReview
     case: CaseReview
 
     @property
@@ -131,25 +131,25 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    slower: tuple[Found, ...]
-    broken: tuple[Found, ...]
+    slower: tuple[CaseOnCard, ...]
+    broken: tuple[CaseOnCard, ...]
     """Failed at head."""
-    missing: tuple[Found, ...]
-    invalid: tuple[Found, ...]
-    """With those that failed at base, or nobody can tell where."""
-    inconclusive: tuple[Found, ...]
-    by_card: tuple[Found, ...]
+    missing: tuple[CaseOnCard, ...]
+    invalid: tuple[CaseOnCard, ...]
+    """Cases that are invalid, failed at base, or failed nobody can tell where."""
+    inconclusive: tuple[CaseOnCard, ...]
+    by_card: tuple[CaseOnCard, ...]
     """Slower by the card's clocks, its heat or other work on it, and not by the code."""
-    faster: tuple[Found, ...]
-    new: tuple[Found, ...]
-    same: tuple[Found, ...]
+    faster: tuple[CaseOnCard, ...]
+    new: tuple[CaseOnCard, ...]
+    same: tuple[CaseOnCard, ...]
 
     @property
-    def failing(self) -> tuple[Found, ...]:
+    def failing(self) -> tuple[CaseOnCard, ...]:
         return (*self.slower, *self.broken, *self.missing)
 
     @property
-    def unjudged(self) -> tuple[Found, ...]:
+    def unjudged(self) -> tuple[CaseOnCard, ...]:
         return (*self.invalid, *self.inconclusive, *self.by_card)
 
 
@@ -158,13 +158,13 @@ def total(review: Review) -> int:
 
 
 def grouped(review: Review) -> Groups:
-    found: dict[str, list[Found]] = {name: [] for name in Groups.__dataclass_fields__}
+    found: dict[str, list[CaseOnCard]] = {name: [] for name in Groups.__dataclass_fields__}
     for card in review.cards:
         for case in card.cases:
             at_head = case.status == "failed" and case.side == "head"
             group = "broken" if at_head else _OF_STATUS.get(case.status, "invalid")
             group = "by_card" if is_by_card(case) else group
-            found[group].append(Found(card, case))
+            found[group].append(CaseOnCard(card, case))
     found["slower"].sort(key=_effect_of, reverse=True)
     found["faster"].sort(key=_effect_of)
     return Groups(**{name: tuple(members) for name, members in found.items()})
@@ -175,12 +175,12 @@ def is_by_card(case: CaseReview) -> bool:
     return case.status == "regression" and case.attribution in _OF_THE_CARD
 
 
-def _effect_of(found: Found) -> float:
+def _effect_of(found: CaseOnCard) -> float:
     change = leading(found.case)[0]
     return change.effect if change else 0.0
 
 
-def shortcomings(card: Card) -> list[str]:
+def shortcomings(card: CardReview) -> list[str]:
     """Sentences on what keeps a card's verdicts from being all that they should be."""
     told = []
     if not card.cases:
@@ -194,7 +194,7 @@ def shortcomings(card: Card) -> list[str]:
     return told
 
 
-def wrong_twins(card: Card) -> list[CaseReview]:
+def wrong_twins(card: CardReview) -> list[CaseReview]:
     """Twins by which a kernel differs from itself, or a slowdown that was planted was not found."""
     return [
         each
@@ -239,7 +239,7 @@ def _failing(groups: Groups, every: int, mark: Callable[[str], str]) -> list[str
     return [f"{len(found):,} of {counted(every, 'case')} {what}{foremost}", *clauses[1:]]
 
 
-def _unjudged(unjudged: Sequence[Found], every: int) -> list[str]:
+def _unjudged(unjudged: Sequence[CaseOnCard], every: int) -> list[str]:
     reasons = {_SLOWED_BY_CARD if is_by_card(found.case) else reason(found.case) for found in unjudged}
     why = reasons.pop() if len(reasons) == 1 else ""
     clause = f"{len(unjudged):,} of {counted(every, 'case')} could not be judged{': ' if why else ''}{why}"
@@ -269,20 +269,20 @@ _CONCLUSIONS: Mapping[State, Conclusion] = {"clean": "success", "regression": "f
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ReviewOutcome:
     state: State
     """The worst of what was found; regression where a case is slower, missing, or fails at head."""
     conclusion: Conclusion
-    """Of a check. Success is said only where every case of every card was judged and is fine."""
+    """The check's conclusion: success only where every case of every card was judged and is fine."""
     headline: str
     """One sentence of plain text."""
 
 
-def standing(review: Review) -> Standing:
+def review_outcome(review: Review) -> ReviewOutcome:
     groups = grouped(review)
     state = _state(review, groups)
     told = headline(review, groups).replace("\N{NO-BREAK SPACE}", " ")
-    return Standing(state, _CONCLUSIONS.get(state, "neutral"), told)
+    return ReviewOutcome(state, _CONCLUSIONS.get(state, "neutral"), told)
 
 
 def _state(review: Review, groups: Groups) -> State:

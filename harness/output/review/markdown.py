@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from harness.numbers import counted, effect, percent, seconds, typeset
 from harness.output.review.grouping import (
-    Found,
+    CaseOnCard,
     Groups,
     Links,
     by_effect,
@@ -18,15 +18,15 @@ from harness.output.review.grouping import (
     facts,
     grouped,
     headline,
+    review_outcome,
     rules,
     shortcomings,
-    standing,
     total,
     twin,
     units_of,
     verb,
 )
-from harness.output.review.model import Card, CaseReview, Change, Review
+from harness.output.review.model import CardReview, CaseReview, EffectReview, Review
 from harness.output.sentences import commit_label, leading, reason, remedy, sentence, verdict_columns
 from harness.output.sheet import Cell, Sheet, safe
 from harness.spec.case_id import size_label
@@ -168,7 +168,7 @@ class Scale:
         return chosen
 
 
-def scale_of(card: Card) -> Scale:
+def scale_of(card: CardReview) -> Scale:
     """One that holds every effect of a card, and intervals unless they are wide."""
     changes = [case.time for case in card.cases if case.time]
     linear = max(card.tolerance, _FINEST)
@@ -188,7 +188,7 @@ def axis_text(scale: Scale, columns: int) -> str:
     return "".join(line).rstrip() + " %"
 
 
-def strip_text(scale: Scale, change: Change | None, columns: int) -> str:
+def strip_text(scale: Scale, change: EffectReview | None, columns: int) -> str:
     """``..:..   |---o---|``: the margin's zone in dots about no effect, and the interval with its effect."""
     line = [" "] * columns
     _fill(line, _column(scale, -scale.margin, columns), _column(scale, scale.margin, columns), ".")
@@ -212,7 +212,7 @@ def _fill(line: list[str], first: int, last: int, mark: str) -> None:
     line[first : last + 1] = mark * (last + 1 - first)
 
 
-def strip_svg(scale: Scale, change: Change, told: str) -> str:
+def strip_svg(scale: Scale, change: EffectReview, told: str) -> str:
     """One case: zone of the margin, no effect, interval, processes as dots, effect. `told` says it in words;
     the colours are the page's.
     """
@@ -282,13 +282,13 @@ class View:
     sign: bool = True
     """Whether a coloured dot goes before the headline: not every machine has a font with one."""
 
-    def name(self, found: Found) -> str:
+    def name(self, found: CaseOnCard) -> str:
         return f"{code(found.label)}{self._on(found.card.device)}"
 
     def _on(self, device: str) -> str:
         return f" on {code(device)}" if len(self.review.cards) > 1 else ""
 
-    def names_of(self, found: Sequence[Found]) -> str:
+    def names_of(self, found: Sequence[CaseOnCard]) -> str:
         """Names in a row, those of one card together."""
         of_cards: dict[str, list[str]] = defaultdict(list)
         for each in found[: self.names]:
@@ -297,7 +297,7 @@ class View:
         left = len(found) - self.names
         return "; ".join([*told, f"{left:,} more"] if left > 0 else told)
 
-    def place(self, found: Found) -> str:
+    def place(self, found: CaseOnCard) -> str:
         """Where the kernel begins, as a link to it at head; empty where that is not known."""
         where = found.card.places.get(found.case.kernel)
         if where is None:
@@ -339,7 +339,7 @@ def _title(view: View, groups: Groups) -> Part:
     review, several = view.review, len(view.review.cards) > 1
     devices = list(dict.fromkeys(card.device for card in review.cards))
     where = listed(list(map(code, devices))) if len(devices) < 4 else f"{len(devices)} models"
-    sign = f"{_SIGNS[standing(review).state]} " if view.sign else ""
+    sign = f"{_SIGNS[review_outcome(review).state]} " if view.sign else ""
     commits = view.links.repository and f"{view.links.repository}/commit/"
     ends = [
         link(f"{commits}{commit}" if commits and commit else "", code(commit_label(commit)))
@@ -362,7 +362,7 @@ def _every_case(view: View) -> list[Part]:
     cases = total(view.review)
     if not cases:
         return []
-    found = [Found(card, case) for card in view.review.cards for case in card.cases]
+    found = [CaseOnCard(card, case) for card in view.review.cards for case in card.cases]
     names = [Cell(each.label, "code") for each in found]
     # The verdict first: a comment is 800 pixels wide, a telephone's 350, and what is beyond is scrolled to.
     *figures, verdicts = verdict_columns("case", names, [each.case for each in found], sizes=False)
@@ -390,7 +390,7 @@ def _rows(view: View, sheet: Sheet) -> Iterator[Item]:
             above = ""
 
 
-def _of_card(card: Card) -> str:
+def _of_card(card: CardReview) -> str:
     built = f", {code(card.compiler)}" if card.compiler else ""
     twins = f" The comparison's test of itself: {listed([twin(each) for each in card.twins])}."
     dirty = " Head was a working tree with changes." if card.head_dirty else ""
@@ -454,7 +454,7 @@ def _paragraphs(items: Sequence[Item], cases: int, what: str) -> list[Part]:
     return [Part(items=items, cases=cases, more=lambda left: f"<p>{left:,} more {what}.</p>")]
 
 
-def _slower(view: View, slower: Sequence[Found]) -> list[Part]:
+def _slower(view: View, slower: Sequence[CaseOnCard]) -> list[Part]:
     first, rest = slower[: view.paragraphs], slower[view.paragraphs :]
     parts = _paragraphs([_slowed(view, found) for found in first], len(first), "are slower")
     if rest:
@@ -474,7 +474,7 @@ def _slower(view: View, slower: Sequence[Found]) -> list[Part]:
     return parts
 
 
-def _slowed(view: View, found: Found) -> Item:
+def _slowed(view: View, found: CaseOnCard) -> Item:
     told = " · ".join(filter(None, (view.place(found), *facts(found.case), _visible(found.case))))
     said = typeset(sentence(found.case, units_of(found.card)))
     return Item(
@@ -483,11 +483,11 @@ def _slowed(view: View, found: Found) -> Item:
     )
 
 
-def _brief(view: View, found: Found) -> str:
+def _brief(view: View, found: CaseOnCard) -> str:
     return f"{view.name(found)} {by_effect(found.case)}".rstrip()
 
 
-def _commands(review: Review, found: Sequence[Found]) -> str:
+def _commands(review: Review, found: Sequence[CaseOnCard]) -> str:
     """What compares these cases again, for each card and suite."""
     if not review.base or not review.head:
         return ""
@@ -505,25 +505,25 @@ def _commands(review: Review, found: Sequence[Found]) -> str:
     return "\n".join(lines)
 
 
-def _alike(found: Iterable[Found], key: Callable[[Found], object]) -> list[list[Found]]:
-    groups: dict[object, list[Found]] = defaultdict(list)
+def _alike(found: Iterable[CaseOnCard], key: Callable[[CaseOnCard], object]) -> list[list[CaseOnCard]]:
+    groups: dict[object, list[CaseOnCard]] = defaultdict(list)
     for each in found:
         groups[key(each)].append(each)
     return list(groups.values())
 
 
-def _by_evidence(found: Found) -> object:
+def _by_evidence(found: CaseOnCard) -> object:
     """One broken file costs many cases, and is shown once."""
     case = found.case
     return case.status, case.side, case.reason, case.log or case.message
 
 
-def _by_remedy(found: Found) -> object:
+def _by_remedy(found: CaseOnCard) -> object:
     case = found.case
     return _by_evidence(found) if case.status == "failed" else (case.status, case.reason, _to_do(found))
 
 
-def _failure(view: View, found: Sequence[Found], where: str) -> Item:
+def _failure(view: View, found: Sequence[CaseOnCard], where: str) -> Item:
     case = found[0].case
     what = f"{counted(len(found), 'case')} {verb(len(found), 'fails', 'fail')} {where}"
     brief = f"<b>{what}</b>: {_what(case)}. {view.names_of(found)}."
@@ -542,14 +542,14 @@ def _what(case: CaseReview) -> str:
     return f"{told} ({code(case.reason)})" if told and case.status == "invalid" else told or code(case.reason)
 
 
-def _to_do(found: Found) -> str:
+def _to_do(found: CaseOnCard) -> str:
     # Benchmarks of others are not calibrated: how they differ is measured by running them often enough.
     card = found.card
     hint = remedy(found.case, calibrated=card.executables or card.calibrated is not None)
     return f"To do: {hint}." if hint else ""
 
 
-def _open(view: View, found: Sequence[Found]) -> Item:
+def _open(view: View, found: Sequence[CaseOnCard]) -> Item:
     case, to_do = found[0].case, _to_do(found[0])
     lead = (
         f"<b>{counted(len(found), 'case')} {verb(len(found), 'is', 'are')} {case.status}</b>: {_what(case)}."
@@ -600,7 +600,7 @@ def comment(review: Review, links: Links, *, marker: str = "", limit_bytes: int 
 
 
 SUMMARY_BYTES = 1024 * 1024
-"""Of one step; GitHub drops a larger one whole."""
+"""The largest summary of one step; GitHub drops a larger one whole."""
 _COLUMNS = 41
 _WIDEST = 32
 """Characters of a case's name."""
@@ -612,9 +612,9 @@ def summary(review: Review, links: Links) -> str:
     return fit(body(view, [*forests, *_every_case(view)]), SUMMARY_BYTES)
 
 
-def _forest(card: Card) -> Part:
+def _forest(card: CardReview) -> Part:
     """Each case that was measured on a line of its own, under one axis."""
-    measured = [Found(card, case) for case in card.cases if case.time]
+    measured = [CaseOnCard(card, case) for case in card.cases if case.time]
     widest = min(max(len(_name(found)) for found in measured), _WIDEST)
     scale = scale_of(card)
     return Part(
@@ -630,7 +630,7 @@ def _forest(card: Card) -> Part:
     )
 
 
-def _line(found: Found, widest: int, scale: Scale) -> str:
+def _line(found: CaseOnCard, widest: int, scale: Scale) -> str:
     name, case = _name(found), found.case
     name = name if len(name) <= widest else f"…{name[1 - widest :]}"
     cycles = f", cycles {effect(case.cycles)}" if leading(case)[1] == "cycles" else ""
@@ -638,6 +638,6 @@ def _line(found: Found, widest: int, scale: Scale) -> str:
     return f"{name:{widest}}  {strip_text(scale, case.time, _COLUMNS)}  {typeset(shown)}"
 
 
-def _name(found: Found) -> str:
+def _name(found: CaseOnCard) -> str:
     """Without the suite's: it is above the plot."""
     return found.label.removeprefix(f"{found.card.suite}.")

@@ -27,7 +27,7 @@ LIMITS = {"cards": 64, "cases": 4096, "bytes": 16 * 2**20}
 """The most that one document may hold."""
 
 _END = r"(?![\s\S])"
-"""In Python as in JavaScript, where $ may leave a line's end behind."""
+"""The end of a text, for patterns of Python and JavaScript: $ may leave a line's end behind."""
 
 Identifier = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]{{0,99}}{_END}")]
 CaseId = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_.=,\[\]-]{{1,400}}{_END}")]
@@ -49,7 +49,7 @@ class Strict(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     pass
 
 
-class Change(Strict, frozen=True, kw_only=True):
+class EffectReview(Strict, frozen=True, kw_only=True):
     """Head over base, minus 1: positive is slower, or more cycles."""
 
     effect: Fraction
@@ -71,25 +71,25 @@ class Side(Strict, frozen=True, kw_only=True):
     shared_bytes: Size | None = None
     """Static and dynamic."""
     local_bytes: Size | None = None
-    """Of each thread: spills and local arrays."""
+    """Local memory of a thread: spills and arrays."""
     grid: tuple[Size, Size, Size] | None = None
     block: tuple[Size, Size, Size] | None = None
 
 
-class Strays(Strict, frozen=True, kw_only=True):
+class StraysReview(Strict, frozen=True, kw_only=True):
     """Slots that took far longer than their side's usual time."""
 
     base: Size
     head: Size
     slots: Size
-    """Of each side, strays included."""
+    """Slots of each side, strays included."""
     cost: Fraction
     """What head's cost on average more than base's, as a share of the usual time."""
 
 
-class Place(Strict, frozen=True, kw_only=True):
+class SourceLine(Strict, frozen=True, kw_only=True):
     path: RelativePath
-    """From the repository's top."""
+    """The path from the repository's top."""
     line: Annotated[int, Meta(ge=1, le=10_000_000)]
 
 
@@ -102,11 +102,11 @@ class CaseReview(Strict, frozen=True, kw_only=True):
     message: Text = ""
     log: Log = ""
     side: Literal["base", "head", ""] = ""
-    """Of a failed case: at which commit; empty where nobody can tell."""
-    time: Change | None = None
-    cycles: Change | None = None
-    energy: Change | None = None
-    strays: Strays | None = None
+    """The side at which a case failed; empty where nobody can tell, and where it did not."""
+    time: EffectReview | None = None
+    cycles: EffectReview | None = None
+    energy: EffectReview | None = None
+    strays: StraysReview | None = None
     smallest_visible: Fraction | None = None
     """The smallest slowdown that would be called a regression nine times in ten with this much noise."""
     noise_floor: Fraction | None = None
@@ -126,7 +126,7 @@ class Calibrated(Strict, frozen=True, kw_only=True):
     false_alarms: Size
 
 
-class Card(Strict, frozen=True, kw_only=True):
+class CardReview(Strict, frozen=True, kw_only=True):
     """One suite compared on one card."""
 
     suite: Identifier
@@ -151,10 +151,10 @@ class Card(Strict, frozen=True, kw_only=True):
     """What head's problem asks for otherwise than base's: sizes, data, reference, tolerance."""
     gpu_s: Annotated[float, Meta(ge=0, le=1e7)] = 0.0
     cases: Annotated[tuple[CaseReview, ...], Meta(max_length=LIMITS["cases"])]
-    """In ladder order."""
+    """The cases in the order of the ladder."""
     twins: Annotated[tuple[CaseReview, ...], Meta(max_length=2)] = ()
-    places: Annotated[Mapping[Identifier, Place], Meta(max_length=LIMITS["cases"])] = {}
-    """By kernel, at head."""
+    places: Annotated[Mapping[Identifier, SourceLine], Meta(max_length=LIMITS["cases"])] = {}
+    """Where each kernel begins at head."""
 
 
 class Review(Strict, frozen=True, kw_only=True, omit_defaults=False):
@@ -167,10 +167,10 @@ class Review(Strict, frozen=True, kw_only=True, omit_defaults=False):
     base: Commit | None
     """None for comparisons outside a repository, which nothing can be posted of."""
     head: Commit | None
-    cards: Annotated[tuple[Card, ...], Meta(max_length=LIMITS["cards"])]
+    cards: Annotated[tuple[CardReview, ...], Meta(max_length=LIMITS["cards"])]
 
 
-class _Version(Struct):
+class _VersionedDocument(Struct):
     schema_version: int
 
 
@@ -193,7 +193,7 @@ def decode(content: bytes, kind: type[Document], schema_version: int) -> Documen
     if len(content) > LIMITS["bytes"]:
         raise StoreError(f"The report has {len(content)} bytes; at most {LIMITS['bytes']} are read.")
     try:
-        version = msgspec.json.decode(content, type=_Version).schema_version
+        version = msgspec.json.decode(content, type=_VersionedDocument).schema_version
         if version != schema_version:
             raise StoreError(
                 f"The report has schema version {version}; this harness reads {schema_version}. Let the same "

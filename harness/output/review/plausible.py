@@ -14,7 +14,7 @@ from typing import TypeVar
 from harness.judgement.limits import TWINS, USUAL_LIMITS
 from harness.numbers import exact, percent
 from harness.output.review.grouping import wrong_twins
-from harness.output.review.model import Card, CaseReview, Change, Review, Side
+from harness.output.review.model import CardReview, CaseReview, EffectReview, Review, Side
 from harness.records import VerdictStatus
 from harness.spec.case_id import CaseId
 
@@ -67,7 +67,7 @@ def _commits(review: Review, bases: frozenset[str], head: str) -> Iterator[str]:
         yield "Base and head are the same commit."
 
 
-def _of_card(card: Card) -> Iterator[str]:
+def _of_card(card: CardReview) -> Iterator[str]:
     yield from _settings(card)
     if card.head_dirty:
         yield "It measured a working tree with changes, not a commit."
@@ -86,7 +86,7 @@ def _of_card(card: Card) -> Iterator[str]:
             yield f"{case.case}: {problem}"
 
 
-def _names(card: Card) -> Iterator[str]:
+def _names(card: CardReview) -> Iterator[str]:
     for name, times in _counted(case.case for case in (*card.cases, *card.twins)):
         yield f"{name} is in it {times} times."
     kernels = {case.kernel for case in card.cases}
@@ -100,7 +100,7 @@ def _names(card: Card) -> Iterator[str]:
             yield f"{twin.case} is no test that a comparison does of itself."
 
 
-def _settings(card: Card) -> Iterator[str]:
+def _settings(card: CardReview) -> Iterator[str]:
     for name, value, usual in zip(
         ("margin", "tolerance"), (card.margin, card.tolerance), USUAL_LIMITS[card.kind], strict=True
     ):
@@ -114,7 +114,7 @@ def _settings(card: Card) -> Iterator[str]:
         yield f"A confidence of {card.confidence:g} is not from {low:g} to {high:g}."
 
 
-def _of_case(case: CaseReview, card: Card) -> Iterator[str]:
+def _of_case(case: CaseReview, card: CardReview) -> Iterator[str]:
     for name, change in (("time", case.time), ("cycles", case.cycles), ("energy", case.energy)):
         if change is not None:
             for problem in _of_change(change, processes_have_quads=name != "energy"):
@@ -130,7 +130,7 @@ def _of_case(case: CaseReview, card: Card) -> Iterator[str]:
         yield from _judged(case, card)
 
 
-def _of_change(change: Change, *, processes_have_quads: bool) -> Iterator[str]:
+def _of_change(change: EffectReview, *, processes_have_quads: bool) -> Iterator[str]:
     if not change.low <= change.effect <= change.high:
         yield (
             f"changed by {_signed(change.effect)}, which is outside its interval, {_signed(change.low)} to "
@@ -156,7 +156,7 @@ def _unmeasured(case: CaseReview) -> Iterator[str]:
         yield f"it is {case.status}, and yet was seen at both commits."
 
 
-def _judged(case: CaseReview, card: Card) -> Iterator[str]:
+def _judged(case: CaseReview, card: CardReview) -> Iterator[str]:
     if case.time is None:
         yield f"it is {case.status}, and nothing was measured."
         return
@@ -176,7 +176,7 @@ def _judged(case: CaseReview, card: Card) -> Iterator[str]:
         yield f"it is called {case.status} for {told}, within the margin of {exact(margin)}."
 
 
-def _unchanged(time: Change, tolerance: float) -> Iterator[str]:
+def _unchanged(time: EffectReview, tolerance: float) -> Iterator[str]:
     if not 0 < tolerance <= _MOST:
         return  # told as the setting that it is
     # It was within the tolerance in two one-sided tests; the interval is two-sided, so a little wider, and

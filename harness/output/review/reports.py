@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import harness
-from harness.output.review.grouping import Found, Groups, grouped, units_of
+from harness.output.review.grouping import CaseOnCard, Groups, grouped, units_of
 from harness.output.review.model import Review
 from harness.output.sentences import reason, sentence
 from harness.system.texts import harmless
@@ -25,7 +25,7 @@ def junit(review: Review) -> str:
     """
     groups, root = grouped(review), ET.Element("testsuites", name="harness compare")
     for card in review.cards:
-        found = [Found(card, case) for case in card.cases]
+        found = [CaseOnCard(card, case) for case in card.cases]
         kinds = [_kind(groups, each) for each in found]
         suite = ET.SubElement(
             root,
@@ -50,7 +50,7 @@ def junit(review: Review) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _kind(groups: Groups, found: Found) -> str:
+def _kind(groups: Groups, found: CaseOnCard) -> str:
     if found in groups.failing:
         return "failure"
     if found in groups.invalid:
@@ -58,7 +58,7 @@ def _kind(groups: Groups, found: Found) -> str:
     return "skipped" if found in groups.unjudged else ""
 
 
-def _said(found: Found) -> str:
+def _said(found: CaseOnCard) -> str:
     told = sentence(found.case, units_of(found.card)) or reason(found.case) or found.case.reason
     return harmless(f"{found.label} on {found.card.device}: {told}")
 
@@ -108,7 +108,7 @@ def openmetrics(review: Review) -> str:
     """Head's time of each case, in seconds, and its change. GitLab shows them beside the target branch's own,
     which another run has measured: the change is of one run.
     """
-    cases = [Found(card, case) for card in review.cards for case in card.cases]
+    cases = [CaseOnCard(card, case) for card in review.cards for case in card.cases]
     heads = [(each, each.case.head) for each in cases if each.case.time and each.case.head]
     families = {
         "kernel_time_seconds": [
@@ -123,7 +123,7 @@ def openmetrics(review: Review) -> str:
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 
-def _labels(found: Found) -> str:
+def _labels(found: CaseOnCard) -> str:
     card = found.card
     named = {"suite": card.suite, "case": found.label, "device": card.device, "spec": card.spec}
     # A model's name is any printable ASCII; these two are what the format escapes of it.
@@ -131,12 +131,12 @@ def _labels(found: Found) -> str:
     return ",".join(f'{name}="{value}"' for name, value in escaped.items())
 
 
-def _told(groups: Groups) -> Iterator[Found]:
+def _told(groups: Groups) -> Iterator[CaseOnCard]:
     yield from groups.failing
     yield from groups.unjudged
 
 
-def _location(found: Found) -> dict[str, Any]:
+def _location(found: CaseOnCard) -> dict[str, Any]:
     place = found.card.places[found.case.kernel]
     return {
         "physicalLocation": {
@@ -146,7 +146,7 @@ def _location(found: Found) -> dict[str, Any]:
     }
 
 
-def _fingerprint(found: Found) -> str:
+def _fingerprint(found: CaseOnCard) -> str:
     """The same for a case of a card in every run, by which a forge tells old from new."""
     parts = [found.card.device, found.card.spec, found.case.case, found.case.status]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -23,7 +23,7 @@ from harness.records import DifferenceStatus, RiskKind
 STATIC_SCHEMA_VERSION = 1
 _MOST_ROWS = 16 * 1024
 _PLACE = re.compile(r" \([^()\s]+:[0-9]+\)\Z")
-"""Of a risk's text: another architecture's compiler may have it a line further."""
+"""The place in a risk's text: another architecture's compiler may have it a line further."""
 
 Arch = Annotated[str, Meta(pattern=r"^sm_[0-9]{2,4}[a-z]?(?![\s\S])")]
 

@@ -7,6 +7,18 @@
   const MARGIN = 12; // CSS pixels to the right of what is drawn
   const NARROW = 560;
 
+  /** What a card says of itself while it is measured: the key in documents, in words, the unit, a colour. */
+  harness.TRACES = [
+    { key: "sm_clock_mhz", label: "SM clock", unit: "MHz", colour: "line-a" },
+    { key: "memory_clock_mhz", label: "memory clock", unit: "MHz", colour: "line-d" },
+    { key: "temperature_c", label: "temperature", unit: "°C", colour: "line-b" },
+    { key: "power_w", label: "power", unit: "W", colour: "line-c" },
+  ];
+
+  /** The traces of a document by key: an array with null where there is no figure, or null. */
+  harness.traces = (document) =>
+    Object.fromEntries(harness.TRACES.map(({ key }) => [key, harness.figures(document[key])]));
+
   function padded(min, max) {
     if (min === null || max === null || !Number.isFinite(min)) return [0, 1];
     const pad = (max - min) * 0.12 || Math.abs(max) * 0.05 || 1;
@@ -21,7 +33,7 @@
   class Stack {
     /**
      * options: x (ascending numbers), limits [min, max], span (least width of a view), panels, xTicks(min, max, width) → [{at, label}],
-     * label (name for assistive technology), onCursor(index | null, byKey), onRange(min, max), describe(index) → text.
+     * label (name for assistive technology), onCursor(index | null), onRange(min, max), describe(index) → text.
      * panel: {title, unit, height, series: [{label, values, colour, dash?, hidden?}], range?(min, max, from, to), yTicks?, under?, over?}.
      * under and over get a surface and {left, top, width, height, x(value), y(value), from, to, colours}.
      */
@@ -194,7 +206,7 @@
       const index = u.cursor.left < 0 || u.cursor.left === null ? null : u.cursor.idx;
       if (index === this.cursor) return;
       this.cursor = index ?? null;
-      this.options.onCursor?.(this.cursor, false);
+      this.options.onCursor?.(this.cursor);
     }
 
     /** The cursor on a point, as by hand; the point comes into view. */
@@ -213,7 +225,7 @@
       this.cursor = at;
       this.byKey = true;
       this.placeCursor();
-      this.options.onCursor?.(at, true);
+      this.options.onCursor?.(at);
       clearTimeout(this.speaking);
       this.speaking = setTimeout(() => (this.live.textContent = this.options.describe?.(at) ?? ""), 150);
     }
@@ -403,7 +415,7 @@
       });
       for (const tick of ticks) {
         const at = left + ((tick.at - this.range[0]) / (this.range[1] - this.range[0])) * inner;
-        String(tick.label)
+        tick.label
           .split("\n")
           .forEach((line, row) =>
             surface.text(line, at, y + 8 + row * 14, { fill: colours.muted, align: "center" }),

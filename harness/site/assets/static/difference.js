@@ -6,6 +6,11 @@
   const SURE = 3.29;
 
   const FILES_BACK = 4;
+  /** What difference may call a pair of figures, the worst first; of two cards it is the word alone. */
+  harness.VERDICTS = [
+    ...["regression", "slower", "worse", "improvement", "faster", "better"],
+    ...["changed", "unchanged", "inconclusive", "not comparable"],
+  ];
 
   /** The file of figures by commit that holds a position; null where the card measured nothing there. */
   async function block(site, card, position) {

@@ -136,8 +136,8 @@
 
   /** A change of a level over time, as a word; what is too little to count has no colour. */
   format.moved = function (kase, effect, floor) {
-    if (!known(effect) || Math.abs(effect) < 0.0005)
-      return { text: known(effect) ? "steady" : NONE, tone: "none" };
+    if (!known(effect)) return { text: NONE, tone: "none" };
+    if (Math.abs(effect) < 0.0005) return { text: "steady", tone: "none" };
     const { word, tone } = format.meaning(kase, effect);
     return {
       text: `${format.change(effect)} ${word}`,
@@ -158,6 +158,9 @@
 
   /** Whether it is known which way is better. */
   format.judged = (kase) => kase.direction === "higher" || kase.direction === "lower";
+
+  /** An effect with the sign that means better where it is above zero: times count upside down. */
+  format.gain = (kase, effect) => (known(effect) ? effect * (kase.direction === "lower" ? -1 : 1) : null);
 
   /** What an effect on a case means: a word, and whether it is good news. */
   format.meaning = function (kase, effect) {

@@ -5,13 +5,9 @@
 
   function unpack(series) {
     const flags = new Map();
-    for (const [name, indices] of [
-      ["outlier", series.outliers],
-      ["clocked", series.clocked],
-      ["failed", series.failed],
-    ]) {
-      for (const index of indices) flags.set(index, name);
-    }
+    for (const index of series.outliers) flags.set(index, "outlier");
+    for (const index of series.clocked) flags.set(index, "clocked");
+    for (const index of series.failed) flags.set(index, "failed");
     const early = series.changes.find((change) => change.state === "unjudged");
     for (let index = early?.at ?? series.n; index < series.n; index++)
       if (flags.get(index) !== "failed") flags.set(index, "unjudged");
@@ -19,10 +15,7 @@
       ...series,
       x: Array.from(harness.decode(series.commits)),
       y: harness.figures(series.values),
-      clock: harness.figures(series.clock_mhz),
-      memory: harness.figures(series.memory_clock_mhz),
-      temperature: harness.figures(series.temperature_c),
-      power: harness.figures(series.power_w),
+      traces: harness.traces({ ...series, sm_clock_mhz: series.clock_mhz }),
       registers: harness.figures(series.registers),
       published: [],
       overlaid: [],
@@ -49,7 +42,8 @@
 
   /** The figures that a history can be shown in: [{name, label, unit, direction, of(index)}], its own first. */
   function figuresOf(data, kase) {
-    const { work, y, power, registers } = data;
+    const { work, y, registers } = data;
+    const power = data.traces.power_w;
     const ofTime = kase.metric === "time_ms" && kase.unit === "ms";
     const time = work ? (index) => (y[index] ? work / y[index] : null) : ofTime ? (index) => y[index] : null;
     const shares = new Map((data.samples ?? []).map((one) => [one.at, one.library_share]));
@@ -435,20 +429,18 @@
         markers(data, surface, g, chosen);
       },
     };
-    const small = (title, unit, values, colour) =>
-      values && {
-        title,
+    const small = ({ key, label, unit, colour }) =>
+      data.traces[key] && {
+        title: label,
         unit,
         height: 84,
-        series: [{ label: title, values, colour }],
+        series: [{ label, values: data.traces[key], colour }],
         over: (surface, g) => epochs(data, surface, g, false),
       };
     return [
       main,
       data.overlaid.length ? overlay(data) : null,
-      small("SM clock", "MHz", data.clock, "line-a"),
-      small("temperature", "°C", data.temperature, "line-b"),
-      small("power", "W", data.power, "line-c"),
+      ...harness.TRACES.filter(({ key }) => key !== "memory_clock_mhz").map(small),
     ].filter(Boolean);
   }
 

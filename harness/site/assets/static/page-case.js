@@ -13,14 +13,9 @@
     const node = el("dl", { class: "readout of-commit" });
     let wanted = null;
     const item = harness.fact;
-    function compared(index) {
+    function draw(index, commit, unknown) {
       const level = data.levelAt(index);
       const share = data.y[index] === null || !level ? null : data.y[index] / level - 1;
-      return item("against its level", format.change(share));
-    }
-    function draw(index, commit, unknown) {
-      const optional = (name, values, unit) =>
-        values ? item(name, format.value(values[index], unit)) : null;
       harness.replace(
         node,
         item(
@@ -34,11 +29,10 @@
         item("author", commit ? text(commit.author, null, 60) : unknown),
         item("date", commit ? format.dateTime(commit.time) : unknown),
         item(FLAGS[data.flags.get(index)] ?? "figure", format.value(data.y[index], kase.unit)),
-        compared(index),
-        optional("SM clock", data.clock, "MHz"),
-        optional("memory clock", data.memory, "MHz"),
-        optional("temperature", data.temperature, "°C"),
-        optional("power", data.power, "W"),
+        item("against its level", format.change(share)),
+        harness.TRACES.filter(({ key }) => data.traces[key]).map(({ key, label, unit }) =>
+          item(label, format.value(data.traces[key][index], unit)),
+        ),
       );
     }
     async function show(index) {
@@ -63,7 +57,8 @@
       const flag = data.flags.get(index);
       const parts = [`Commit ${data.x[index]}`, format.value(data.y[index], kase.unit)];
       if (flag) parts.push(FLAGS[flag]);
-      if (data.clock?.[index]) parts.push(`${data.clock[index]} MHz`);
+      const clock = data.traces.sm_clock_mhz?.[index];
+      if (clock) parts.push(`${clock} MHz`);
       const change = data.changes.find((one) => one.at === index);
       if (change)
         parts.push(
@@ -279,7 +274,7 @@
     };
     return harness.chartDownloads(`${card.file}-${kase.name}`, picture, async () => {
       const value = `value_${kase.unit.replace(/[^A-Za-z0-9]+/g, "_")}`;
-      const beside = ["sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"];
+      const beside = harness.TRACES.map(({ key }) => key);
       const rows = [["position", "hash", "time_utc", value, "level", ...beside, "flag"]];
       const [from, to] = stack.visible();
       for (let index = from; index < to; index++) {
@@ -290,7 +285,7 @@
           commit && new Date(commit.time * 1000).toISOString(),
           data.y[index],
           data.levelAt(index),
-          ...[data.clock, data.memory, data.temperature, data.power].map((values) => values?.[index]),
+          ...beside.map((key) => data.traces[key]?.[index]),
           data.flags.get(index),
         ]);
       }

@@ -46,15 +46,13 @@
     };
   }
 
-  const badness = (effect, kase) => (effect === null ? 0 : effect * (kase.direction === "lower" ? 1 : -1));
-
   function effects(site, cards) {
     const shown = cards.filter((one) => one.effects.size);
     if (!shown.length) return harness.empty("No card has measured this commit.");
     const numbers = [...new Set(shown.flatMap((one) => [...one.effects.keys()]))];
     const marked = (number) => shown.some((one) => (one.effects.get(number)?.tone ?? "none") !== "none");
     const worst = (number) =>
-      Math.max(...shown.map((one) => badness(one.effects.get(number)?.effect ?? null, site.cases[number])));
+      Math.max(...shown.map((one) => -format.gain(site.cases[number], one.effects.get(number)?.effect)));
     const rows = numbers
       .map((number) => ({ kase: site.cases[number], number, marked: marked(number), worst: worst(number) }))
       .sort((a, b) => b.marked - a.marked || (a.marked ? b.worst - a.worst : a.kase.order - b.kase.order));
@@ -64,9 +62,9 @@
       numeric: true,
       hint: "Sort from worst to best",
       down: true,
-      sort: (row) => {
-        const effect = one.effects.get(row.number)?.effect ?? null;
-        return effect === null ? null : badness(effect, row.kase);
+      sort(row) {
+        const gain = format.gain(row.kase, one.effects.get(row.number)?.effect);
+        return gain === null ? null : -gain;
       },
       cell: (row) => {
         const found = one.effects.get(row.number);

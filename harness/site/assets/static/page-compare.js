@@ -113,10 +113,6 @@
     ];
   }
 
-  const STATUSES = [
-    ...["regression", "slower", "worse", "improvement", "faster", "better"],
-    ...["changed", "unchanged", "inconclusive", "not comparable"],
-  ];
   /** Of figures of unchanged code, how many chance marks. */
   const BY_CHANCE = 0.001;
 
@@ -140,17 +136,16 @@
   }
 
   function total(rows) {
-    // A time that halves and a rate that doubles are the same news, so times count upside down.
     const known = rows.filter((row) => row.effect !== null && format.judged(row.kase));
     if (!known.length) return "No case has a figure on both sides.";
-    const logs = known.map((row) => Math.log1p(row.effect) * (row.kase.direction === "lower" ? -1 : 1));
+    const logs = known.map((row) => format.gain(row.kase, Math.log1p(row.effect)));
     const mean = Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) - 1;
     const count = (status) => known.filter((row) => row.status === status).length;
     const words =
       Math.abs(mean) < 0.0005
         ? "as good as the left"
         : `${format.change(mean)} ${mean > 0 ? "better" : "worse"} than the left`;
-    const counts = STATUSES.filter((status) => count(status)).map((status) => `${count(status)} ${status}`);
+    const counts = harness.VERDICTS.filter((status) => count(status)).map((status) => `${count(status)} ${status}`);
     return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${counts.join(", ")}. Two figures differ by the noise of both: intervals hold 99.9 %, so chance marks ${format.number(known.length * BY_CHANCE, 1)} of so many cases. “harness compare” of the two commits says more.`;
   }
 
@@ -176,7 +171,7 @@
       {
         key: "effect",
         label: "Difference",
-        sort: (row) => (row.effect === null ? null : row.effect * (row.kase.direction === "lower" ? -1 : 1)),
+        sort: (row) => format.gain(row.kase, row.effect),
         hint: "Sort from worst to best",
         cell: (row) =>
           row.effect === null
@@ -196,7 +191,7 @@
       {
         key: "status",
         label: "Verdict",
-        sort: (row) => STATUSES.indexOf(row.status),
+        sort: (row) => harness.VERDICTS.indexOf(row.status),
         cell: (row) =>
           el(
             "span",
@@ -255,7 +250,7 @@
       ),
       harness.select(
         "Verdict",
-        [["", "All"], ...STATUSES.filter((one) => rows.some((row) => row.status === one))],
+        [["", "All"], ...harness.VERDICTS.filter((one) => rows.some((row) => row.status === one))],
         state.get("verdict") ?? "",
         (verdict) => (state.note({ verdict }), update()),
       ),

@@ -4,18 +4,16 @@
   const { el, text, format, state } = harness;
   const LANE = { rows: 1.5, reasons: 0.5 };
 
-  function unpack(telemetry) {
-    return {
-      x: Array.from(harness.decode(telemetry.at_s)),
-      sm: harness.figures(telemetry.sm_clock_mhz),
-      memory: harness.figures(telemetry.memory_clock_mhz),
-      temperature: harness.figures(telemetry.temperature_c),
-      power: harness.figures(telemetry.power_w),
-      reasons: telemetry.reasons,
-    };
-  }
+  const HEIGHTS = { sm_clock_mhz: 130, memory_clock_mhz: 70, temperature_c: 90, power_w: 110 };
 
-  const known = (values) => values?.some((value) => value !== null);
+  const unpack = (telemetry) => ({
+    x: Array.from(harness.decode(telemetry.at_s)),
+    traces: harness.traces(telemetry),
+    reasons: telemetry.reasons,
+  });
+
+  /** The traces that the card told anything of. */
+  const tracesOf = (data) => harness.TRACES.filter(({ key }) => data.traces[key]?.some((value) => value !== null));
 
   /** Kernels and clock events as bars over the seconds they took. */
   function spans(data, rows) {
@@ -64,21 +62,14 @@
       ],
       over: spans(data, rows),
     };
-    const panel = (title, unit, height, ...series) =>
-      series.some((one) => known(one.values)) && {
-        title,
-        unit,
-        height,
-        series: series.filter((one) => known(one.values)),
-        under: shade(data),
-      };
-    return [
-      lanes,
-      panel("SM clock", "MHz", 130, { label: "SM clock", values: data.sm, colour: "line-a" }),
-      panel("memory clock", "MHz", 70, { label: "memory clock", values: data.memory, colour: "line-d" }),
-      panel("temperature", "°C", 90, { label: "temperature", values: data.temperature, colour: "line-b" }),
-      panel("power", "W", 110, { label: "power", values: data.power, colour: "line-c" }),
-    ].filter(Boolean);
+    const panel = ({ key, label, unit, colour }) => ({
+      title: label,
+      unit,
+      height: HEIGHTS[key],
+      series: [{ label, values: data.traces[key], colour }],
+      under: shade(data),
+    });
+    return [lanes, ...tracesOf(data).map(panel)];
   }
 
   /** What held the clock down, behind every curve. */
@@ -112,24 +103,16 @@
         const events = data.reasons
           .filter(([begin, end]) => begin <= at && at <= end)
           .map((reason) => reason[2]);
-        const figure = (name, values, unit) =>
-          known(values)
-            ? item(
-                name,
-                values[index] === null
-                  ? format.NONE
-                  : format.value(Math.round(values[index] * 10) / 10, unit),
-              )
-            : null;
+        const figure = ({ key, label, unit }) => {
+          const value = data.traces[key][index];
+          return item(label, format.value(value === null ? null : Math.round(value * 10) / 10, unit));
+        };
         harness.replace(
           node,
           item("second", at.toFixed(1)),
           item("case", during.length ? text(during.join(", "), null, 120) : "none"),
           item("clock event", events.length ? text(events.join(", "), null, 120) : "none"),
-          figure("SM clock", data.sm, "MHz"),
-          figure("memory clock", data.memory, "MHz"),
-          figure("temperature", data.temperature, "°C"),
-          figure("power", data.power, "W"),
+          tracesOf(data).map(figure),
         );
       },
     };
@@ -157,14 +140,12 @@
         xTicks: seconds,
         label: `Telemetry of ${harness.plain(name, 100)}`,
         describedBy: keys,
-        describe: (index) =>
-          [
-            `${data.x[index].toFixed(1)} s`,
-            data.sm?.[index] ? `${Math.round(data.sm[index])} MHz` : "",
-            data.power?.[index] ? `${Math.round(data.power[index])} W` : "",
-          ]
-            .filter(Boolean)
-            .join(", "),
+        describe(index) {
+          const told = harness.TRACES.filter(({ key }) => key === "sm_clock_mhz" || key === "power_w")
+            .filter(({ key }) => data.traces[key]?.[index])
+            .map(({ key, unit }) => `${Math.round(data.traces[key][index])} ${unit}`);
+          return [`${data.x[index].toFixed(1)} s`, ...told].join(", ");
+        },
         onCursor: read.show,
         onRange: (min, max) => noteRange(stack.isWhole(), min, max),
       });
@@ -187,9 +168,10 @@
   }
 
   function csv(data, [from, to]) {
-    const columns = [data.x, data.sm, data.memory, data.temperature, data.power];
-    const rows = [["at_s", "sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"]];
-    for (let index = from; index < to; index++) rows.push(columns.map((values) => values?.[index]));
+    const keys = harness.TRACES.map(({ key }) => key);
+    const rows = [["at_s", ...keys]];
+    for (let index = from; index < to; index++)
+      rows.push([data.x[index], ...keys.map((key) => data.traces[key]?.[index])]);
     return harness.csv(rows);
   }
 
@@ -219,13 +201,8 @@
 
   function rows(site, run) {
     const card = site.cards[run.card];
-    // A record names kernel and size; the suite is the run's.
     const measured = site.series.filter((one) => one.card === run.card).map((one) => site.cases[one.case]);
-    const caseOf = new Map(
-      measured
-        .filter((kase) => kase.suite === run.suite)
-        .map((kase) => [`${kase.kernel} ${kase.size}`, kase]),
-    );
+    const caseOf = new Map(measured.map((kase) => [kase.name, kase]));
     const tenths = (value) => (format.known(value) ? value.toFixed(1) : format.NONE);
     const name = (row) => {
       const kase = caseOf.get(row.name);

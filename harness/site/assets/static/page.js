@@ -165,7 +165,7 @@
     });
   }
 
-  /** Starts a page: `draw(site, main)` now and whenever the view in the address changes. */
+  /** Starts a page: `draw(site, view)` now and whenever the view in the address changes. */
   harness.start = async function (name, draw) {
     const main = document.getElementById("main");
     harness.siteTitle = "GPU history";
@@ -179,7 +179,7 @@
       const view = el("div", { class: "view" });
       try {
         // A slower, older drawing must not replace a newer one.
-        await draw(site, view, () => mine === turn);
+        await draw(site, view);
         if (mine !== turn) return;
         const focused = main.contains(document.activeElement)
           ? document.activeElement.getAttribute("name")

@@ -135,10 +135,8 @@
     const surface = new harness.SvgSurface(width, height, colours.surface);
     const box = { left: 62, right: width - 10, top: 26, bottom: height - 44 };
     const span = extent(data.points, data.roofs, data.memory, width < 520);
-    const x = (value) =>
-      box.left + (log(value / span.left) / log(span.right / span.left)) * (box.right - box.left);
-    const y = (value) =>
-      box.bottom - (log(value / span.low) / log(span.high / span.low)) * (box.bottom - box.top);
+    const x = harness.logScale(span.left, span.right, box.left, box.right);
+    const y = harness.logScale(span.low, span.high, box.bottom, box.top);
     axes(surface, box, span, x, y, colours);
     drawRoofs(surface, box, span, x, y, data, colours);
     drawPoints(surface, box, x, y, data.points, colours);

@@ -15,14 +15,10 @@
     return inside.length > 8 ? inside.filter((at) => Number.isInteger(Number(log(at).toFixed(9)))) : inside;
   }
 
-  function scale(low, high, from, to) {
-    return (value) => from + (log(value / low) / log(high / low)) * (to - from);
-  }
-
   function panel(surface, { title, series }, box, x, sizes, colours) {
     const values = series.flatMap((one) => one.points.map(([, value]) => value));
     const [low, high] = [Math.min(...values) / 1.6, Math.max(...values) * 1.6];
-    const y = scale(low, high, box.bottom, box.top);
+    const y = harness.logScale(low, high, box.bottom, box.top);
     surface.text(title, box.left, box.top - 10, { fill: colours.muted, size: 12, weight: 600 });
     for (const at of ticks(low, high)) {
       surface.segment(box.left, y(at), box.right, y(at), { stroke: colours.grid });
@@ -46,11 +42,10 @@
     const shown = panels.filter((one) => one.series.length);
     const height = 34 + shown.length * (TALL + GAP);
     const surface = new harness.SvgSurface(width, height, colours.surface);
-    const sizes = [
-      ...new Set(shown.flatMap((one) => one.series.flatMap((each) => each.points.map(([size]) => size)))),
-    ].sort((a, b) => a - b);
+    const points = shown.flatMap((one) => one.series.flatMap((line) => line.points));
+    const sizes = [...new Set(points.map(([size]) => size))].sort((a, b) => a - b);
     const [left, right] = [62, width - 24];
-    const x = scale(sizes[0] / 1.15, sizes.at(-1) * 1.15, left, right);
+    const x = harness.logScale(sizes[0] / 1.15, sizes.at(-1) * 1.15, left, right);
     shown.forEach((one, at) => {
       const top = 30 + at * (TALL + GAP);
       panel(surface, one, { left, right, top, bottom: top + TALL }, x, sizes, colours);

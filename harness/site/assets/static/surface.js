@@ -16,13 +16,8 @@
 
   class Surface {
     segment(x, y, toX, toY, style) {
-      this.line(
-        [
-          [x, y],
-          [toX, toY],
-        ],
-        style,
-      );
+      const ends = [[x, y], [toX, toY]];
+      this.line(ends, style);
     }
   }
 
@@ -46,16 +41,14 @@
       context.globalAlpha = 1;
     }
 
-    line(points, { stroke, width = 1, dash = [], alpha = 1 }) {
+    line(points, { stroke, width = 1, dash = [] }) {
       const { context } = this;
-      context.globalAlpha = alpha;
       context.strokeStyle = stroke;
       context.lineWidth = width;
       context.setLineDash(dash);
       this.path(points);
       context.stroke();
       context.setLineDash([]);
-      context.globalAlpha = 1;
     }
 
     shape(points, { fill, stroke, width = 1 }) {
@@ -89,10 +82,10 @@
       context.fill();
     }
 
-    ring(x, y, size, { stroke, width = 1.5 }) {
+    ring(x, y, size, { stroke }) {
       const { context } = this;
       context.strokeStyle = stroke;
-      context.lineWidth = width;
+      context.lineWidth = 1.5;
       context.beginPath();
       context.arc(x, y, size / 2, 0, 2 * Math.PI);
       context.stroke();
@@ -127,8 +120,6 @@
         width,
         height,
       });
-      this.width = width;
-      this.height = height;
       this.into = this.root;
       this.clips = 0;
       this.rect(0, 0, width, height, { fill: background });
@@ -153,14 +144,13 @@
       });
     }
 
-    line(points, { stroke, width = 1, dash = [], alpha = 1 }) {
+    line(points, { stroke, width = 1, dash = [] }) {
       this.add("path", {
         d: this.path(points),
         fill: "none",
         stroke,
         "stroke-width": width,
         "stroke-dasharray": dash.length ? dash.join(" ") : null,
-        "stroke-opacity": alpha === 1 ? null : alpha,
       });
     }
 
@@ -184,32 +174,14 @@
       });
     }
 
-    ring(x, y, size, { stroke, width = 1.5 }) {
-      this.add("circle", {
-        cx: round(x),
-        cy: round(y),
-        r: size / 2,
-        fill: "none",
-        stroke,
-        "stroke-width": width,
-      });
+    ring(x, y, size, { stroke }) {
+      this.add("circle", { cx: round(x), cy: round(y), r: size / 2, fill: "none", stroke, "stroke-width": 1.5 });
     }
 
     text(words, x, y, { fill, size = 11, align = "left", weight = 400 }) {
       const anchor = { left: "start", center: "middle", right: "end" }[align];
-      this.add(
-        "text",
-        {
-          x: round(x),
-          y: round(y),
-          fill,
-          "font-size": size,
-          "font-family": FONT,
-          "font-weight": weight,
-          "text-anchor": anchor,
-        },
-        words,
-      );
+      const font = { "font-size": size, "font-family": FONT, "font-weight": weight };
+      this.add("text", { x: round(x), y: round(y), fill, ...font, "text-anchor": anchor }, words);
     }
 
     clip(x, y, width, height, draw) {
@@ -249,6 +221,9 @@
       ticks.push(Number(at.toPrecision(12)));
     return ticks;
   };
+
+  /** Where a value of a logarithmic axis from `low` to `high` is drawn, between `from` and `to`. */
+  harness.logScale = (low, high, from, to) => (value) => from + (Math.log(value / low) / Math.log(high / low)) * (to - from);
 
   /** A drawing as wide as its place, made once `view` is shown and whenever its width or the colours change:
    * `picture(width)` gives a surface, `words` say the same. */

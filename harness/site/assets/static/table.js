@@ -154,14 +154,10 @@
 
   // Small drawings inside cells: the figure beside each says the same in digits.
 
-  /** A bar from the left edge; share is of the longest, mark a share to tick. */
-  harness.bar = function (share, tone) {
+  /** A bar from the left edge; share is of the longest. */
+  harness.bar = function (share) {
     const width = `${(Math.max(0, Math.min(1, share || 0)) * 100).toFixed(1)}%`;
-    return el(
-      "span",
-      { class: "track", "aria-hidden": "true" },
-      el("span", { class: `bar-of ${tone ?? ""}`, style: { width } }),
-    );
+    return el("span", { class: "track", "aria-hidden": "true" }, el("span", { class: "bar-of", style: { width } }));
   };
 
   /** A bar from the middle: to the right where the figure rose, share of the largest of the table. */
