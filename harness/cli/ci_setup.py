@@ -166,7 +166,7 @@ def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) 
     return ExitCode.REGRESSION if audits.missing(found) else ExitCode.FINE
 
 
-def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.Finding]:
+def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.AuditFinding]:
     calling = api_of(api)
     if calling.forge is GITLAB:
         from harness.gitlab import audit as gitlab_audit
@@ -175,7 +175,7 @@ def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[
     return github_audit.audit(calling, check_repository(repository), relied_only=relied)
 
 
-def _tell_audit(found: list[audits.Finding]) -> None:
+def _tell_audit(found: list[audits.AuditFinding]) -> None:
     for line in audits.lines(found, max(60, shutil.get_terminal_size().columns)):
         click.echo(harmless(line))
     if events.in_workflow():

@@ -95,7 +95,7 @@ def settings_from(
     )
 
 
-class Compared(NamedTuple):
+class SuiteComparisons(NamedTuple):
     """What became of every suite that was asked for, in order."""
 
     results: list[ComparisonResult]
@@ -136,14 +136,14 @@ def compare_pairs(
     settings: CompareSettings,
     *,
     most_cases: int | None = None,
-) -> Compared:
+) -> SuiteComparisons:
     """Compare the selected cases, suite by suite, each at its sizes, and show how it goes. Raises UsageError
     before it measures more cases of a suite than `most_cases`.
     """
     from harness.output.progress import CompareProgress
     from harness.run.compare import Comparing
 
-    done = Compared([], [])
+    done = SuiteComparisons([], [])
     with CompareProgress() as observer:
         for pair, sizes in pairs:
             with Comparing(pair.base, pair.head, settings, observer) as comparing:

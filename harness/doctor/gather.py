@@ -19,7 +19,7 @@ from harness.device.backends import parse_spec
 from harness.device.machine import describe_host, machine_name
 from harness.device.telemetry import Probe, probe_for
 from harness.device.telemetry.host import HostProbe
-from harness.doctor.checks import Disk, Facts
+from harness.doctor.checks import Disk, MachineFacts
 from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageError, WorkerError
 from harness.judgement.noise import read_calibration
 from harness.records import DeviceInfo
@@ -38,7 +38,7 @@ _NVIDIA_DRIVER = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), P
 Fields = dict[str, Any]
 
 
-def gather(spec: str | None, root: Path, results: Path) -> Facts:
+def gather(spec: str | None, root: Path, results: Path) -> MachineFacts:
     """Everything the doctor wants to know of a device, the machine and the project at `root`.
 
     Raises UsageError for a spec that names nothing.
@@ -55,7 +55,7 @@ def gather(spec: str | None, root: Path, results: Path) -> Facts:
             found |= watch(probe, SETTLE_S if probe.name == "nvml" else 0.0)
         device = identified(device, found["identity"])
         found |= {"device": device, **_calibration(device, results)}
-    return Facts(
+    return MachineFacts(
         **host,
         **found,
         **_repository(root),

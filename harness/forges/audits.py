@@ -20,7 +20,7 @@ Asking = TypeVar("Asking")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class AuditFinding:
     what: str
     state: State
     seen: str
@@ -30,37 +30,37 @@ class Finding:
     """Whether a job with a card must not start without it."""
 
 
-def should(what: str, good: object, seen: str, to_do: str, *, relied: bool = False) -> Finding:
+def should(what: str, good: object, seen: str, to_do: str, *, relied: bool = False) -> AuditFinding:
     """A finding that is good, or else missing with what to do."""
     state: State = "good" if good else "missing"
-    return Finding(what=what, state=state, seen=seen, to_do="" if good else to_do, relied=relied)
+    return AuditFinding(what=what, state=state, seen=seen, to_do="" if good else to_do, relied=relied)
 
 
 def careful(
     what: str, *, relied: bool = False
-) -> Callable[[Callable[[Asking], Iterator[Finding]]], Callable[[Asking], Iterator[Finding]]]:
+) -> Callable[[Callable[[Asking], Iterator[AuditFinding]]], Callable[[Asking], Iterator[AuditFinding]]]:
     """Where the token may not see something, nothing is known of it."""
 
-    def wrap(check: Callable[[Asking], Iterator[Finding]]) -> Callable[[Asking], Iterator[Finding]]:
-        def run(asking: Asking) -> Iterator[Finding]:
+    def wrap(check: Callable[[Asking], Iterator[AuditFinding]]) -> Callable[[Asking], Iterator[AuditFinding]]:
+        def run(asking: Asking) -> Iterator[AuditFinding]:
             try:
                 yield from check(asking)
             except ApiError as error:
                 if error.status not in _UNSEEN:
                     raise
                 seen = f"not seen ({error.status}): ask with a token that may read settings"
-                yield Finding(what=what, state="unknown", seen=seen, relied=relied)
+                yield AuditFinding(what=what, state="unknown", seen=seen, relied=relied)
 
         return run
 
     return wrap
 
 
-def missing(findings: Iterable[Finding]) -> list[Finding]:
+def missing(findings: Iterable[AuditFinding]) -> list[AuditFinding]:
     return [each for each in findings if each.state == "missing"]
 
 
-def lines(findings: list[Finding], width: int) -> Iterator[str]:
+def lines(findings: list[AuditFinding], width: int) -> Iterator[str]:
     """A table, and below what is missing what to do about it, in lines of that width."""
     column = max((len(each.what) for each in findings), default=0)
     for each in findings:

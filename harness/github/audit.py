@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.audits import Finding, careful, should
+from harness.forges.audits import AuditFinding, careful, should
 from harness.github.api import path_of
 from harness.github.events import DISPATCH_BRANCH
 from harness.github.posting import ACTIONS_APP
@@ -24,7 +24,7 @@ _MIRRORS = "pull-request/*"
 _DATA_BRANCH = "perf-data"
 
 
-def audit(api: Api, repository: str, *, relied_only: bool = False) -> list[Finding]:
+def audit(api: Api, repository: str, *, relied_only: bool = False) -> list[AuditFinding]:
     """What is there and what is missing. Raises RemoteError where GitHub does not answer at all."""
     about = api.get(path_of(repository), dict[str, Any], needs="metadata: read")
     asking = _Asking(
@@ -55,7 +55,7 @@ class _Asking:
             return None
 
 
-Check = Callable[[_Asking], Iterator[Finding]]
+Check = Callable[[_Asking], Iterator[AuditFinding]]
 
 
 def _environment(
@@ -64,13 +64,13 @@ def _environment(
     what = f"environment {name}"
 
     @careful(what, relied=relied)
-    def check(asking: _Asking) -> Iterator[Finding]:
+    def check(asking: _Asking) -> Iterator[AuditFinding]:
         found = asking.is_there("environments", name, needs="actions: read")
         wanted = allowed(asking)
         to_do = f"Settings, Environments, {name}: deployment branches {', '.join(wanted)} and no others"
         if found is None:
             seen = "there is none: GitHub makes it when a job names it, without any protection"
-            yield Finding(what=what, state="missing", seen=seen, to_do=to_do, relied=relied)
+            yield AuditFinding(what=what, state="missing", seen=seen, to_do=to_do, relied=relied)
             return
         branches = _branches(asking, name, found)
         good = bool(branches) and set(branches) <= set(wanted)
@@ -92,7 +92,7 @@ def _branches(asking: _Asking, name: str, found: Any) -> list[str]:
 
 
 @careful("reviewers of gpu")
-def _reviewers(asking: _Asking) -> Iterator[Finding]:
+def _reviewers(asking: _Asking) -> Iterator[AuditFinding]:
     found = asking.is_there("environments", "gpu", needs="actions: read") or {}
     rules = [rule for rule in found.get("protection_rules", ()) if rule.get("type") == "required_reviewers"]
     count = sum(len(rule.get("reviewers", ())) for rule in rules)
@@ -109,7 +109,7 @@ def _reviewers(asking: _Asking) -> Iterator[Finding]:
 
 
 @careful("no secrets of gpu", relied=True)
-def _secrets(asking: _Asking) -> Iterator[Finding]:
+def _secrets(asking: _Asking) -> Iterator[AuditFinding]:
     found = asking.get("environments", "gpu", "secrets", needs="environments: read")
     count = int(found.get("total_count", 0))
     to_do = "Settings, Environments, gpu: remove its secrets, a job there is a stranger's"
@@ -117,14 +117,14 @@ def _secrets(asking: _Asking) -> Iterator[Finding]:
 
 
 @careful("no secrets of the repository")
-def _repository_secrets(asking: _Asking) -> Iterator[Finding]:
+def _repository_secrets(asking: _Asking) -> Iterator[AuditFinding]:
     count = int(asking.get("actions", "secrets", needs="secrets: read").get("total_count", 0))
     to_do = "move them into environments that the default branch alone may use"
     yield should("no secrets of the repository", not count, f"{count} secrets" if count else "none", to_do)
 
 
 @careful("token by default")
-def _token(asking: _Asking) -> Iterator[Finding]:
+def _token(asking: _Asking) -> Iterator[AuditFinding]:
     found = asking.get("actions", "permissions", "workflow", needs="administration: read")
     level = quoted(str(found.get("default_workflow_permissions")))
     page = "Settings, Actions, General, Workflow permissions"
@@ -135,7 +135,7 @@ def _token(asking: _Asking) -> Iterator[Finding]:
 
 
 @careful("actions by hash")
-def _pinning(asking: _Asking) -> Iterator[Finding]:
+def _pinning(asking: _Asking) -> Iterator[AuditFinding]:
     found = asking.get("actions", "permissions", needs="administration: read")
     pinned = bool(found.get("sha_pinning_required"))
     to_do = "Settings, Actions, General: require actions to be pinned to a full-length commit SHA"
@@ -143,7 +143,7 @@ def _pinning(asking: _Asking) -> Iterator[Finding]:
 
 
 @careful("runs of forks")
-def _forks(asking: _Asking) -> Iterator[Finding]:
+def _forks(asking: _Asking) -> Iterator[AuditFinding]:
     if asking.private:
         parts = ("actions", "permissions", "fork-pr-workflows-private-repos")
         found = asking.get(*parts, needs="administration: read")
@@ -164,12 +164,12 @@ def _forks(asking: _Asking) -> Iterator[Finding]:
 
 
 def _rules(branch: Callable[[_Asking], str], wanted: tuple[str, ...], to_do: str) -> Check:
-    def check(asking: _Asking) -> Iterator[Finding]:
+    def check(asking: _Asking) -> Iterator[AuditFinding]:
         name = branch(asking)
         shown = _MIRRORS if name.startswith("pull-request/") else name
 
         @careful(f"rules of {shown}")
-        def rules(asking: _Asking) -> Iterator[Finding]:
+        def rules(asking: _Asking) -> Iterator[AuditFinding]:
             found = asking.get("rules", "branches", name, needs="metadata: read")
             types = {str(rule.get("type")) for rule in found}
             lacking = [each for each in wanted if each not in types]
@@ -197,14 +197,14 @@ _report_environment = _environment(
 
 
 @careful(f"environment {REPORT_ENVIRONMENT}")
-def _key(asking: _Asking) -> Iterator[Finding]:
+def _key(asking: _Asking) -> Iterator[AuditFinding]:
     """Where the App's key is, for whom."""
     if _app(asking):
         yield from _report_environment(asking)
 
 
 @careful("required check")
-def _required(asking: _Asking) -> Iterator[Finding]:
+def _required(asking: _Asking) -> Iterator[AuditFinding]:
     """Whose check of our name a ruleset asks for, where one does."""
     found = asking.get("rules", "branches", asking.default_branch, needs="metadata: read")
     sources = [
@@ -215,7 +215,7 @@ def _required(asking: _Asking) -> Iterator[Finding]:
         if check.get("context") == check_name()
     ]
     if not sources:
-        yield Finding(what="required check", state="good", seen="none of ours is required for merging")
+        yield AuditFinding(what="required check", state="good", seen="none of ours is required for merging")
         return
     app = _app(asking)
     named = {None: "anybody who may write checks", ACTIONS_APP: "GitHub Actions: any workflow here"}
@@ -227,7 +227,7 @@ def _required(asking: _Asking) -> Iterator[Finding]:
 
 
 @careful("runners")
-def _runners(asking: _Asking) -> Iterator[Finding]:
+def _runners(asking: _Asking) -> Iterator[AuditFinding]:
     found = asking.get("actions", "runners", needs="administration: read").get("runners", ())
     kept = [quoted(str(each.get("name"))) for each in found if each.get("ephemeral") is False]
     to_do = "register runners for one job each: docs/runners.md, Registration"
@@ -236,7 +236,7 @@ def _runners(asking: _Asking) -> Iterator[Finding]:
 
 
 @careful("runner groups")
-def _groups(asking: _Asking) -> Iterator[Finding]:
+def _groups(asking: _Asking) -> Iterator[AuditFinding]:
     owner = asking.repository.partition("/")[0]
     answer: Any = asking.api.get(f"/orgs/{owner}/actions/runner-groups", object, needs="runners: read")
     wide = [
@@ -254,7 +254,7 @@ def _groups(asking: _Asking) -> Iterator[Finding]:
 
 
 @careful("caches")
-def _caches(asking: _Asking) -> Iterator[Finding]:
+def _caches(asking: _Asking) -> Iterator[AuditFinding]:
     listed = asking.get("actions", "caches", needs="actions: read").get("actions_caches", ())
     # No workflow of ours writes any there: who has done so was a stranger's suite.
     written = [each for each in listed if str(each.get("ref")) == f"refs/heads/{DISPATCH_BRANCH}"]

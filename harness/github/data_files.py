@@ -24,10 +24,10 @@ import msgspec
 from harness.errors import RefusedError, RemoteError, StoreError, UsageError
 from harness.github.data_git import (
     BRANCH,
-    Clone,
-    Entry,
+    BranchClone,
     ProblemError,
     Target,
+    TreeEntry,
     address_of,
     branch_of,
     identities,
@@ -70,7 +70,7 @@ class ResultsFolder:
     """What is stored by another name than it has here."""
     sound: set[str] = field(default_factory=set)
 
-    def changes(self, clone: Clone, tip: str | None) -> _Changes:
+    def changes(self, clone: BranchClone, tip: str | None) -> _Changes:
         """What the branch does not have yet. Raises RefusedError for anything that cannot be stored."""
         tree = clone.tree(tip)
         _check_results(tree, clone.target)
@@ -84,7 +84,9 @@ class ResultsFolder:
             raise _refusal(self.folder, refused)
         return changes
 
-    def _consider(self, path: str, tree: Mapping[str, Entry], clone: Clone, changes: _Changes) -> None:
+    def _consider(
+        self, path: str, tree: Mapping[str, TreeEntry], clone: BranchClone, changes: _Changes
+    ) -> None:
         if path not in self.hashes:
             self.hashes[path] = clone.hash_of(_read(self.folder / path))
         there = tree.get(path)
@@ -109,12 +111,12 @@ class ResultsFolder:
         if there is None:
             self._check(path, rule)
             changes.added.append(path)
-        elif isinstance(rule, _Rule):
+        elif isinstance(rule, _MergeRule):
             self._merge(path, rule, there, clone, changes)
         else:
             raise _UnfitError("differs from the one on the branch, and a record is never changed")
 
-    def _is_derived(self, path: str, tree: Mapping[str, Entry]) -> bool:
+    def _is_derived(self, path: str, tree: Mapping[str, TreeEntry]) -> bool:
         """Whether records, here or on the branch, hold all that a result of asv's does."""
         machine, _, name = path.rpartition("/")
         pattern = re.compile(rf"{re.escape(machine)}/[0-9TZ]+-{name[:8]}-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
@@ -129,16 +131,18 @@ class ResultsFolder:
                 return _asv_document(name, _read(self.folder / name))
         return {}
 
-    def _check(self, path: str, rule: _Rule | _OnceWritten) -> None:
+    def _check(self, path: str, rule: _MergeRule | _OnceWritten) -> None:
         if path in self.sound:
             return
         if rule == "record":
             _check_record(self.folder / path)
-        elif isinstance(rule, _Rule):
+        elif isinstance(rule, _MergeRule):
             rule.parse(path, _read(self.folder / path))
         self.sound.add(path)
 
-    def _merge(self, path: str, rule: _Rule, there: Entry, clone: Clone, changes: _Changes) -> None:
+    def _merge(
+        self, path: str, rule: _MergeRule, there: TreeEntry, clone: BranchClone, changes: _Changes
+    ) -> None:
         if there.size_bytes > MAX_FILE_BYTES:
             raise _UnfitError(f"is beyond {_MIB} MiB on the branch")
         content = _read(self.folder / path)
@@ -156,7 +160,7 @@ class ResultsFolder:
         else:
             changes.merged[path] = merged
 
-    def content(self, path: str, clone: Clone) -> bytes:
+    def content(self, path: str, clone: BranchClone) -> bytes:
         """Of a file that was found good. Raises StoreError where it has changed since."""
         path = self.origins.get(path, path)
         try:
@@ -234,7 +238,7 @@ _MODEST = re.compile(r"\..*|README.*|LICEN[CS]E.*", re.DOTALL)
 """What may lie on a branch that has no results yet."""
 
 
-def _check_results(tree: Mapping[str, Entry], target: Target) -> None:
+def _check_results(tree: Mapping[str, TreeEntry], target: Target) -> None:
     """Nobody's main branch is to be strewn with results by a slip of --branch."""
     strange = sorted(path for path in tree if "/" not in path and not _MODEST.fullmatch(path))
     if strange and not any(_rule(path) for path in tree):
@@ -245,7 +249,7 @@ def _check_results(tree: Mapping[str, Entry], target: Target) -> None:
         )
 
 
-def _check_place(path: str, tree: Mapping[str, Entry]) -> None:
+def _check_place(path: str, tree: Mapping[str, TreeEntry]) -> None:
     there, above = tree.get(path), tree.get(path.rpartition("/")[0])
     if there and not there.is_file:
         raise _UnfitError("is a folder or a link on the branch")
@@ -254,7 +258,7 @@ def _check_place(path: str, tree: Mapping[str, Entry]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
+class _MergeRule:
     """How a file that both sides have is merged."""
 
     parse: Callable[[str, bytes], Document]
@@ -285,7 +289,7 @@ _NAMES = (
 )
 
 
-def _rule(path: str) -> _Rule | _OnceWritten | None:
+def _rule(path: str) -> _MergeRule | _OnceWritten | None:
     """What becomes of a file by its path on the branch; None for what does not belong there."""
     machine, _, name = path.rpartition("/")
     if path == "benchmarks.json":
@@ -342,10 +346,10 @@ def _measured_at(calibration: Document) -> dt.datetime:
     return at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)
 
 
-_BENCHMARKS = _Rule(parse=_asv_document, merge=lambda ours, theirs: {**theirs, **ours}, pretty=True)
-_MACHINES = _Rule(parse=_asv_document, merge=lambda ours, _: ours)
+_BENCHMARKS = _MergeRule(parse=_asv_document, merge=lambda ours, theirs: {**theirs, **ours}, pretty=True)
+_MACHINES = _MergeRule(parse=_asv_document, merge=lambda ours, _: ours)
 # Of two calibrations of one age ours, which comes first.
-_CALIBRATIONS = _Rule(parse=_parse_calibration, merge=lambda *both: max(both, key=_measured_at))
+_CALIBRATIONS = _MergeRule(parse=_parse_calibration, merge=lambda *both: max(both, key=_measured_at))
 
 
 ATTEMPTS = 12
@@ -398,7 +402,7 @@ def store_results(
         )
     try:
         with tempfile.TemporaryDirectory(prefix="harness-store-", ignore_cleanup_errors=True) as scratch:
-            clone = Clone(Path(scratch).resolve(), target, identities(root))
+            clone = BranchClone(Path(scratch).resolve(), target, identities(root))
             return _Appending(found, clone, message.strip(), dry_run).run(attempts, sleep, tell)
     except OSError as error:
         raise StoreError(
@@ -410,7 +414,7 @@ def store_results(
 @dataclass
 class _Appending:
     found: ResultsFolder
-    clone: Clone
+    clone: BranchClone
     message: str
     dry_run: bool
     pushed: Stored | None = None

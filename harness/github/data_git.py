@@ -40,7 +40,7 @@ class ProblemError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class TreeEntry:
     mode: str
     hash: str
     size_bytes: int
@@ -99,7 +99,7 @@ _ADVICE = {
 }
 
 
-class Clone:
+class BranchClone:
     """A bare repository in a folder of its own, with the newest commit of the branch."""
 
     def __init__(self, scratch: Path, target: Target, identities: tuple[str, str]) -> None:
@@ -128,7 +128,7 @@ class Clone:
         self._inside("fetch", *options, "--", self.target.address, spec)
         return self._inside("rev-parse", "--verify", "--quiet", _TIP).decode().strip()
 
-    def tree(self, commit: str | None) -> dict[str, Entry]:
+    def tree(self, commit: str | None) -> dict[str, TreeEntry]:
         """Everything of a commit by path, folders too."""
         if commit is None:
             return {}
@@ -138,7 +138,7 @@ class Clone:
             about, _, path = line.partition(b"\t")
             mode, _, name, size = about.decode().split()
             size_bytes = int(size) if size.isdigit() else 0
-            tree[os.fsdecode(path)] = Entry(mode=mode, hash=name, size_bytes=size_bytes)
+            tree[os.fsdecode(path)] = TreeEntry(mode=mode, hash=name, size_bytes=size_bytes)
         return tree
 
     def blob(self, name: str) -> bytes:

@@ -113,7 +113,7 @@ class CompiledRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class MeasurementRequest:
     """Who asks for a measurement, by a comment or by pushing to a pull request of the repository's own."""
 
     pull_request: int
@@ -299,7 +299,7 @@ def kind_of(content: bytes) -> Kind:
     return "pull_request" if "pull_request" in found and "comment" not in found else "issue_comment"
 
 
-def pushed(content: bytes, repository: str, *, drafts: bool) -> Asked | str:
+def pushed(content: bytes, repository: str, *, drafts: bool) -> MeasurementRequest | str:
     """What a `pull_request` event of a branch of this repository asks for, or why it asks for nothing.
 
     Raises RefusedError for an event that GitHub does not send.
@@ -315,7 +315,7 @@ def pushed(content: bytes, repository: str, *, drafts: bool) -> Asked | str:
         return "it is a draft"
     if not _LOGIN.fullmatch(event.sender.login):
         return "no person pushed it"
-    return Asked(
+    return MeasurementRequest(
         pull_request=_positive(pull.number, "pull request"),
         words=(pull.head.sha,),
         login=event.sender.login,
@@ -384,7 +384,7 @@ def compiled_run(content: bytes, repository: str) -> CompiledRun:
     )
 
 
-def measurement_asked(content: bytes, repository: str) -> Asked | None:
+def measurement_asked(content: bytes, repository: str) -> MeasurementRequest | None:
     """What an `issue_comment` event asks for; None where it asks for nothing.
 
     Raises RefusedError for an event that GitHub does not send. Whether its author may ask, and for that, are
@@ -398,7 +398,7 @@ def measurement_asked(content: bytes, repository: str) -> Asked | None:
     login = event.comment.user.login if event.comment.user else ""
     if not _LOGIN.fullmatch(login):
         raise RefusedError(f"{quoted(login)!r} asks, which is no person's login.")
-    return Asked(
+    return MeasurementRequest(
         pull_request=_positive(event.issue.number, "pull request"),
         words=tuple(word for word in line.removeprefix(COMMAND).split(" ") if word),
         login=login,

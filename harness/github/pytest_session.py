@@ -37,14 +37,14 @@ class Tests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class SessionOutcome:
     failed: bool
     """Whether a test failed, be it by a verdict."""
     others: bool
     """Whether there are benchmarks that are no kernels of a suite."""
 
 
-def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> Session:
+def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> SessionOutcome:
     """Run the session that compares every kernel with the base. Its records are below `out`.
 
     Raises MeasureError where it was not finished.
@@ -54,7 +54,7 @@ def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> Session:
     status = _run(tests, tests.project, saved, words)
     if status > _FAILED:
         raise MeasureError(f"pytest ended with status {status} and finished no session: see its output.")
-    return Session(failed=status == _FAILED, others=_has_others(saved))
+    return SessionOutcome(failed=status == _FAILED, others=_has_others(saved))
 
 
 def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:

@@ -12,8 +12,15 @@ from pathlib import Path
 
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.forges.api import Api, quoted
-from harness.forges.comments import Posted, StaleError, Stamp
-from harness.forges.reports import MAX_TOTAL_BYTES, Outcome, Prepared, prepared, read_report, without_report
+from harness.forges.comments import Posted, ReportKey, StaleError
+from harness.forges.reports import (
+    MAX_TOTAL_BYTES,
+    PostOutcome,
+    PreparedPost,
+    prepared,
+    read_report,
+    without_report,
+)
 from harness.github import posting
 from harness.github.artifacts import fetch_reviews, fetch_static, unpacked
 from harness.github.events import CompiledRun, MeasuredRun, links_of_run
@@ -37,7 +44,7 @@ def prepare(
     given: Mapping[str, Review] | None = None,
     strict: bool = False,
     light: bool = False,
-) -> Prepared:
+) -> PreparedPost:
     """All that is posted of a run; `given` are its reports, where they are not to be fetched. With `strict`
     a check that would be neutral fails: GitHub lets a neutral one pass where it is required. A `light`
     comparison advises: unless somebody named its cases it is said to be one, and its check never fails.
@@ -55,18 +62,18 @@ def prepare(
         history=history,
         repository=page,
     )
-    stamp = _stamp(run)
+    key = _key(run)
     if not reviews:
         summary = (
             f"The [run]({links.run}) that was to measure {run.head} ended as {run.ending} and left no "
             "report, so nothing is known of this commit. Its log says why. Reason: no-report."
         )
-        return without_report(links, stamp, summary, strict=strict, light=light)
+        return without_report(links, key, summary, strict=strict, light=light)
     return prepared(
         reviews.values(),
         bases=posting.merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head),
         links=links,
-        stamp=stamp,
+        key=key,
         unfinished=lambda verdict: _unfinished(run, verdict),
         strict=strict,
         light=light,
@@ -87,8 +94,8 @@ def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
         )
 
 
-def _stamp(run: MeasuredRun) -> Stamp:
-    return Stamp(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
+def _key(run: MeasuredRun) -> ReportKey:
+    return ReportKey(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
 
 
 def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
@@ -97,7 +104,7 @@ def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = 
     """
     posting.end_queued(
         checks,
-        _stamp(run),
+        _key(run),
         check_name(partial=run.partial),
         conclusion="failure" if refused else "cancelled",
         title="The report was refused" if refused else "Not posted",
@@ -113,7 +120,9 @@ def _unfinished(run: MeasuredRun, verdict: str) -> str:
     return f"The run ended as {run.ending}: a card may be missing here."
 
 
-def post(api: Api, checks: Checks, run: MeasuredRun, prepared: Prepared, *, author: str = AUTHOR) -> Outcome:
+def post(
+    api: Api, checks: Checks, run: MeasuredRun, prepared: PreparedPost, *, author: str = AUTHOR
+) -> PostOutcome:
     """Post a check run, and a comment where there is a report: the one as the App that `checks` are of, the
     other by the token of `api`, which is the author's.
 
@@ -126,12 +135,12 @@ def post(api: Api, checks: Checks, run: MeasuredRun, prepared: Prepared, *, auth
     trouble: list[str] = []
     check = said = None
     try:
-        check = posting.post_check(checks, prepared.stamp, prepared.check, still_current=still_current)
+        check = posting.post_check(checks, prepared.key, prepared.check, still_current=still_current)
     except RemoteError as error:
         trouble.append(error.message)
     try:
         if text := prepared.comment:
-            about = (run.pull_request, prepared.stamp, text)
+            about = (run.pull_request, prepared.key, text)
             said = posting.post_comment(
                 api, checks.repository, *about, author=author, still_current=still_current
             )
@@ -139,7 +148,7 @@ def post(api: Api, checks: Checks, run: MeasuredRun, prepared: Prepared, *, auth
         trouble.append(error.message)
     if trouble or check is None:
         raise RemoteError(" ".join(trouble))
-    return Outcome(comment=said, check=check)
+    return PostOutcome(comment=said, check=check)
 
 
 def post_static(
@@ -157,14 +166,14 @@ def post_static(
         raise StaleError("The run has left no static facts: its log says why.")
     page = f"{server}/{repository}"
     links = Links(run=f"{page}/actions/runs/{run.id}", repository=page)
-    stamp = Stamp(run=run.id, attempt=run.attempt, head=run.head, static=True)
-    text = static_comment(report, links, marker=stamp.marker, about=f"{run.head[:10]} on {pull.base.ref}")
+    key = ReportKey(run=run.id, attempt=run.attempt, head=run.head, static=True)
+    text = static_comment(report, links, marker=key.marker, about=f"{run.head[:10]} on {pull.base.ref}")
 
     def still_current() -> None:
         posting.current_pull(api, repository, pull.number, run.head)
 
     posted = posting.post_comment(
-        api, repository, pull.number, stamp, text, author=author, still_current=still_current
+        api, repository, pull.number, key, text, author=author, still_current=still_current
     )
     return pull.number, posted
 

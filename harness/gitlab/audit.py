@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.audits import Finding, careful, should
+from harness.forges.audits import AuditFinding, careful, should
 from harness.gitlab.api import GITLAB, path_of
 
 _MAINTAINER = 40
@@ -23,7 +23,7 @@ _TAG = "gpu"
 """What a tag of a runner with a card begins with, as in the pipeline that is shipped."""
 
 
-def audit(api: Api, project: str, *, relied_only: bool = False) -> list[Finding]:
+def audit(api: Api, project: str, *, relied_only: bool = False) -> list[AuditFinding]:
     """What is there and what is missing. Raises RemoteError where GitLab does not answer at all."""
     asking = _Asking(api, project, api.get(path_of(project), dict[str, Any], needs="read_api"))
     checks = _RELIED if relied_only else (*_RELIED, *_OTHERS)
@@ -51,15 +51,15 @@ class _Asking:
         return [each for page in pages for each in page]
 
 
-Check = Callable[[_Asking], Iterator[Finding]]
+Check = Callable[[_Asking], Iterator[AuditFinding]]
 
 
-def _protected(asking: _Asking, branch: str, *, relied: bool) -> Iterator[Finding]:
+def _protected(asking: _Asking, branch: str, *, relied: bool) -> Iterator[AuditFinding]:
     what = f"branch {quoted(branch)}"
     to_do = f"Settings, Repository, Protected branches, {branch}: maintainers push, without force"
 
     @careful(what, relied=relied)
-    def check(asking: _Asking) -> Iterator[Finding]:
+    def check(asking: _Asking) -> Iterator[AuditFinding]:
         try:
             found = asking.get("protected_branches", branch)
         except ApiError as error:
@@ -90,15 +90,15 @@ def _runner(asking: _Asking, number: int) -> Mapping[str, Any]:
 
 
 @careful("runners with a card", relied=True)
-def _runners(asking: _Asking) -> Iterator[Finding]:
+def _runners(asking: _Asking) -> Iterator[AuditFinding]:
     details = [_runner(asking, int(each["id"])) for each in asking.every("runners")]
     cards = [each for each in details if any(str(tag).startswith(_TAG) for tag in each.get("tag_list", ()))]
     if not cards:
         seen = f"none has a tag that begins with {_TAG}: nothing is measured"
-        yield Finding(what="runners with a card", state="unknown", seen=seen, relied=True)
+        yield AuditFinding(what="runners with a card", state="unknown", seen=seen, relied=True)
         return
 
-    def those(what: str, bad: Callable[[Mapping[str, Any]], object], fault: str, to_do: str) -> Finding:
+    def those(what: str, bad: Callable[[Mapping[str, Any]], object], fault: str, to_do: str) -> AuditFinding:
         named = [f"{quoted(str(each.get('description')))} ({each.get('id')})" for each in cards if bad(each)]
         seen = f"{', '.join(named)} {fault}" if named else f"all {len(cards)}"
         return should(what, not named, seen, f"Settings, CI/CD, Runners: {to_do}", relied=True)
@@ -133,7 +133,7 @@ _OURS = re.compile(rf"{GITLAB.credential}\Z|PERF_")
 
 
 @careful(f"variable {GITLAB.credential}", relied=True)
-def _token(asking: _Asking) -> Iterator[Finding]:
+def _token(asking: _Asking) -> Iterator[AuditFinding]:
     ours = [each for each in asking.every("variables") if each.get("key") == GITLAB.credential]
     faults = [] if ours else ["there is none: nothing is posted"]
     faults += [] if all(each.get("protected") for each in ours) else ["every branch's jobs have it"]
@@ -149,7 +149,7 @@ def _for_every_job(variable: Mapping[str, Any]) -> bool:
 
 
 @careful("other variables")
-def _other_variables(asking: _Asking) -> Iterator[Finding]:
+def _other_variables(asking: _Asking) -> Iterator[AuditFinding]:
     others = [each for each in asking.every("variables") if not _OURS.match(str(each.get("key")))]
     count = sum(map(_for_every_job, others))
     seen = f"{count} in every job, those with a card too" if count else f"{len(others)}, of environments"
@@ -160,10 +160,10 @@ def _other_variables(asking: _Asking) -> Iterator[Finding]:
 def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> Check:
     """A setting of the project that is good where it has one of these values."""
 
-    def check(asking: _Asking) -> Iterator[Finding]:
+    def check(asking: _Asking) -> Iterator[AuditFinding]:
         if name not in asking.about:
             told = "not seen: ask with a maintainer's token, or a newer GitLab"
-            yield Finding(what=what, state="unknown", seen=told)
+            yield AuditFinding(what=what, state="unknown", seen=told)
             return
         value = asking.about[name]
         yield should(what, value in good, seen.get(value, quoted(str(value))), to_do)
@@ -172,7 +172,7 @@ def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str],
 
 
 @careful("job tokens")
-def _job_tokens(asking: _Asking) -> Iterator[Finding]:
+def _job_tokens(asking: _Asking) -> Iterator[AuditFinding]:
     limited = bool(asking.get("job_token_scope").get("inbound_enabled"))
     seen = "of chosen projects alone" if limited else "every project's jobs may use theirs here"
     to_do = "Settings, CI/CD, Job token permissions: only this project and the allowlist"
@@ -180,7 +180,7 @@ def _job_tokens(asking: _Asking) -> Iterator[Finding]:
 
 
 @careful("approvals")
-def _approvals(asking: _Asking) -> Iterator[Finding]:
+def _approvals(asking: _Asking) -> Iterator[AuditFinding]:
     rules = asking.every("approval_rules")
     most = max((int(each.get("approvals_required") or 0) for each in rules), default=0)
     page = "Settings, Merge requests, Approvals (Premium)"

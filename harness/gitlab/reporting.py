@@ -16,8 +16,8 @@ import msgspec
 
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.comments import Posted, StaleError, Stamp, StickyComment
-from harness.forges.reports import Outcome, Prepared, prepared, read_reviews, without_report
+from harness.forges.comments import Posted, ReportKey, StaleError, StickyComment
+from harness.forges.reports import PostOutcome, PreparedPost, prepared, read_reviews, without_report
 from harness.gitlab.api import path_of
 from harness.output.review.grouping import Links
 from harness.output.review.model import LIMITS, Review
@@ -132,7 +132,7 @@ def prepare(
     links: Links,
     given: Mapping[str, Review] | None = None,
     strict: bool = False,
-) -> Prepared:
+) -> PreparedPost:
     """All that is posted of a pipeline; `given` are its reports, where they are not to be fetched. With
     `strict` a status that would be skipped fails.
 
@@ -141,20 +141,20 @@ def prepare(
     merge_request = _current(api, project, pipeline)
     jobs = _jobs(api, project, pipeline)
     reviews = read_reviews(_contents(api, project, jobs), "pipeline") if given is None else given
-    stamp = Stamp(run=pipeline.id, attempt=1, head=pipeline.head)
+    key = ReportKey(run=pipeline.id, attempt=1, head=pipeline.head)
     silent = [job for job in jobs if job.name not in reviews] if given is None else []
     ended = ", ".join(f"{quoted(job.name)} ended as {quoted(job.status)}" for job in silent)
     if not reviews:
         summary = (
             f"No job left a report, so nothing is known of this commit: {ended or f'there is no {JOB}'}."
         )
-        return without_report(links, stamp, summary, strict=strict)
+        return without_report(links, key, summary, strict=strict)
     missing = f"A card is missing here: {ended} without a report." if ended else ""
     return prepared(
         list(reviews.values()),
         bases=[_left(api, project, merge_request.target_branch, pipeline.head)],
         links=links,
-        stamp=stamp,
+        key=key,
         unfinished=lambda _conclusion: missing,
         strict=strict,
     )
@@ -201,7 +201,7 @@ def _contents(api: Api, project: str, jobs: Iterable[_Job]) -> Iterator[tuple[st
                 raise
 
 
-def post(api: Api, project: str, pipeline: Pipeline, told: Prepared) -> Outcome:
+def post(api: Api, project: str, pipeline: Pipeline, told: PreparedPost) -> PostOutcome:
     """Post a note, where there is a report, and a commit status.
 
     One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
@@ -221,11 +221,11 @@ def post(api: Api, project: str, pipeline: Pipeline, told: Prepared) -> Outcome:
         trouble.append(error.message)
     if trouble or status is None:
         raise RemoteError(" ".join(trouble))
-    return Outcome(comment=said, check=status)
+    return PostOutcome(comment=said, check=status)
 
 
 def _post_note(
-    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, told: Prepared
+    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, told: PreparedPost
 ) -> Posted:
     me = api.get("/user", _Author, needs=_NEEDS)
     notes = path_of(project, "merge_requests", pipeline.merge_request, "notes")
@@ -235,7 +235,7 @@ def _post_note(
 
     posted = StickyComment(
         api=api,
-        stamp=told.stamp,
+        key=told.key,
         text=without_actions(told.comment),
         still_current=still_current,
         about=f"merge request {pipeline.merge_request}",
@@ -257,7 +257,7 @@ def without_actions(text: str) -> str:
 
 
 def _post_status(
-    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, told: Prepared
+    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, told: PreparedPost
 ) -> Posted:
     check = told.check
     where: dict[str, Any] = {"pipeline_id": pipeline.id} if pipeline.own else {"ref": merge_request.ref}

@@ -6,7 +6,7 @@ is better is heeded wherever asv compares: in compare, continuous, find, and pub
 and their feed.
 
 asv measures by way of `run_benchmarks`, which alone knows which parameters were asked for; setup_cache, which
-measures, is told by a Request.
+measures, is told by a AsvRequest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from harness.integrations.asv.publish import (
     direction_in_asv,
     warn_of_unknown_directions,
 )
-from harness.integrations.asv.tracks import TRACKS, Request
+from harness.integrations.asv.tracks import TRACKS, AsvRequest
 
 Run = Callable[..., Any]
 """The `run` of one of asv's commands."""
@@ -130,13 +130,13 @@ def _selected(benchmarks: Any) -> dict[str, list[int]]:
 @contextmanager
 def _requesting(**facts: Any) -> Iterator[None]:
     """While it lasts, these facts are part of what asv's processes are asked."""
-    given = Request.given()
+    given = AsvRequest.given()
     before = {name: getattr(given, name) for name in facts}
-    os.environ.update(Request.given(**facts).variables)
+    os.environ.update(AsvRequest.given(**facts).variables)
     try:
         yield
     finally:
-        os.environ.update(Request.given(**before).variables)
+        os.environ.update(AsvRequest.given(**before).variables)
 
 
 @contextmanager
@@ -346,7 +346,7 @@ def _number_with(direction: Direction, kind: type) -> Any:
     return type("DirectedNumber", (kind,), {"direction": direction})
 
 
-class _Table:
+class _ComparisonTable:
     """One table of `asv compare`: what asv reads its figures with, and what it prints its rows with."""
 
     def __init__(self, benchmarks: Mapping[str, Mapping[str, Any]], sort: str) -> None:
@@ -423,7 +423,7 @@ def _comparing(sources: tuple[str, ...], run: Run, *args: Any, **options: Any) -
     def directed_print_table(cls: Any, conf: Any, *args: Any, **kwargs: Any) -> Any:
         benchmarks = Benchmarks.load(conf)
         warn_of_unknown_directions(benchmarks)
-        table = _Table(benchmarks, kwargs.get("sort", "default"))
+        table = _ComparisonTable(benchmarks, kwargs.get("sort", "default"))
         with _replaced(
             compare, unroll_result=table.unroll_result, _is_result_better=directed_is_better, tabulate=table
         ):

@@ -254,7 +254,7 @@ class Asset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     note: str = ""
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VendorManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     asv: str
     assets: tuple[Asset, ...]
 
@@ -293,15 +293,15 @@ def make_offline(html_dir: Path) -> None:
     _copy(ASSETS / "error.html", html_dir / "error.html")
 
 
-def load_manifest() -> Manifest:
-    return msgspec.json.decode((ASSETS / VENDOR / "manifest.json").read_bytes(), type=Manifest)
+def load_manifest() -> VendorManifest:
+    return msgspec.json.decode((ASSETS / VENDOR / "manifest.json").read_bytes(), type=VendorManifest)
 
 
 def find_remote_loads(html: str) -> dict[str, str | None]:
     """The URLs that a browser would fetch from another host as soon as it reads a page, each with its tag's
     integrity.
     """
-    tags = _Reader(html).tags
+    tags = _TagCollector(html).tags
     return {url: dict(tag.attributes).get("integrity") for tag in tags for _, url in _remote_loads(tag)}
 
 
@@ -312,7 +312,7 @@ class _Tag(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class _Reader(HTMLParser):
+class _TagCollector(HTMLParser):
     """Collects start tags with their places, so that what is not rewritten stays as it was, byte by byte."""
 
     def __init__(self, html: str) -> None:
@@ -364,12 +364,12 @@ def _loaded_urls(tag: _Tag, attribute: str, value: str) -> list[str]:
     return [value.strip()] if loads else []
 
 
-def _localise(page: Path, html_dir: Path, manifest: Manifest) -> str:
+def _localise(page: Path, html_dir: Path, manifest: VendorManifest) -> str:
     paths = {asset.url: asset.path for asset in manifest.assets if asset.url is not None}
     to_root = "../" * (len(page.relative_to(html_dir).parts) - 1)
     html = _read(page)
     pieces, done = [], 0
-    for tag in _Reader(html).tags:
+    for tag in _TagCollector(html).tags:
         local = {}
         for attribute, url in _remote_loads(tag):
             # Only a whole attribute can be exchanged; a URL inside a style counts as unknown.
@@ -388,7 +388,7 @@ def _localise(page: Path, html_dir: Path, manifest: Manifest) -> str:
     return "".join([*pieces, html[done:]])
 
 
-def _needs_network(file: Path, what: str, manifest: Manifest) -> SiteError:
+def _needs_network(file: Path, what: str, manifest: VendorManifest) -> SiteError:
     return SiteError(
         f"{file} would need the network: {what}, and no copy of that is vendored. The copies are those that "
         f"asv {manifest.asv} asks for: publish with that asv, take the reference out of the page, or add the "

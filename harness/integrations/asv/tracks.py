@@ -56,7 +56,7 @@ Parameters = tuple[str, "int | str"]
 _VARIABLE = "HARNESS_ASV"
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the plugin, in asv's process, asks of the processes that asv starts, as JSON in a variable."""
 
     device_kind: str = "gpu"
@@ -73,7 +73,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     asv_pid: int | None = None
 
     @classmethod
-    def given(cls, **facts: Any) -> Request:
+    def given(cls, **facts: Any) -> AsvRequest:
         asked = msgspec.json.decode(os.environ.get(_VARIABLE) or "{}", type=cls)
         return msgspec.structs.replace(asked, **facts)
 
@@ -90,7 +90,7 @@ TRACKS: dict[str, Metric] = {f"track_{name}": metric for name, metric in METRICS
 
 class _FileObserver:
     def __init__(self) -> None:
-        self.path = Request.given().progress
+        self.path = AsvRequest.given().progress
 
     def opened(self, device: DeviceInfo) -> None:
         self.waiting(f"Device: {device.spec}, {device.name}")
@@ -123,7 +123,7 @@ class SuiteTracks:
         # measured.
         suite = load(cls._path()).suite
         # One list for all machines; the points of the device in use first: asv's pages open with the first.
-        quick = Request.given().device_kind != "gpu"
+        quick = AsvRequest.given().device_kind != "gpu"
         points = [*suite.problem.points(quick=quick), *suite.problem.points(quick=not quick)]
         labels = dict.fromkeys(label_of(point) for point in points)
         cls.params = [[kernel.name for kernel in suite.kernels], [*labels]]
@@ -151,7 +151,7 @@ class SuiteTracks:
             raise
 
     def _measure(self, observer: _FileObserver) -> dict[str, list[Answer]]:
-        config, asked = load_config(self._path()), Request.given()
+        config, asked = load_config(self._path()), AsvRequest.given()
         repository = Path(asked.repository) if asked.repository else None
         loaded = load(self._path(), os.environ.get("ASV_COMMIT"), repository)
         selected = self._selected(asked)
@@ -178,7 +178,7 @@ class SuiteTracks:
         Path(ANSWERS).write_text(json.dumps(answers), encoding="utf-8")
         return answers
 
-    def _selected(self, asked: Request) -> set[Parameters] | None:
+    def _selected(self, asked: AsvRequest) -> set[Parameters] | None:
         """The kernels and sizes that asv was asked for; None for all of them."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
         keys = list(itertools.product(*self.params))
@@ -214,7 +214,7 @@ def _ended_with_asv() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, interrupt)
     _signal_at_parents_end(signal.SIGTERM)
     try:
-        if (asv := Request.given().asv_pid) and os.getppid() != asv:
+        if (asv := AsvRequest.given().asv_pid) and os.getppid() != asv:
             raise KeyboardInterrupt  # it has ended already
         yield
     finally:

@@ -230,7 +230,7 @@ class GpuSession:
             from harness.integrations.pytest.bench import CaseRunner
 
             blind = self.in_worker or self.skipped
-            progress = _Progress(self.config)
+            progress = _PytestProgress(self.config)
             self.started = CaseRunner(self.option, progress, self.config.rootpath, blind=blind)
             self.config.add_cleanup(self.started.close)
         return self.started
@@ -458,7 +458,7 @@ class WithoutBenchmark:
         pytest.fail("gpu_benchmark needs pytest-benchmark: pip install 'gpu-harness[pytest]'.", pytrace=False)
 
 
-class _Progress:
+class _PytestProgress:
     """Shows how a comparison goes, among pytest's own lines."""
 
     def __init__(self, config: pytest.Config) -> None:
