@@ -7,7 +7,7 @@ unknown, and not taken for missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Literal, TypeVar
 
@@ -21,7 +21,8 @@ Asking = TypeVar("Asking")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFinding:
-    what: str
+    what: str = ""
+    """The protection; empty for the one that the check is called after."""
     state: State
     seen: str
     """What the forge says, in a few words."""
@@ -30,21 +31,25 @@ class AuditFinding:
     """Whether a job with a card must not start without it."""
 
 
-def should(what: str, good: object, seen: str, to_do: str, *, relied: bool = False) -> AuditFinding:
+def should(good: object, seen: str, to_do: str, *, what: str = "") -> AuditFinding:
     """A finding that is good, or else missing with what to do."""
-    state: State = "good" if good else "missing"
-    return AuditFinding(what=what, state=state, seen=seen, to_do="" if good else to_do, relied=relied)
+    return AuditFinding(
+        what=what, state="good" if good else "missing", seen=seen, to_do="" if good else to_do
+    )
 
 
-def careful(
+def protection(
     what: str, *, relied: bool = False
 ) -> Callable[[Callable[[Asking], Iterator[AuditFinding]]], Callable[[Asking], Iterator[AuditFinding]]]:
-    """Where the token may not see something, nothing is known of it."""
+    """A check called `what`, which its findings are about unless they say otherwise. Where the token may not
+    see something, nothing is known of it.
+    """
 
     def wrap(check: Callable[[Asking], Iterator[AuditFinding]]) -> Callable[[Asking], Iterator[AuditFinding]]:
         def run(asking: Asking) -> Iterator[AuditFinding]:
             try:
-                yield from check(asking)
+                for finding in check(asking):
+                    yield replace(finding, what=finding.what or what, relied=relied)
             except ApiError as error:
                 if error.status not in _UNSEEN:
                     raise

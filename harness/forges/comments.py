@@ -90,7 +90,7 @@ class StickyComment:
     api: Api
     key: ReportKey
     text: str
-    still_current: Callable[[], None]
+    still_current: Callable[[], object]
     about: str
     """What it is called in messages: pull request 12."""
     comments: str

@@ -182,7 +182,7 @@ def post_comment(
     text: str,
     *,
     author: str,
-    still_current: Callable[[], None],
+    still_current: Callable[[], object],
 ) -> Posted:
     """Bring the one comment of `author` to this text, which begins with the key's marker.
 
@@ -204,7 +204,7 @@ def post_comment(
 
 
 def post_check(
-    checks: Checks, key: ReportKey, check: Mapping[str, Any], *, still_current: Callable[[], None]
+    checks: Checks, key: ReportKey, check: Mapping[str, Any], *, still_current: Callable[[], object]
 ) -> Posted:
     """Bring the check run of this key to what `check` says: name, status, conclusion, output.
 

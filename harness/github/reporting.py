@@ -8,6 +8,7 @@ each write.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from harness.errors import ConfigError, RefusedError, RemoteError
@@ -128,10 +129,7 @@ def post(
 
     One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
     """
-
-    def still_current() -> None:
-        posting.current_pull(api, checks.repository, run.pull_request, run.head)
-
+    still_current = partial(posting.current_pull, api, checks.repository, run.pull_request, run.head)
     trouble: list[str] = []
     check = said = None
     try:
@@ -168,10 +166,7 @@ def post_static(
     links = Links(run=f"{page}/actions/runs/{run.id}", repository=page)
     key = ReportKey(run=run.id, attempt=run.attempt, head=run.head, static=True)
     text = static_comment(report, links, marker=key.marker, about=f"{run.head[:10]} on {pull.base.ref}")
-
-    def still_current() -> None:
-        posting.current_pull(api, repository, pull.number, run.head)
-
+    still_current = partial(posting.current_pull, api, repository, pull.number, run.head)
     posted = posting.post_comment(
         api, repository, pull.number, key, text, author=author, still_current=still_current
     )

@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -229,15 +230,11 @@ def _post_note(
 ) -> Posted:
     me = api.get("/user", _Author, needs=_NEEDS)
     notes = path_of(project, "merge_requests", pipeline.merge_request, "notes")
-
-    def still_current() -> None:
-        _current(api, project, pipeline)
-
     posted = StickyComment(
         api=api,
         key=told.key,
         text=without_actions(told.comment),
-        still_current=still_current,
+        still_current=partial(_current, api, project, pipeline),
         about=f"merge request {pipeline.merge_request}",
         comments=notes,
         one=notes,
