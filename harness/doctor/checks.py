@@ -359,10 +359,9 @@ def compute_mode(facts: MachineFacts) -> Assessment:
 
 @line("card", watched=True)
 def display(facts: MachineFacts) -> Assessment:
-    if _identity(facts, "display_active") == "no":
-        return Assessment("good", "none active")
+    is_free = _identity(facts, "display_active") == "no"
     shared = "What is drawn shares the card with what is timed: stop the desktop, or give it another card."
-    return Assessment("warn", "active", shared)
+    return good_if(is_free, "none active" if is_free else "active", "warn", shared)
 
 
 @line("card", watched=True)
@@ -600,10 +599,8 @@ def packages(facts: MachineFacts) -> Assessment:
 
 @line("project")
 def git(facts: MachineFacts) -> Assessment:
-    if facts.git is not None:
-        return Assessment("good", facts.git)
     only = "Without it only the working tree can be measured, under no commit: install git."
-    return Assessment("warn", "not on PATH", only)
+    return good_if(facts.git is not None, facts.git or "not on PATH", "warn", only)
 
 
 @line("project")

@@ -130,11 +130,11 @@ def read_reviews(contents: Iterable[tuple[str, bytes]], whose: str) -> dict[str,
 def read_report(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
     """What is in a file, read strictly by `decode`. Raises RefusedError."""
     try:
-        found = decode(content)
+        report = decode(content)
         json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)
     except (StoreError, ValueError, RecursionError) as error:
         raise RefusedError(f"Artifact {quoted(name)} cannot be read: {quoted(str(error))}") from None
-    return found
+    return report
 
 
 def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:

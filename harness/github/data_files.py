@@ -89,8 +89,8 @@ class ResultsFolder:
     ) -> None:
         if path not in self.hashes:
             self.hashes[path] = clone.hash_of(_read(self.folder / path))
-        there = tree.get(path)
-        if there and there.is_file and there.hash == self.hashes[path]:
+        stored = tree.get(path)
+        if stored and stored.is_file and stored.hash == self.hashes[path]:
             changes.unchanged += 1
             return
         rule = _rule(path)
@@ -101,18 +101,18 @@ class ResultsFolder:
             if self._is_derived(path, tree):
                 changes.derived.append(path)
                 return
-            if there:  # another one of that name: nothing on the branch is overwritten
+            if stored:  # another one of that name: nothing on the branch is overwritten
                 named = f"{path.removesuffix('.json')}-{self.hashes[path][:8]}.json"
                 self.hashes[named], self.origins[named] = self.hashes[path], path
-                path, there = named, tree.get(named)
-                if there and there.hash == self.hashes[path]:
+                path, stored = named, tree.get(named)
+                if stored and stored.hash == self.hashes[path]:
                     changes.unchanged += 1
                     return
-        if there is None:
+        if stored is None:
             self._check(path, rule)
             changes.added.append(path)
         elif isinstance(rule, _MergeRule):
-            self._merge(path, rule, there, clone, changes)
+            self._merge(path, rule, stored, clone, changes)
         else:
             raise _UnfitError("differs from the one on the branch, and a record is never changed")
 
@@ -141,14 +141,14 @@ class ResultsFolder:
         self.sound.add(path)
 
     def _merge(
-        self, path: str, rule: _MergeRule, there: TreeEntry, clone: BranchClone, changes: _Changes
+        self, path: str, rule: _MergeRule, stored: TreeEntry, clone: BranchClone, changes: _Changes
     ) -> None:
-        if there.size_bytes > MAX_FILE_BYTES:
+        if stored.size_bytes > MAX_FILE_BYTES:
             raise _UnfitError(f"is beyond {_MIB} MiB on the branch")
         content = _read(self.folder / path)
         ours = rule.parse(path, content)
         try:
-            theirs = rule.parse(path, clone.blob(there.hash))
+            theirs = rule.parse(path, clone.blob(stored.hash))
         except _UnfitError as error:
             raise _UnfitError(f"on the branch {error}: mend it there") from None
         try:
@@ -161,7 +161,7 @@ class ResultsFolder:
             changes.merged[path] = merged
 
     def content(self, path: str, clone: BranchClone) -> bytes:
-        """Of a file that was found good. Raises StoreError where it has changed since."""
+        """The bytes of a file that was found good. Raises StoreError where it has changed since."""
         path = self.origins.get(path, path)
         try:
             content = _read(self.folder / path)
@@ -185,12 +185,12 @@ def _refusal(folder: Path, refused: Mapping[str, str]) -> RefusedError:
 
 
 _UNFINISHED = re.compile(r".*\.part|\..+-[0-9a-f]{16}", re.DOTALL)
-"""Of a record, and of a file that was to be written at once."""
+"""Names of files that are being written: a record, and what is moved to its place once it is whole."""
 
 
 def scan(folder: Path) -> ResultsFolder:
-    """Names and kinds; nothing is opened. Raises UsageError where there is no such folder, StoreError
-    where it cannot be read.
+    """The files of a results folder, by names and kinds: nothing is opened. Raises UsageError where there is
+    no such folder, StoreError where it cannot be read.
     """
     found = ResultsFolder(folder)
     with reading(folder):
@@ -239,7 +239,7 @@ _MODEST = re.compile(r"\..*|README.*|LICEN[CS]E.*", re.DOTALL)
 
 
 def _check_results(tree: Mapping[str, TreeEntry], target: Target) -> None:
-    """Nobody's main branch is to be strewn with results by a slip of --branch."""
+    """Raise RefusedError for a branch of something else: --branch may have been a slip."""
     strange = sorted(path for path in tree if "/" not in path and not _MODEST.fullmatch(path))
     if strange and not any(_rule(path) for path in tree):
         raise RefusedError(
@@ -250,8 +250,8 @@ def _check_results(tree: Mapping[str, TreeEntry], target: Target) -> None:
 
 
 def _check_place(path: str, tree: Mapping[str, TreeEntry]) -> None:
-    there, above = tree.get(path), tree.get(path.rpartition("/")[0])
-    if there and not there.is_file:
+    stored, above = tree.get(path), tree.get(path.rpartition("/")[0])
+    if stored and not stored.is_file:
         raise _UnfitError("is a folder or a link on the branch")
     if above and not above.is_folder:
         raise _UnfitError("lies in a folder which on the branch is a file or a link")
@@ -306,7 +306,7 @@ def _rule(path: str) -> _MergeRule | _OnceWritten | None:
 
 
 def _check_record(path: Path) -> None:
-    """A record that the harness cannot read back would be kept for ever."""
+    """Refuse a record that the harness cannot read back: it would be kept for ever."""
     try:
         try:
             read_run(path)
@@ -363,9 +363,9 @@ class Stored:
     remote: str
     """Without credentials."""
     branch: str
-    commit: str | None
+    commit: str | None = None
     """The branch's newest, which has everything unless this was a dry run; None where there is no branch."""
-    attempts: int
+    attempts: int = 0
     added: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
     unchanged: int = 0
@@ -395,15 +395,13 @@ def store_results(
     """
     found = scan(folder)
     target = Target(address=address_of(root, remote), branch=branch_of(branch, root))
+    nothing = Stored(remote=target.shown, branch=branch, left_out=tuple(found.left_out), dry_run=dry_run)
     if not (found.files or found.refused):
-        left_out, shown = tuple(found.left_out), target.shown
-        return Stored(
-            remote=shown, branch=branch, commit=None, attempts=0, left_out=left_out, dry_run=dry_run
-        )
+        return nothing
     try:
         with tempfile.TemporaryDirectory(prefix="harness-store-", ignore_cleanup_errors=True) as scratch:
             clone = BranchClone(Path(scratch).resolve(), target, identities(root))
-            return _Appending(found, clone, message.strip(), dry_run).run(attempts, sleep, tell)
+            return _Appending(found, clone, message.strip(), nothing).run(attempts, sleep, tell)
     except OSError as error:
         raise StoreError(
             f"Cannot prepare what is stored of {folder}: {error.strerror or error}. "
@@ -416,9 +414,10 @@ class _Appending:
     found: ResultsFolder
     clone: BranchClone
     message: str
-    dry_run: bool
+    nothing: Stored
+    """What is told where nothing was stored."""
     pushed: Stored | None = None
-    """What has been sent, and may have arrived without our being told."""
+    """What has been pushed, and may have arrived although no answer did."""
 
     def run(self, attempts: int, sleep: Callable[[float], None], tell: Callable[[str], None]) -> Stored:
         attempt = 0
@@ -445,19 +444,16 @@ class _Appending:
         if self.pushed and tip == self.pushed.commit:
             return self.pushed
         changes = self.found.changes(self.clone, tip)
-        stored = Stored(
-            remote=self.clone.target.shown,
-            branch=self.clone.target.branch,
+        stored = replace(
+            self.nothing,
             commit=tip,
             attempts=attempt,
             added=tuple(changes.added),
             merged=tuple(changes.merged),
             unchanged=changes.unchanged,
-            left_out=tuple(self.found.left_out),
             derived=tuple(changes.derived),
-            dry_run=self.dry_run,
         )
-        if self.dry_run or not (changes.added or changes.merged):
+        if stored.dry_run or not (changes.added or changes.merged):
             return stored
         added = ((path, self.found.content(path, self.clone)) for path in changes.added)
         contents = chain(added, changes.merged.items())

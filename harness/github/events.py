@@ -134,11 +134,12 @@ class Queued:
 
 
 class Named(msgspec.Struct):
+    """A repository, as other things name it."""
+
     full_name: str
 
 
-class _Repository(msgspec.Struct):
-    full_name: str
+class _Repository(Named):
     default_branch: str
 
 
@@ -258,8 +259,7 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
 def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str, bool]:
     """Of a run its pull request, its commit and whether only some cases were asked for."""
     branch = run.head_branch or ""
-    theirs = run.head_repository and run.head_repository.full_name.lower()
-    if theirs != repository.full_name.lower():
+    if not _is_called(run.head_repository, repository.full_name):
         raise RefusedError(
             f"The run is of branch {quoted(branch)!r} in another repository: only what was mirrored to a "
             "branch pull-request/N of this one is posted."
@@ -306,10 +306,9 @@ def pushed(content: bytes, repository: str, *, drafts: bool) -> MeasurementReque
     """
     event = _decoded(content, _PullEvent, "pull_request", repository)
     pull = event.pull_request
-    theirs = pull.head.repo and pull.head.repo.full_name.lower()
     if event.action not in _PUSHES:
         return f"{quoted(event.action)} brings no new commit"
-    if theirs != repository.lower():
+    if not _is_called(pull.head.repo, repository):
         return "the branch is in another repository, so somebody who may write has to ask"
     if pull.draft and not drafts:
         return "it is a draft"
@@ -342,8 +341,7 @@ def queued_run(content: bytes, repository: str) -> Queued:
     """
     event = _decoded(content, _RunEvent, "workflow_run", repository)
     run = event.workflow_run
-    theirs = run.head_repository and run.head_repository.full_name.lower()
-    if run.event != "merge_group" or theirs != repository.lower():
+    if run.event != "merge_group" or not _is_called(run.head_repository, repository):
         raise RefusedError(
             f"The run was started by {quoted(run.event)}; expected this repository's merge_group."
         )
@@ -416,15 +414,20 @@ def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> 
             f"The event is no {name} event: {quoted(str(error))}. This command is for a workflow that is "
             f"started by {name}."
         ) from None
-    theirs = event.repository
-    if theirs.full_name.lower() != repository.lower():
+    named = event.repository
+    if not _is_called(named, repository):
         raise RefusedError(
-            f"The event is of repository {quoted(theirs.full_name)!r}; expected {repository}. Set "
+            f"The event is of repository {quoted(named.full_name)!r}; expected {repository}. Set "
             "GITHUB_REPOSITORY, or give --repository."
         )
-    if not _REF.fullmatch(theirs.default_branch):
-        raise RefusedError(f"{quoted(theirs.default_branch)!r} is the name of no branch.")
+    if not _REF.fullmatch(named.default_branch):
+        raise RefusedError(f"{quoted(named.default_branch)!r} is the name of no branch.")
     return event
+
+
+def _is_called(repository: Named | None, name: str) -> bool:
+    """Whether a repository has this name. GitHub's names do not tell upper from lower case."""
+    return repository is not None and repository.full_name.lower() == name.lower()
 
 
 def _positive(number: int, what: str) -> int:

@@ -168,6 +168,10 @@ class Checks:
         )
         return [each for page in pages for each in page.check_runs if self._is_ours(each, commit)]
 
+    def with_key(self, key: ReportKey, name: str) -> _CheckRun | None:
+        """The one of a report, where there is one. Raises ApiError, RemoteError."""
+        return _with_key(self.named(key.head, name), key)
+
     def _is_ours(self, check: _CheckRun, commit: str) -> bool:
         if check.app is None or check.head_sha != commit:
             return False
@@ -223,7 +227,7 @@ def post_check(
             {**body, "head_sha": key.head},
             _CheckRun,
             needs=_CHECKS,
-            done=lambda: _with_key(checks.named(key.head, check["name"]), key),
+            done=lambda: checks.with_key(key, check["name"]),
         )
         return Posted(action="created", id=made.id if made else None, url=(made and made.html_url) or "")
     if same.output.annotations_count:
@@ -248,7 +252,7 @@ def post_queued(
 
 def end_queued(checks: Checks, key: ReportKey, name: str, *, conclusion: str, title: str, why: str) -> None:
     """End the check of a run of which nothing is posted, where one waits. Raises ApiError, RemoteError."""
-    _end(checks, _with_key(checks.named(key.head, name), key), conclusion, title, why)
+    _end(checks, checks.with_key(key, name), conclusion, title, why)
 
 
 def _end(checks: Checks, check: _CheckRun | None, conclusion: str, title: str, why: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -171,10 +171,7 @@ class _Telling:
     api: Api
     repository: str
     asked: MeasurementRequest
-    trouble: list[str]
-
-    def __init__(self, api: Api, repository: str, asked: MeasurementRequest) -> None:
-        self.api, self.repository, self.asked, self.trouble = api, repository, asked, []
+    trouble: list[str] = field(default_factory=list)
 
     def react(self, content: str) -> None:
         if self.asked.comment is None:
