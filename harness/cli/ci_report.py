@@ -101,7 +101,7 @@ def post(
 
 
 def _post_to_gitlab(
-    calling: Calling, review: Sequence[Path], out: Path | None, history: str, *, strict: bool
+    calling: Calling, reports: Sequence[Path], out: Path | None, history: str, *, strict: bool
 ) -> None:
     from harness.gitlab import reporting
     from harness.output.review.reports import code_quality, openmetrics
@@ -115,21 +115,22 @@ def _post_to_gitlab(
     # As an address it is a path below the job's folder, where `out` is one.
     page = (out / "review.html").as_posix() if out and not out.is_absolute() else ""
     links = reporting.links_of_job(os.environ, page, history)
-    given = given_reviews(review) if review else None
+    given = given_reviews(reports) if reports else None
     try:
-        told = reporting.prepare(
+        prepared = reporting.prepare(
             calling.api, calling.repository, pipeline, links=links, given=given, strict=strict
         )
-        _write(told, out)
-        if told.review is not None and out is not None:  # what GitLab reads of a job's artifacts
-            made = {"code-quality.json": code_quality(told.review), "metrics.txt": openmetrics(told.review)}
-            write_faces(out, {name: text.encode() for name, text in made.items()})
-        outcome = reporting.post(calling.api, calling.repository, pipeline, told)
+        _write(prepared, out)
+        if (review := prepared.review) is not None and out is not None:
+            # What GitLab reads of a job's artifacts.
+            texts = {"code-quality.json": code_quality(review), "metrics.txt": openmetrics(review)}
+            write_faces(out, {name: text.encode() for name, text in texts.items()})
+        outcome = reporting.post(calling.api, calling.repository, pipeline, prepared)
     except StaleError as stale:
         result |= {"state": "stale", "message": f"{stale} So nothing of this pipeline is shown there."}
     else:
         names = (f"Merge request {pipeline.merge_request}", "commit status", "note")
-        result |= _posted(calling, told, outcome, names)
+        result |= _posted(calling, prepared, outcome, names)
     calling.show(**result)
 
 
@@ -162,7 +163,7 @@ def post_static(calling: Calling, author: str) -> None:
 
 
 def _write(prepared: PreparedPost, out: Path | None) -> None:
-    """The files of what is about to be posted: what GitHub then refuses can be looked at."""
+    """Write the files of what is about to be posted, so that what the forge then refuses can be looked at."""
     review, links = prepared.review, prepared.links
     if review is None:
         events.append_summary(f"{prepared.check['output']['summary']}\n")

@@ -82,7 +82,7 @@ def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json
 def settings_from(
     config: Config, selection: options.Selection, given: Mapping[str, Any], **more: Any
 ) -> CompareSettings:
-    """What the options say, for the rest the configuration, and `more`."""
+    """Settings from the options, for the rest from the configuration, and `more`."""
     from harness.run.compare import CompareSettings
 
     shared = executables.shared_settings(config, selection, given)
@@ -96,7 +96,7 @@ def settings_from(
 
 
 class SuiteComparisons(NamedTuple):
-    """What became of every suite that was asked for, in order."""
+    """The comparisons of the suites that were asked for, in order."""
 
     results: list[ComparisonResult]
     """Fewer than there are suites where it was interrupted."""

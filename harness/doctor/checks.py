@@ -1,4 +1,4 @@
-"""What the doctor knows of a machine, and what it makes of it line by line.
+"""The facts that the doctor knows of a machine, and its judgement of them line by line.
 
 A fact that could not be told is None or empty, with a problem beside it.
 """
@@ -80,7 +80,7 @@ class MachineFacts:
     packages: Mapping[str, str] = field(default_factory=dict)
 
     git: str | None = None
-    """Its version; None where the command is not on PATH."""
+    """Version of git; None where the command is not on PATH."""
     repository: str | None = None
     """The repository's top folder; None outside any."""
     shallow: bool = False
@@ -129,7 +129,7 @@ def good_if(is_good: bool, found: str, otherwise: Status, advice: str) -> Assess
 
 
 class NotKnown(Exception):  # noqa: N818 - an answer, not an error
-    """What a line is about is not known, for a reason that may be empty."""
+    """The fact that a line is about is not known, for a reason that may be empty."""
 
 
 Judge = Callable[[MachineFacts], "Assessment | None"]
@@ -256,11 +256,11 @@ def toolkit(facts: MachineFacts) -> Assessment | None:
     if facts.kernel_problem:
         return Assessment("bad", f"{facts.compiler}; not even a small kernel runs", facts.kernel_problem)
     nvcc = _version(r"nvcc (\d+)\.(\d+)", facts.compiler)
-    known = _version(r"(\d+)\.(\d+)", facts.cuda_version)
-    if not nvcc or not known or nvcc <= known:
+    supported = _version(r"(\d+)\.(\d+)", facts.cuda_version)
+    if not nvcc or not supported or nvcc <= supported:
         return Assessment("good", facts.compiler)
     newer = f"{facts.compiler}, newer than the driver's CUDA {facts.cuda_version}"
-    if nvcc[0] == known[0]:
+    if nvcc[0] == supported[0]:
         return Assessment("note", newer, "Within one major version that works, but not for PTX.")
     return Assessment("warn", newer, "Update the driver, or put an older toolkit first on PATH.")
 

@@ -32,17 +32,17 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Body = Mapping[str, Any] | None
 
 MAX_ANSWER_BYTES = 64 * 2**20
-"""A hundred comments of the largest size, each character of them escaped."""
+"""Size of a hundred comments of the largest size, each character of them escaped."""
 _TIMEOUT_S = 30.0
 _TRIES = 5
 _LONGEST_PAUSE_S = 30.0
 _PATIENCE_S = 600.0
-"""With rate limits, over all calls of a process."""
+"""Seconds to wait for rate limits, over all calls of a process."""
 _FARTHEST_S = 366 * 86400.0
 _RATE_LIMIT_PAUSE_S = 60.0
-"""Where the forge does not say how long: as GitHub's documentation asks for."""
+"""Pause where the forge does not say how long, as GitHub's documentation asks for."""
 _LOST = 0
-"""In place of a status: there was no whole answer."""
+"""Stands in place of a status where there was no whole answer."""
 _PASSING = (_LOST, 500, 502, 503, 504)
 _AGENT = {"User-Agent": f"gpu-harness/{harness.__version__}"}
 _MOST_PAGES = 100
@@ -108,7 +108,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`headers` by name in lower case; `problem` says why there is none."""
+    """An answer, with `headers` by name in lower case; `problem` says why there is none."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -160,22 +160,22 @@ class Api:
         if not self._loopback:
             self._opener.add_handler(urllib.request.ProxyHandler())
 
-    def with_token(self, token: str, **told: str) -> Api:
-        """The same API by another token, of which a Forge's fields tell otherwise; what a dry run does not
-        send is in the same list. Raises ConfigError for a token that is none.
+    def with_token(self, token: str, **changes: str) -> Api:
+        """The same API by another token, with `changes` to the Forge's fields; what a dry run does not send
+        is in the same list. Raises ConfigError for a token that is none.
         """
-        forge = dataclasses.replace(self.forge, **told)  # type: ignore[arg-type]
+        forge = dataclasses.replace(self.forge, **changes)  # type: ignore[arg-type]
         made = Api(forge, self.root, token, waits=self._waits, dry_run=self.dry_run)
         made.held = self.held
         return made
 
     def get(self, path: str, kind: type[T], *, needs: str, query: Body = None) -> T:
-        """What is there. `needs` is the permission it takes. Raises ApiError, RemoteError."""
+        """Get a document. `needs` is the permission it takes. Raises ApiError, RemoteError."""
         request = self._request("GET", path, query=query)
         return self._decoded(self._call(request, needs), kind, request)
 
     def pages(self, path: str, kind: type[T], *, needs: str, query: Body = None) -> Iterator[T]:
-        """What is there, page by page. Raises ApiError, RemoteError."""
+        """Get a list, page by page. Raises ApiError, RemoteError."""
         for page in range(1, _MOST_PAGES + 1):
             request = self._request("GET", path, query={**(query or {}), "per_page": 100, "page": page})
             response = self._call(request, needs)
@@ -308,7 +308,7 @@ class Api:
             return Response(_LOST, problem=quoted(str(error) or type(error).__name__))
 
     def _limit_s(self, response: Response, nth: int) -> float | None:
-        """For how long a rate limit holds, in seconds; None where it is none."""
+        """Seconds for which a rate limit holds; None where the answer is none."""
         if response.status not in (403, 429):
             return None
         after, reset = response.headers.get("retry-after"), response.headers.get("x-ratelimit-reset", "")
@@ -380,7 +380,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_safe(url: str, *, loopback: bool) -> bool:
-    """Whether it is https, or http to this machine where that is allowed."""
+    """Whether an address is https, or http to this machine where `loopback` allows that."""
     try:
         parts = urlsplit(url)
         host, named = parts.hostname or "", parts.username is None and parts.port != 0
@@ -431,8 +431,8 @@ def _message(response: Response) -> str:
         error = msgspec.json.decode(response.content, type=_Error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    told = (error.message, error.error, error.errors)
-    return quoted(" ".join(part if isinstance(part, str) else json.dumps(part) for part in told if part))
+    parts = (error.message, error.error, error.errors)
+    return quoted(" ".join(part if isinstance(part, str) else json.dumps(part) for part in parts if part))
 
 
 def _shown(request: HttpRequest) -> str:

@@ -27,9 +27,9 @@ class ReportKey:
     attempt: int
     head: str
     partial: bool = False
-    """Of some cases only: what is posted of all of them stays beside it."""
+    """Whether it is of some cases only: what is posted of all of them stays beside it."""
     static: bool = False
-    """Of what was compiled, with no card: likewise."""
+    """Whether it is of what was compiled, with no card: it stays beside the others, too."""
 
     @property
     def marker(self) -> str:
@@ -55,7 +55,7 @@ class Posted:
 
 
 class Comment(Protocol):
-    """As a forge tells of it."""
+    """A comment, as a forge tells of it."""
 
     @property
     def id(self) -> int: ...
@@ -83,7 +83,7 @@ def key_of(comment: Comment) -> ReportKey | None:
 class StickyComment:
     """The one comment of ours on a pull request, which becomes a text that begins with the key's marker.
 
-    Where comments are is told by the API's paths. `still_current` raises where the commit is the pull
+    `still_current` raises where the commit is the pull
     request's no more: it is called before each write.
     """
 
@@ -92,19 +92,19 @@ class StickyComment:
     text: str
     still_current: Callable[[], object]
     about: str
-    """What it is called in messages: pull request 12."""
+    """What the messages call it, such as pull request 12."""
     comments: str
-    """Of all of them."""
+    """The API's path of all comments."""
     one: str
-    """Of one, but for its number."""
+    """The API's path of one comment, but for its number."""
     kind: type[Any]
-    """What one is decoded as: a Comment."""
+    """The type that a comment is decoded as."""
     ours: Callable[[Any], bool]
-    """Whether who holds the token wrote it."""
+    """Whether the holder of the token wrote a comment."""
     needs: str
     """The permission it takes to write there."""
     made: Comment | None = field(default=None, init=False)
-    """What was created, which a listing need not show at once."""
+    """The comment that was created, which a listing need not show at once."""
     written: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:

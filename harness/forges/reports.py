@@ -29,7 +29,7 @@ _LIGHT = (
     "is merged."
 )
 MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
-"""Of all reports of a run."""
+"""The most that all reports of a run may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def read_reviews(contents: Iterable[tuple[str, bytes]], whose: str) -> dict[str,
 
 
 def read_report(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
-    """What is in a file, read strictly by `decode`. Raises RefusedError."""
+    """The report in a file, read strictly by `decode`. Raises RefusedError."""
     try:
         report = decode(content)
         json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)

@@ -18,7 +18,7 @@ from harness.github.posting import ACTIONS_APP
 from harness.output.review.faces import check_name
 
 REPORT_ENVIRONMENT = "perf-report"
-"""Which has the key of an App, where one posts the check runs."""
+"""The environment that has the key of an App, where one posts the check runs."""
 _APP_VARIABLE = "PERF_APP_ID"
 _MIRRORS = "pull-request/*"
 _DATA_BRANCH = "perf-data"
@@ -199,14 +199,14 @@ _report_environment = _environment(
 
 @protection(f"environment {REPORT_ENVIRONMENT}")
 def _key(asking: _Asking) -> Iterator[AuditFinding]:
-    """Where the App's key is, for whom."""
+    """The branches that may use the App's key."""
     if _app(asking):
         yield from _report_environment(asking)
 
 
 @protection("required check")
 def _required(asking: _Asking) -> Iterator[AuditFinding]:
-    """Whose check of our name a ruleset asks for, where one does."""
+    """The Apps whose check of our name a ruleset asks for."""
     found = asking.get("rules", "branches", asking.default_branch, needs="metadata: read")
     sources = [
         check.get("integration_id")
@@ -220,8 +220,8 @@ def _required(asking: _Asking) -> Iterator[AuditFinding]:
         return
     app = _app(asking)
     named = {None: "anybody who may write checks", ACTIONS_APP: "GitHub Actions: any workflow here"}
-    told = (named.get(each, f"App {each}") for each in sources)
-    seen = f"{check_name()} of {', '.join(dict.fromkeys(told))}"
+    owners = (named.get(each, f"App {each}") for each in sources)
+    seen = f"{check_name()} of {', '.join(dict.fromkeys(owners))}"
     source = f"App {app}" if app else "an App of your own, docs/pull-requests.md,"
     to_do = f"Settings, Rules, the required check {check_name()}: {source} as its source"
     yield should(app and set(sources) == {app}, seen, to_do)

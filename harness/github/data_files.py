@@ -63,11 +63,11 @@ class ResultsFolder:
     folder: Path
     files: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    """Path to what is wrong with it."""
+    """What is wrong with a file, by path."""
     left_out: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
-    """What is stored by another name than it has here."""
+    """Path in the folder of what is stored by another path, by that one."""
     sound: set[str] = field(default_factory=set)
 
     def changes(self, clone: BranchClone, tip: str | None) -> _Changes:
@@ -361,7 +361,7 @@ class Stored:
     """What became of a results folder. Files are named by their path in it, which is that on the branch."""
 
     remote: str
-    """Without credentials."""
+    """Address of the remote, without credentials."""
     branch: str
     commit: str | None = None
     """The branch's newest, which has everything unless this was a dry run; None where there is no branch."""

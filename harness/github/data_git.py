@@ -75,7 +75,7 @@ _ALONE = (
     *("gc.auto=0", "maintenance.auto=false", "fetch.writeCommitGraph=false", "submodule.recurse=false"),
     *("push.gpgSign=false", "push.followTags=false", "push.pushOption=", "protocol.version=2"),
 )
-"""In place of what a user may have set for repositories of their own."""
+"""Settings in place of those that a user may have made for repositories of their own."""
 _OF_THE_WAY_THERE = re.compile(
     r"GIT_(SSH\w*|ASKPASS|TERMINAL_PROMPT|SSL_\w+|HTTP_\w+|PROXY_\w+|ALLOW_PROTOCOL|EXEC_PATH"
     r"|CONFIG_(GLOBAL|SYSTEM|NOSYSTEM|COUNT|(KEY|VALUE)_\d+)|(AUTHOR|COMMITTER)_(NAME|EMAIL)"
@@ -171,7 +171,7 @@ class BranchClone:
         stream.write(f"from {parent}\n".encode() if parent else b"")
 
     def push(self, commit: str) -> None:
-        """Raises ProblemError: somebody else was first, say, or the remote could not just then."""
+        """Push to the branch. Raises ProblemError: somebody else was first, say, or the remote was busy."""
         options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--no-recurse-submodules")
         spec = f"{commit}:{self.target.ref}"
         self._inside("push", "--quiet", *options, "--", self.target.address, spec)
@@ -211,8 +211,8 @@ def _write_data(stream: IO[bytes], data: bytes) -> None:
 
 
 def _environment(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
-    """For a git command that is about no repository but the one that it names. Secret settings go this way
-    because arguments are seen by everybody on a machine.
+    """Variables for a git command that is about no repository but the one that it names. Secret settings go
+    this way because arguments are seen by everybody on a machine.
     """
     environment = {
         name: value

@@ -29,7 +29,7 @@ def in_workflow() -> bool:
 
 
 def links_of_run(history: str = "") -> Links:
-    """Where the run that this step belongs to is to be seen; empty outside a workflow."""
+    """Links to the run that this step belongs to; empty outside a workflow."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
     server, name, number = (os.environ.get(variable, "") for variable in names)
     repository = f"{server}/{name}" if server and name else ""
@@ -61,10 +61,11 @@ STATIC_WORKFLOW = "perf-static.yml"
 """The workflow that compiles any pull request on GitHub's own machines."""
 _MAX_BYTES = 25 * 2**20
 DISPATCH_BRANCH = "perf-dispatch"
-"""Where measurements are dispatched. It is kept at the default branch's commit, so the workflow file is that
-branch's; but what a run writes into a cache is in a scope of its own, which no other branch reads."""
+"""The branch that measurements are dispatched on. It is kept at the default branch's commit, so the workflow
+file is that branch's; but what a run writes into a cache is in a scope of its own, which no other branch
+reads."""
 _BRANCH = re.compile(r"pull-request/([1-9][0-9]{0,8})")
-"""What a vetted pull request is mirrored to."""
+"""The branch that a vetted pull request is mirrored to."""
 _TITLE = re.compile(r"Performance of #([1-9][0-9]{0,8}) at ([0-9a-f]{40})(, some cases)?")
 """The run-name of the workflow, made from what whoever started it has given."""
 COMMAND = "/perf"
@@ -92,7 +93,7 @@ class MeasuredRun:
     """Whether the run stands for the measured commit, and so fails for what was found of it; one that was
     dispatched stands for the default branch's."""
     workflow_commit: str = ""
-    """Where a dispatched run's workflow file is from."""
+    """The commit that a dispatched run's workflow file is from."""
     partial: bool = False
     """Whether only the cases were measured that somebody named."""
 
@@ -257,7 +258,7 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
 
 
 def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str, bool]:
-    """Of a run its pull request, its commit and whether only some cases were asked for."""
+    """A run's pull request, its commit, and whether only some cases were asked for."""
     branch = run.head_branch or ""
     if not _is_called(run.head_repository, repository.full_name):
         raise RefusedError(
@@ -285,8 +286,8 @@ Kind = Literal["issue_comment", "pull_request", "merge_group", "workflow_run"]
 
 
 def kind_of(content: bytes) -> Kind:
-    """Which event this is, of those that may ask for a measurement, or for the conclusion of one that was; a
-    comment where it is none of them.
+    """The kind of this event, of those that may ask for a measurement, or for the conclusion of one that was;
+    a comment where it is none of them.
     """
     try:
         found = msgspec.json.decode(content, type=dict[str, msgspec.Raw])

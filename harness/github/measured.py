@@ -24,7 +24,7 @@ class MeasuredSuite:
     """One suite on one device, over the commits that the job came to."""
 
     device: str
-    """Its name and spec."""
+    """The device's name and spec."""
     suite: str
     commits: int
     measured: int
@@ -76,7 +76,7 @@ def _measured(device: str, suite: str, runs: Sequence[StoredRun]) -> MeasuredSui
 
 
 def markdown(found: Sequence[MeasuredSuite], problems: Sequence[str], extras: Sequence[str] = ()) -> str:
-    """For the job's summary; what others wrote is in it as text and nothing else. `extras` are those that the
+    """The job's summary; what others wrote is in it as text and nothing else. `extras` are those that the
     job's requirements have.
     """
     return "\n".join(_lines(found, problems, extras)) + "\n"

@@ -214,9 +214,9 @@ def post_check(
 
     Raises ApiError, RemoteError, and what `still_current` does.
     """
-    known = checks.named(key.head, check["name"])
-    same = _with_key(known, key)
-    if newer := next((each for each in known if _is_newer(each, key)), None):
+    check_runs = checks.named(key.head, check["name"])
+    same = _with_key(check_runs, key)
+    if newer := next((each for each in check_runs if _is_newer(each, key)), None):
         _end(checks, same, "cancelled", "Not posted", "A newer run of this commit has been started.")
         return Posted(action="left", id=newer.id, url=newer.html_url or "")
     still_current()
@@ -307,8 +307,8 @@ def carry_over(api: Api, checks: Checks, queued: Queued, name: str, *, strict: b
     return carried
 
 
-def _with_key(known: list[_CheckRun], key: ReportKey) -> _CheckRun | None:
-    return next((each for each in known if each.external_id == key.external_id), None)
+def _with_key(check_runs: list[_CheckRun], key: ReportKey) -> _CheckRun | None:
+    return next((each for each in check_runs if each.external_id == key.external_id), None)
 
 
 def _is_newer(check: _CheckRun, key: ReportKey) -> bool:

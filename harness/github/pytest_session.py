@@ -73,11 +73,11 @@ def judge_others(tests: Tests, base: str, head: str, tell: Callable[[str], None]
     Raises MeasureError where a session of head is not finished, GitError where base cannot be checked out.
     """
     repository = git.repository_of(tests.project) or tests.project
-    there = tests.out / "pytest" / "base"
-    git.ask(repository, "worktree", "add", "--detach", "--force", str(there), base)
+    checkout = tests.out / "pytest" / "base"
+    git.ask(repository, "worktree", "add", "--detach", "--force", str(checkout), base)
     try:
         below = tests.project.resolve().relative_to(repository.resolve())
-        places = {"base": there / below, "head": tests.project}
+        places = {"base": checkout / below, "head": tests.project}
         files: dict[str, list[Path]] = {side: [] for side in places}
         for number in range(ROUNDS):
             for side, place in places.items():
@@ -89,7 +89,7 @@ def judge_others(tests: Tests, base: str, head: str, tell: Callable[[str], None]
                 elif side == "head":
                     raise MeasureError(f"pytest of {head[:10]} ended with status {status} and saved nothing.")
     finally:
-        git.ask(repository, "worktree", "remove", "--force", str(there))
+        git.ask(repository, "worktree", "remove", "--force", str(checkout))
     return judge_files(*([read_saved(path) for path in files[side]] for side in places))
 
 

@@ -32,7 +32,7 @@ from harness.output.review.model import Review, decode_review
 from harness.output.review.static import static_comment
 
 AUTHOR = "github-actions[bot]"
-"""Of what is posted with a workflow's own token."""
+"""The author of what is posted with a workflow's own token."""
 
 
 def prepare(
@@ -56,10 +56,10 @@ def prepare(
     pull = posting.current_pull(api, repository, run.pull_request, run.head)
     reviews = fetch_reviews(api, repository, run.id) if given is None else given
     page = f"{server}/{repository}"
-    here = links_of_run().run
+    this_run = links_of_run().run
     links = Links(
         run=f"{page}/actions/runs/{run.id}",
-        page=f"{here}#artifacts" if here else "",
+        page=f"{this_run}#artifacts" if this_run else "",
         history=history,
         repository=page,
     )
@@ -114,7 +114,7 @@ def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = 
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
-    """What is said of a run that ended otherwise than its verdict explains, such as by a broken job."""
+    """A sentence on a run that ended otherwise than its verdict explains, as by a broken job; else empty."""
     explained = run.pushed and run.conclusion == "failure" and verdict != "success"
     if explained or run.conclusion == "success":
         return ""

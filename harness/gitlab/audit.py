@@ -18,7 +18,7 @@ from harness.gitlab.api import GITLAB, path_of
 _MAINTAINER = 40
 _DATA_BRANCH = "perf-data"
 ENVIRONMENT = "perf-report"
-"""Of the jobs that post and store, which run no code of a merge request's."""
+"""The environment of the jobs that post and store, which run no code of a merge request's."""
 _TAG = "gpu"
 """What a tag of a runner with a card begins with, as in the pipeline that is shipped."""
 
@@ -80,7 +80,7 @@ def _protected(asking: _Asking, branch: str, *, relied: bool) -> Iterator[AuditF
 
 
 def _runner(asking: _Asking, number: int) -> Mapping[str, Any]:
-    """What is told of a runner; nothing of others', which only their owners see."""
+    """GitLab's description of a runner; empty for others', which only their owners see."""
     try:
         return asking.api.get(f"/runners/{number}", dict[str, Any], needs="read_api as a maintainer")
     except ApiError as error:

@@ -26,7 +26,7 @@ from harness.output.review.model import LIMITS, Review
 JOB = "perf-measure"
 """The job with the card; a matrix has several, which are called ``perf-measure: [CARD, …]``."""
 REPORT = "perf-review/review.json"
-"""Below the job's folder."""
+"""Path of the report, below the job's folder."""
 _STATES = {"success": "success", "failure": "failed", "neutral": "skipped"}
 """A commit status by what a check run would conclude. GitLab has none that is neutral: skipped is grey, and
 passes."""
@@ -49,8 +49,8 @@ class Pipeline:
 
 
 def pipeline_of(environ: Mapping[str, str]) -> Pipeline:
-    """By GitLab's predefined variables, or by PERF_MERGE_REQUEST and PERF_COMMIT where somebody has started a
-    pipeline for it. Raises ConfigError.
+    """The pipeline by GitLab's predefined variables, or by PERF_MERGE_REQUEST and PERF_COMMIT where somebody
+    has started a pipeline for it. Raises ConfigError.
     """
     asked = environ.get("PERF_MERGE_REQUEST", "")
     if asked:
@@ -82,8 +82,8 @@ class _MergeRequest(msgspec.Struct):
     @property
     def ref(self) -> str:
         """Where its commit is in the project: a fork's has no branch there."""
-        here = self.source_project_id == self.target_project_id
-        return self.source_branch if here else f"refs/merge-requests/{self.iid}/head"
+        is_own = self.source_project_id == self.target_project_id
+        return self.source_branch if is_own else f"refs/merge-requests/{self.iid}/head"
 
 
 class _Base(msgspec.Struct):
@@ -115,7 +115,7 @@ class _Status(msgspec.Struct):
 
 
 def links_of_job(environ: Mapping[str, str], page: str = "", history: str = "") -> Links:
-    """Where the job's pipeline, its project and, below its artifacts, the page are to be seen."""
+    """Links to the job's pipeline, its project and, among its artifacts, the page."""
     project, job = environ.get("CI_PROJECT_URL", ""), environ.get("CI_JOB_URL", "")
     return Links(
         run=environ.get("CI_PIPELINE_URL", ""),
@@ -176,13 +176,13 @@ def _current(api: Api, project: str, pipeline: Pipeline) -> _MergeRequest:
 
 
 def _left(api: Api, project: str, branch: str, commit: str) -> str:
-    """Where the commit left the branch."""
+    """The commit at which the merge request left the branch."""
     query = {"refs[]": [branch, commit]}
     return api.get(path_of(project, "repository", "merge_base"), _Base, needs="read_api", query=query).id
 
 
 def _jobs(api: Api, project: str, pipeline: Pipeline) -> list[_Job]:
-    """Those with a card, of each name the newest: those that were retried GitLab leaves out."""
+    """The jobs with a card, of each name the newest: GitLab leaves out those that were retried."""
     pages = api.pages(path_of(project, "pipelines", pipeline.id, "jobs"), list[_Job], needs="read_api")
     found = [job for page in pages for job in page if job.name == JOB or job.name.startswith(f"{JOB}: ")]
     if len(found) > LIMITS["cards"]:
@@ -202,7 +202,7 @@ def _contents(api: Api, project: str, jobs: Iterable[_Job]) -> Iterator[tuple[st
                 raise
 
 
-def post(api: Api, project: str, pipeline: Pipeline, told: PreparedPost) -> PostOutcome:
+def post(api: Api, project: str, pipeline: Pipeline, prepared_post: PreparedPost) -> PostOutcome:
     """Post a note, where there is a report, and a commit status.
 
     One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
@@ -211,13 +211,13 @@ def post(api: Api, project: str, pipeline: Pipeline, told: PreparedPost) -> Post
     trouble: list[str] = []
     said = status = None
     try:
-        if told.comment:
-            said = _post_note(api, project, pipeline, merge_request, told)
+        if prepared_post.comment:
+            said = _post_note(api, project, pipeline, merge_request, prepared_post)
     except RemoteError as error:
         trouble.append(error.message)
     newer = said if said and said.action == "left" else None
     try:
-        status = newer or _post_status(api, project, pipeline, merge_request, told)
+        status = newer or _post_status(api, project, pipeline, merge_request, prepared_post)
     except RemoteError as error:
         trouble.append(error.message)
     if trouble or status is None:
@@ -226,14 +226,14 @@ def post(api: Api, project: str, pipeline: Pipeline, told: PreparedPost) -> Post
 
 
 def _post_note(
-    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, told: PreparedPost
+    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, prepared_post: PreparedPost
 ) -> Posted:
     me = api.get("/user", _Author, needs=_NEEDS)
     notes = path_of(project, "merge_requests", pipeline.merge_request, "notes")
     posted = StickyComment(
         api=api,
-        key=told.key,
-        text=without_actions(told.comment),
+        key=prepared_post.key,
+        text=without_actions(prepared_post.comment),
         still_current=partial(_current, api, project, pipeline),
         about=f"merge request {pipeline.merge_request}",
         comments=notes,
@@ -254,15 +254,15 @@ def without_actions(text: str) -> str:
 
 
 def _post_status(
-    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, told: PreparedPost
+    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, prepared_post: PreparedPost
 ) -> Posted:
-    check = told.check
+    check = prepared_post.check
     where: dict[str, Any] = {"pipeline_id": pipeline.id} if pipeline.own else {"ref": merge_request.ref}
     body = {
         "name": check["name"],
         "state": _STATES[check["conclusion"]],
         "description": check["output"]["title"][:_DESCRIPTION_CHARACTERS],
-        **({"target_url": told.links.run} if told.links.run else {}),
+        **({"target_url": prepared_post.links.run} if prepared_post.links.run else {}),
         **where,
     }
     _current(api, project, pipeline)

@@ -106,7 +106,7 @@ def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
 
 @functools.lru_cache(maxsize=1)
 def _answers(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """What a class's setup_cache left, read once: asv gives every setup_cache a new folder."""
+    """Answers that a class's setup_cache left, read once: asv gives every setup_cache a new folder."""
     answers: dict[str, list[dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
     return answers
 
@@ -174,10 +174,10 @@ def setup() -> None:
             return
         original_save(self, results_dir)
         try:
-            known = MachineCollection.load(self.machine)
+            registered = MachineCollection.load(self.machine)
         except util.UserError:
             return
-        notes = {key: known[key] for key in ANNOTATIONS if key in known}
+        notes = {key: registered[key] for key in ANNOTATIONS if key in registered}
         path = Path(results_dir) / self.machine / "machine.json"
         util.write_json(str(path), {**self.__dict__, **notes}, self.api_version)
 

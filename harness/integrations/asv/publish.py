@@ -51,13 +51,13 @@ class UnknownAsvError(ConfigError, UserError):  # type: ignore[misc]  # asv is u
 
 
 def direction_in_asv(benchmark: Mapping[str, Any]) -> Direction:
-    """Which way is better where asv compares and publishes. Where nothing tells, less is, as it has it."""
+    """The direction that asv compares by. Where nothing tells it, lower is better, as in asv."""
     direction = direction_of(benchmark, load_config().directions)
     return "lower" if direction == "unknown" else direction
 
 
 def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
-    """A mistyped direction must not be taken for none in silence."""
+    """Warn of a mistyped direction, which would else be taken for none in silence."""
     for name, benchmark in benchmarks.items():
         declared = benchmark.get("direction")
         if declared is not None and declared not in DIRECTIONS:
@@ -91,7 +91,7 @@ def check_sources(folder: Path, names: Iterable[str]) -> None:
 
 
 def _code_of(path: Path) -> bytes:
-    """What a file tells the machine: of Python all but comments and blank lines."""
+    """The file's content; of Python all but comments and blank lines."""
     content = path.read_bytes()
     if path.suffix != ".py":
         return content
@@ -118,7 +118,7 @@ class Explained:
         self.left_out = 0
 
     def without(self, machine: str, name: str, jumps: Sequence[Any], hashes: Mapping[int, str]) -> list[Any]:
-        """Those of asv's jumps (revision before, revision after, ...) that the card does not explain."""
+        """The jumps of asv's (revision before, revision after, ...) that the card does not explain."""
         spans = self._spans.get((machine, self._case(name)), ())
         if not spans or self._history is None:
             return list(jumps)
@@ -174,7 +174,7 @@ class Explained:
 SCRIPT = "asv-direction.js"
 
 HISTORY = "harness/index.html"
-"""Below the published folder: the first of the harness's own pages."""
+"""Path of the first of the harness's own pages, below the published folder."""
 
 _SCRIPT_TAG = f'    <script src="{SCRIPT}" onerror="js_load_failure()"></script>\n'
 _AFTER_SCRIPT = 'src="regressions.js">\n    </script>\n'
@@ -248,7 +248,7 @@ class Asset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     licence: str
     sha256: str
     url: str | None = None
-    """What asv's index.html asks for; None for a file that only another vendored file names."""
+    """The address in asv's index.html; None for a file that only another vendored file names."""
     integrity: str | None = None
     matches_upstream_integrity: bool | None = None
     note: str = ""

@@ -43,8 +43,8 @@ from harness.spec.loader import load
 from harness.spec.planning import PlannedCase, divided, plan
 
 ANSWERS = "harness-answers.json"
-"""In the folder that a class's benchmarks share: track name to one answer a parameter combination, in
-asv's order."""
+"""A file in the folder that a class's benchmarks share: by track an answer a parameter combination, in asv's
+order."""
 SETUP_TIMEOUT_S = 6 * 3600.0
 
 Answer = dict[str, Any]
@@ -57,7 +57,7 @@ _VARIABLE = "HARNESS_ASV"
 
 
 class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the plugin, in asv's process, asks of the processes that asv starts, as JSON in a variable."""
+    """The request of the plugin, in asv's process, to the processes that asv starts: JSON in a variable."""
 
     device_kind: str = "gpu"
     machine: str | None = None
@@ -65,9 +65,9 @@ class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The name of asv's environment, which is in the names of its result files."""
     results: str | None = None
     repository: str | None = None
-    """Where asv has the commits: a mirror, where asv.conf.json's "repo" is an address."""
+    """The repository that has the commits: a mirror, where asv.conf.json's "repo" is an address."""
     selected: dict[str, list[int]] = {}
-    """Of each class of which asv was asked for a part, the places of those parameters in asv's order."""
+    """Places, in asv's order, of the parameters to measure, by class; other classes are measured whole."""
     dry_run: bool = False
     progress: str | None = None
     asv_pid: int | None = None
@@ -83,7 +83,7 @@ class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _NOTHING: Answer = {"value": math.nan}
-"""What asv shows as n/a: no such kernel at this commit, or not on this device."""
+"""The answer that asv shows as n/a: no such kernel at this commit, or not on this device."""
 TRACKS: dict[str, Metric] = {f"track_{name}": metric for name, metric in METRICS.items()}
 """asv copies a track's direction into benchmarks.json; by itself it takes every rise for a regression."""
 
@@ -191,7 +191,7 @@ class SuiteTracks:
 def answers_of(
     rows: Mapping[Parameters, Row], parameters: Iterable[Parameters], names: Sequence[str]
 ) -> dict[str, list[Answer]]:
-    """Of each named track an answer for each kernel and size; n/a where there is no row."""
+    """Answers for each kernel and size, by track; n/a where there is no row."""
     found = [rows.get(key) for key in parameters]
     return {name: [_answer(TRACKS[name], row) if row else _NOTHING for row in found] for name in names}
 

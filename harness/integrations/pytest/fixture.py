@@ -93,7 +93,7 @@ class GpuBenchmark:
         return info
 
     def _fails(self, verdict: Verdict) -> bool:
-        """By the gate; without it only what does not work at head."""
+        """Whether a verdict fails its test: by the gate, without it only where head does not work."""
         option = self._runner.option
         if option("perf_gate"):
             return fails(verdict, option("perf_fail_on"))
