@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from harness.cli import echo_json, options, show_sheets, tell_lines
 from harness.cli.build import built, built_suite, status_of, tell_left_out, wanted_archs
 from harness.config import StaticConfig, load_config
-from harness.errors import ExitCode
+from harness.errors import ExitCode, StoreError
 from harness.github.events import append_summary, links_of_run
 from harness.output import static_differences
 from harness.output.review.markdown import SUMMARY_BYTES
@@ -148,7 +149,15 @@ def _tell(
     )
     text = static_comment(report, links_of_run(), limit_bytes=SUMMARY_BYTES)
     append_summary(text)
-    if given["markdown"] is not None:
-        write_atomically(given["markdown"], text.encode())
-    if given["report"] is not None:
-        write_atomically(given["report"], encode_static(report))
+    for path, content in ((given["markdown"], text.encode()), (given["report"], encode_static(report))):
+        if path is not None:
+            _write(path, content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write {path}: {error.strerror or error}. Name a file in a folder with room."
+        ) from None
