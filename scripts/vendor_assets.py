@@ -26,7 +26,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.integrations.asv.publish import ASSETS, VENDOR, Asset, Manifest, find_remote_loads
+from harness.integrations.asv.publish import ASSETS, VENDOR, Asset, VendorManifest, find_remote_loads
 
 TARGET = ASSETS / VENDOR
 
@@ -212,7 +212,7 @@ def build(vendor: Path, scratch: Path) -> None:
             target.write_bytes(content[file.source])
             assets.append(asset)
         licences.append(licence_text(package, content))
-    manifest = Manifest(asv=version("asv"), assets=tuple(assets))
+    manifest = VendorManifest(asv=version("asv"), assets=tuple(assets))
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     (vendor / "manifest.json").write_bytes(text + b"\n")
     (vendor / "LICENSES.txt").write_text("\n".join(licences), encoding="utf-8")

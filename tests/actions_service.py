@@ -9,14 +9,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests import http_servers
 
 SERVICE = "/twirp/github.actions.results.api.v1.ArtifactService/"
 
@@ -90,9 +91,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     artifacts: Artifacts
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
     def do_POST(self) -> None:
         body = json.loads(self._body())
         found = self.artifacts.call(self.path.removeprefix(SERVICE), body)
@@ -131,12 +129,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving() -> Iterator[Artifacts]:
     artifacts = Artifacts()
-    handler = type("Handler", (_Handler,), {"artifacts": artifacts})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    artifacts.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with http_servers.serving(_Handler, artifacts=artifacts) as artifacts.url:
         yield artifacts
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -19,10 +19,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tests import http_servers
 
 REPOSITORY = "example/kernels"
 TOKEN = "ghs_0123456789abcdefghij"
@@ -596,9 +598,6 @@ def _lowered(headers: Any) -> dict[str, str]:
 class _Base(BaseHTTPRequestHandler):
     github: GitHub
 
-    def log_message(self, *_arguments: Any) -> None:
-        pass
-
     def send(
         self, status: int, content: bytes, headers: Mapping[str, str], *, truncate: bool = False
     ) -> None:
@@ -700,20 +699,10 @@ class _StorageHandler(_Base):
 def serving(github: GitHub | None = None) -> Iterator[GitHub]:
     """A server of the API, and one of the storage, while the block runs."""
     github = github or GitHub()
-    handlers = [type("Handler", (kind,), {"github": github}) for kind in (_ApiHandler, _StorageHandler)]
-    servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in handlers]
-    github.url, github.storage = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
-    github.url += github.below
-    threads = [threading.Thread(target=server.serve_forever, args=(0.01,)) for server in servers]
-    for thread in threads:
-        thread.start()
-    try:
+    api, storage = (http_servers.serving(kind, github=github) for kind in (_ApiHandler, _StorageHandler))
+    with api as url, storage as github.storage:
+        github.url = f"{url}{github.below}"
         yield github
-    finally:
-        for server, thread in zip(servers, threads, strict=True):
-            server.shutdown()
-            thread.join()
-            server.server_close()
 
 
 def run_event(

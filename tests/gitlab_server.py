@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tests import http_servers
 from tests.github_server import BASE, HEAD
 
 PROJECT = 42
@@ -186,9 +186,6 @@ def _fields(body: Any, must: set[str], may: frozenset[str] | set[str] = frozense
 class _Handler(BaseHTTPRequestHandler):
     gitlab: GitLab
 
-    def log_message(self, *_arguments: Any) -> None:
-        pass
-
     def handle_request(self) -> None:
         parts, gitlab = urlsplit(self.path), self.gitlab
         path = parts.path.removeprefix("/api/v4")
@@ -223,16 +220,9 @@ class _Handler(BaseHTTPRequestHandler):
 def serving() -> Iterator[GitLab]:
     """A server of the API while the block runs."""
     gitlab = GitLab()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"gitlab": gitlab}))
-    gitlab.url = f"http://127.0.0.1:{server.server_address[1]}/api/v4"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with http_servers.serving(_Handler, gitlab=gitlab) as url:
+        gitlab.url = f"{url}/api/v4"
         yield gitlab
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def job(gitlab: GitLab, **over: str) -> dict[str, str]:

@@ -286,6 +286,15 @@ def test_static_facts_of_one_commit_are_no_comparison(harness, project, option):
     assert f"{option[0]} is for a comparison: say with what, by --base COMMIT." in done.err
 
 
+@pytest.mark.parametrize("option", ["--markdown", "--report"])
+def test_an_answer_that_cannot_be_written_is_an_error_of_its_own(harness, project, option):
+    project.write({"notes": "a file"})
+    done = harness("static", "--base", "HEAD", option, "notes/answer")
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "\nharness: Cannot write notes/answer: " in done.err
+    assert done.err.endswith("Name a file in a folder with room.\n")
+
+
 def test_only_skipped_kernels_are_not_a_success(harness, project):
     project.write({"kernels/toy/suite.py": toy.SUITE.replace("block=32", "requires='sm_70', block=32")})
     done = harness("check", "toy.plain", "--device", "null")

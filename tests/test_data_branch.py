@@ -13,7 +13,6 @@ import ssl
 import stat
 import subprocess
 import sys
-import threading
 from collections import Counter
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +28,7 @@ from harness.history.reading import read_history
 from harness.judgement.noise import Calibration, write_calibration
 from harness.records import SCHEMA_VERSION
 from scripts.synthetic_history import CARDS, History, Suite, write
+from tests.http_servers import listening
 from tests.support import COMMAND, IMPORT_PATH, caller, git, make_repository
 
 CARD = "nvidia-h200-1a2b3c4d"
@@ -1336,12 +1336,8 @@ def git_server(place, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("GITHUB_TOKEN", SECRET)
     monkeypatch.setenv("GITHUB_SERVER_URL", server.address)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with listening(server):
+        yield server
 
 
 def test_the_token_is_enough_to_store_over_https(place, git_server, monkeypatch, tmp_path):

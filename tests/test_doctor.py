@@ -18,7 +18,7 @@ from harness.cli import cli
 from harness.device import backends
 from harness.device.telemetry import NoProbe
 from harness.device.telemetry.nvml import NvmlProbe
-from harness.doctor.checks import LINES, Disk, Facts, Finding, Status, diagnose, is_fit, verdict
+from harness.doctor.checks import LINES, CheckResult, Disk, MachineFacts, Status, diagnose, is_fit, verdict
 from harness.doctor.gather import watch
 from harness.errors import DeviceError, ExitCode
 from harness.judgement.noise import Calibration, write_calibration
@@ -80,7 +80,7 @@ IDENTITY = {
     "pcie_width_now": "16",
     "virtualization": "none",
 }
-SOUND = Facts(
+SOUND = MachineFacts(
     device=CARD,
     cuda_version="13.0",
     nvidia_driver=True,
@@ -106,7 +106,7 @@ SOUND = Facts(
 )
 
 
-def found_of(facts: Facts) -> dict[str, Finding]:
+def found_of(facts: MachineFacts) -> dict[str, CheckResult]:
     return {finding.id: finding for finding in diagnose(facts)}
 
 
@@ -352,7 +352,7 @@ def test_the_verdict_names_what_to_put_right(changes, said):
 # Facts, from the machine
 
 
-def nvml_card(**changes: Any) -> dict[str, Finding]:
+def nvml_card(**changes: Any) -> dict[str, CheckResult]:
     nvml = FakeNvml(nvmlDeviceGetDisplayActive=0, **changes)
     with closing(NvmlProbe("0000:65:00.0", nvml=nvml)) as probe:
         return found_of(dataclasses.replace(SOUND, **watch(probe, 0.0)))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.forges.api import Api, ApiError, UnclearError, Waits, check_address, quoted
 from harness.github.api import GITHUB, path_of
 from harness.github.events import annotation, measured_run, measurement_asked, read_event
+from tests import http_servers
 from tests.github_server import HEAD, REPOSITORY, TOKEN, Artifact, comment_event, run_event, serving
 
 PULL = path_of(REPOSITORY, "pulls", 12)
@@ -439,18 +439,13 @@ def test_a_proxy_is_asked_for_a_tunnel_and_never_shown_the_token(clock, monkeypa
             asked.append((self.path, str(self.headers)))
             self.send_error(502)
 
-        def log_message(self, *_arguments: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
-        threading.Thread(target=proxy.serve_forever, args=(0.01,)).start()
-        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.server_address[1]}")
+    with http_servers.serving(Proxy) as proxy:
+        monkeypatch.setenv("https_proxy", proxy)
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         api = Api(GITHUB, "https://api.github.example", TOKEN, waits=clock.waits)
         with pytest.raises(RemoteError, match="no answer"):
             get_pull(api)
-        proxy.shutdown()
     assert {path for path, _ in asked} == {"api.github.example:443"}
     assert TOKEN not in str(asked)
 

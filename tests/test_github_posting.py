@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from harness.errors import RemoteError
 from harness.forges.api import Api, Waits
-from harness.forges.comments import Stamp
+from harness.forges.comments import ReportKey
 from harness.github.api import GITHUB, path_of
 from harness.github.posting import post_comment
 from harness.output.review.faces import CHECK_NAME
@@ -489,13 +489,13 @@ def report_at_once(github: Any, runs: tuple[int, ...]) -> list[str]:
             for wait in waits:
                 wait(30)
 
-        stamp = Stamp(run=run, attempt=1, head=HEAD)
+        key = ReportKey(run=run, attempt=1, head=HEAD)
         posted = post_comment(
             Api(GITHUB, github.url, TOKEN, waits=Waits(sleep=lambda _seconds: None)),
             REPOSITORY,
             12,
-            stamp,
-            f"{stamp.marker}\ntext of {run}",
+            key,
+            f"{key.marker}\ntext of {run}",
             author=BOT["login"],
             still_current=meet_once,
         )

@@ -196,6 +196,12 @@ class Done:
     def said(self) -> str:
         return self.out + self.err
 
+    @property
+    def refusal(self) -> str:
+        """What a command that refuses says on standard error."""
+        assert self.status == 1, self.said
+        return self.err
+
 
 class Machine:
     """A host with the files installed, cards that say what a test wants, and nothing of the real one."""
@@ -276,16 +282,23 @@ class Machine:
     def answer(self, status: int, body: str) -> None:
         (self.folder / "curl.answer").write_text(f"{body}\n{status}", encoding="utf-8")
 
-    def calls(self) -> list[str]:
-        path = self.folder / "smi" / "calls"
+    def lines(self, name: str) -> list[str]:
+        """Those of a file in the machine's folder; none where nobody has written it."""
+        path = self.folder / name
         return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+    def calls(self) -> list[str]:
+        return self.lines("smi/calls")
 
     def settings_made(self) -> list[str]:
         return [call for call in self.calls() if "--query" not in call]
 
-    def call(self, *command: str, **environment: str) -> Done:
+    def call(self, *words: str, **environment: str) -> Done:
+        return self.execute("bash", "-e", *words, **environment)
+
+    def execute(self, *command: str, **environment: str) -> Done:
         done = subprocess.run(
-            ["bash", "-e", *command],
+            command,
             cwd=self.folder,
             env={"PATH": PROGRAMS, **environment},
             capture_output=True,
@@ -297,6 +310,12 @@ class Machine:
 
     def hook(self, name: str, **environment: str) -> Done:
         return self.call(str(self.scripts / name), **{**JOB, **environment})
+
+    def worker(self, **environment: str) -> Done:
+        """A process that goes on with steps after the hook, as the runner's own does."""
+        self.program("Runner.Worker", WORKER)
+        worker, hook = self.programs / "Runner.Worker", self.scripts / "job-started.sh"
+        return self.execute(str(worker), str(hook), str(self.folder), **{**JOB, **environment})
 
     def started(self, **environment: str) -> Done:
         return self.hook("job-started.sh", **environment)
@@ -311,8 +330,7 @@ class Machine:
         return self.call(str(self.scripts / "start-ephemeral.sh"), verb, instance, **environment)
 
     def ended_units(self) -> list[str]:
-        path = self.folder / "systemctl.calls"
-        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return self.lines("systemctl.calls")
 
     def marks(self) -> list[str]:
         return [path.read_text(encoding="utf-8") for path in sorted((self.state / "quarantine").iterdir())]
@@ -555,32 +573,31 @@ def test_these_jobs_begin(machine: Machine, event: str, ref: str) -> None:
 def test_a_job_of_another_event_or_branch_is_refused(
     machine: Machine, event: str, ref: str, reason: str
 ) -> None:
-    done = machine.started(GITHUB_EVENT_NAME=event, GITHUB_REF=ref)
-    assert done.status == 1
-    assert reason in done.err
+    assert reason in machine.started(GITHUB_EVENT_NAME=event, GITHUB_REF=ref).refusal
     assert machine.calls() == []
     assert machine.note.read_text(encoding="utf-8") == "refused\n"
 
 
 @pytest.mark.parametrize("repository", ["acme/other", "acme/kernels2", "mallory/kernels", "", "acme"])
 def test_a_job_of_another_repository_is_refused(machine: Machine, repository: str) -> None:
-    done = machine.started(GITHUB_REPOSITORY=repository)
-    assert done.status == 1
-    assert f"for acme/kernels; the job is of '{repository}'" in done.err
+    assert (
+        f"for acme/kernels; the job is of '{repository}'"
+        in machine.started(GITHUB_REPOSITORY=repository).refusal
+    )
 
 
 def test_a_branch_that_anybody_may_push_is_refused_until_it_is_said_to_be_meant(machine: Machine) -> None:
     mirrored = {"GITHUB_REF": "refs/heads/pull-request/7", "GITHUB_REF_PROTECTED": "false"}
-    assert "pull-request/7 is not protected" in machine.started(**mirrored).err
+    assert "pull-request/7 is not protected" in machine.started(**mirrored).refusal
     machine.configure("protected_mirror = no")
     assert machine.started(**mirrored).status == 0
     machine.configure("mirror_branches = no")
-    assert "do not run here" in machine.started(**{**mirrored, "GITHUB_REF_PROTECTED": "true"}).err
+    assert "do not run here" in machine.started(**{**mirrored, "GITHUB_REF_PROTECTED": "true"}).refusal
 
 
 def test_events_and_branch_are_those_of_the_configuration(machine: Machine) -> None:
     machine.configure("events = schedule", "default_branch = trunk")
-    assert "these do: schedule" in machine.started(GITHUB_REF="refs/heads/trunk").err
+    assert "these do: schedule" in machine.started(GITHUB_REF="refs/heads/trunk").refusal
     assert machine.started(GITHUB_EVENT_NAME="schedule", GITHUB_REF="refs/heads/trunk").status == 0
     assert machine.started(GITHUB_EVENT_NAME="schedule").status == 1
 
@@ -609,7 +626,7 @@ def test_a_pull_request_is_measured_where_its_job_can_write_no_cache_that_others
     assert machine.started(**asked, **there).status == 0
     done = machine.started(**asked, GITHUB_WORKFLOW_REF=f"{workflow}main")
     assert "could write caches that others restore" in done.err
-    assert "do not run here" in machine.started(**{**there, "GITHUB_EVENT_NAME": "push"}).err
+    assert "do not run here" in machine.started(**{**there, "GITHUB_EVENT_NAME": "push"}).refusal
 
 
 def test_a_name_cannot_give_the_runner_a_command(machine: Machine) -> None:
@@ -626,30 +643,16 @@ def test_a_name_cannot_give_the_runner_a_command(machine: Machine) -> None:
 
 def test_a_refused_job_runs_no_step_at_all(machine: Machine) -> None:
     # The runner would go on with steps that have `if: always()`: github.com/actions/runner/issues/2811.
-    machine.program("Runner.Worker", WORKER)
-    done = subprocess.run(
-        [machine.programs / "Runner.Worker", machine.scripts / "job-started.sh", machine.folder],
-        env={"PATH": PROGRAMS, **JOB, "GITHUB_EVENT_NAME": "pull_request"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL
+    done = machine.worker(GITHUB_EVENT_NAME="pull_request")
+    assert done.status == -signal.SIGKILL
     assert not (machine.folder / "steps-ran").exists()
-    assert "Refused by job-started.sh of this runner: Jobs of the event 'pull_request'" in done.stderr
+    assert "Refused by job-started.sh of this runner: Jobs of the event 'pull_request'" in done.err
 
 
 def test_a_job_that_may_run_has_its_steps(machine: Machine) -> None:
-    machine.program("Runner.Worker", WORKER)
-    done = subprocess.run(
-        [machine.programs / "Runner.Worker", machine.scripts / "job-started.sh", machine.folder],
-        env={"PATH": PROGRAMS, **JOB},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, (machine.folder / "steps-ran").exists()) == (0, True)
-    assert "the hook ended with 0" in done.stdout
+    done = machine.worker()
+    assert (done.status, (machine.folder / "steps-ran").exists()) == (0, True)
+    assert "the hook ended with 0" in done.out
 
 
 def test_where_the_worker_cannot_be_ended_it_is_said(machine: Machine) -> None:
@@ -678,8 +681,7 @@ def test_where_the_worker_cannot_be_ended_it_is_said(machine: Machine) -> None:
 def test_a_card_that_is_not_well_is_refused(machine: Machine, fact: str, value: str, reason: str) -> None:
     machine.cards(H200 | {fact: value})
     done = machine.started()
-    assert done.status == 1
-    assert reason in done.err
+    assert reason in done.refusal
     assert H200["uuid"] in done.err
 
 
@@ -693,7 +695,7 @@ def test_an_older_driver_tells_of_remapped_rows_by_another_option(machine: Machi
     machine.say("unknown", ["remapped_rows.pending", "remapped_rows.failure", "gpu_recovery_action"])
     assert machine.started().status == 0
     machine.cards(H200 | {"remapped_rows.pending": value})
-    assert f"remapped_rows.pending is {value}" in machine.started().err
+    assert f"remapped_rows.pending is {value}" in machine.started().refusal
 
 
 def test_fields_that_a_driver_does_not_know_are_done_without(machine: Machine) -> None:
@@ -713,9 +715,7 @@ def test_fields_that_a_driver_does_not_know_are_done_without(machine: Machine) -
 )
 def test_a_driver_that_does_not_answer_is_refused(machine: Machine, says: str, status: int) -> None:
     machine.say("broken", {"says": says, "status": status})
-    done = machine.started()
-    assert done.status == 1
-    assert says[:20] in done.err
+    assert says[:20] in machine.started().refusal
 
 
 def test_a_card_that_is_named_and_gone_is_refused(machine: Machine) -> None:
@@ -723,9 +723,7 @@ def test_a_card_that_is_named_and_gone_is_refused(machine: Machine) -> None:
     machine.cards(H200, RTX_4080)
     assert machine.started().status == 0
     machine.cards(H200)
-    done = machine.started()
-    assert done.status == 1
-    assert "No devices were found" in done.err
+    assert "No devices were found" in machine.started().refusal
 
 
 def test_only_the_cards_that_are_named_count(machine: Machine) -> None:
@@ -740,9 +738,7 @@ def test_only_the_cards_that_are_named_count(machine: Machine) -> None:
 @pytest.mark.parametrize("name", ["/usr/bin/kwin_wayland", "./gpu_burn", "python3"])
 def test_a_card_that_somebody_computes_on_is_refused(machine: Machine, name: str) -> None:
     machine.processes((4_194_304, name))
-    done = machine.started()
-    assert done.status == 1
-    assert f"4194304 ({name}, of another user)" in done.err
+    assert f"4194304 ({name}, of another user)" in machine.started().refusal
 
 
 def test_a_process_is_named_with_its_user_and_cannot_give_a_command(
@@ -770,16 +766,14 @@ def test_a_process_is_named_with_its_user_and_cannot_give_a_command(
 )
 def test_a_card_that_is_not_as_configured_is_refused(machine: Machine, setting: str, reason: str) -> None:
     machine.configure(setting)
-    done = machine.started()
-    assert done.status == 1
-    assert reason in done.err
+    assert reason in machine.started().refusal
 
 
 def test_persistence_is_asked_for_where_it_is_configured(machine: Machine) -> None:
     machine.configure("persistence = on")
     assert machine.started().status == 0
     machine.cards(RTX_4080)
-    assert "persistence mode Disabled; on is configured" in machine.started().err
+    assert "persistence mode Disabled; on is configured" in machine.started().refusal
 
 
 def test_a_card_that_is_as_configured_begins(machine: Machine) -> None:
@@ -794,13 +788,13 @@ def test_a_lock_counts_when_root_has_set_it_since_the_last_boot(machine: Machine
     clocks = machine.run / "clocks"
     good = clocks.read_text(encoding="utf-8")
     clocks.write_text(good.replace(good[:8], "00000000"), encoding="utf-8")
-    assert "has not done that since the last boot" in machine.started().err
+    assert "has not done that since the last boot" in machine.started().refusal
     clocks.write_text(good.replace("1200-1500", "1200"), encoding="utf-8")
-    assert "has not done that since the last boot" in machine.started().err
+    assert "has not done that since the last boot" in machine.started().refusal
     clocks.write_text(good.replace(H200["uuid"], "GPU-other"), encoding="utf-8")
-    assert "gpu-clocks.service has not seen it" in machine.started().err
+    assert "gpu-clocks.service has not seen it" in machine.started().refusal
     clocks.write_text("", encoding="utf-8")
-    assert "is not what gpu-clocks.sh writes" in machine.started().err
+    assert "is not what gpu-clocks.sh writes" in machine.started().refusal
 
 
 def test_a_lock_without_persistence_is_none(machine: Machine) -> None:
@@ -813,7 +807,7 @@ def test_a_lock_without_persistence_is_none(machine: Machine) -> None:
     )
     assert machine.started().status == 0
     machine.cards(H200 | {"persistence_mode": "Disabled"})
-    assert "is not in persistence mode" in machine.started().err
+    assert "is not in persistence mode" in machine.started().refusal
 
 
 # ---------------------------------------------------------------- the configuration
@@ -865,23 +859,23 @@ def test_comments_blanks_and_a_missing_last_line_end_are_read(machine: Machine) 
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
 def test_a_configuration_that_others_may_write_is_refused(machine: Machine, mode: int) -> None:
     machine.config.chmod(mode)
-    assert f"has mode {mode:o}" in machine.started().err
+    assert f"has mode {mode:o}" in machine.started().refusal
 
 
 def test_a_configuration_of_somebody_else_or_behind_a_link_is_refused(machine: Machine) -> None:
     machine.set_constants(OWNER="4711")
-    assert f"belongs to user {os.geteuid()}; it must belong to user 4711" in machine.started().err
+    assert f"belongs to user {os.geteuid()}; it must belong to user 4711" in machine.started().refusal
     machine.set_constants(OWNER=str(os.geteuid()))
     moved = machine.config.rename(machine.folder / "elsewhere")
     machine.config.symlink_to(moved)
-    assert "is no regular file" in machine.started().err
+    assert "is no regular file" in machine.started().refusal
     machine.config.unlink()
-    assert "is missing" in machine.started().err
+    assert "is missing" in machine.started().refusal
 
 
 def test_a_configuration_must_say_whose_jobs_may_run(machine: Machine) -> None:
     machine.config.write_text("labels = gpu\n", encoding="utf-8")
-    assert "does not say whose jobs may run" in machine.started().err
+    assert "does not say whose jobs may run" in machine.started().refusal
 
 
 def test_the_environment_moves_nothing(machine: Machine) -> None:
@@ -926,14 +920,13 @@ def test_any_mark_counts_however_it_is_made(machine: Machine, name: str) -> None
     else:
         mark.symlink_to("/etc/passwd")
     done = machine.started()
-    assert done.status == 1
-    assert "no reason is given" in done.err
+    assert "no reason is given" in done.refusal
     assert not any(line.startswith("::add-mask") for line in done.said.splitlines())
 
 
 def test_without_a_place_for_marks_nothing_runs(machine: Machine) -> None:
     (machine.state / "quarantine").rmdir()
-    assert "is no folder that can be read" in machine.started().err
+    assert "is no folder that can be read" in machine.started().refusal
 
 
 def test_a_mark_that_a_hook_could_only_make_as_the_job_s_user_becomes_root_s(machine: Machine) -> None:
@@ -942,10 +935,10 @@ def test_a_mark_that_a_hook_could_only_make_as_the_job_s_user_becomes_root_s(mac
     assert machine.started().status == 0
     for number in range(3):
         (machine.state / "notes" / f"quarantine-{number}").write_text("Left \x1b[2J by a hook.\n")
-    assert "in quarantine" in machine.started().err
+    assert "in quarantine" in machine.started().refusal
     assert machine.runner("finish").status == 0
     assert machine.marks() == ["Left ?[2J by a hook.\n"]
-    assert "in quarantine" in machine.runner("prepare").err
+    assert "in quarantine" in machine.runner("prepare").refusal
 
 
 def test_a_hook_that_may_not_write_marks_leaves_a_word_beside_its_note(machine: Machine) -> None:
@@ -958,7 +951,7 @@ def test_a_hook_that_may_not_write_marks_leaves_a_word_beside_its_note(machine: 
     assert machine.call(*call, **JOB).status == 1
     assert machine.marks() == []
     assert [path.name[:11] for path in (machine.state / "notes").iterdir()] == ["quarantine-"]
-    assert "in quarantine" in machine.started().err
+    assert "in quarantine" in machine.started().refusal
 
 
 # ---------------------------------------------------------------- one job, and no longer than it may
@@ -971,9 +964,7 @@ def test_a_second_instance_is_refused_and_ends_nothing_of_the_first(
     assert machine.runner("prepare").status == 0
     (machine.folder / "unit.state").write_text(f"{state}\n")
     job = sleeper(strays, user=JOB_USER) if os.geteuid() == 0 else None
-    done = machine.runner("prepare", "gpu2")
-    assert done.status == 1
-    assert f"is taken by runner@gpu1.service ({state})" in done.err
+    assert f"is taken by runner@gpu1.service ({state})" in machine.runner("prepare", "gpu2").refusal
     assert machine.runner("finish", "gpu2").status == 0  # systemd runs it after a refusal too
     assert job is None or job.poll() is None
     assert (machine.state / "work" / "gpu1" / "runner").exists()
@@ -1063,13 +1054,12 @@ def test_a_job_that_changed_a_setting_puts_the_machine_in_quarantine(
     assert machine.started().status == 0
     machine.cards(H200 | {field: value})
     done = machine.completed()
-    assert done.status == 1
-    assert f"{field} was {H200[field]} when the job began, and is {value}." in done.err
+    assert f"{field} was {H200[field]} when the job began, and is {value}." in done.refusal
     assert "takes no more jobs" in done.err
     assert len(machine.marks()) == 1
     assert "After acme/kernels run 4711" in machine.marks()[0]
     machine.cards(H200)
-    assert "in quarantine" in machine.started().err
+    assert "in quarantine" in machine.started().refusal
 
 
 def test_a_card_that_breaks_during_a_job_puts_the_machine_in_quarantine(machine: Machine) -> None:
@@ -1083,12 +1073,12 @@ def test_a_card_that_comes_or_goes_is_a_change(machine: Machine) -> None:
     machine.cards(H200, RTX_4080)
     assert machine.started().status == 0
     machine.cards(H200)
-    assert f"{RTX_4080['uuid']} is gone" in machine.completed().err
+    assert f"{RTX_4080['uuid']} is gone" in machine.completed().refusal
     for mark in (machine.state / "quarantine").iterdir():
         mark.unlink()
     assert machine.started().status == 0
     machine.cards(H200, RTX_4080)
-    assert f"{RTX_4080['uuid']} was not there when the job began" in machine.completed().err
+    assert f"{RTX_4080['uuid']} was not there when the job began" in machine.completed().refusal
 
 
 def test_what_a_job_left_on_the_card_is_ended(
@@ -1116,9 +1106,7 @@ def test_others_processes_are_not_touched(machine: Machine, strays: list[subproc
 def test_a_job_that_removed_the_note_puts_the_machine_in_quarantine(machine: Machine) -> None:
     assert machine.started().status == 0
     machine.note.unlink()
-    done = machine.completed()
-    assert done.status == 1
-    assert "is gone, so nobody can tell what the job changed" in done.err
+    assert "is gone, so nobody can tell what the job changed" in machine.completed().refusal
     assert len(machine.marks()) == 1
 
 
@@ -1186,38 +1174,37 @@ def test_a_setting_that_a_card_does_not_have_is_an_error_though_nvidia_smi_says_
 ) -> None:
     machine.configure("persistence = on", "sm_clock_mhz = 1500")
     machine.say("unsupported", ["-lgc"])
-    done = machine.clocks()
-    assert done.status == 1
-    assert "does not let its SM clock be set: Setting locked GPU clocks is not supported" in done.err
+    assert (
+        "does not let its SM clock be set: Setting locked GPU clocks is not supported"
+        in machine.clocks().refusal
+    )
     assert not (machine.run / "clocks").exists()
 
 
 def test_a_driver_that_refuses_is_quoted(machine: Machine) -> None:
     machine.configure("persistence = on", "sm_clock_mhz = 1500")
     machine.say("forbidden", value=True)
-    done = machine.clocks()
-    assert done.status == 1
-    assert "The current user does not have permission to change clocks" in done.err
+    assert "The current user does not have permission to change clocks" in machine.clocks().refusal
 
 
 def test_a_setting_that_does_not_hold_is_an_error(machine: Machine) -> None:
     machine.configure("persistence = on", "power_limit_w = 600")
     machine.say("forgetful", value=True)
-    assert "What was set does not hold" in machine.clocks().err
+    assert "What was set does not hold" in machine.clocks().refusal
 
 
 @pytest.mark.parametrize("setting", ["sm_clock_mhz = 1500", "power_limit_w = 320"])
 def test_what_the_driver_would_forget_is_an_error(machine: Machine, setting: str) -> None:
     machine.cards(RTX_4080)
     machine.configure(setting)
-    assert "is not in persistence mode, so its driver forgets" in machine.clocks().err
+    assert "is not in persistence mode, so its driver forgets" in machine.clocks().refusal
 
 
 def test_the_memory_of_a_geforce_blackwell_is_never_locked(machine: Machine) -> None:
     # github.com/NVIDIA/open-gpu-kernel-modules/issues/1266
     machine.configure("memory_clock_mhz = 14001", "persistence = on")
     machine.cards(RTX_4080 | {"name": "NVIDIA GeForce RTX 5090", "compute_cap": "12.0"})
-    assert "which a memory lock slows" in machine.clocks().err
+    assert "which a memory lock slows" in machine.clocks().refusal
     assert not any("-lmc" in call for call in machine.calls())
     machine.cards(RTX_4080 | {"name": "NVIDIA RTX PRO 6000 Blackwell", "compute_cap": "12.0"})
     assert machine.clocks().status == 0
@@ -1225,7 +1212,7 @@ def test_the_memory_of_a_geforce_blackwell_is_never_locked(machine: Machine) -> 
 
 def test_only_root_sets_clocks(machine: Machine) -> None:
     machine.set_constants(OWNER="4711")
-    assert "changing a card's settings needs root" in machine.clocks().err
+    assert "changing a card's settings needs root" in machine.clocks().refusal
     assert machine.calls() == []
 
 
@@ -1289,7 +1276,7 @@ def test_a_configuration_that_was_brought_is_taken_and_no_token_is_needed(machin
     assert not (machine.folder / "curl.arguments").exists()
     brought.write_text("YnJvdWdodA==\n")
     brought.chmod(0o644)
-    assert "has mode 644" in machine.runner("prepare").err
+    assert "has mode 644" in machine.runner("prepare").refusal
 
 
 @pytest.mark.parametrize(
@@ -1312,8 +1299,7 @@ def test_an_answer_that_is_no_configuration_is_told(
 ) -> None:
     machine.answer(status, body)
     done = machine.runner("prepare")
-    assert done.status == 1
-    assert reason in done.err
+    assert reason in done.refusal
     assert "ghp_" not in done.said
     assert not (machine.run / "gpu1.jitconfig.user").exists()
     assert not list(machine.folder.rglob("pwned"))
@@ -1321,37 +1307,37 @@ def test_an_answer_that_is_no_configuration_is_told(
 
 def test_a_token_that_others_may_read_is_not_used(machine: Machine) -> None:
     machine.token.chmod(0o640)
-    assert "has mode 640; group and others must have none of 077" in machine.runner("prepare").err
+    assert "has mode 640; group and others must have none of 077" in machine.runner("prepare").refusal
     machine.token.chmod(0o600)
     machine.token.write_text("ghp_$(touch pwned)\n")
-    assert "holds no token" in machine.runner("prepare").err
+    assert "holds no token" in machine.runner("prepare").refusal
     assert not list(machine.folder.rglob("pwned"))
 
 
 @pytest.mark.parametrize("group", ["docker", "sudo", "lxd", "disk", "systemd-journal"])
 def test_a_user_who_could_become_root_runs_no_jobs(machine: Machine, group: str) -> None:
     (machine.folder / "groups").write_text(f"gpu-runner {group}\n")
-    assert f"is in the group {group}" in machine.runner("prepare").err
+    assert f"is in the group {group}" in machine.runner("prepare").refusal
 
 
 def test_root_runs_no_jobs_nor_does_somebody_who_is_not_there(machine: Machine) -> None:
     (machine.folder / "uid").write_text("0\n")
-    assert "is root: jobs must run as a user of their own" in machine.runner("prepare").err
+    assert "is root: jobs must run as a user of their own" in machine.runner("prepare").refusal
     machine.configure("user = nobody-here")
-    assert "There is no user nobody-here" in machine.runner("prepare").err
+    assert "There is no user nobody-here" in machine.runner("prepare").refusal
 
 
 def test_an_application_that_others_may_write_is_not_copied(machine: Machine) -> None:
     (machine.application / "run.sh").chmod(0o775)
-    assert "run.sh has mode 775" in machine.runner("prepare").err
+    assert "run.sh has mode 775" in machine.runner("prepare").refusal
     (machine.application / "run.sh").unlink()
-    assert "run.sh is missing" in machine.runner("prepare").err
+    assert "run.sh is missing" in machine.runner("prepare").refusal
 
 
 @pytest.mark.parametrize("verb", ["prepare", "finish", "fetch"])
 def test_what_surrounds_a_job_is_roots(machine: Machine, verb: str) -> None:
     machine.set_constants(OWNER="4711")
-    assert f"'{verb}' is for user 4711" in machine.runner(verb).err
+    assert f"'{verb}' is for user 4711" in machine.runner(verb).refusal
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a b", "-x", "x;y", "x" * 42])
@@ -1441,11 +1427,9 @@ def test_root_finds_what_a_job_hid_from_its_own_users_hook(machine: Machine) -> 
     machine.cards(H200 | {"power.limit": "300.00"})
     machine.note.write_text(machine.note.read_text().replace("700.00", "300.00"))  # the job may
     assert machine.completed().status == 0
-    done = machine.runner("finish")
-    assert done.status == 1
-    assert "power.limit was 700.00 when the job began, and is 300.00" in done.err
+    assert "power.limit was 700.00 when the job began, and is 300.00" in machine.runner("finish").refusal
     assert len(machine.marks()) == 1
-    assert "in quarantine" in machine.runner("prepare").err
+    assert "in quarantine" in machine.runner("prepare").refusal
 
 
 def test_a_card_that_no_longer_answers_after_a_job_puts_the_machine_in_quarantine(machine: Machine) -> None:

@@ -62,23 +62,23 @@ def echo_json(value: Any) -> None:
 
 
 def tell(text: str) -> None:
-    """Something that is amiss, on standard error."""
+    """Tell on standard error that something is amiss."""
     click.echo(f"harness: {harmless(text)}", err=True)
 
 
 def tell_lines(lines: Iterable[str]) -> None:
-    """What was left out and why, on standard error, each sentence once."""
+    """Tell on standard error what was left out and why, each sentence once."""
     for line in dict.fromkeys(lines):
         click.echo(line, err=True)
 
 
 def tell_failed(sentence: str, log: str) -> None:
-    """On standard error, with the evidence below it."""
+    """Tell on standard error what failed, with the evidence below it."""
     click.echo("\n".join(filter(None, (sentence, indent(log, "    ")))), err=True)
 
 
 def show_sheets(sheets: Iterable[Any]) -> None:
-    """What `print_out` takes, on standard output, with an empty line behind each."""
+    """Print what `print_out` takes, with an empty line behind each."""
     from harness.output.tables import print_out
 
     for sheet in sheets:
@@ -87,7 +87,7 @@ def show_sheets(sheets: Iterable[Any]) -> None:
 
 
 def tell_end(problem: str, path: Path | str | None, interrupted: str) -> None:
-    """On standard error: what is wrong with a record, where it is, and of an interrupted run what it left."""
+    """Tell on standard error what is wrong with a record, where it is, and what an interrupted run left."""
     if problem:
         click.echo(f"harness: {problem}", err=True)
     if path:

@@ -88,7 +88,7 @@ def _of_change(config: Config, change: str, results: Path | None) -> tuple[str, 
 
 
 def _tell_merge(repository: Path, result: BisectResult) -> None:
-    """Where the commit that was found merged a branch, how to go on in that."""
+    """Tell how to go on in a branch, where the commit that was found merged one."""
     merge = result.suspects[0].hash
     if git.is_commit(repository, f"{merge}^2"):
         ends = git.merge_base(repository, f"{merge}^1", f"{merge}^2"), git.resolve(repository, f"{merge}^2")

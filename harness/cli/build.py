@@ -19,7 +19,7 @@ from harness.spec.planning import PlannedCase, plan
 from harness.static.builds import check_arch
 
 _PLACE = re.compile(r"^\S+?(?::\d+)+: ", re.MULTILINE)
-"""Where a compiler found what it says."""
+"""The place in a source that begins a compiler's message."""
 
 
 def build(chosen: options.Selection, archs: str) -> int:
@@ -44,7 +44,7 @@ def wanted_archs(text: str) -> list[str]:
 def built(
     chosen: options.Selection, archs: Sequence[str], *, instructions: bool = False
 ) -> Iterator[tuple[BuildResult, list[PlannedCase]]]:
-    """What is chosen, a suite after the other, with its cases."""
+    """The chosen suites, built one after the other, each with its cases."""
     config = load_config()
     for loaded, sizes in chosen.suites(config):
         planned = plan(loaded.suite, chosen.cases, sizes, quick=chosen.quick)
@@ -61,7 +61,7 @@ def built_suite(
     instructions: bool,
     libraries: bool = True,
 ) -> BuildResult:
-    """A suite's cases, while it is told how far that has come."""
+    """A suite's cases, built while a line shows how far that has come."""
     at = commit_label(loaded.source.commit, dirty=loaded.source.dirty)
     with Waiting(f"Compiling {loaded.suite.name} of {at} for {', '.join(archs)}") as waiting:
         return build_only(
@@ -76,7 +76,7 @@ def built_suite(
 
 
 def tell_left_out(results: Sequence[BuildResult]) -> None:
-    """On standard error: what was not built, and what failed, with the compiler's words."""
+    """Tell on standard error what was not built, and what failed, with the compiler's words."""
     rows = [row for result in results for row in result.builds]
     tell_lines(f"Not built: {row.message}" for row in rows if row.status == "not-built" and row.message)
     failed: dict[tuple[str, str, str, str], list[str]] = {}

@@ -1,4 +1,4 @@
-"""Where the forge is that a command of harness ci calls, as whom, and what is told on the page of its run."""
+"""Which forge a command of harness ci calls and by which token, and what it tells on the page of its run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from harness.gitlab.api import GITLAB, in_pipeline
 
 
 def warn(title: str, message: str) -> None:
-    """On standard error; in a workflow as an annotation of the run."""
+    """Warn on standard error; in a workflow as an annotation of the run."""
     line = events.annotation("warning", title, message) if events.in_workflow() else f"harness: {message}"
     click.echo(line, err=True)
 
 
 class Calling:
-    """Where the forge is, as whom, and what for: from options and, for those not given, variables."""
+    """The forge's API, repository and event, from options and, for those not given, from variables."""
 
     def __init__(
         self, event: Path | None, repository: str | None, api: str | None, *, dry_run: bool, as_json: bool
@@ -55,7 +55,7 @@ class Calling:
         return Checks(api, self.repository, app)
 
     def show(self, **result: Any) -> None:
-        """What was done, with its `message`, and what a dry run has not sent."""
+        """Print what was done, with its `message`, and the requests that a dry run has not sent."""
         if self._as_json:
             click.echo(line_safe({**result, "requests": [asdict(request) for request in self.api.held]}))
             return

@@ -67,17 +67,19 @@ def compare(selection: options.Selection, base: str, head: str, tests: tuple[str
     settings = settings_from(config, selection, given | {"results": given["out"] / "records"})
     results, heads = _on_each_device(config, selection, settings, left, head)
     places = {loaded.suite.name: kernel_places(loaded) for loaded in heads}
-    return _tell(review_of(results, places), results, None, selection, given)
+    return _tell(review_of(results, places), results, [], selection, given)
 
 
 def _tell(
     review: Review,
     results: list[ComparisonResult],
-    judged: FilesResult | None,
+    judged: list[FilesResult],
     selection: options.Selection,
     given: Mapping[str, Any],
 ) -> int:
-    """Write every face of a review, print what it rests on, and return the exit status."""
+    """Write every face of a review, print what it rests on, and return the exit status. `judged` has what
+    came of the benchmarks that are no kernels of a suite, if there were any.
+    """
     from harness.gitlab.reporting import links_of_job
     from harness.output import verdicts
 
@@ -85,16 +87,14 @@ def _tell(
     links = links_of_job(os.environ, history=history) if in_pipeline() else events.links_of_run(history)
     write_faces(given["out"], faces(review, links))
     events.append_summary(summary(review, links))
-    every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
-    status = verdicts.exit_code(every, given["fail_on"])
+    status = verdicts.exit_code([*results, *judged], given["fail_on"])
     if selection.as_json:
-        told = [verdicts.as_json(result) for result in results]
-        echo_json([*told, *([verdicts.judgement_as_json(judged)] if judged else [])])
+        echo_json([*map(verdicts.as_json, results), *map(verdicts.judgement_as_json, judged)])
     else:
         if results:
             verdicts.print_comparison(results, status)
-        if judged:
-            verdicts.print_judgement(judged, status)
+        for files in judged:
+            verdicts.print_judgement(files, status)
     for line in workflow_commands(review) if events.in_workflow() and not selection.as_json else ():
         click.echo(line)
     return status
@@ -126,17 +126,16 @@ def _compare_tests(
         done = pytest_session.compare_kernels(session, base, on_it)
         failed, others = failed or done.failed, others or done.others
     results = pytest_session.compared(session, base, head)
-    judged = pytest_session.judge_others(session, base, head, tell) if others else None
-    if not results and judged is None:
+    judged = [pytest_session.judge_others(session, base, head, tell)] if others else []
+    if not results and not judged:
         raise MeasureError(
             f"No benchmark in {', '.join(tests)} compared anything: see pytest's output above."
         )
-    every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
-    if failed and exit_code(every, given["fail_on"]) == ExitCode.FINE:
+    if failed and exit_code([*results, *judged], given["fail_on"]) == ExitCode.FINE:
         problem = "A test failed in pytest's session, although no verdict does: see the job's log."
         results = [dataclasses.replace(result, problem=result.problem or problem) for result in results]
     places = {loaded.suite.name: kernel_places(loaded) for loaded in load_suites(config, head)}
-    review = review_of_tests(results, judged, ends, places)
+    review = review_of_tests(results, judged[0] if judged else None, ends, places)
     return _tell(review, results, judged, selection, given)
 
 
@@ -179,10 +178,11 @@ def _on_each_device(
         return bool(result.verdicts or result.problem) or any(made)
 
     # A suite without a kernel for a device is compared on the others: that it is not there is no lack.
-    told = [
+    concerned = [
         result for result, loaded in zip(results, heads, strict=True) if concerns(result, loaded)
     ] or results
-    return [dataclasses.replace(told[0], left_out=(*told[0].left_out, *absent)), *told[1:]], heads
+    first, *others = concerned
+    return [dataclasses.replace(first, left_out=(*first.left_out, *absent)), *others], heads
 
 
 @click.command("devices", short_help="In the job with the card: tell which of its devices work.")

@@ -15,7 +15,7 @@ from harness.cli.ci_calling import Calling, app_option, line_safe, warn, with_ca
 from harness.errors import RefusedError, UsageError
 from harness.forges.api import check_address
 from harness.forges.comments import Posted, StaleError
-from harness.forges.reports import Outcome, Prepared
+from harness.forges.reports import PostOutcome, PreparedPost
 from harness.forges.scaffold import FLEET_FILE, is_light
 from harness.github import events, reporting
 from harness.github.posting import carry_over
@@ -101,7 +101,7 @@ def post(
 
 
 def _post_to_gitlab(
-    calling: Calling, review: Sequence[Path], out: Path | None, history: str, *, strict: bool
+    calling: Calling, reports: Sequence[Path], out: Path | None, history: str, *, strict: bool
 ) -> None:
     from harness.gitlab import reporting
     from harness.output.review.reports import code_quality, openmetrics
@@ -115,21 +115,22 @@ def _post_to_gitlab(
     # As an address it is a path below the job's folder, where `out` is one.
     page = (out / "review.html").as_posix() if out and not out.is_absolute() else ""
     links = reporting.links_of_job(os.environ, page, history)
-    given = given_reviews(review) if review else None
+    given = given_reviews(reports) if reports else None
     try:
-        told = reporting.prepare(
+        prepared = reporting.prepare(
             calling.api, calling.repository, pipeline, links=links, given=given, strict=strict
         )
-        _write(told, out)
-        if told.review is not None and out is not None:  # what GitLab reads of a job's artifacts
-            made = {"code-quality.json": code_quality(told.review), "metrics.txt": openmetrics(told.review)}
-            write_faces(out, {name: text.encode() for name, text in made.items()})
-        outcome = reporting.post(calling.api, calling.repository, pipeline, told)
+        _write(prepared, out)
+        if (review := prepared.review) is not None and out is not None:
+            # What GitLab reads of a job's artifacts.
+            texts = {"code-quality.json": code_quality(review), "metrics.txt": openmetrics(review)}
+            write_faces(out, {name: text.encode() for name, text in texts.items()})
+        outcome = reporting.post(calling.api, calling.repository, pipeline, prepared)
     except StaleError as stale:
         result |= {"state": "stale", "message": f"{stale} So nothing of this pipeline is shown there."}
     else:
         names = (f"Merge request {pipeline.merge_request}", "commit status", "note")
-        result |= _posted(calling, told, outcome, names)
+        result |= _posted(calling, prepared, outcome, names)
     calling.show(**result)
 
 
@@ -161,8 +162,8 @@ def post_static(calling: Calling, author: str) -> None:
     calling.show(**result)
 
 
-def _write(prepared: Prepared, out: Path | None) -> None:
-    """The files of what is about to be posted: what GitHub then refuses can be looked at."""
+def _write(prepared: PreparedPost, out: Path | None) -> None:
+    """Write the files of what is about to be posted, so that what the forge then refuses can be looked at."""
     review, links = prepared.review, prepared.links
     if review is None:
         events.append_summary(f"{prepared.check['output']['summary']}\n")
@@ -174,7 +175,7 @@ def _write(prepared: Prepared, out: Path | None) -> None:
 
 
 def _posted(
-    calling: Calling, prepared: Prepared, outcome: Outcome, names: tuple[str, str, str]
+    calling: Calling, prepared: PreparedPost, outcome: PostOutcome, names: tuple[str, str, str]
 ) -> dict[str, Any]:
     request, check, comment = names
     parts = [f"{request}: {check} {_what(calling, outcome.check)}"]
@@ -235,12 +236,12 @@ def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> 
         read = events.queued if kind == "merge_group" else events.queued_run
         _carry_over(calling, read(calling.event, calling.repository), app, strict=strict)
         return
-    asked: events.Asked | str | None
+    asked: events.MeasurementRequest | str | None
     if kind == "pull_request":
         asked = _pushed(calling, automatic)
     else:
         asked = events.measurement_asked(calling.event, calling.repository)
-    if not isinstance(asked, events.Asked):
+    if not isinstance(asked, events.MeasurementRequest):
         why = asked or "the comment is not new, not on a pull request, or no /perf line"
         calling.show(state="no-request", message=f"No request: {why}.")
         return
@@ -258,12 +259,14 @@ def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> 
     calling.show(state="requested", message=message, **about)
 
 
-def _pushed(calling: Calling, automatic: str) -> events.Asked | str:
+def _pushed(calling: Calling, automatic: str) -> events.MeasurementRequest | str:
     """What a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
     if not automatic:
         return "no push is measured unasked here"
     asked = events.pushed(calling.event, calling.repository, drafts=automatic == "drafts")
-    if isinstance(asked, events.Asked) and not may_ask(calling.api, calling.repository, asked.login):
+    if isinstance(asked, events.MeasurementRequest) and not may_ask(
+        calling.api, calling.repository, asked.login
+    ):
         return f"{asked.login} may not write to {calling.repository}"
     return asked
 

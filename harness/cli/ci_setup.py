@@ -166,7 +166,7 @@ def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) 
     return ExitCode.REGRESSION if audits.missing(found) else ExitCode.FINE
 
 
-def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.Finding]:
+def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.AuditFinding]:
     calling = api_of(api)
     if calling.forge is GITLAB:
         from harness.gitlab import audit as gitlab_audit
@@ -175,13 +175,13 @@ def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[
     return github_audit.audit(calling, check_repository(repository), relied_only=relied)
 
 
-def _tell_audit(found: list[audits.Finding]) -> None:
+def _tell_audit(found: list[audits.AuditFinding]) -> None:
     for line in audits.lines(found, max(60, shutil.get_terminal_size().columns)):
         click.echo(harmless(line))
     if events.in_workflow():
         for each in audits.missing(found):
-            told = f"{each.what}: {each.seen}. {each.to_do}."
-            click.echo(events.annotation("error", "A protection is missing", told), err=True)
+            message = f"{each.what}: {each.seen}. {each.to_do}."
+            click.echo(events.annotation("error", "A protection is missing", message), err=True)
 
 
 @click.command("init", short_help="Write the workflows into a repository.")
@@ -251,16 +251,16 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
 
 
 def _tell_next(done: Scaffolded, *, light: bool) -> None:
-    """What is to be done at GitHub, and what of it is done."""
+    """Tell what is to be done at GitHub, and what of it is done."""
     for device in done.unmeasured:
         click.echo(
             f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
             f'runner has it, write "also": ["{device}"].'
         )
     if done.untested:
-        told = json.dumps(list(done.untested))
+        folders = json.dumps(list(done.untested))
         click.echo(
-            f'{FLEET_FILE} is kept: for pytest in pull requests write "pytest": {told} beside "cards".'
+            f'{FLEET_FILE} is kept: for pytest in pull requests write "pytest": {folders} beside "cards".'
         )
     if light and not done.light:
         click.echo(f'{FLEET_FILE} is kept: for light comparisons write "light": true beside "cards".')

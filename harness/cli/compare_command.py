@@ -82,7 +82,7 @@ def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json
 def settings_from(
     config: Config, selection: options.Selection, given: Mapping[str, Any], **more: Any
 ) -> CompareSettings:
-    """What the options say, for the rest the configuration, and `more`."""
+    """Settings from the options, for the rest from the configuration, and `more`."""
     from harness.run.compare import CompareSettings
 
     shared = executables.shared_settings(config, selection, given)
@@ -95,8 +95,8 @@ def settings_from(
     )
 
 
-class Compared(NamedTuple):
-    """What became of every suite that was asked for, in order."""
+class SuiteComparisons(NamedTuple):
+    """The comparisons of the suites that were asked for, in order."""
 
     results: list[ComparisonResult]
     """Fewer than there are suites where it was interrupted."""
@@ -136,14 +136,14 @@ def compare_pairs(
     settings: CompareSettings,
     *,
     most_cases: int | None = None,
-) -> Compared:
+) -> SuiteComparisons:
     """Compare the selected cases, suite by suite, each at its sizes, and show how it goes. Raises UsageError
     before it measures more cases of a suite than `most_cases`.
     """
     from harness.output.progress import CompareProgress
     from harness.run.compare import Comparing
 
-    done = Compared([], [])
+    done = SuiteComparisons([], [])
     with CompareProgress() as observer:
         for pair, sizes in pairs:
             with Comparing(pair.base, pair.head, settings, observer) as comparing:

@@ -104,7 +104,7 @@ def ladders(_: click.Context, begun: str) -> Offered:
 
 @_completer
 def sizes(context: click.Context, _: str) -> Offered:
-    """Of the suites that the cases typed so far are of."""
+    """Sizes of the suites that the cases typed so far belong to."""
     suites, names = _suites(), list(context.args)  # nothing is parsed before an option without its value
     for argument in ("cases", "rest", "kernel"):
         given = context.params.get(argument) or ()
@@ -115,7 +115,7 @@ def sizes(context: click.Context, _: str) -> Offered:
 
 @_completer
 def devices(_: click.Context, __: str) -> Offered:
-    """As far as can be told without asking a driver."""
+    """Devices, as far as they can be told without asking a driver."""
     from importlib.util import find_spec
 
     cards = sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*"))

@@ -12,7 +12,7 @@ import click
 
 from harness.cli import echo_json, options
 from harness.config import load_config
-from harness.doctor.checks import Finding, diagnose, is_fit, verdict
+from harness.doctor.checks import CheckResult, diagnose, is_fit, verdict
 from harness.doctor.gather import gather
 from harness.errors import ExitCode
 
@@ -47,7 +47,7 @@ def command(device: str | None, as_json: bool) -> int:
     return ExitCode.FINE if is_fit(findings) else ExitCode.NOT_MEASURED
 
 
-def _lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
+def _lines(findings: Sequence[CheckResult], width: int) -> Iterator[str]:
     """A block a group: mark, status, id, what was found; below it what to do."""
     id_width = max(len(finding.id) for finding in findings)
     for group, members in groupby(findings, lambda finding: finding.group):

@@ -122,7 +122,7 @@ def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -
 
 
 class Ends(NamedTuple):
-    """What is compared with what."""
+    """The two sides of a comparison of executables, and its cases."""
 
     repository: Path | None
     """None where no commit is named: then nobody knows what the executables are built from."""

@@ -59,8 +59,8 @@ def execute(
                 cases, others = divided(planned, chosen.cases, session.device)
                 result = session.run(cases)
             tell_lines(
-                f"Not for {session.device.spec}: {', '.join(names)} ({there})."
-                for there, names in others.items()
+                f"Not for {session.device.spec}: {', '.join(names)} ({backends})."
+                for backends, names in others.items()
             )
             finished.append(result)
             if result.interrupted:
@@ -99,7 +99,7 @@ def _as_json(result: RunResult) -> dict[str, Any]:
 
 
 def tell_result(result: RunResult, interrupted: str) -> None:
-    """On standard error: what failed, with its evidence, the record, and what an interrupted run left."""
+    """Tell on standard error what failed, with its evidence, the record, and what an interrupted run left."""
     for row in result.rows:
         if row.status == "failed":
             tell_failed(f"{row.case} failed ({row.reason}): {row.message}", row.log)

@@ -111,7 +111,7 @@ def command(
 
 
 def _position(history: History, repository: Path, since: str) -> int:
-    """Of the newest commit that is not after a commit or a date; -1 where all are. Raises UsageError."""
+    """Position of the newest commit not after a commit or date; -1 where all are. Raises UsageError."""
     commits = history.commits
     try:
         day = dt.datetime.fromisoformat(since).replace(tzinfo=dt.timezone.utc).timestamp()
@@ -124,15 +124,15 @@ def _position(history: History, repository: Path, since: str) -> int:
 
 
 def _decision(history: History, accepted: str, root: Path, given: Mapping[str, Any]) -> Decision:
-    """What to write down. Raises UsageError where there is no such regression, or no reason is given."""
+    """The decision to write down. Raises UsageError where there is no such regression, or no reason given."""
     from harness.history.triage import WORSE, Decision
 
     events = {each.id: each for each in history.events if each.kind in WORSE}
     changes = {each.change.id: each.change for card in history.cards for each in card.changes}
     event, change = events.get(accepted), changes.get(accepted)
     if event is None and (change is None or change.kind not in WORSE):
-        known = ", ".join(each.id for each in history.events if each.is_open) or "none"
-        raise UsageError(f"No regression has the id {accepted}. Open ones: {known}.")
+        open_ids = ", ".join(each.id for each in history.events if each.is_open) or "none"
+        raise UsageError(f"No regression has the id {accepted}. Open ones: {open_ids}.")
     if not given["reason"]:
         raise UsageError("--acknowledge needs --reason: whoever reviews it wants to know why.")
     if not (author := given["author"] or git.user_name(root)):

@@ -111,37 +111,37 @@ def _chosen(proposed: Sequence[SuiteGuess], only: Sequence[str]) -> list[SuiteGu
 
 
 def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
-    """Those that are wanted, as told at the keyboard; all of them where nobody is there."""
+    """The suites that are wanted, as typed at the terminal; all of them where there is none."""
     if sys.stdin is None or not sys.stdin.isatty():
         tell("no terminal to ask at: writing every suite that is proposed, as with --yes.")
         return proposed
-    told = click.prompt(
+    names = click.prompt(
         "Which suites? Names with spaces between, or nothing for all", default="", show_default=False
     )
-    return _chosen(proposed, told.split())
+    return _chosen(proposed, names.split())
 
 
 def _few(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
-    """Not dozens of suites that nobody asked for and that cannot run before their references are written."""
-    known = [suite for suite in proposed if suite.reference]
-    if len(proposed) <= _MOST or len(known) == len(proposed):
+    """Of dozens of suites those alone that can run before somebody has written their references."""
+    understood = [suite for suite in proposed if suite.reference]
+    if len(proposed) <= _MOST or len(understood) == len(proposed):
         return proposed
-    if not known:
+    if not understood:
         raise UsageError(
             f"{len(proposed)} suites are proposed, and of none could it be told what is computed. Choose "
             "some with --only NAME, and write their references."
         )
     tell(
-        f"{len(proposed)} suites are proposed: writing the {len(known)} of which it is known what they "
+        f"{len(proposed)} suites are proposed: writing the {len(understood)} of which it is known what they "
         "compute. --only NAME writes others."
     )
-    return known
+    return understood
 
 
 def _show(
     repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence[LeftOut], measured_in: str
 ) -> None:
-    """What was found; where nothing of it is proposed, the folder whose suites measure it already."""
+    """Print what was found. `measured_in` is the folder whose suites measure all of it already."""
     where = "of git's list" if repository.top else "in the folder"
     click.echo(f"Looked at {len(repository.files)} file{'s'[: len(repository.files) != 1]} {where}.")
     if repository.passed_over:
@@ -201,7 +201,7 @@ def _show_written(
 
 
 def _ignores_results(folder: Path) -> bool:
-    """Or they lie elsewhere, where their owner knows of them."""
+    """Whether git ignores the results; or they lie elsewhere, where their owner knows of them."""
     from harness.config import load_config
     from harness.errors import GitError
     from harness.system import git

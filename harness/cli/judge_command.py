@@ -17,7 +17,7 @@ SIDES = ("--base", "--head")
 
 
 class _Greedy(click.Command):
-    """Its --base and --head take all words up to the next option, as a shell's glob leaves them."""
+    """A command whose --base and --head take all words up to the next option, as a glob leaves them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spread: list[str] = []

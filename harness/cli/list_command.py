@@ -87,7 +87,7 @@ def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
 
 
 def _tune_json(suite: Suite, kernel: Kernel) -> dict[str, Any] | None:
-    """What a sweep of the kernel tries."""
+    """The configurations that a sweep of the kernel tries."""
     if kernel.tune is None:
         return None
     from harness.sweep.model import configurations, points

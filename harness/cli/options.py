@@ -38,7 +38,7 @@ def value(name: str, metavar: str, text: str, *, to: str = "", **more: Any) -> O
 
 
 def several(name: str, metavar: str, text: str, **more: Any) -> Option:
-    """The same any number of times, as its help says."""
+    """An option that may be given any number of times, as its help says."""
     return value(name, metavar, f"{text}; repeatable.", multiple=True, **more)
 
 
@@ -111,7 +111,7 @@ def size(text: str, *, to: str = "") -> Option:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which cases, on what, from where."""
+    """The cases that are asked for, their device and their commit."""
 
     cases: tuple[str, ...]
     size: tuple[str, ...]
@@ -141,7 +141,7 @@ class Selection:
         )
 
     def pairs(self, config: Config, base: str, head: str | None) -> Sized[SuitePair]:
-        """The same of suites at two commits; without `head`, at base and in the working tree."""
+        """The suites at two commits, each with its sizes; without `head`, at base and in the working tree."""
         from harness.spec.planning import load_pairs
 
         return self._fitting(
@@ -149,7 +149,7 @@ class Selection:
         )
 
     def _fitting(self, suites: Sequence[S]) -> Sized[S]:
-        """Those that are asked for; tells what is left out. Raises UsageError for a size that fits none."""
+        """The suites asked for; tells what is left out. Raises UsageError for a size that fits none."""
         from harness.spec.planning import fitting
 
         found = fitting(suites, self.cases, self.size)
@@ -199,11 +199,11 @@ fail_on = click.option(
 
 def limits(margin: str, tolerance: str, confidence: str = "", *, of: str = "case") -> Option:
     """--margin, --tolerance and --confidence, as shares, and what each is by default (else 99.9 %)."""
-    known = {} if confidence else {"default": 99.9, "show_default": True}
+    default = {} if confidence else {"default": 99.9, "show_default": True}
     return together(
         percent("--margin", f"Changes up to this are nobody's business; {margin}."),
         percent("--tolerance", f"A {of} is unchanged once it is within this for sure; {tolerance}."),
-        percent("--confidence", f"Of each {of}'s verdict{confidence}.", least=50, **known),
+        percent("--confidence", f"Of each {of}'s verdict{confidence}.", least=50, **default),
     )
 
 

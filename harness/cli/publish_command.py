@@ -52,7 +52,7 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
 
 
 def _suites(config: Config) -> list[Suite]:
-    """Those that can be loaded: a history is published whatever has become of its suites."""
+    """The suites that can be loaded: a history is published whatever has become of its suites."""
     found = []
     for folder in discover(config.root, config.suites):
         try:

@@ -54,7 +54,7 @@ def command(
     if calibration is not None and (noise := read_calibration(calibration)) is None:
         raise UsageError(f"There is no {FILE} in {calibration}: name the folder of the card's records.")
     judging = RejudgeSettings(calibration=noise, uncalibrated=uncalibrated, **limits)
-    known = read_labels(labels)
+    expected = read_labels(labels)
     found = find_comparisons(records)
     problems, asides = list(found.problems), []
     if found.others:
@@ -69,10 +69,10 @@ def command(
                 if twice := judged.get(stored.comparison.run_id):
                     asides.append(f"Left out: {path} is the comparison of {twice.path} again.")
                     continue
-                judged[stored.comparison.run_id] = rejudge_record(path, stored, judging, known)
+                judged[stored.comparison.run_id] = rejudge_record(path, stored, judging, expected)
             except StoreError as error:
                 problems.append(error.message)
-    if astray := unmatched(known, judged.values()):
+    if astray := unmatched(expected, judged.values()):
         asides.append(astray)
     asides += (f"harness: {problem}" for problem in problems)
     status = rejudged_exit_code([*judged.values()], problems, fail_on)

@@ -37,13 +37,13 @@ def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json
         try:
             record = read_record(path)
             with Waiting(f"Compiling {record.source.suite} for {record.device.name}") as waiting:
-                told, none = bounded_cases(record, config.root, timeout or config.timeout_s, waiting.tell)
+                bounded, unbounded = bounded_cases(record, config.root, timeout or config.timeout_s, waiting.tell)
         except HarnessError as error:
             whose = "" if path.name in error.message else f"{path.name}: "
             click.echo(f"Left out: {whose}{error.message}", err=True)
             continue
-        found |= {(each.card, each.case): each for each in told}
-        tell_lines(f"Left out: {line}" for line in none)
+        found |= {(each.card, each.case): each for each in bounded}
+        tell_lines(f"Left out: {line}" for line in unbounded)
     every = list(found.values())
     if as_json:
         echo_json([asdict(each) | {"reached": each.reached} for each in every])

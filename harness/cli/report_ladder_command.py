@@ -179,7 +179,7 @@ def _as_json(suite: Suite, report: LadderReport, named: CardModel | None) -> dic
 
 
 def _print_demands(suite: Suite, report: LadderReport, named: CardModel | None) -> None:
-    """What the kernels ask of the card that is named, else of the author's where that is known."""
+    """Print what the kernels ask of the card that is named, else of the author's where it is known."""
     card = named or known_card(report.ladder.card)
     if card is None:
         return

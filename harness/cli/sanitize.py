@@ -30,7 +30,7 @@ def sanitize_all(chosen: options.Selection, named: Sequence[str]) -> int:
     _check(chosen.device, tools)
     if not (chosen.size or chosen.quick or any(Selector.parse(case).size for case in chosen.cases)):
         chosen = replace(chosen, size=(str(SIZE),))
-    told: list[Sanitized] = []
+    results: list[Sanitized] = []
     timeout_s = chosen.timeout or config.timeout_s
     for loaded, sizes in chosen.suites(config):
         planned = plan(loaded.suite, chosen.cases, sizes, quick=chosen.quick)
@@ -38,21 +38,21 @@ def sanitize_all(chosen: options.Selection, named: Sequence[str]) -> int:
             found = sanitize(loaded, planned, tools, device, timeout_s, chosen.seed, progress)
         if not chosen.as_json:
             show_sheets([sanitized_table(loaded.source, found)])
-        told += found
+        results += found
     if chosen.as_json:
-        echo_json(told)
-    tell_lines(f"Left out: {each.message}" for each in told if each.status == "skipped")
-    for each in told:
+        echo_json(results)
+    tell_lines(f"Left out: {each.message}" for each in results if each.status == "skipped")
+    for each in results:
         if each.status == "failed":
             tell_failed(f"{each.case} failed under {each.tool} ({each.reason}): {each.message}", each.log)
-    statuses = {each.status for each in told}
+    statuses = {each.status for each in results}
     if "found" in statuses:
         return ExitCode.REGRESSION
     return ExitCode.NOT_MEASURED if "failed" in statuses or "clean" not in statuses else ExitCode.FINE
 
 
 def _tools(asked: str | None, device: str) -> tuple[str, ...]:
-    """With a card those that need one, else the simulator."""
+    """The tools to run: those that need a card where there is one, else the simulator."""
     if asked is not None:
         return compute_sanitizer.TOOLS
     if compute_sanitizer.path() is not None:

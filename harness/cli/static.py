@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from harness.cli import echo_json, options, show_sheets, tell_lines
 from harness.cli.build import built, built_suite, status_of, tell_left_out, wanted_archs
 from harness.config import StaticConfig, load_config
-from harness.errors import ExitCode
+from harness.errors import ExitCode, StoreError
 from harness.github.events import append_summary, links_of_run
 from harness.output import static_differences
 from harness.output.review.markdown import SUMMARY_BYTES
@@ -30,15 +31,15 @@ from harness.system.cache import write_atomically
 
 
 def show(chosen: options.Selection, given: Mapping[str, Any]) -> int:
-    """What the kernels of one commit need. Raises UsageError for an architecture or a card that is none."""
+    """Print what the kernels of one commit need. Raises UsageError for what is no architecture or card."""
     config, cards = load_config(), {words: card(words) for words in given["cards"]}
     archs = _wanted(given["archs"], cards.values(), config.static)
     found: list[tuple[BuildResult, list[StaticFacts]]] = []
     for result, planned in built(chosen, archs, instructions=True):
-        told = facts(result.loaded.suite.problem, planned, result.builds, cards)
+        case_facts = facts(result.loaded.suite.problem, planned, result.builds, cards)
         if chosen.commit is not None and not given["no_save"]:
-            write_static(result, planned, told, given["results"] or config.results_folder)
-        found.append((result, told))
+            write_static(result, planned, case_facts, given["results"] or config.results_folder)
+        found.append((result, case_facts))
     if chosen.as_json:
         echo_json([row for result, some in found for row in facts_json(result, some)])
     else:
@@ -50,14 +51,14 @@ def show(chosen: options.Selection, given: Mapping[str, Any]) -> int:
 
 
 def _tell_missing(found: Sequence[StaticFacts]) -> None:
-    """On standard error: what ptxas warns of, and why figures are not there, each with its architectures."""
-    told: dict[str, list[str]] = {}
+    """Tell on standard error what ptxas warns of and why figures are missing, with the architectures."""
+    archs_of_line: dict[str, list[str]] = {}
     for each in found:
         build = each.build
         lines = [f"{build.kernel}: ptxas warns: {warning}" for warning in build.warnings]
         for line in filter(None, (*lines, build.code.problem if build.code else "", each.problem)):
-            told.setdefault(line, []).append(build.arch)
-    tell_lines(f"{line} ({', '.join(dict.fromkeys(archs))})" for line, archs in told.items())
+            archs_of_line.setdefault(line, []).append(build.arch)
+    tell_lines(f"{line} ({', '.join(dict.fromkeys(archs))})" for line, archs in archs_of_line.items())
 
 
 def _wanted(archs: str | None, cards: Iterable[CardModel], settings: StaticConfig) -> list[str]:
@@ -70,11 +71,11 @@ def _wanted(archs: str | None, cards: Iterable[CardModel], settings: StaticConfi
 
 
 def against(chosen: options.Selection, given: Mapping[str, Any]) -> int:
-    """What differs from a base. Raises UsageError and ConfigError."""
+    """Print what differs from a base. Raises UsageError, ConfigError."""
     config = load_config()
     failing = {*(given["fail_on"] or config.static.fail_on)}
     archs = _wanted(given["archs"], [card(words) for words in given["cards"]], config.static)
-    told: list[tuple[SuitePair, list[Difference]]] = []
+    compared: list[tuple[SuitePair, list[Difference]]] = []
     heads: list[BuildResult] = []
     pairs = chosen.pairs(config, given["base"], chosen.commit)
     for pair, sizes in pairs:
@@ -86,21 +87,21 @@ def against(chosen: options.Selection, given: Mapping[str, Any]) -> int:
         timeout_s = chosen.timeout or config.timeout_s
         _, before = _built(pair.base, base, archs, timeout_s, libraries=False)
         result, after = _built(pair.head, head, archs, timeout_s, libraries=False)
-        there = {"", *(each.build.library_sha256 for each in before)}
-        new = {case for each in after if each.build.library_sha256 not in there for case in each.cases}
+        built_before = {"", *(each.build.library_sha256 for each in before)}
+        new = {case for each in after if each.build.library_sha256 not in built_before for case in each.cases}
         of_new = [each for each in head if each.case.id in new]
         libraries, compiled = _built(pair.head, of_new, archs, timeout_s, libraries=True)
         after = [*(each for each in after if new.isdisjoint(each.cases)), *compiled]
-        told.append((pair, differences(before, after, most_registers=config.static.max_registers)))
+        compared.append((pair, differences(before, after, most_registers=config.static.max_registers)))
         heads += filter(None, [result, libraries])
     ends = [side.source.commit for side in pairs[0][0]] if pairs else [None, None]
-    _tell(told, chosen, given, [each.compiler for each in heads], (ends[0], ends[1]))
+    _tell(compared, chosen, given, [each.compiler for each in heads], (ends[0], ends[1]))
     tell_left_out(heads)
-    risks = {risk.kind for _, found in told for each in found for risk in each.risks}
+    risks = {risk.kind for _, found in compared for each in found for risk in each.risks}
     if risks & failing:
         return ExitCode.REGRESSION
-    statuses = {each.status for _, found in told for each in found}
-    is_fine = not told or ("failed" not in statuses and statuses & {"identical", "changed", "new"})
+    statuses = {each.status for _, found in compared for each in found}
+    is_fine = not compared or ("failed" not in statuses and statuses & {"identical", "changed", "new"})
     return ExitCode.FINE if is_fine else ExitCode.NOT_MEASURED
 
 
@@ -112,7 +113,7 @@ def _built(
     *,
     libraries: bool,
 ) -> tuple[BuildResult | None, list[StaticFacts]]:
-    """None where the suite has none of the cases."""
+    """A build of some cases and its facts; no build where the suite has none of them."""
     if not planned:
         return None, []
     result = built_suite(loaded, planned, archs, timeout_s, instructions=True, libraries=libraries)
@@ -120,7 +121,7 @@ def _built(
 
 
 def _tell(
-    told: Sequence[tuple[SuitePair, list[Difference]]],
+    pairs: Sequence[tuple[SuitePair, list[Difference]]],
     chosen: options.Selection,
     given: Mapping[str, Any],
     compilers: Sequence[str],
@@ -128,10 +129,10 @@ def _tell(
 ) -> None:
     if chosen.as_json:
         echo_json(
-            [row for pair, found in told for row in static_differences.as_json(pair.head.suite.name, found)]
+            [row for pair, found in pairs for row in static_differences.as_json(pair.head.suite.name, found)]
         )
     else:
-        for pair, found in told:
+        for pair, found in pairs:
             base, head = (commit_label(side.source.commit, dirty=side.source.dirty) for side in pair)
             title = f"{pair.head.suite.name}, {base} → {head}"
             table = static_differences.differences_table(title, found)
@@ -141,11 +142,22 @@ def _tell(
                 click.echo(f"{table.title}\n{table.caption}")
             click.echo()
     report = static_differences.static_report(
-        ((pair.head.suite.name, found) for pair, found in told), compilers, base=commits[0], head=commits[1]
+        ((pair.head.suite.name, found) for pair, found in pairs),
+        compilers,
+        base=commits[0],
+        head=commits[1],
     )
     text = static_comment(report, links_of_run(), limit_bytes=SUMMARY_BYTES)
     append_summary(text)
-    if given["markdown"] is not None:
-        write_atomically(given["markdown"], text.encode())
-    if given["report"] is not None:
-        write_atomically(given["report"], encode_static(report))
+    for path, content in ((given["markdown"], text.encode()), (given["report"], encode_static(report))):
+        if path is not None:
+            _write(path, content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write {path}: {error.strerror or error}. Name a file in a folder with room."
+        ) from None

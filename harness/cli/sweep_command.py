@@ -88,16 +88,16 @@ def _chosen(pattern: str, selector: Selector) -> tuple[LoadedSuite, Kernel]:
     suites = load_suites(load_config())
     every = [(loaded, kernel) for loaded in suites for kernel in loaded.suite.kernels]
     names = [f"{loaded.suite.name}.{kernel.name}" for loaded, kernel in every if kernel.tune]
-    there = f"Kernels that can be: {', '.join(names)}." if names else "No kernel here has a tuning."
+    tunable = f"Kernels that can be: {', '.join(names)}." if names else "No kernel here has a tuning."
     found = [(loaded, kernel) for loaded, kernel in every if selector.names(loaded.suite.name, kernel.name)]
     tuned = [each for each in found if each[1].tune]
     if len(tuned) == 1:
         return tuned[0]
     if not found:
-        raise UsageError(f"No kernel matches {pattern!r}, so none can be swept. {there}")
+        raise UsageError(f"No kernel matches {pattern!r}, so none can be swept. {tunable}")
     if not tuned:
-        raise UsageError(f"{pattern} has no parameters to sweep: give the kernel a Tuning. {there}")
-    raise UsageError(f"{pattern!r} names several kernels, and one is swept at a time. {there}")
+        raise UsageError(f"{pattern} has no parameters to sweep: give the kernel a Tuning. {tunable}")
+    raise UsageError(f"{pattern!r} names several kernels, and one is swept at a time. {tunable}")
 
 
 @contextlib.contextmanager

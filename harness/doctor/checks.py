@@ -1,4 +1,4 @@
-"""What the doctor knows of a machine, and what it makes of it line by line.
+"""The facts that the doctor knows of a machine, and its judgement of them line by line.
 
 A fact that could not be told is None or empty, with a problem beside it.
 """
@@ -45,7 +45,7 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class MachineFacts:
     """A device and the machine around it."""
 
     device: DeviceInfo | None = None
@@ -80,7 +80,7 @@ class Facts:
     packages: Mapping[str, str] = field(default_factory=dict)
 
     git: str | None = None
-    """Its version; None where the command is not on PATH."""
+    """Version of git; None where the command is not on PATH."""
     repository: str | None = None
     """The repository's top folder; None outside any."""
     shallow: bool = False
@@ -105,7 +105,7 @@ Group = Literal["card", "timers", "host", "project"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckResult:
     """One line of the diagnosis."""
 
     id: str
@@ -116,7 +116,7 @@ class Finding:
     advice: str = ""
 
 
-class Answer(NamedTuple):
+class Assessment(NamedTuple):
     """A status, what was found with its unit, and what to do about it."""
 
     status: Status
@@ -124,15 +124,15 @@ class Answer(NamedTuple):
     advice: str = ""
 
 
-def good_if(is_good: bool, found: str, otherwise: Status, advice: str) -> Answer:
-    return Answer("good", found) if is_good else Answer(otherwise, found, advice)
+def good_if(is_good: bool, found: str, otherwise: Status, advice: str) -> Assessment:
+    return Assessment("good", found) if is_good else Assessment(otherwise, found, advice)
 
 
 class NotKnown(Exception):  # noqa: N818 - an answer, not an error
-    """What a line is about is not known, for a reason that may be empty."""
+    """The fact that a line is about is not known, for a reason that may be empty."""
 
 
-Judge = Callable[[Facts], "Answer | None"]
+Judge = Callable[[MachineFacts], "Assessment | None"]
 """None where the line does not apply. Raises NotKnown."""
 LINES: list[tuple[Group, str, Judge]] = []
 """Group, id and judgement of every line, in the order in which they are shown."""
@@ -142,7 +142,7 @@ def line(group: Group, *, watched: bool = False) -> Callable[[Judge], Judge]:
     """A line, called what its function is called; `watched` where NVML must tell of the device."""
 
     def add(judge: Judge) -> Judge:
-        def applies(facts: Facts) -> Answer | None:
+        def applies(facts: MachineFacts) -> Assessment | None:
             return judge(facts) if not watched or (facts.device and facts.probe == "nvml") else None
 
         LINES.append((group, judge.__name__.replace("_", "-"), applies))
@@ -151,25 +151,25 @@ def line(group: Group, *, watched: bool = False) -> Callable[[Judge], Judge]:
     return add
 
 
-def diagnose(facts: Facts) -> tuple[Finding, ...]:
+def diagnose(facts: MachineFacts) -> tuple[CheckResult, ...]:
     """Every line that applies to this machine."""
     findings = []
     for group, name, judge in LINES:
         try:
             answer = judge(facts)
         except NotKnown as why:
-            answer = Answer("unknown", f"not told: {why}" if str(why) else "not told")
+            answer = Assessment("unknown", f"not told: {why}" if str(why) else "not told")
         if answer:
-            findings.append(Finding(id=name, group=group, **answer._asdict()))
+            findings.append(CheckResult(id=name, group=group, **answer._asdict()))
     return tuple(findings)
 
 
-def is_fit(findings: Sequence[Finding]) -> bool:
+def is_fit(findings: Sequence[CheckResult]) -> bool:
     """Whether this machine can measure at all."""
     return not _names(findings, "bad")
 
 
-def verdict(facts: Facts, findings: Sequence[Finding]) -> str:
+def verdict(facts: MachineFacts, findings: Sequence[CheckResult]) -> str:
     """The diagnosis in a sentence or two."""
     if bad := _names(findings, "bad"):
         return f"Not fit: nothing can be measured here before this is put right: {', '.join(bad)}."
@@ -186,7 +186,7 @@ def verdict(facts: Facts, findings: Sequence[Finding]) -> str:
     return f"{fit}{but}.{untold}"
 
 
-def _names(findings: Sequence[Finding], status: Status) -> list[str]:
+def _names(findings: Sequence[CheckResult], status: Status) -> list[str]:
     return [finding.id for finding in findings if finding.status == status]
 
 
@@ -194,39 +194,39 @@ def _names(findings: Sequence[Finding], status: Status) -> list[str]:
 
 
 @line("card")
-def device(facts: Facts) -> Answer:
+def device(facts: MachineFacts) -> Assessment:
     found = facts.device
     if found is None:
-        return Answer("bad", "none", facts.device_problem)
+        return Assessment("bad", "none", facts.device_problem)
     units = f"{found.compute_units} units, " if found.compute_units else ""
     said = f"{found.spec}, {found.name}, {units}{_gib(found.memory_bytes)}"
     if found.kind == "gpu":
-        return Answer("good", f"{said}, {found.arch}" if found.backend == "cuda" else said)
+        return Assessment("good", f"{said}, {found.arch}" if found.backend == "cuda" else said)
     if found.backend == "null":
-        return Answer(
+        return Assessment(
             "note", said, "Its times are made up: use it to try a pipeline, never to judge a kernel."
         )
     meaning = "Right and wrong show here, and changes on this processor. Its times say nothing about a GPU."
-    return Answer("note", said, meaning)
+    return Assessment("note", said, meaning)
 
 
 @line("card")
-def cuda(facts: Facts) -> Answer | None:
+def cuda(facts: MachineFacts) -> Assessment | None:
     if facts.device is None or not facts.cuda_problem:
         return None
     if facts.nvidia_driver:
-        return Answer("warn", "not used, though an NVIDIA driver is loaded", facts.cuda_problem)
-    return Answer("note", "no card", facts.cuda_problem)
+        return Assessment("warn", "not used, though an NVIDIA driver is loaded", facts.cuda_problem)
+    return Assessment("note", "no card", facts.cuda_problem)
 
 
 @line("card")
-def telemetry(facts: Facts) -> Answer | None:
+def telemetry(facts: MachineFacts) -> Assessment | None:
     if facts.device is None or facts.device.kind != "gpu":
         return None
     if facts.probe != "none":
-        return Answer("good", facts.probe)
+        return Assessment("good", facts.probe)
     why = next(iter(facts.unavailable.values()), "no probe fits this device").rstrip(".")
-    return Answer(
+    return Assessment(
         "warn",
         "none",
         f"{why[:1].upper()}{why[1:]}. Nobody watches the card, so what heat, the power limit or another "
@@ -235,32 +235,34 @@ def telemetry(facts: Facts) -> Answer | None:
 
 
 @line("card")
-def driver(facts: Facts) -> Answer | None:
+def driver(facts: MachineFacts) -> Assessment | None:
     if facts.device is None or facts.backend == "null":
         return None
     version = facts.device.driver
     newest = f"CUDA up to {facts.cuda_version}" if facts.cuda_version else ""
-    return Answer("good", ", ".join(filter(None, (version if version != facts.cuda_version else "", newest))))
+    return Assessment(
+        "good", ", ".join(filter(None, (version if version != facts.cuda_version else "", newest)))
+    )
 
 
 @line("card")
-def toolkit(facts: Facts) -> Answer | None:
+def toolkit(facts: MachineFacts) -> Assessment | None:
     if facts.backend != "cuda":
         return None
     if facts.compiler in ("", "no nvcc"):
-        return Answer(
+        return Assessment(
             "bad", "nvcc is not on PATH", "Install the CUDA toolkit, or add its bin folder to PATH."
         )
     if facts.kernel_problem:
-        return Answer("bad", f"{facts.compiler}; not even a small kernel runs", facts.kernel_problem)
+        return Assessment("bad", f"{facts.compiler}; not even a small kernel runs", facts.kernel_problem)
     nvcc = _version(r"nvcc (\d+)\.(\d+)", facts.compiler)
-    known = _version(r"(\d+)\.(\d+)", facts.cuda_version)
-    if not nvcc or not known or nvcc <= known:
-        return Answer("good", facts.compiler)
+    supported = _version(r"(\d+)\.(\d+)", facts.cuda_version)
+    if not nvcc or not supported or nvcc <= supported:
+        return Assessment("good", facts.compiler)
     newer = f"{facts.compiler}, newer than the driver's CUDA {facts.cuda_version}"
-    if nvcc[0] == known[0]:
-        return Answer("note", newer, "Within one major version that works, but not for PTX.")
-    return Answer("warn", newer, "Update the driver, or put an older toolkit first on PATH.")
+    if nvcc[0] == supported[0]:
+        return Assessment("note", newer, "Within one major version that works, but not for PTX.")
+    return Assessment("warn", newer, "Update the driver, or put an older toolkit first on PATH.")
 
 
 def _version(pattern: str, text: str) -> tuple[int, int] | None:
@@ -272,7 +274,7 @@ def _version(pattern: str, text: str) -> tuple[int, int] | None:
 
 
 @line("card", watched=True)
-def persistence(facts: Facts) -> Answer:
+def persistence(facts: MachineFacts) -> Assessment:
     mode = _identity(facts, "persistence")
     return good_if(
         mode == "on",
@@ -284,7 +286,7 @@ def persistence(facts: Facts) -> Answer:
 
 
 @line("card", watched=True)
-def clocks(facts: Facts) -> Answer:
+def clocks(facts: MachineFacts) -> Assessment:
     most = _identity_or_none(facts, "max_sm_clock_mhz")
     now = facts.rest.sm_clock_mhz if facts.rest else None
     if most is None and now is None:
@@ -296,7 +298,7 @@ def clocks(facts: Facts) -> Answer:
     found = facts.device
     newest = found and "GeForce" in found.name and (found.compute_capability or (0,))[0] >= _GEFORCE_BLACKWELL
     never = " Never lock the memory clock of a GeForce Blackwell card (-lmc): that alone can slow it."
-    return Answer(
+    return Assessment(
         "note",
         ", ".join(said),
         "Whether they are locked cannot be read back. Free is fine: comparisons are paired, and clocks are "
@@ -307,14 +309,14 @@ def clocks(facts: Facts) -> Answer:
 
 
 @line("card", watched=True)
-def power_limit(facts: Facts) -> Answer:
+def power_limit(facts: MachineFacts) -> Assessment:
     limit = float(_identity(facts, "power_limit_w"))
     default = float(_identity_or_none(facts, "power_limit_default_w") or limit)
     draw = facts.rest.power_w if facts.rest else None
     said = f"{limit:,.0f} W" + (f", drawing {draw:,.0f} W now" if draw is not None else "")
     if limit == default:
-        return Answer("good", said)
-    return Answer(
+        return Assessment("good", said)
+    return Assessment(
         "note",
         f"{said}; the default is {default:,.0f} W",
         "Hot kernels run at whatever clock the limit allows: always keep the same one, or the default: "
@@ -323,16 +325,16 @@ def power_limit(facts: Facts) -> Answer:
 
 
 @line("card", watched=True)
-def ecc(facts: Facts) -> Answer:
+def ecc(facts: MachineFacts) -> Assessment:
     return _setting(facts, "ecc")
 
 
 @line("card", watched=True)
-def mig(facts: Facts) -> Answer:
+def mig(facts: MachineFacts) -> Assessment:
     answer = _setting(facts, "mig")
     if answer.found != "on":
         return answer
-    return Answer(
+    return Assessment(
         "warn",
         "on",
         "Instances share the card's power and clocks, and NVML tells less of them: leave the other instances "
@@ -341,34 +343,33 @@ def mig(facts: Facts) -> Answer:
 
 
 @line("card", watched=True)
-def compute_mode(facts: Facts) -> Answer:
+def compute_mode(facts: MachineFacts) -> Assessment:
     mode = _identity(facts, "compute_mode")
     if mode == "default":
-        return Answer(
+        return Assessment(
             "note",
             mode,
             "Anybody's process may join in while a kernel is timed; it would be noticed. To shut others out: "
             f"{_smi(facts, '-c EXCLUSIVE_PROCESS')}",
         )
     if mode == "prohibited":
-        return Answer("bad", mode, f"No process may compute on this card: {_smi(facts, '-c DEFAULT')}")
-    return Answer("good", mode)
+        return Assessment("bad", mode, f"No process may compute on this card: {_smi(facts, '-c DEFAULT')}")
+    return Assessment("good", mode)
 
 
 @line("card", watched=True)
-def display(facts: Facts) -> Answer:
-    if _identity(facts, "display_active") == "no":
-        return Answer("good", "none active")
+def display(facts: MachineFacts) -> Assessment:
+    is_free = _identity(facts, "display_active") == "no"
     shared = "What is drawn shares the card with what is timed: stop the desktop, or give it another card."
-    return Answer("warn", "active", shared)
+    return good_if(is_free, "none active" if is_free else "active", "warn", shared)
 
 
 @line("card", watched=True)
-def processes(facts: Facts) -> Answer:
+def processes(facts: MachineFacts) -> Assessment:
     pids = _at_rest(facts, "processes")
     if not pids:
-        return Answer("good", "none other")
-    return Answer(
+        return Assessment("good", "none other")
+    return Assessment(
         "warn",
         f"{len(pids)} other: {', '.join(map(str, pids))}",
         "Those are process ids, of the host where this is a container. Their kernels slow what is timed: end "
@@ -377,7 +378,7 @@ def processes(facts: Facts) -> Answer:
 
 
 @line("card", watched=True)
-def memory(facts: Facts) -> Answer:
+def memory(facts: MachineFacts) -> Assessment:
     assert facts.device is not None
     used, size = _at_rest(facts, "memory_used_bytes"), facts.device.memory_bytes or 0
     said = f"{_gib(used)} of {_gib(size)} used"
@@ -386,42 +387,42 @@ def memory(facts: Facts) -> Answer:
 
 
 @line("card", watched=True)
-def utilization(facts: Facts) -> Answer:
+def utilization(facts: MachineFacts) -> Assessment:
     busy = _at_rest(facts, "utilization_percent")
     if busy == 0:
-        return Answer("good", "0 %")
+        return Assessment("good", "0 %")
     status: Status = "warn" if busy >= BUSY_AT_REST_PERCENT else "note"
     whom = "The card works for somebody else. 'nvidia-smi pmon -c 1' tells whom."
-    return Answer(status, f"{busy:.0f} %", whom)
+    return Assessment(status, f"{busy:.0f} %", whom)
 
 
 @line("card", watched=True)
-def temperature(facts: Facts) -> Answer:
+def temperature(facts: MachineFacts) -> Assessment:
     degrees = _at_rest(facts, "temperature_c")
     cool = "Hot before any work of ours: let it cool; look after fans, dust and the air's way."
     return good_if(degrees <= WARM_AT_REST_C, f"{degrees:.0f} °C", "warn", cool)
 
 
 @line("card", watched=True)
-def clock_events(facts: Facts) -> Answer:
+def clock_events(facts: MachineFacts) -> Assessment:
     events = _at_rest(facts, "clock_event_reasons")
     said = ", ".join(events) or "none"
     if slowing := _SLOWING_EVENTS.intersection(events):
         suspects = "cooling" if slowing <= _THERMAL_EVENTS else "power supply, connectors and cooling"
-        return Answer("warn", said, f"The card is slowed before any work of ours: look at {suspects}.")
+        return Assessment("warn", said, f"The card is slowed before any work of ours: look at {suspects}.")
     if set(events) <= _QUIET_EVENTS:
-        return Answer("good", said)
-    return Answer("note", said, "Something other than idleness holds the clock, before any work of ours.")
+        return Assessment("good", said)
+    return Assessment("note", said, "Something other than idleness holds the clock, before any work of ours.")
 
 
 @line("card", watched=True)
-def throttle_counters(facts: Facts) -> Answer:
+def throttle_counters(facts: MachineFacts) -> Assessment:
     counted = (facts.rest.throttle_ns if facts.rest else None) or {}
     missing = [name for name in _NEEDED_COUNTERS if name not in counted]
     if not missing:
-        return Answer("good", ", ".join(_NEEDED_COUNTERS))
+        return Assessment("good", ", ".join(_NEEDED_COUNTERS))
     none = len(missing) == len(_NEEDED_COUNTERS)
-    return Answer(
+    return Assessment(
         "note",
         f"none: {_why(facts, 'throttle_ns')}" if none else f"without {', '.join(missing)}",
         "Throttling is then known from samples alone, and what falls between two of them goes unseen. A "
@@ -430,13 +431,13 @@ def throttle_counters(facts: Facts) -> Answer:
 
 
 @line("card", watched=True)
-def pcie(facts: Facts) -> Answer:
+def pcie(facts: MachineFacts) -> Assessment:
     now, most = _identity(facts, "pcie_width_now"), _identity(facts, "pcie_width")
     generation = _identity_or_none(facts, "pcie_generation")
     said = f"x{now}" + (f", generation {generation}" if generation else "")
     if now == most:
-        return Answer("good", said)
-    return Answer(
+        return Assessment("good", said)
+    return Assessment(
         "note",
         f"{said}; card and slot allow x{most}",
         "Kernel times do not hang on it, copies do. Some cards narrow it when idle; else reseat the card.",
@@ -444,23 +445,23 @@ def pcie(facts: Facts) -> Answer:
 
 
 @line("card", watched=True)
-def virtualization(facts: Facts) -> Answer:
+def virtualization(facts: MachineFacts) -> Assessment:
     kind = _identity(facts, "virtualization")
     whole = "Others may share the card without being seen: judge on a card passed through whole."
     return good_if(kind in ("none", "passthrough"), kind, "warn", whole)
 
 
-def _setting(facts: Facts, name: str) -> Answer:
+def _setting(facts: MachineFacts, name: str) -> Assessment:
     """A setting that some cards do not have."""
     try:
-        return Answer("good", _identity(facts, name))
+        return Assessment("good", _identity(facts, name))
     except NotKnown as why:
         if _NOT_THERE in str(why):
-            return Answer("good", "this card has none")
+            return Assessment("good", "this card has none")
         raise
 
 
-def _identity(facts: Facts, name: str) -> str:
+def _identity(facts: MachineFacts, name: str) -> str:
     """What the card says of itself. Raises NotKnown with the reason why it does not."""
     value = facts.identity.get(name)
     if value is None:
@@ -470,14 +471,14 @@ def _identity(facts: Facts, name: str) -> str:
     return value
 
 
-def _identity_or_none(facts: Facts, name: str) -> str | None:
+def _identity_or_none(facts: MachineFacts, name: str) -> str | None:
     try:
         return _identity(facts, name)
     except NotKnown:
         return None
 
 
-def _at_rest(facts: Facts, name: str) -> Any:
+def _at_rest(facts: MachineFacts, name: str) -> Any:
     """What the card tells of itself before it is given any work. Raises NotKnown."""
     value = getattr(facts.rest, name, None)
     if value is None:
@@ -485,11 +486,11 @@ def _at_rest(facts: Facts, name: str) -> Any:
     return value
 
 
-def _why(facts: Facts, name: str) -> str:
+def _why(facts: MachineFacts, name: str) -> str:
     return facts.unavailable.get(name) or facts.rest_problem
 
 
-def _smi(facts: Facts, option: str) -> str:
+def _smi(facts: MachineFacts, option: str) -> str:
     bus = facts.device.pci_bus_id if facts.device else None
     return f"sudo nvidia-smi {f'-i {bus} ' if bus else ''}{option}"
 
@@ -502,7 +503,7 @@ def _gib(size_bytes: float | None) -> str:
 
 
 @line("timers")
-def event_tick(facts: Facts) -> Answer | None:
+def event_tick(facts: MachineFacts) -> Assessment | None:
     if facts.backend in ("", "null"):
         return None
     if facts.tick_ns is None:
@@ -517,7 +518,7 @@ def event_tick(facts: Facts) -> Answer | None:
 
 
 @line("timers")
-def globaltimer_tick(facts: Facts) -> Answer | None:
+def globaltimer_tick(facts: MachineFacts) -> Assessment | None:
     if facts.backend != "cuda":
         return None
     if facts.globaltimer_tick_ns is None:
@@ -532,7 +533,7 @@ def globaltimer_tick(facts: Facts) -> Answer | None:
 
 
 @line("host")
-def cpu_load(facts: Facts) -> Answer:
+def cpu_load(facts: MachineFacts) -> Assessment:
     if facts.load_average is None:
         raise NotKnown("the system has no load average")
     most = BUSY_PER_CORE_OF_A_DEVICE if facts.is_cpu else BUSY_PER_CORE
@@ -546,7 +547,7 @@ def cpu_load(facts: Facts) -> Answer:
 
 
 @line("host")
-def cpu_governor(facts: Facts) -> Answer:
+def cpu_governor(facts: MachineFacts) -> Assessment:
     if facts.governor is None:
         raise NotKnown("the kernel shows no frequency scaling, as in most virtual machines")
     return good_if(
@@ -558,7 +559,7 @@ def cpu_governor(facts: Facts) -> Answer:
     )
 
 
-def _disk(purpose: str, variable: str, facts: Facts) -> Answer | None:
+def _disk(purpose: str, variable: str, facts: MachineFacts) -> Assessment | None:
     folder = facts.disks.get(purpose)
     if folder is None:
         return None
@@ -566,13 +567,13 @@ def _disk(purpose: str, variable: str, facts: Facts) -> Answer | None:
         raise NotKnown(f"{folder.path}: {folder.problem}")
     elsewhere = f"point {variable} at another folder"
     if not folder.writable:
-        return Answer("bad", f"{folder.path} cannot be written to", f"Change its owner, or {elsewhere}.")
+        return Assessment("bad", f"{folder.path} cannot be written to", f"Change its owner, or {elsewhere}.")
     said = f"{_gib(folder.free_bytes)} free for {folder.path}"
     if folder.free_bytes < TOO_FULL_BYTES:
-        return Answer("bad", said, f"Free some space, or {elsewhere}.")
+        return Assessment("bad", said, f"Free some space, or {elsewhere}.")
     if folder.free_bytes < NEARLY_FULL_BYTES:
-        return Answer("note", said, f"Little: sooner or later free some space, or {elsewhere}.")
-    return Answer("good", said)
+        return Assessment("note", said, f"Little: sooner or later free some space, or {elsewhere}.")
+    return Assessment("good", said)
 
 
 for _purpose, _variable in (
@@ -584,37 +585,35 @@ for _purpose, _variable in (
 
 
 @line("host")
-def python(facts: Facts) -> Answer:
-    return Answer("good", facts.python)
+def python(facts: MachineFacts) -> Assessment:
+    return Assessment("good", facts.python)
 
 
 @line("host")
-def packages(facts: Facts) -> Answer:
-    return Answer("good", ", ".join(f"{name} {version}" for name, version in facts.packages.items()))
+def packages(facts: MachineFacts) -> Assessment:
+    return Assessment("good", ", ".join(f"{name} {version}" for name, version in facts.packages.items()))
 
 
 # The project
 
 
 @line("project")
-def git(facts: Facts) -> Answer:
-    if facts.git is not None:
-        return Answer("good", facts.git)
+def git(facts: MachineFacts) -> Assessment:
     only = "Without it only the working tree can be measured, under no commit: install git."
-    return Answer("warn", "not on PATH", only)
+    return good_if(facts.git is not None, facts.git or "not on PATH", "warn", only)
 
 
 @line("project")
-def repository(facts: Facts) -> Answer | None:
+def repository(facts: MachineFacts) -> Assessment | None:
     if facts.git is None:
         return None
     if facts.repository_problem:
         raise NotKnown(facts.repository_problem)
     if facts.repository is None:
-        return Answer("note", "none", "Only the working tree can be measured here, under no commit.")
+        return Assessment("note", "none", "Only the working tree can be measured here, under no commit.")
     if not facts.shallow:
-        return Answer("good", "with all of its history")
-    return Answer(
+        return Assessment("good", "with all of its history")
+    return Assessment(
         "warn",
         "shallow",
         "Older commits are not there to be measured or compared with: git fetch --unshallow; in GitHub "
@@ -623,13 +622,13 @@ def repository(facts: Facts) -> Answer | None:
 
 
 @line("project")
-def calibration(facts: Facts) -> Answer | None:
+def calibration(facts: MachineFacts) -> Assessment | None:
     if facts.device is None:
         return None
     if facts.calibration_problem:
-        return Answer("warn", "unreadable", facts.calibration_problem)
+        return Assessment("warn", "unreadable", facts.calibration_problem)
     if facts.calibrated_at is None:
-        return Answer(
+        return Assessment(
             "note",
             f"none of {facts.machine}",
             "How far two measurements of the same code lie apart here is assumed, not measured: "
@@ -637,6 +636,6 @@ def calibration(facts: Facts) -> Answer | None:
         )
     said, version = f"of {facts.calibrated_at}", facts.device.driver
     if facts.calibrated_driver in (None, version):
-        return Answer("good", said)
+        return Assessment("good", said)
     again = f"The driver is {version} now: run harness calibrate again."
-    return Answer("note", f"{said}, under driver {facts.calibrated_driver}", again)
+    return Assessment("note", f"{said}, under driver {facts.calibrated_driver}", again)

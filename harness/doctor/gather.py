@@ -1,4 +1,4 @@
-"""Facts, from the machine. Nothing is changed, and what is missing or fails ends up as a fact."""
+"""The doctor's facts, gathered from the machine. Nothing is changed; what fails ends up as a fact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.device.backends import parse_spec
 from harness.device.machine import describe_host, machine_name
 from harness.device.telemetry import Probe, probe_for
 from harness.device.telemetry.host import HostProbe
-from harness.doctor.checks import Disk, Facts
+from harness.doctor.checks import Disk, MachineFacts
 from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageError, WorkerError
 from harness.judgement.noise import read_calibration
 from harness.records import DeviceInfo
@@ -30,15 +30,15 @@ from harness.system.files import scratch_folder
 from harness.system.process import Failed
 
 TIMERS_TIMEOUT_S = 120.0
-"""Its kernel may have to be compiled."""
+"""Seconds for the timers' ticks: their kernel may have to be compiled."""
 SETTLE_S = 1.5
-"""After our own process has left the card: the driver tells utilization over up to a second."""
+"""Pause once our own process has left the card: the driver tells utilization over up to a second."""
 _NVIDIA_DRIVER = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 Fields = dict[str, Any]
 
 
-def gather(spec: str | None, root: Path, results: Path) -> Facts:
+def gather(spec: str | None, root: Path, results: Path) -> MachineFacts:
     """Everything the doctor wants to know of a device, the machine and the project at `root`.
 
     Raises UsageError for a spec that names nothing.
@@ -55,7 +55,7 @@ def gather(spec: str | None, root: Path, results: Path) -> Facts:
             found |= watch(probe, SETTLE_S if probe.name == "nvml" else 0.0)
         device = identified(device, found["identity"])
         found |= {"device": device, **_calibration(device, results)}
-    return Facts(
+    return MachineFacts(
         **host,
         **found,
         **_repository(root),
@@ -160,11 +160,11 @@ def _disk(folder: Path) -> Disk:
     with contextlib.suppress(ValueError):
         shown = str(folder.relative_to(Path.cwd()))
     try:
-        there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
-        free_bytes = shutil.disk_usage(there).free
+        existing = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+        free_bytes = shutil.disk_usage(existing).free
     except OSError as error:
         return Disk(path=shown, free_bytes=None, problem=error.strerror or str(error))
-    return Disk(path=shown, free_bytes=free_bytes, writable=os.access(there, os.W_OK | os.X_OK))
+    return Disk(path=shown, free_bytes=free_bytes, writable=os.access(existing, os.W_OK | os.X_OK))
 
 
 def _repository(root: Path) -> Fields:

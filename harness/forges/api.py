@@ -32,17 +32,17 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Body = Mapping[str, Any] | None
 
 MAX_ANSWER_BYTES = 64 * 2**20
-"""A hundred comments of the largest size, each character of them escaped."""
+"""Size of a hundred comments of the largest size, each character of them escaped."""
 _TIMEOUT_S = 30.0
 _TRIES = 5
 _LONGEST_PAUSE_S = 30.0
 _PATIENCE_S = 600.0
-"""With rate limits, over all calls of a process."""
+"""Seconds to wait for rate limits, over all calls of a process."""
 _FARTHEST_S = 366 * 86400.0
 _RATE_LIMIT_PAUSE_S = 60.0
-"""Where the forge does not say how long: as GitHub's documentation asks for."""
+"""Pause where the forge does not say how long, as GitHub's documentation asks for."""
 _LOST = 0
-"""In place of a status: there was no whole answer."""
+"""Stands in place of a status where there was no whole answer."""
 _PASSING = (_LOST, 500, 502, 503, 504)
 _AGENT = {"User-Agent": f"gpu-harness/{harness.__version__}"}
 _MOST_PAGES = 100
@@ -97,7 +97,7 @@ class UnclearError(RemoteError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """What is sent, but for the token."""
 
     method: Method
@@ -107,8 +107,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """`headers` by name in lower case; `problem` says why there is none."""
+class Response:
+    """An answer, with `headers` by name in lower case; `problem` says why there is none."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Api:
         self.forge = forge
         self.root = root.rstrip("/")
         self.dry_run = dry_run
-        self.held: list[Request] = []
+        self.held: list[HttpRequest] = []
         self._waits = waits or Waits()
         self._waited_s = 0.0
         check_address(self.root, f"{forge.root}, or give --api")
@@ -160,28 +160,28 @@ class Api:
         if not self._loopback:
             self._opener.add_handler(urllib.request.ProxyHandler())
 
-    def with_token(self, token: str, **told: str) -> Api:
-        """The same API by another token, of which a Forge's fields tell otherwise; what a dry run does not
-        send is in the same list. Raises ConfigError for a token that is none.
+    def with_token(self, token: str, **changes: str) -> Api:
+        """The same API by another token, with `changes` to the Forge's fields; what a dry run does not send
+        is in the same list. Raises ConfigError for a token that is none.
         """
-        forge = dataclasses.replace(self.forge, **told)  # type: ignore[arg-type]
+        forge = dataclasses.replace(self.forge, **changes)  # type: ignore[arg-type]
         made = Api(forge, self.root, token, waits=self._waits, dry_run=self.dry_run)
         made.held = self.held
         return made
 
     def get(self, path: str, kind: type[T], *, needs: str, query: Body = None) -> T:
-        """What is there. `needs` is the permission it takes. Raises ApiError, RemoteError."""
+        """Get a document. `needs` is the permission it takes. Raises ApiError, RemoteError."""
         request = self._request("GET", path, query=query)
         return self._decoded(self._call(request, needs), kind, request)
 
     def pages(self, path: str, kind: type[T], *, needs: str, query: Body = None) -> Iterator[T]:
-        """What is there, page by page. Raises ApiError, RemoteError."""
+        """Get a list, page by page. Raises ApiError, RemoteError."""
         for page in range(1, _MOST_PAGES + 1):
             request = self._request("GET", path, query={**(query or {}), "per_page": 100, "page": page})
-            answer = self._call(request, needs)
-            yield self._decoded(answer, kind, request)
+            response = self._call(request, needs)
+            yield self._decoded(response, kind, request)
             # Not its address: what is answered has no say in where the token goes.
-            if 'rel="next"' not in answer.headers.get("link", ""):
+            if 'rel="next"' not in response.headers.get("link", ""):
                 return
         raise RemoteError(f"{_shown(request)} has more than {_MOST_PAGES} pages: nobody can need them all.")
 
@@ -194,7 +194,7 @@ class Api:
         needs: str,
         done: Callable[[], T | None] | None = None,
     ) -> T | None:
-        """Make something, once: where an answer is lost, `done` looks whether it was made. None in a dry run.
+        """Make something, once: where the answer is lost, `done` looks for it. None in a dry run.
 
         Raises UnclearError where that cannot be told, ApiError, RemoteError.
         """
@@ -234,41 +234,41 @@ class Api:
         """
         request = self._request("GET", path)
         for tries in range(1, _TRIES + 1):
-            answer = self._call(request, needs, limit_bytes=limit_bytes, redirects=True)
+            response = self._call(request, needs, limit_bytes=limit_bytes, redirects=True)
             for _ in range(_MOST_HOPS):
-                if answer.status not in _REDIRECTS:
+                if response.status not in _REDIRECTS:
                     break
-                answer = self._fetch(_without_token(answer, loopback=self._loopback), limit_bytes)
-            if answer.status not in (*_PASSING, 403, 429):
+                response = self._fetch(_without_token(response, loopback=self._loopback), limit_bytes)
+            if response.status not in (*_PASSING, 403, 429):
                 break
             # The address is good for a minute, and storage may be too busy: another one is asked for.
             if tries < _TRIES:
                 self._back_off(tries)
-        if answer.status != 200:
-            gave = f"could not be fetched: its storage gave {_outcome(answer)}. Run this again."
-            raise ApiError(f"The file behind {_shown(request)} {gave}", answer.status)
-        return answer.content
+        if response.status != 200:
+            gave = f"could not be fetched: its storage gave {_outcome(response)}. Run this again."
+            raise ApiError(f"The file behind {_shown(request)} {gave}", response.status)
+        return response.content
 
-    def _request(self, method: Method, path: str, *, query: Body = None, body: Body = None) -> Request:
+    def _request(self, method: Method, path: str, *, query: Body = None, body: Body = None) -> HttpRequest:
         """A request; in a dry run one that would write is held, and the caller does not send it."""
         headers = {**self.forge.headers, **_AGENT}
         if body is not None:
             headers["Content-Type"] = "application/json; charset=utf-8"
         url = f"{self.root}{path}{f'?{urlencode(query, doseq=True)}' if query else ''}"
-        request = Request(method, url, headers, body)
+        request = HttpRequest(method, url, headers, body)
         if self.dry_run and method != "GET":
             self.held.append(request)
         return request
 
     def _call(
         self,
-        request: Request,
+        request: HttpRequest,
         needs: str,
         *,
         nth: int = 0,
         redirects: bool = False,
         limit_bytes: int = MAX_ANSWER_BYTES,
-    ) -> Answer:
+    ) -> Response:
         """The answer to a request, after as many tries as that takes.
 
         A rate limit says that nothing was done, so any request is repeated after it. Where the server fails
@@ -277,22 +277,22 @@ class Api:
         """
         tries = limited = 0
         while True:
-            answer = self._fetch(request, limit_bytes, token=self._token)
-            if pause_s := self._limit_s(answer, limited):
+            response = self._fetch(request, limit_bytes, token=self._token)
+            if pause_s := self._limit_s(response, limited):
                 limited += 1
                 self._wait(pause_s, request)
                 continue
-            if answer.status in range(200, 300) or (redirects and answer.status in _REDIRECTS):
-                return answer
-            if answer.status not in _PASSING:
-                raise self._refused(answer, request, needs)
+            if response.status in range(200, 300) or (redirects and response.status in _REDIRECTS):
+                return response
+            if response.status not in _PASSING:
+                raise self._refused(response, request, needs)
             tries += 1
             if nth or tries == _TRIES:
                 often = "1 try" if nth == 1 else f"{nth or tries} tries"
-                raise UnclearError(f"{_shown(request)} gave {_outcome(answer)} in {often}. {self._later}")
+                raise UnclearError(f"{_shown(request)} gave {_outcome(response)} in {often}. {self._later}")
             self._back_off(tries)
 
-    def _fetch(self, request: Request, limit_bytes: int, *, token: str | None = None) -> Answer:
+    def _fetch(self, request: HttpRequest, limit_bytes: int, *, token: str | None = None) -> Response:
         # The scheme was checked, of the root and of what a redirect leads to.
         content = None if request.body is None else json.dumps(request.body, ensure_ascii=False).encode()
         sent = urllib.request.Request(  # noqa: S310
@@ -303,25 +303,25 @@ class Api:
         try:
             with self._opener.open(sent, timeout=_TIMEOUT_S) as response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
-                return Answer(response.status, headers, _read(response, limit_bytes, request))
+                return Response(response.status, headers, _read(response, limit_bytes, request))
         except (OSError, http.client.HTTPException) as error:
-            return Answer(_LOST, problem=quoted(str(error) or type(error).__name__))
+            return Response(_LOST, problem=quoted(str(error) or type(error).__name__))
 
-    def _limit_s(self, answer: Answer, nth: int) -> float | None:
-        """For how long a rate limit holds, in seconds; None where it is none."""
-        if answer.status not in (403, 429):
+    def _limit_s(self, response: Response, nth: int) -> float | None:
+        """Seconds for which a rate limit holds; None where the answer is none."""
+        if response.status not in (403, 429):
             return None
-        after, reset = answer.headers.get("retry-after"), answer.headers.get("x-ratelimit-reset", "")
+        after, reset = response.headers.get("retry-after"), response.headers.get("x-ratelimit-reset", "")
         if after is not None:
             return max(1.0, float(after)) if _NUMBER.fullmatch(after) else _RATE_LIMIT_PAUSE_S
-        if answer.headers.get("x-ratelimit-remaining") == "0":
+        if response.headers.get("x-ratelimit-remaining") == "0":
             until = float(reset) - self._waits.now() + 1 if _NUMBER.fullmatch(reset) else _RATE_LIMIT_PAUSE_S
             return max(1.0, until)
-        if answer.status == 429 or b"secondary rate limit" in answer.content.lower():
+        if response.status == 429 or b"secondary rate limit" in response.content.lower():
             return _RATE_LIMIT_PAUSE_S * 2.0**nth
         return None
 
-    def _wait(self, pause_s: float, request: Request) -> None:
+    def _wait(self, pause_s: float, request: HttpRequest) -> None:
         if self._waited_s + pause_s > _PATIENCE_S:
             until = dt.datetime.fromtimestamp(self._waits.now(), dt.timezone.utc)
             until += dt.timedelta(seconds=min(pause_s, _FARTHEST_S))
@@ -335,8 +335,8 @@ class Api:
     def _back_off(self, tries: int) -> None:
         self._waits.sleep(min(_LONGEST_PAUSE_S, 2.0**tries) * (0.5 + self._waits.jitter() / 2))
 
-    def _refused(self, answer: Answer, request: Request, needs: str) -> ApiError:
-        said, status, forge = _message(answer), answer.status, self.forge
+    def _refused(self, response: Response, request: HttpRequest, needs: str) -> ApiError:
+        said, status, forge = _message(response), response.status, self.forge
         advice = {
             401: f"The token is wrong or has expired: set {forge.credential} to {forge.credential_is}.",
             403: f"It needs {needs}: {forge.permission}",
@@ -348,12 +348,12 @@ class Api:
         why = f" ({said})" if said else ""
         return ApiError(f"{_shown(request)} was refused with {status}{why}. {advice}", status)
 
-    def _decoded(self, answer: Answer, kind: type[T], request: Request) -> T:
+    def _decoded(self, response: Response, kind: type[T], request: HttpRequest) -> T:
         """JSON of a type; bytes as they are."""
         if kind is bytes:
-            return answer.content  # type: ignore[return-value]
+            return response.content  # type: ignore[return-value]
         try:
-            return msgspec.json.decode(answer.content, type=kind)
+            return msgspec.json.decode(response.content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RemoteError(
                 f"{_shown(request)} was answered with something else than expected: {quoted(str(error))}. "
@@ -380,7 +380,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_safe(url: str, *, loopback: bool) -> bool:
-    """Whether it is https, or http to this machine where that is allowed."""
+    """Whether an address is https, or http to this machine where `loopback` allows that."""
     try:
         parts = urlsplit(url)
         host, named = parts.hostname or "", parts.username is None and parts.port != 0
@@ -391,18 +391,18 @@ def _is_safe(url: str, *, loopback: bool) -> bool:
     return (parts.scheme == "https" or plain) and bool(host) and named and _URL.fullmatch(url) is not None
 
 
-def _without_token(answer: Answer, *, loopback: bool) -> Request:
+def _without_token(response: Response, *, loopback: bool) -> HttpRequest:
     """The request that an answer redirects to. Its address is signed: a secret that no message may show."""
-    location = answer.headers.get("location", "")
+    location = response.headers.get("location", "")
     if _is_safe(location, loopback=loopback):
-        return Request("GET", location, _AGENT)
+        return HttpRequest("GET", location, _AGENT)
     raise RemoteError(
         "The API redirects a download to an address that is not https: nothing was fetched. Check the API's "
         "address."
     )
 
 
-def _read(response: Any, limit_bytes: int, request: Request) -> bytes:
+def _read(response: Any, limit_bytes: int, request: HttpRequest) -> bytes:
     content: bytes = response.read(limit_bytes + 1)
     if len(content) > limit_bytes:
         raise RefusedError(
@@ -414,8 +414,8 @@ def _read(response: Any, limit_bytes: int, request: Request) -> bytes:
     return content
 
 
-def _outcome(answer: Answer) -> str:
-    return f"no answer ({answer.problem})" if answer.status == _LOST else f"status {answer.status}"
+def _outcome(response: Response) -> str:
+    return f"no answer ({response.problem})" if response.status == _LOST else f"status {response.status}"
 
 
 class _Error(msgspec.Struct):
@@ -425,15 +425,15 @@ class _Error(msgspec.Struct):
     """GitLab's word, in place of a message."""
 
 
-def _message(answer: Answer) -> str:
+def _message(response: Response) -> str:
     """What the forge says of an error, made harmless."""
     try:
-        error = msgspec.json.decode(answer.content, type=_Error)
+        error = msgspec.json.decode(response.content, type=_Error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    told = (error.message, error.error, error.errors)
-    return quoted(" ".join(part if isinstance(part, str) else json.dumps(part) for part in told if part))
+    parts = (error.message, error.error, error.errors)
+    return quoted(" ".join(part if isinstance(part, str) else json.dumps(part) for part in parts if part))
 
 
-def _shown(request: Request) -> str:
+def _shown(request: HttpRequest) -> str:
     return f"{request.method} {quoted(request.url)}"

@@ -7,7 +7,7 @@ unknown, and not taken for missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Literal, TypeVar
 
@@ -20,8 +20,9 @@ Asking = TypeVar("Asking")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    what: str
+class AuditFinding:
+    what: str = ""
+    """The protection; empty for the one that the check is called after."""
     state: State
     seen: str
     """What the forge says, in a few words."""
@@ -30,37 +31,41 @@ class Finding:
     """Whether a job with a card must not start without it."""
 
 
-def should(what: str, good: object, seen: str, to_do: str, *, relied: bool = False) -> Finding:
+def should(good: object, seen: str, to_do: str, *, what: str = "") -> AuditFinding:
     """A finding that is good, or else missing with what to do."""
-    state: State = "good" if good else "missing"
-    return Finding(what=what, state=state, seen=seen, to_do="" if good else to_do, relied=relied)
+    return AuditFinding(
+        what=what, state="good" if good else "missing", seen=seen, to_do="" if good else to_do
+    )
 
 
-def careful(
+def protection(
     what: str, *, relied: bool = False
-) -> Callable[[Callable[[Asking], Iterator[Finding]]], Callable[[Asking], Iterator[Finding]]]:
-    """Where the token may not see something, nothing is known of it."""
+) -> Callable[[Callable[[Asking], Iterator[AuditFinding]]], Callable[[Asking], Iterator[AuditFinding]]]:
+    """A check called `what`, which its findings are about unless they say otherwise. Where the token may not
+    see something, nothing is known of it.
+    """
 
-    def wrap(check: Callable[[Asking], Iterator[Finding]]) -> Callable[[Asking], Iterator[Finding]]:
-        def run(asking: Asking) -> Iterator[Finding]:
+    def wrap(check: Callable[[Asking], Iterator[AuditFinding]]) -> Callable[[Asking], Iterator[AuditFinding]]:
+        def run(asking: Asking) -> Iterator[AuditFinding]:
             try:
-                yield from check(asking)
+                for finding in check(asking):
+                    yield replace(finding, what=finding.what or what, relied=relied)
             except ApiError as error:
                 if error.status not in _UNSEEN:
                     raise
                 seen = f"not seen ({error.status}): ask with a token that may read settings"
-                yield Finding(what=what, state="unknown", seen=seen, relied=relied)
+                yield AuditFinding(what=what, state="unknown", seen=seen, relied=relied)
 
         return run
 
     return wrap
 
 
-def missing(findings: Iterable[Finding]) -> list[Finding]:
+def missing(findings: Iterable[AuditFinding]) -> list[AuditFinding]:
     return [each for each in findings if each.state == "missing"]
 
 
-def lines(findings: list[Finding], width: int) -> Iterator[str]:
+def lines(findings: list[AuditFinding], width: int) -> Iterator[str]:
     """A table, and below what is missing what to do about it, in lines of that width."""
     column = max((len(each.what) for each in findings), default=0)
     for each in findings:

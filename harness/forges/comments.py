@@ -22,14 +22,14 @@ class StaleError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
+class ReportKey:
     run: int
     attempt: int
     head: str
     partial: bool = False
-    """Of some cases only: what is posted of all of them stays beside it."""
+    """Whether it is of some cases only: what is posted of all of them stays beside it."""
     static: bool = False
-    """Of what was compiled, with no card: likewise."""
+    """Whether it is of what was compiled, with no card: it stays beside the others, too."""
 
     @property
     def marker(self) -> str:
@@ -40,7 +40,7 @@ class Stamp:
     def external_id(self) -> str:
         return f"{self.run}.{self.attempt}"
 
-    def is_newer_than(self, other: Stamp) -> bool:
+    def is_newer_than(self, other: ReportKey) -> bool:
         """Whether the other, of the same commit, has nothing to add. Runs are numbered as they start."""
         return self.head == other.head and (self.run, self.attempt) > (other.run, other.attempt)
 
@@ -55,7 +55,7 @@ class Posted:
 
 
 class Comment(Protocol):
-    """As a forge tells of it."""
+    """A comment, as a forge tells of it."""
 
     @property
     def id(self) -> int: ...
@@ -65,12 +65,12 @@ class Comment(Protocol):
     def url(self) -> str: ...
 
 
-def stamp_of(comment: Comment) -> Stamp | None:
+def key_of(comment: Comment) -> ReportKey | None:
     found = _MARKER.match(comment.text or "")
     if not found:
         return None
     which, run, attempt, head = found.groups()
-    return Stamp(
+    return ReportKey(
         run=int(run),
         attempt=int(attempt),
         head=head,
@@ -81,34 +81,34 @@ def stamp_of(comment: Comment) -> Stamp | None:
 
 @dataclass(kw_only=True)
 class StickyComment:
-    """The one comment of ours on a pull request, which becomes a text that begins with the stamp's marker.
+    """The one comment of ours on a pull request, which becomes a text that begins with the key's marker.
 
-    Where comments are is told by the API's paths. `still_current` raises where the commit is the pull
+    `still_current` raises where the commit is the pull
     request's no more: it is called before each write.
     """
 
     api: Api
-    stamp: Stamp
+    key: ReportKey
     text: str
-    still_current: Callable[[], None]
+    still_current: Callable[[], object]
     about: str
-    """What it is called in messages: pull request 12."""
+    """What the messages call it, such as pull request 12."""
     comments: str
-    """Of all of them."""
+    """The API's path of all comments."""
     one: str
-    """Of one, but for its number."""
+    """The API's path of one comment, but for its number."""
     kind: type[Any]
-    """What one is decoded as: a Comment."""
+    """The type that a comment is decoded as."""
     ours: Callable[[Any], bool]
-    """Whether who holds the token wrote it."""
+    """Whether the holder of the token wrote a comment."""
     needs: str
     """The permission it takes to write there."""
     made: Comment | None = field(default=None, init=False)
-    """What was created, which a listing need not show at once."""
+    """The comment that was created, which a listing need not show at once."""
     written: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        self._begins = self.stamp.marker.partition("run=")[0]
+        self._begins = self.key.marker.partition("run=")[0]
 
     def keep(self) -> Posted:
         """Bring it to this text. Raises ApiError, RemoteError, and what `still_current` does."""
@@ -127,11 +127,11 @@ class StickyComment:
         if not ours:
             return self._create()
         first, *others = ours
-        if any((stamp := stamp_of(each)) and stamp.is_newer_than(self.stamp) for each in ours):
+        if any((key := key_of(each)) and key.is_newer_than(self.key) for each in ours):
             if self.made and self.made.id != first.id:
                 self._delete(self.made)
             return Posted(action="left", id=first.id, url=first.url)
-        if first.id not in self.written or stamp_of(first) != self.stamp:
+        if first.id not in self.written or key_of(first) != self.key:
             self._update(first)
             if not self.api.dry_run:
                 return None
@@ -151,7 +151,7 @@ class StickyComment:
 
     def _create(self) -> Posted | None:
         def posted() -> Comment | None:
-            same = [comment for comment in self._ours() if stamp_of(comment) == self.stamp]
+            same = [comment for comment in self._ours() if key_of(comment) == self.key]
             return min(same, key=lambda comment: comment.id, default=None)
 
         self.still_current()

@@ -15,7 +15,7 @@ import msgspec
 
 from harness.errors import RefusedError, StoreError
 from harness.forges.api import quoted
-from harness.forges.comments import Posted, Stamp
+from harness.forges.comments import Posted, ReportKey
 from harness.output.review.faces import check_name, check_run
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
@@ -29,11 +29,11 @@ _LIGHT = (
     "is merged."
 )
 MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
-"""Of all reports of a run."""
+"""The most that all reports of a run may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedPost:
     """What is about to be posted."""
 
     links: Links
@@ -43,11 +43,11 @@ class Prepared:
     """Empty for none."""
     check: Mapping[str, Any]
     """A check run as GitHub has it: name, conclusion, output."""
-    stamp: Stamp
+    key: ReportKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PostOutcome:
     """What became of what was to be posted; no comment where there was none."""
 
     comment: Posted | None
@@ -59,11 +59,11 @@ def prepared(
     *,
     bases: Collection[str],
     links: Links,
-    stamp: Stamp,
+    key: ReportKey,
     unfinished: Callable[[str], str],
     strict: bool = False,
     light: bool = False,
-) -> Prepared:
+) -> PreparedPost:
     """What is posted of a run's reports, of which there is at least one.
 
     `bases` are where the commit left its branches. `unfinished` says of a conclusion what is missing beside
@@ -72,25 +72,25 @@ def prepared(
     Raises RefusedError for reports that are not what they should be.
     """
     review = merged(reviews)
-    if found := problems(review, bases=frozenset(bases), head=stamp.head):
+    if found := problems(review, bases=frozenset(bases), head=key.head):
         why = " ".join(map(quoted, found))
         raise RefusedError(f"The report cannot be what was measured, so nothing is posted: {why}")
     check = check_run(review, links)
     missing = unfinished(check["conclusion"])
-    advises = light and not stamp.partial
+    advises = light and not key.partial
     paragraphs = (f"<p>{each}</p>" for each in (missing, _LIGHT if advises else "") if each)
-    opening = "\n\n".join((stamp.marker, *paragraphs))
+    opening = "\n\n".join((key.marker, *paragraphs))
     said = comment(review, links, marker=opening)
     if missing and check["conclusion"] == "success":
         output = {**check["output"], "title": missing, "text": missing}
         check = {**check, "conclusion": "neutral", "output": output}
-    named = _named(check, stamp, strict=strict, light=light)
-    return Prepared(links=links, review=review, comment=said, check=named, stamp=stamp)
+    named = _named(check, key, strict=strict, light=light)
+    return PreparedPost(links=links, review=review, comment=said, check=named, key=key)
 
 
 def without_report(
-    links: Links, stamp: Stamp, summary: str, *, strict: bool = False, light: bool = False
-) -> Prepared:
+    links: Links, key: ReportKey, summary: str, *, strict: bool = False, light: bool = False
+) -> PreparedPost:
     """What is posted of a run that left none: a check without a verdict, and no comment."""
     check = {
         "status": "completed",
@@ -98,18 +98,18 @@ def without_report(
         "details_url": links.run,
         "output": {"title": "No report", "summary": summary},
     }
-    named = _named(check, stamp, strict=strict, light=light)
-    return Prepared(links=links, review=None, comment="", check=named, stamp=stamp)
+    named = _named(check, key, strict=strict, light=light)
+    return PreparedPost(links=links, review=None, comment="", check=named, key=key)
 
 
-def _named(check: Mapping[str, Any], stamp: Stamp, *, strict: bool, light: bool) -> dict[str, Any]:
+def _named(check: Mapping[str, Any], key: ReportKey, *, strict: bool, light: bool) -> dict[str, Any]:
     conclusion, output = check["conclusion"], check["output"]
-    if light and not stamp.partial:
+    if light and not key.partial:
         conclusion = "neutral" if conclusion == "failure" else conclusion
         output = {**output, "title": f"Light: {output['title']}"[:255]}
     elif strict and conclusion == "neutral":
         conclusion = "failure"
-    name = check_name(partial=stamp.partial)
+    name = check_name(partial=key.partial)
     return {**check, "name": name, "conclusion": conclusion, "output": output}
 
 
@@ -128,13 +128,13 @@ def read_reviews(contents: Iterable[tuple[str, bytes]], whose: str) -> dict[str,
 
 
 def read_report(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
-    """What is in a file, read strictly by `decode`. Raises RefusedError."""
+    """The report in a file, read strictly by `decode`. Raises RefusedError."""
     try:
-        found = decode(content)
+        report = decode(content)
         json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)
     except (StoreError, ValueError, RecursionError) as error:
         raise RefusedError(f"Artifact {quoted(name)} cannot be read: {quoted(str(error))}") from None
-    return found
+    return report
 
 
 def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:

@@ -33,16 +33,16 @@ def measuring_extras() -> tuple[str, ...]:
 def chosen_extras(text: str) -> tuple[str, ...]:
     """``tvm,opengl`` as names in order, each once; none for an empty text. Raises UsageError for others."""
     names = sorted({name.strip() for name in text.split(",")} - {""})
-    known = measuring_extras()
+    available = measuring_extras()
     if "cuda" in names:
         raise UsageError(
             "The extra 'cuda' cannot be installed by hash: PyCUDA has no wheels, and comes from the runner's "
             "image (docs/runners.md). Leave it out."
         )
-    if unknown := [name for name in names if name not in known]:
+    if unknown := [name for name in names if name not in available]:
         raise UsageError(
             f"No extra of this project brings what a kernel needs by the name of {', '.join(unknown)!r}: "
-            f"expected some of {', '.join(known)}, with commas between them."
+            f"expected some of {', '.join(available)}, with commas between them."
         )
     return tuple(names)
 
@@ -60,10 +60,10 @@ def composed(extras: Sequence[str]) -> bytes:
     pins: dict[str, str] = {}
     for name in (_BASE, *extras):
         pins |= pins_of(_read(name))
-    told = f"{_WITH}{', '.join(extras) or 'none'}\n"
+    heading = f"{_WITH}{', '.join(extras) or 'none'}\n"
     again = "# Others: harness ci init --with NAMES --force\n"
     by_name = sorted(pins, key=lambda pin: pin.split("==", 1))
-    return "".join([_ABOUT, told, again, *(pins[name] for name in by_name)]).encode()
+    return "".join([_ABOUT, heading, again, *(pins[name] for name in by_name)]).encode()
 
 
 def extras_of(content: bytes) -> tuple[str, ...]:

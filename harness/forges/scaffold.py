@@ -28,7 +28,7 @@ LIGHT = ("--quick", "--budget", "60")
 """What a light comparison is given in place of a card's sizes: seconds of device time for each suite."""
 
 _END = r"(?![\s\S])"
-"""Where $ may leave a line's end behind."""
+"""The end of a text; $ would let a line's end follow."""
 _LARGEST_BYTES = 2**18
 
 Name = Annotated[str, Meta(pattern=rf"^[a-z0-9][a-z0-9-]{{0,39}}{_END}")]
@@ -46,7 +46,7 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     """One card, and what pull requests are measured at on it."""
 
     name: Name
-    """Of the job and of its artifacts."""
+    """Name of the job and of its artifacts."""
     labels: Annotated[tuple[Label, ...], Meta(min_length=1, max_length=16)]
     """A runner takes the job that has all of them."""
     device: Spec = "cuda:0"
@@ -166,7 +166,7 @@ def is_light(path: Path) -> bool:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two equal keys a reviewer may read the first, and JSON's readers take the last."""
+    """The pairs as a dict. Raises ValueError for equal keys: people read the first, parsers take the last."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -184,7 +184,7 @@ COPIED = (
     "workflows/pages.yml",
     "requirements/report.txt",
 )
-"""Below .github, here as there. What measuring installs is composed beside them."""
+"""Files below .github, here as in the repository. What measuring installs is composed beside them."""
 STATIC = ("workflows/perf-static.yml", "workflows/perf-static-report.yml")
 """Only where they are asked for: what compiles every pull request, and what posts what changed."""
 MEASURE_FILE = "requirements/measure.txt"
@@ -217,7 +217,7 @@ class Scaffolded:
     unchanged: tuple[str, ...]
     kept: tuple[str, ...]
     extras: tuple[str, ...]
-    """That the jobs which measure install."""
+    """Extras that the jobs which measure install."""
     untested: tuple[str, ...]
     """Folders of tests that the file of cards, which is kept, does not name."""
     unmeasured: tuple[str, ...]
@@ -353,7 +353,7 @@ def _of_clone(folder: Path) -> str:
 
 
 def extras_there(folder: Path, top: str = ".github") -> tuple[str, ...]:
-    """Those that the jobs of a repository install already, as its requirements say."""
+    """The extras that the jobs of a repository install already, as its requirements say."""
     try:
         return extras_of((folder / top / MEASURE_FILE).read_bytes())
     except OSError:

@@ -33,6 +33,6 @@ def check_repository(name: str) -> str:
 
 
 def path_of(repository: str, *parts: str | int) -> str:
-    """Of something in a repository; each part stays one part, whatever is in it."""
+    """Path of something in a repository; each part stays one part, whatever is in it."""
     owner, _, name = check_repository(repository).partition("/")
     return "".join(f"/{quote(str(part), safe='')}" for part in ("repos", owner, name, *parts))

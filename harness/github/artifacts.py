@@ -33,12 +33,12 @@ _MAX_ARCHIVE_BYTES = LIMITS["bytes"] + 2**16
 """A file that does not compress, and what is around it."""
 _MAX_DIRECTORY_BYTES = 4096
 _END = struct.Struct("<4s4H2LH")
-"""Of an archive: signature, disk, disk of the directory, entries here, entries, the directory's bytes and
-offset, bytes of the comment (APPNOTE.TXT 4.3.16)."""
+"""The end of an archive: signature, disk, disk of the directory, entries here, entries, the directory's bytes
+and offset, bytes of the comment (APPNOTE.TXT 4.3.16)."""
 _LOCAL = struct.Struct("<4s22xHH")
-"""Of a file: signature, and at the end bytes of its name and of its extra field (4.3.7)."""
+"""The header of a file: signature, and at the end bytes of its name and of its extra field (4.3.7)."""
 _DESCRIPTOR_BYTES = (0, 12, 16, 20, 24)
-"""What may follow a file: its size and checksum, where they were not known at its beginning (4.3.9)."""
+"""Sizes of what may follow a file: its size and checksum, where its header does not have them (4.3.9)."""
 _ENCRYPTED, _PATCHED, _MASKED = 0x1, 0x20, 0x2000
 
 
@@ -85,8 +85,8 @@ def _listed(api: Api, repository: str, run: int, prefix: str) -> list[_Artifact]
         for artifact in page.artifacts:
             if artifact.name.startswith(prefix):
                 _check(artifact)
-                known = newest.get(artifact.name, artifact)
-                newest[artifact.name] = max(known, artifact, key=lambda each: each.id)
+                other = newest.get(artifact.name, artifact)
+                newest[artifact.name] = max(other, artifact, key=lambda each: each.id)
     if len(newest) > MAX_ARTIFACTS:
         raise RefusedError(f"The run has {len(newest)} reports; at most {MAX_ARTIFACTS} are read.")
     return [newest[name] for name in sorted(newest)]
@@ -132,7 +132,7 @@ def unpacked(archive: bytes, name: str) -> bytes:
 
 
 def _directory(archive: bytes) -> int:
-    """Where the directory begins. Before anything parses it: it could have a million entries.
+    """The offset of the directory, found before anything parses it: it could have a million entries.
 
     The archive's end must be the last bytes, so there is one way to read them.
     """
@@ -191,7 +191,7 @@ def _content(before_directory: bytes, member: zipfile.ZipInfo) -> bytes:
 
 
 def _inflated(packed: bytes) -> bytes:
-    """At most one byte more than a report may have, whatever is packed in it."""
+    """The unpacked bytes: no more than a report may have are unpacked, whatever is in it."""
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
     content = stream.decompress(packed, LIMITS["bytes"] + 1)
     if len(content) > LIMITS["bytes"]:

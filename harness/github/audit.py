@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.audits import Finding, careful, should
+from harness.forges.audits import AuditFinding, protection, should
 from harness.github.api import path_of
 from harness.github.events import DISPATCH_BRANCH
 from harness.github.posting import ACTIONS_APP
 from harness.output.review.faces import check_name
 
 REPORT_ENVIRONMENT = "perf-report"
-"""Which has the key of an App, where one posts the check runs."""
+"""The environment that has the key of an App, where one posts the check runs."""
 _APP_VARIABLE = "PERF_APP_ID"
 _MIRRORS = "pull-request/*"
 _DATA_BRANCH = "perf-data"
 
 
-def audit(api: Api, repository: str, *, relied_only: bool = False) -> list[Finding]:
+def audit(api: Api, repository: str, *, relied_only: bool = False) -> list[AuditFinding]:
     """What is there and what is missing. Raises RemoteError where GitHub does not answer at all."""
     about = api.get(path_of(repository), dict[str, Any], needs="metadata: read")
     asking = _Asking(
@@ -55,7 +55,7 @@ class _Asking:
             return None
 
 
-Check = Callable[[_Asking], Iterator[Finding]]
+Check = Callable[[_Asking], Iterator[AuditFinding]]
 
 
 def _environment(
@@ -63,19 +63,19 @@ def _environment(
 ) -> Check:
     what = f"environment {name}"
 
-    @careful(what, relied=relied)
-    def check(asking: _Asking) -> Iterator[Finding]:
+    @protection(what, relied=relied)
+    def check(asking: _Asking) -> Iterator[AuditFinding]:
         found = asking.is_there("environments", name, needs="actions: read")
         wanted = allowed(asking)
         to_do = f"Settings, Environments, {name}: deployment branches {', '.join(wanted)} and no others"
         if found is None:
             seen = "there is none: GitHub makes it when a job names it, without any protection"
-            yield Finding(what=what, state="missing", seen=seen, to_do=to_do, relied=relied)
+            yield should(False, seen, to_do)
             return
         branches = _branches(asking, name, found)
         good = bool(branches) and set(branches) <= set(wanted)
         seen = f"for {', '.join(map(quoted, branches)) or 'every branch'}"
-        yield should(what, good, seen, f"{to_do}: {why}", relied=relied)
+        yield should(good, seen, f"{to_do}: {why}")
 
     return check
 
@@ -91,13 +91,12 @@ def _branches(asking: _Asking, name: str, found: Any) -> list[str]:
     return [str(each.get("name")) for each in listed.get("branch_policies", ())]
 
 
-@careful("reviewers of gpu")
-def _reviewers(asking: _Asking) -> Iterator[Finding]:
+@protection("reviewers of gpu")
+def _reviewers(asking: _Asking) -> Iterator[AuditFinding]:
     found = asking.is_there("environments", "gpu", needs="actions: read") or {}
     rules = [rule for rule in found.get("protection_rules", ()) if rule.get("type") == "required_reviewers"]
     count = sum(len(rule.get("reviewers", ())) for rule in rules)
     yield should(
-        "reviewers of gpu",
         count > 0,
         f"{count} people or teams" if count else "none: /perf alone decides",
         "Settings, Environments, gpu: required reviewers (public repositories, and Enterprise Cloud)",
@@ -105,45 +104,47 @@ def _reviewers(asking: _Asking) -> Iterator[Finding]:
     if found:
         bypass = bool(found.get("can_admins_bypass", True))
         to_do = "Settings, Environments, gpu: do not allow administrators to bypass"
-        yield should("no bypass of gpu", not bypass, "administrators may" if bypass else "nobody may", to_do)
+        seen = "administrators may" if bypass else "nobody may"
+        yield should(not bypass, seen, to_do, what="no bypass of gpu")
 
 
-@careful("no secrets of gpu", relied=True)
-def _secrets(asking: _Asking) -> Iterator[Finding]:
+@protection("no secrets of gpu", relied=True)
+def _secrets(asking: _Asking) -> Iterator[AuditFinding]:
     found = asking.get("environments", "gpu", "secrets", needs="environments: read")
     count = int(found.get("total_count", 0))
     to_do = "Settings, Environments, gpu: remove its secrets, a job there is a stranger's"
-    yield should("no secrets of gpu", not count, f"{count} secrets" if count else "none", to_do, relied=True)
+    yield should(not count, f"{count} secrets" if count else "none", to_do)
 
 
-@careful("no secrets of the repository")
-def _repository_secrets(asking: _Asking) -> Iterator[Finding]:
+@protection("no secrets of the repository")
+def _repository_secrets(asking: _Asking) -> Iterator[AuditFinding]:
     count = int(asking.get("actions", "secrets", needs="secrets: read").get("total_count", 0))
     to_do = "move them into environments that the default branch alone may use"
-    yield should("no secrets of the repository", not count, f"{count} secrets" if count else "none", to_do)
+    yield should(not count, f"{count} secrets" if count else "none", to_do)
 
 
-@careful("token by default")
-def _token(asking: _Asking) -> Iterator[Finding]:
+@protection("token by default")
+def _token(asking: _Asking) -> Iterator[AuditFinding]:
     found = asking.get("actions", "permissions", "workflow", needs="administration: read")
     level = quoted(str(found.get("default_workflow_permissions")))
     page = "Settings, Actions, General, Workflow permissions"
-    yield should("token by default", level == "read", level, f"{page}: read repository contents")
+    yield should(level == "read", level, f"{page}: read repository contents")
     approves = bool(found.get("can_approve_pull_request_reviews"))
     seen = "may approve" if approves else "may not approve"
-    yield should("no approval by workflows", not approves, seen, f"{page}: no creating or approving")
+    to_do = f"{page}: no creating or approving"
+    yield should(not approves, seen, to_do, what="no approval by workflows")
 
 
-@careful("actions by hash")
-def _pinning(asking: _Asking) -> Iterator[Finding]:
+@protection("actions by hash")
+def _pinning(asking: _Asking) -> Iterator[AuditFinding]:
     found = asking.get("actions", "permissions", needs="administration: read")
     pinned = bool(found.get("sha_pinning_required"))
     to_do = "Settings, Actions, General: require actions to be pinned to a full-length commit SHA"
-    yield should("actions by hash", pinned, "required" if pinned else "not required", to_do)
+    yield should(pinned, "required" if pinned else "not required", to_do)
 
 
-@careful("runs of forks")
-def _forks(asking: _Asking) -> Iterator[Finding]:
+@protection("runs of forks")
+def _forks(asking: _Asking) -> Iterator[AuditFinding]:
     if asking.private:
         parts = ("actions", "permissions", "fork-pr-workflows-private-repos")
         found = asking.get(*parts, needs="administration: read")
@@ -154,27 +155,27 @@ def _forks(asking: _Asking) -> Iterator[Finding]:
         ]
         to_do = "Settings, Actions, General, Fork pull request workflows: neither write tokens nor secrets"
         seen = ", ".join(given).replace("_", " ") or "get neither write tokens nor secrets"
-        yield should("runs of forks", not given, seen, to_do)
+        yield should(not given, seen, to_do)
         return
     parts = ("actions", "permissions", "fork-pr-contributor-approval")
     policy = quoted(str(asking.get(*parts, needs="administration: read").get("approval_policy")))
     to_do = "Settings, Actions, General: require approval for all external contributors"
     good = policy == "all_external_contributors"
-    yield should("runs of forks", good, f"approval for {policy.replace('_', ' ')}", to_do)
+    yield should(good, f"approval for {policy.replace('_', ' ')}", to_do)
 
 
 def _rules(branch: Callable[[_Asking], str], wanted: tuple[str, ...], to_do: str) -> Check:
-    def check(asking: _Asking) -> Iterator[Finding]:
+    def check(asking: _Asking) -> Iterator[AuditFinding]:
         name = branch(asking)
         shown = _MIRRORS if name.startswith("pull-request/") else name
 
-        @careful(f"rules of {shown}")
-        def rules(asking: _Asking) -> Iterator[Finding]:
+        @protection(f"rules of {shown}")
+        def rules(asking: _Asking) -> Iterator[AuditFinding]:
             found = asking.get("rules", "branches", name, needs="metadata: read")
             types = {str(rule.get("type")) for rule in found}
             lacking = [each for each in wanted if each not in types]
             seen = f"no rule for {', '.join(lacking).replace('_', ' ')}" if lacking else ", ".join(wanted)
-            yield should(f"rules of {shown}", not lacking, seen.replace("_", " "), to_do)
+            yield should(not lacking, seen.replace("_", " "), to_do)
 
         yield from rules(asking)
 
@@ -196,16 +197,16 @@ _report_environment = _environment(
 )
 
 
-@careful(f"environment {REPORT_ENVIRONMENT}")
-def _key(asking: _Asking) -> Iterator[Finding]:
-    """Where the App's key is, for whom."""
+@protection(f"environment {REPORT_ENVIRONMENT}")
+def _key(asking: _Asking) -> Iterator[AuditFinding]:
+    """The branches that may use the App's key."""
     if _app(asking):
         yield from _report_environment(asking)
 
 
-@careful("required check")
-def _required(asking: _Asking) -> Iterator[Finding]:
-    """Whose check of our name a ruleset asks for, where one does."""
+@protection("required check")
+def _required(asking: _Asking) -> Iterator[AuditFinding]:
+    """The Apps whose check of our name a ruleset asks for."""
     found = asking.get("rules", "branches", asking.default_branch, needs="metadata: read")
     sources = [
         check.get("integration_id")
@@ -215,28 +216,28 @@ def _required(asking: _Asking) -> Iterator[Finding]:
         if check.get("context") == check_name()
     ]
     if not sources:
-        yield Finding(what="required check", state="good", seen="none of ours is required for merging")
+        yield should(True, "none of ours is required for merging", "")
         return
     app = _app(asking)
     named = {None: "anybody who may write checks", ACTIONS_APP: "GitHub Actions: any workflow here"}
-    told = (named.get(each, f"App {each}") for each in sources)
-    seen = f"{check_name()} of {', '.join(dict.fromkeys(told))}"
+    owners = (named.get(each, f"App {each}") for each in sources)
+    seen = f"{check_name()} of {', '.join(dict.fromkeys(owners))}"
     source = f"App {app}" if app else "an App of your own, docs/pull-requests.md,"
     to_do = f"Settings, Rules, the required check {check_name()}: {source} as its source"
-    yield should("required check", app and set(sources) == {app}, seen, to_do)
+    yield should(app and set(sources) == {app}, seen, to_do)
 
 
-@careful("runners")
-def _runners(asking: _Asking) -> Iterator[Finding]:
+@protection("runners")
+def _runners(asking: _Asking) -> Iterator[AuditFinding]:
     found = asking.get("actions", "runners", needs="administration: read").get("runners", ())
     kept = [quoted(str(each.get("name"))) for each in found if each.get("ephemeral") is False]
     to_do = "register runners for one job each: docs/runners.md, Registration"
     seen = f"{', '.join(kept)} take more than one job" if kept else f"{len(found)}, for one job each"
-    yield should("runners", not kept, seen, to_do)
+    yield should(not kept, seen, to_do)
 
 
-@careful("runner groups")
-def _groups(asking: _Asking) -> Iterator[Finding]:
+@protection("runner groups")
+def _groups(asking: _Asking) -> Iterator[AuditFinding]:
     owner = asking.repository.partition("/")[0]
     answer: Any = asking.api.get(f"/orgs/{owner}/actions/runner-groups", object, needs="runners: read")
     wide = [
@@ -250,18 +251,18 @@ def _groups(asking: _Asking) -> Iterator[Finding]:
         if wide
         else "for chosen repositories"
     )
-    yield should("runner groups", not wide, seen, to_do)
+    yield should(not wide, seen, to_do)
 
 
-@careful("caches")
-def _caches(asking: _Asking) -> Iterator[Finding]:
+@protection("caches")
+def _caches(asking: _Asking) -> Iterator[AuditFinding]:
     listed = asking.get("actions", "caches", needs="actions: read").get("actions_caches", ())
     # No workflow of ours writes any there: who has done so was a stranger's suite.
     written = [each for each in listed if str(each.get("ref")) == f"refs/heads/{DISPATCH_BRANCH}"]
     written += [each for each in listed if str(each.get("ref")).startswith("refs/heads/pull-request/")]
     to_do = "find out which pull request wrote them, and delete them (gh cache delete)"
     seen = f"{len(written)} of pull requests' runs" if written else "none of pull requests' runs"
-    yield should("caches", not written, seen, to_do)
+    yield should(not written, seen, to_do)
 
 
 _RELIED: tuple[Check, ...] = (

@@ -24,10 +24,10 @@ import msgspec
 from harness.errors import RefusedError, RemoteError, StoreError, UsageError
 from harness.github.data_git import (
     BRANCH,
-    Clone,
-    Entry,
+    BranchClone,
     ProblemError,
     Target,
+    TreeEntry,
     address_of,
     branch_of,
     identities,
@@ -63,14 +63,14 @@ class ResultsFolder:
     folder: Path
     files: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    """Path to what is wrong with it."""
+    """What is wrong with a file, by path."""
     left_out: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
-    """What is stored by another name than it has here."""
+    """Path in the folder of what is stored by another path, by that one."""
     sound: set[str] = field(default_factory=set)
 
-    def changes(self, clone: Clone, tip: str | None) -> _Changes:
+    def changes(self, clone: BranchClone, tip: str | None) -> _Changes:
         """What the branch does not have yet. Raises RefusedError for anything that cannot be stored."""
         tree = clone.tree(tip)
         _check_results(tree, clone.target)
@@ -84,11 +84,13 @@ class ResultsFolder:
             raise _refusal(self.folder, refused)
         return changes
 
-    def _consider(self, path: str, tree: Mapping[str, Entry], clone: Clone, changes: _Changes) -> None:
+    def _consider(
+        self, path: str, tree: Mapping[str, TreeEntry], clone: BranchClone, changes: _Changes
+    ) -> None:
         if path not in self.hashes:
             self.hashes[path] = clone.hash_of(_read(self.folder / path))
-        there = tree.get(path)
-        if there and there.is_file and there.hash == self.hashes[path]:
+        stored = tree.get(path)
+        if stored and stored.is_file and stored.hash == self.hashes[path]:
             changes.unchanged += 1
             return
         rule = _rule(path)
@@ -99,22 +101,22 @@ class ResultsFolder:
             if self._is_derived(path, tree):
                 changes.derived.append(path)
                 return
-            if there:  # another one of that name: nothing on the branch is overwritten
+            if stored:  # another one of that name: nothing on the branch is overwritten
                 named = f"{path.removesuffix('.json')}-{self.hashes[path][:8]}.json"
                 self.hashes[named], self.origins[named] = self.hashes[path], path
-                path, there = named, tree.get(named)
-                if there and there.hash == self.hashes[path]:
+                path, stored = named, tree.get(named)
+                if stored and stored.hash == self.hashes[path]:
                     changes.unchanged += 1
                     return
-        if there is None:
+        if stored is None:
             self._check(path, rule)
             changes.added.append(path)
-        elif isinstance(rule, _Rule):
-            self._merge(path, rule, there, clone, changes)
+        elif isinstance(rule, _MergeRule):
+            self._merge(path, rule, stored, clone, changes)
         else:
             raise _UnfitError("differs from the one on the branch, and a record is never changed")
 
-    def _is_derived(self, path: str, tree: Mapping[str, Entry]) -> bool:
+    def _is_derived(self, path: str, tree: Mapping[str, TreeEntry]) -> bool:
         """Whether records, here or on the branch, hold all that a result of asv's does."""
         machine, _, name = path.rpartition("/")
         pattern = re.compile(rf"{re.escape(machine)}/[0-9TZ]+-{name[:8]}-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
@@ -129,22 +131,24 @@ class ResultsFolder:
                 return _asv_document(name, _read(self.folder / name))
         return {}
 
-    def _check(self, path: str, rule: _Rule | _OnceWritten) -> None:
+    def _check(self, path: str, rule: _MergeRule | _OnceWritten) -> None:
         if path in self.sound:
             return
         if rule == "record":
             _check_record(self.folder / path)
-        elif isinstance(rule, _Rule):
+        elif isinstance(rule, _MergeRule):
             rule.parse(path, _read(self.folder / path))
         self.sound.add(path)
 
-    def _merge(self, path: str, rule: _Rule, there: Entry, clone: Clone, changes: _Changes) -> None:
-        if there.size_bytes > MAX_FILE_BYTES:
+    def _merge(
+        self, path: str, rule: _MergeRule, stored: TreeEntry, clone: BranchClone, changes: _Changes
+    ) -> None:
+        if stored.size_bytes > MAX_FILE_BYTES:
             raise _UnfitError(f"is beyond {_MIB} MiB on the branch")
         content = _read(self.folder / path)
         ours = rule.parse(path, content)
         try:
-            theirs = rule.parse(path, clone.blob(there.hash))
+            theirs = rule.parse(path, clone.blob(stored.hash))
         except _UnfitError as error:
             raise _UnfitError(f"on the branch {error}: mend it there") from None
         try:
@@ -156,8 +160,8 @@ class ResultsFolder:
         else:
             changes.merged[path] = merged
 
-    def content(self, path: str, clone: Clone) -> bytes:
-        """Of a file that was found good. Raises StoreError where it has changed since."""
+    def content(self, path: str, clone: BranchClone) -> bytes:
+        """The bytes of a file that was found good. Raises StoreError where it has changed since."""
         path = self.origins.get(path, path)
         try:
             content = _read(self.folder / path)
@@ -181,12 +185,12 @@ def _refusal(folder: Path, refused: Mapping[str, str]) -> RefusedError:
 
 
 _UNFINISHED = re.compile(r".*\.part|\..+-[0-9a-f]{16}", re.DOTALL)
-"""Of a record, and of a file that was to be written at once."""
+"""Names of files that are being written: a record, and what is moved to its place once it is whole."""
 
 
 def scan(folder: Path) -> ResultsFolder:
-    """Names and kinds; nothing is opened. Raises UsageError where there is no such folder, StoreError
-    where it cannot be read.
+    """The files of a results folder, by names and kinds: nothing is opened. Raises UsageError where there is
+    no such folder, StoreError where it cannot be read.
     """
     found = ResultsFolder(folder)
     with reading(folder):
@@ -234,8 +238,8 @@ _MODEST = re.compile(r"\..*|README.*|LICEN[CS]E.*", re.DOTALL)
 """What may lie on a branch that has no results yet."""
 
 
-def _check_results(tree: Mapping[str, Entry], target: Target) -> None:
-    """Nobody's main branch is to be strewn with results by a slip of --branch."""
+def _check_results(tree: Mapping[str, TreeEntry], target: Target) -> None:
+    """Raise RefusedError for a branch of something else: --branch may have been a slip."""
     strange = sorted(path for path in tree if "/" not in path and not _MODEST.fullmatch(path))
     if strange and not any(_rule(path) for path in tree):
         raise RefusedError(
@@ -245,16 +249,16 @@ def _check_results(tree: Mapping[str, Entry], target: Target) -> None:
         )
 
 
-def _check_place(path: str, tree: Mapping[str, Entry]) -> None:
-    there, above = tree.get(path), tree.get(path.rpartition("/")[0])
-    if there and not there.is_file:
+def _check_place(path: str, tree: Mapping[str, TreeEntry]) -> None:
+    stored, above = tree.get(path), tree.get(path.rpartition("/")[0])
+    if stored and not stored.is_file:
         raise _UnfitError("is a folder or a link on the branch")
     if above and not above.is_folder:
         raise _UnfitError("lies in a folder which on the branch is a file or a link")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
+class _MergeRule:
     """How a file that both sides have is merged."""
 
     parse: Callable[[str, bytes], Document]
@@ -285,7 +289,7 @@ _NAMES = (
 )
 
 
-def _rule(path: str) -> _Rule | _OnceWritten | None:
+def _rule(path: str) -> _MergeRule | _OnceWritten | None:
     """What becomes of a file by its path on the branch; None for what does not belong there."""
     machine, _, name = path.rpartition("/")
     if path == "benchmarks.json":
@@ -302,7 +306,7 @@ def _rule(path: str) -> _Rule | _OnceWritten | None:
 
 
 def _check_record(path: Path) -> None:
-    """A record that the harness cannot read back would be kept for ever."""
+    """Refuse a record that the harness cannot read back: it would be kept for ever."""
     try:
         try:
             read_run(path)
@@ -342,10 +346,10 @@ def _measured_at(calibration: Document) -> dt.datetime:
     return at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)
 
 
-_BENCHMARKS = _Rule(parse=_asv_document, merge=lambda ours, theirs: {**theirs, **ours}, pretty=True)
-_MACHINES = _Rule(parse=_asv_document, merge=lambda ours, _: ours)
+_BENCHMARKS = _MergeRule(parse=_asv_document, merge=lambda ours, theirs: {**theirs, **ours}, pretty=True)
+_MACHINES = _MergeRule(parse=_asv_document, merge=lambda ours, _: ours)
 # Of two calibrations of one age ours, which comes first.
-_CALIBRATIONS = _Rule(parse=_parse_calibration, merge=lambda *both: max(both, key=_measured_at))
+_CALIBRATIONS = _MergeRule(parse=_parse_calibration, merge=lambda *both: max(both, key=_measured_at))
 
 
 ATTEMPTS = 12
@@ -357,11 +361,11 @@ class Stored:
     """What became of a results folder. Files are named by their path in it, which is that on the branch."""
 
     remote: str
-    """Without credentials."""
+    """Address of the remote, without credentials."""
     branch: str
-    commit: str | None
+    commit: str | None = None
     """The branch's newest, which has everything unless this was a dry run; None where there is no branch."""
-    attempts: int
+    attempts: int = 0
     added: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
     unchanged: int = 0
@@ -391,15 +395,13 @@ def store_results(
     """
     found = scan(folder)
     target = Target(address=address_of(root, remote), branch=branch_of(branch, root))
+    nothing = Stored(remote=target.shown, branch=branch, left_out=tuple(found.left_out), dry_run=dry_run)
     if not (found.files or found.refused):
-        left_out, shown = tuple(found.left_out), target.shown
-        return Stored(
-            remote=shown, branch=branch, commit=None, attempts=0, left_out=left_out, dry_run=dry_run
-        )
+        return nothing
     try:
         with tempfile.TemporaryDirectory(prefix="harness-store-", ignore_cleanup_errors=True) as scratch:
-            clone = Clone(Path(scratch).resolve(), target, identities(root))
-            return _Appending(found, clone, message.strip(), dry_run).run(attempts, sleep, tell)
+            clone = BranchClone(Path(scratch).resolve(), target, identities(root))
+            return _Appending(found, clone, message.strip(), nothing).run(attempts, sleep, tell)
     except OSError as error:
         raise StoreError(
             f"Cannot prepare what is stored of {folder}: {error.strerror or error}. "
@@ -410,11 +412,12 @@ def store_results(
 @dataclass
 class _Appending:
     found: ResultsFolder
-    clone: Clone
+    clone: BranchClone
     message: str
-    dry_run: bool
+    nothing: Stored
+    """What is told where nothing was stored."""
     pushed: Stored | None = None
-    """What has been sent, and may have arrived without our being told."""
+    """What has been pushed, and may have arrived although no answer did."""
 
     def run(self, attempts: int, sleep: Callable[[float], None], tell: Callable[[str], None]) -> Stored:
         attempt = 0
@@ -441,19 +444,16 @@ class _Appending:
         if self.pushed and tip == self.pushed.commit:
             return self.pushed
         changes = self.found.changes(self.clone, tip)
-        stored = Stored(
-            remote=self.clone.target.shown,
-            branch=self.clone.target.branch,
+        stored = replace(
+            self.nothing,
             commit=tip,
             attempts=attempt,
             added=tuple(changes.added),
             merged=tuple(changes.merged),
             unchanged=changes.unchanged,
-            left_out=tuple(self.found.left_out),
             derived=tuple(changes.derived),
-            dry_run=self.dry_run,
         )
-        if self.dry_run or not (changes.added or changes.merged):
+        if stored.dry_run or not (changes.added or changes.merged):
             return stored
         added = ((path, self.found.content(path, self.clone)) for path in changes.added)
         contents = chain(added, changes.merged.items())

@@ -40,7 +40,7 @@ class ProblemError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class TreeEntry:
     mode: str
     hash: str
     size_bytes: int
@@ -75,7 +75,7 @@ _ALONE = (
     *("gc.auto=0", "maintenance.auto=false", "fetch.writeCommitGraph=false", "submodule.recurse=false"),
     *("push.gpgSign=false", "push.followTags=false", "push.pushOption=", "protocol.version=2"),
 )
-"""In place of what a user may have set for repositories of their own."""
+"""Settings in place of those that a user may have made for repositories of their own."""
 _OF_THE_WAY_THERE = re.compile(
     r"GIT_(SSH\w*|ASKPASS|TERMINAL_PROMPT|SSL_\w+|HTTP_\w+|PROXY_\w+|ALLOW_PROTOCOL|EXEC_PATH"
     r"|CONFIG_(GLOBAL|SYSTEM|NOSYSTEM|COUNT|(KEY|VALUE)_\d+)|(AUTHOR|COMMITTER)_(NAME|EMAIL)"
@@ -99,7 +99,7 @@ _ADVICE = {
 }
 
 
-class Clone:
+class BranchClone:
     """A bare repository in a folder of its own, with the newest commit of the branch."""
 
     def __init__(self, scratch: Path, target: Target, identities: tuple[str, str]) -> None:
@@ -128,7 +128,7 @@ class Clone:
         self._inside("fetch", *options, "--", self.target.address, spec)
         return self._inside("rev-parse", "--verify", "--quiet", _TIP).decode().strip()
 
-    def tree(self, commit: str | None) -> dict[str, Entry]:
+    def tree(self, commit: str | None) -> dict[str, TreeEntry]:
         """Everything of a commit by path, folders too."""
         if commit is None:
             return {}
@@ -138,7 +138,7 @@ class Clone:
             about, _, path = line.partition(b"\t")
             mode, _, name, size = about.decode().split()
             size_bytes = int(size) if size.isdigit() else 0
-            tree[os.fsdecode(path)] = Entry(mode=mode, hash=name, size_bytes=size_bytes)
+            tree[os.fsdecode(path)] = TreeEntry(mode=mode, hash=name, size_bytes=size_bytes)
         return tree
 
     def blob(self, name: str) -> bytes:
@@ -171,7 +171,7 @@ class Clone:
         stream.write(f"from {parent}\n".encode() if parent else b"")
 
     def push(self, commit: str) -> None:
-        """Raises ProblemError: somebody else was first, say, or the remote could not just then."""
+        """Push to the branch. Raises ProblemError: somebody else was first, say, or the remote was busy."""
         options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--no-recurse-submodules")
         spec = f"{commit}:{self.target.ref}"
         self._inside("push", "--quiet", *options, "--", self.target.address, spec)
@@ -211,8 +211,8 @@ def _write_data(stream: IO[bytes], data: bytes) -> None:
 
 
 def _environment(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
-    """For a git command that is about no repository but the one that it names. Secret settings go this way
-    because arguments are seen by everybody on a machine.
+    """Variables for a git command that is about no repository but the one that it names. Secret settings go
+    this way because arguments are seen by everybody on a machine.
     """
     environment = {
         name: value

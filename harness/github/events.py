@@ -29,7 +29,7 @@ def in_workflow() -> bool:
 
 
 def links_of_run(history: str = "") -> Links:
-    """Where the run that this step belongs to is to be seen; empty outside a workflow."""
+    """Links to the run that this step belongs to; empty outside a workflow."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
     server, name, number = (os.environ.get(variable, "") for variable in names)
     repository = f"{server}/{name}" if server and name else ""
@@ -61,10 +61,11 @@ STATIC_WORKFLOW = "perf-static.yml"
 """The workflow that compiles any pull request on GitHub's own machines."""
 _MAX_BYTES = 25 * 2**20
 DISPATCH_BRANCH = "perf-dispatch"
-"""Where measurements are dispatched. It is kept at the default branch's commit, so the workflow file is that
-branch's; but what a run writes into a cache is in a scope of its own, which no other branch reads."""
+"""The branch that measurements are dispatched on. It is kept at the default branch's commit, so the workflow
+file is that branch's; but what a run writes into a cache is in a scope of its own, which no other branch
+reads."""
 _BRANCH = re.compile(r"pull-request/([1-9][0-9]{0,8})")
-"""What a vetted pull request is mirrored to."""
+"""The branch that a vetted pull request is mirrored to."""
 _TITLE = re.compile(r"Performance of #([1-9][0-9]{0,8}) at ([0-9a-f]{40})(, some cases)?")
 """The run-name of the workflow, made from what whoever started it has given."""
 COMMAND = "/perf"
@@ -92,7 +93,7 @@ class MeasuredRun:
     """Whether the run stands for the measured commit, and so fails for what was found of it; one that was
     dispatched stands for the default branch's."""
     workflow_commit: str = ""
-    """Where a dispatched run's workflow file is from."""
+    """The commit that a dispatched run's workflow file is from."""
     partial: bool = False
     """Whether only the cases were measured that somebody named."""
 
@@ -113,7 +114,7 @@ class CompiledRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class MeasurementRequest:
     """Who asks for a measurement, by a comment or by pushing to a pull request of the repository's own."""
 
     pull_request: int
@@ -134,11 +135,12 @@ class Queued:
 
 
 class Named(msgspec.Struct):
+    """A repository, as other things name it."""
+
     full_name: str
 
 
-class _Repository(msgspec.Struct):
-    full_name: str
+class _Repository(Named):
     default_branch: str
 
 
@@ -256,10 +258,9 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
 
 
 def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str, bool]:
-    """Of a run its pull request, its commit and whether only some cases were asked for."""
+    """A run's pull request, its commit, and whether only some cases were asked for."""
     branch = run.head_branch or ""
-    theirs = run.head_repository and run.head_repository.full_name.lower()
-    if theirs != repository.full_name.lower():
+    if not _is_called(run.head_repository, repository.full_name):
         raise RefusedError(
             f"The run is of branch {quoted(branch)!r} in another repository: only what was mirrored to a "
             "branch pull-request/N of this one is posted."
@@ -285,8 +286,8 @@ Kind = Literal["issue_comment", "pull_request", "merge_group", "workflow_run"]
 
 
 def kind_of(content: bytes) -> Kind:
-    """Which event this is, of those that may ask for a measurement, or for the conclusion of one that was; a
-    comment where it is none of them.
+    """The kind of this event, of those that may ask for a measurement, or for the conclusion of one that was;
+    a comment where it is none of them.
     """
     try:
         found = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
@@ -299,23 +300,22 @@ def kind_of(content: bytes) -> Kind:
     return "pull_request" if "pull_request" in found and "comment" not in found else "issue_comment"
 
 
-def pushed(content: bytes, repository: str, *, drafts: bool) -> Asked | str:
+def pushed(content: bytes, repository: str, *, drafts: bool) -> MeasurementRequest | str:
     """What a `pull_request` event of a branch of this repository asks for, or why it asks for nothing.
 
     Raises RefusedError for an event that GitHub does not send.
     """
     event = _decoded(content, _PullEvent, "pull_request", repository)
     pull = event.pull_request
-    theirs = pull.head.repo and pull.head.repo.full_name.lower()
     if event.action not in _PUSHES:
         return f"{quoted(event.action)} brings no new commit"
-    if theirs != repository.lower():
+    if not _is_called(pull.head.repo, repository):
         return "the branch is in another repository, so somebody who may write has to ask"
     if pull.draft and not drafts:
         return "it is a draft"
     if not _LOGIN.fullmatch(event.sender.login):
         return "no person pushed it"
-    return Asked(
+    return MeasurementRequest(
         pull_request=_positive(pull.number, "pull request"),
         words=(pull.head.sha,),
         login=event.sender.login,
@@ -342,8 +342,7 @@ def queued_run(content: bytes, repository: str) -> Queued:
     """
     event = _decoded(content, _RunEvent, "workflow_run", repository)
     run = event.workflow_run
-    theirs = run.head_repository and run.head_repository.full_name.lower()
-    if run.event != "merge_group" or theirs != repository.lower():
+    if run.event != "merge_group" or not _is_called(run.head_repository, repository):
         raise RefusedError(
             f"The run was started by {quoted(run.event)}; expected this repository's merge_group."
         )
@@ -384,7 +383,7 @@ def compiled_run(content: bytes, repository: str) -> CompiledRun:
     )
 
 
-def measurement_asked(content: bytes, repository: str) -> Asked | None:
+def measurement_asked(content: bytes, repository: str) -> MeasurementRequest | None:
     """What an `issue_comment` event asks for; None where it asks for nothing.
 
     Raises RefusedError for an event that GitHub does not send. Whether its author may ask, and for that, are
@@ -398,7 +397,7 @@ def measurement_asked(content: bytes, repository: str) -> Asked | None:
     login = event.comment.user.login if event.comment.user else ""
     if not _LOGIN.fullmatch(login):
         raise RefusedError(f"{quoted(login)!r} asks, which is no person's login.")
-    return Asked(
+    return MeasurementRequest(
         pull_request=_positive(event.issue.number, "pull request"),
         words=tuple(word for word in line.removeprefix(COMMAND).split(" ") if word),
         login=login,
@@ -416,15 +415,20 @@ def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> 
             f"The event is no {name} event: {quoted(str(error))}. This command is for a workflow that is "
             f"started by {name}."
         ) from None
-    theirs = event.repository
-    if theirs.full_name.lower() != repository.lower():
+    named = event.repository
+    if not _is_called(named, repository):
         raise RefusedError(
-            f"The event is of repository {quoted(theirs.full_name)!r}; expected {repository}. Set "
+            f"The event is of repository {quoted(named.full_name)!r}; expected {repository}. Set "
             "GITHUB_REPOSITORY, or give --repository."
         )
-    if not _REF.fullmatch(theirs.default_branch):
-        raise RefusedError(f"{quoted(theirs.default_branch)!r} is the name of no branch.")
+    if not _REF.fullmatch(named.default_branch):
+        raise RefusedError(f"{quoted(named.default_branch)!r} is the name of no branch.")
     return event
+
+
+def _is_called(repository: Named | None, name: str) -> bool:
+    """Whether a repository has this name. GitHub's names do not tell upper from lower case."""
+    return repository is not None and repository.full_name.lower() == name.lower()
 
 
 def _positive(number: int, what: str) -> int:

@@ -20,11 +20,11 @@ _MOST = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredSuite:
     """One suite on one device, over the commits that the job came to."""
 
     device: str
-    """Its name and spec."""
+    """The device's name and spec."""
     suite: str
     commits: int
     measured: int
@@ -35,7 +35,7 @@ class Measured:
     """Why kernels were left out for want of a package, a sentence each."""
 
 
-def read_measured(folder: Path) -> tuple[list[Measured], list[str]]:
+def read_measured(folder: Path) -> tuple[list[MeasuredSuite], list[str]]:
     """What the records below a folder laid out like asv's results say, and why some could not be read.
 
     A suite without a kernel for a device is not in it.
@@ -61,10 +61,10 @@ def _place(stored: StoredRun) -> tuple[str, str]:
     return f"{device.name} ({device.spec})", stored.run.source.suite
 
 
-def _measured(device: str, suite: str, runs: Sequence[StoredRun]) -> Measured:
+def _measured(device: str, suite: str, runs: Sequence[StoredRun]) -> MeasuredSuite:
     rows = [row for stored in runs for row in stored.rows]
     lacking = (f"{suite}.{row.message}" for row in rows if row.reason == "needs-package")
-    return Measured(
+    return MeasuredSuite(
         device=device,
         suite=suite,
         commits=len({stored.run.source.commit for stored in runs}),
@@ -75,14 +75,14 @@ def _measured(device: str, suite: str, runs: Sequence[StoredRun]) -> Measured:
     )
 
 
-def markdown(found: Sequence[Measured], problems: Sequence[str], extras: Sequence[str] = ()) -> str:
-    """For the job's summary; what others wrote is in it as text and nothing else. `extras` are those that the
+def markdown(found: Sequence[MeasuredSuite], problems: Sequence[str], extras: Sequence[str] = ()) -> str:
+    """The job's summary; what others wrote is in it as text and nothing else. `extras` are those that the
     job's requirements have.
     """
     return "\n".join(_lines(found, problems, extras)) + "\n"
 
 
-def _lines(found: Sequence[Measured], problems: Sequence[str], extras: Sequence[str]) -> Iterator[str]:
+def _lines(found: Sequence[MeasuredSuite], problems: Sequence[str], extras: Sequence[str]) -> Iterator[str]:
     yield "### Measured\n"
     if not found:
         yield "Nothing new: these commits were measured before, or none could be."
@@ -106,7 +106,7 @@ def _lines(found: Sequence[Measured], problems: Sequence[str], extras: Sequence[
         yield from (f"- {code(problem)}" for problem in problems[:_MOST])
 
 
-def warnings(found: Sequence[Measured], problems: Sequence[str]) -> Iterator[str]:
+def warnings(found: Sequence[MeasuredSuite], problems: Sequence[str]) -> Iterator[str]:
     """A sentence for each device on which a kernel was left out for want of a package, or a broken record."""
     for device, sentences in _lacking(found):
         more = f" And {len(sentences) - 1} more: see the summary." if len(sentences) > 1 else ""
@@ -114,7 +114,7 @@ def warnings(found: Sequence[Measured], problems: Sequence[str]) -> Iterator[str
     yield from problems
 
 
-def _lacking(found: Sequence[Measured]) -> Iterator[tuple[str, list[str]]]:
+def _lacking(found: Sequence[MeasuredSuite]) -> Iterator[tuple[str, list[str]]]:
     for device, group in groupby(found, lambda each: each.device):
         if sentences := [sentence for each in group for sentence in each.lacking]:
             yield device, sentences

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.errors import RemoteError
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.comments import Posted, StaleError, Stamp, StickyComment
+from harness.forges.comments import Posted, ReportKey, StaleError, StickyComment
 from harness.github.api import path_of
 from harness.github.events import Named, Queued
 
@@ -32,7 +32,7 @@ class Pull(msgspec.Struct):
     base: _Base
 
 
-class _Compared(msgspec.Struct):
+class _CommitComparison(msgspec.Struct):
     merge_base_commit: _Commit
 
 
@@ -81,7 +81,7 @@ def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str)
     for branch in dict.fromkeys(branches):
         path = path_of(repository, "compare", f"{branch}...{commit}")
         try:
-            compared = api.get(path, _Compared, needs="contents: read", query={"per_page": 1})
+            compared = api.get(path, _CommitComparison, needs="contents: read", query={"per_page": 1})
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -146,7 +146,7 @@ class _CheckRuns(msgspec.Struct):
 class Checks:
     """The check runs that one App makes, by a token of it.
 
-    Others may call theirs the same, and write our stamp on them: every App that may write checks, and every
+    Others may call theirs the same, and write our key on them: every App that may write checks, and every
     workflow of the repository by its own token. Whose a check is, GitHub says.
     """
 
@@ -168,6 +168,10 @@ class Checks:
         )
         return [each for page in pages for each in page.check_runs if self._is_ours(each, commit)]
 
+    def with_key(self, key: ReportKey, name: str) -> _CheckRun | None:
+        """The one of a report, where there is one. Raises ApiError, RemoteError."""
+        return _with_key(self.named(key.head, name), key)
+
     def _is_ours(self, check: _CheckRun, commit: str) -> bool:
         if check.app is None or check.head_sha != commit:
             return False
@@ -178,20 +182,20 @@ def post_comment(
     api: Api,
     repository: str,
     pull_request: int,
-    stamp: Stamp,
+    key: ReportKey,
     text: str,
     *,
     author: str,
-    still_current: Callable[[], None],
+    still_current: Callable[[], object],
 ) -> Posted:
-    """Bring the one comment of `author` to this text, which begins with the stamp's marker.
+    """Bring the one comment of `author` to this text, which begins with the key's marker.
 
     `still_current` raises where the commit is the pull request's no more: it is called before each write.
     Raises ApiError, RemoteError.
     """
     return StickyComment(
         api=api,
-        stamp=stamp,
+        key=key,
         text=text,
         still_current=still_current,
         about=f"pull request {pull_request}",
@@ -204,26 +208,26 @@ def post_comment(
 
 
 def post_check(
-    checks: Checks, stamp: Stamp, check: Mapping[str, Any], *, still_current: Callable[[], None]
+    checks: Checks, key: ReportKey, check: Mapping[str, Any], *, still_current: Callable[[], object]
 ) -> Posted:
-    """Bring the check run of this stamp to what `check` says: name, status, conclusion, output.
+    """Bring the check run of this key to what `check` says: name, status, conclusion, output.
 
     Raises ApiError, RemoteError, and what `still_current` does.
     """
-    known = checks.named(stamp.head, check["name"])
-    same = _of_stamp(known, stamp)
-    if newer := next((each for each in known if _is_newer(each, stamp)), None):
+    check_runs = checks.named(key.head, check["name"])
+    same = _with_key(check_runs, key)
+    if newer := next((each for each in check_runs if _is_newer(each, key)), None):
         _end(checks, same, "cancelled", "Not posted", "A newer run of this commit has been started.")
         return Posted(action="left", id=newer.id, url=newer.html_url or "")
     still_current()
-    body = {**check, "external_id": stamp.external_id}
+    body = {**check, "external_id": key.external_id}
     if same is None:
         made = checks.api.create(
             checks.path(),
-            {**body, "head_sha": stamp.head},
+            {**body, "head_sha": key.head},
             _CheckRun,
             needs=_CHECKS,
-            done=lambda: _of_stamp(checks.named(stamp.head, check["name"]), stamp),
+            done=lambda: checks.with_key(key, check["name"]),
         )
         return Posted(action="created", id=made.id if made else None, url=(made and made.html_url) or "")
     if same.output.annotations_count:
@@ -235,20 +239,20 @@ def post_check(
 
 
 def post_queued(
-    checks: Checks, stamp: Stamp, name: str, *, details_url: str, output: Mapping[str, str]
+    checks: Checks, key: ReportKey, name: str, *, details_url: str, output: Mapping[str, str]
 ) -> None:
-    """Show that a run has been started. What is posted of it takes this check's place, by the same stamp.
+    """Show that a run has been started. What is posted of it takes this check's place, by the same key.
 
     Raises ApiError, RemoteError.
     """
-    body = {"name": name, "status": "queued", "external_id": stamp.external_id, "details_url": details_url}
-    made = {**body, "head_sha": stamp.head, "output": output}
+    body = {"name": name, "status": "queued", "external_id": key.external_id, "details_url": details_url}
+    made = {**body, "head_sha": key.head, "output": output}
     checks.api.create(checks.path(), made, _CheckRun, needs=_CHECKS)
 
 
-def end_queued(checks: Checks, stamp: Stamp, name: str, *, conclusion: str, title: str, why: str) -> None:
+def end_queued(checks: Checks, key: ReportKey, name: str, *, conclusion: str, title: str, why: str) -> None:
     """End the check of a run of which nothing is posted, where one waits. Raises ApiError, RemoteError."""
-    _end(checks, _of_stamp(checks.named(stamp.head, name), stamp), conclusion, title, why)
+    _end(checks, checks.with_key(key, name), conclusion, title, why)
 
 
 def _end(checks: Checks, check: _CheckRun | None, conclusion: str, title: str, why: str) -> None:
@@ -303,11 +307,11 @@ def carry_over(api: Api, checks: Checks, queued: Queued, name: str, *, strict: b
     return carried
 
 
-def _of_stamp(known: list[_CheckRun], stamp: Stamp) -> _CheckRun | None:
-    return next((each for each in known if each.external_id == stamp.external_id), None)
+def _with_key(check_runs: list[_CheckRun], key: ReportKey) -> _CheckRun | None:
+    return next((each for each in check_runs if each.external_id == key.external_id), None)
 
 
-def _is_newer(check: _CheckRun, stamp: Stamp) -> bool:
+def _is_newer(check: _CheckRun, key: ReportKey) -> bool:
     found = _EXTERNAL_ID.fullmatch(check.external_id or "")
-    theirs = found and Stamp(run=int(found[1]), attempt=int(found[2]), head=stamp.head)
-    return theirs is not None and theirs.is_newer_than(stamp)
+    theirs = found and ReportKey(run=int(found[1]), attempt=int(found[2]), head=key.head)
+    return theirs is not None and theirs.is_newer_than(key)

@@ -37,14 +37,14 @@ class Tests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class SessionOutcome:
     failed: bool
     """Whether a test failed, be it by a verdict."""
     others: bool
     """Whether there are benchmarks that are no kernels of a suite."""
 
 
-def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> Session:
+def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> SessionOutcome:
     """Run the session that compares every kernel with the base. Its records are below `out`.
 
     Raises MeasureError where it was not finished.
@@ -54,7 +54,7 @@ def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> Session:
     status = _run(tests, tests.project, saved, words)
     if status > _FAILED:
         raise MeasureError(f"pytest ended with status {status} and finished no session: see its output.")
-    return Session(failed=status == _FAILED, others=_has_others(saved))
+    return SessionOutcome(failed=status == _FAILED, others=_has_others(saved))
 
 
 def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
@@ -73,11 +73,11 @@ def judge_others(tests: Tests, base: str, head: str, tell: Callable[[str], None]
     Raises MeasureError where a session of head is not finished, GitError where base cannot be checked out.
     """
     repository = git.repository_of(tests.project) or tests.project
-    there = tests.out / "pytest" / "base"
-    git.ask(repository, "worktree", "add", "--detach", "--force", str(there), base)
+    checkout = tests.out / "pytest" / "base"
+    git.ask(repository, "worktree", "add", "--detach", "--force", str(checkout), base)
     try:
         below = tests.project.resolve().relative_to(repository.resolve())
-        places = {"base": there / below, "head": tests.project}
+        places = {"base": checkout / below, "head": tests.project}
         files: dict[str, list[Path]] = {side: [] for side in places}
         for number in range(ROUNDS):
             for side, place in places.items():
@@ -89,7 +89,7 @@ def judge_others(tests: Tests, base: str, head: str, tell: Callable[[str], None]
                 elif side == "head":
                     raise MeasureError(f"pytest of {head[:10]} ended with status {status} and saved nothing.")
     finally:
-        git.ask(repository, "worktree", "remove", "--force", str(there))
+        git.ask(repository, "worktree", "remove", "--force", str(checkout))
     return judge_files(*([read_saved(path) for path in files[side]] for side in places))
 
 

@@ -8,12 +8,20 @@ each write.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.forges.api import Api, quoted
-from harness.forges.comments import Posted, StaleError, Stamp
-from harness.forges.reports import MAX_TOTAL_BYTES, Outcome, Prepared, prepared, read_report, without_report
+from harness.forges.comments import Posted, ReportKey, StaleError
+from harness.forges.reports import (
+    MAX_TOTAL_BYTES,
+    PostOutcome,
+    PreparedPost,
+    prepared,
+    read_report,
+    without_report,
+)
 from harness.github import posting
 from harness.github.artifacts import fetch_reviews, fetch_static, unpacked
 from harness.github.events import CompiledRun, MeasuredRun, links_of_run
@@ -24,7 +32,7 @@ from harness.output.review.model import Review, decode_review
 from harness.output.review.static import static_comment
 
 AUTHOR = "github-actions[bot]"
-"""Of what is posted with a workflow's own token."""
+"""The author of what is posted with a workflow's own token."""
 
 
 def prepare(
@@ -37,7 +45,7 @@ def prepare(
     given: Mapping[str, Review] | None = None,
     strict: bool = False,
     light: bool = False,
-) -> Prepared:
+) -> PreparedPost:
     """All that is posted of a run; `given` are its reports, where they are not to be fetched. With `strict`
     a check that would be neutral fails: GitHub lets a neutral one pass where it is required. A `light`
     comparison advises: unless somebody named its cases it is said to be one, and its check never fails.
@@ -48,25 +56,25 @@ def prepare(
     pull = posting.current_pull(api, repository, run.pull_request, run.head)
     reviews = fetch_reviews(api, repository, run.id) if given is None else given
     page = f"{server}/{repository}"
-    here = links_of_run().run
+    this_run = links_of_run().run
     links = Links(
         run=f"{page}/actions/runs/{run.id}",
-        page=f"{here}#artifacts" if here else "",
+        page=f"{this_run}#artifacts" if this_run else "",
         history=history,
         repository=page,
     )
-    stamp = _stamp(run)
+    key = _key(run)
     if not reviews:
         summary = (
             f"The [run]({links.run}) that was to measure {run.head} ended as {run.ending} and left no "
             "report, so nothing is known of this commit. Its log says why. Reason: no-report."
         )
-        return without_report(links, stamp, summary, strict=strict, light=light)
+        return without_report(links, key, summary, strict=strict, light=light)
     return prepared(
         reviews.values(),
         bases=posting.merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head),
         links=links,
-        stamp=stamp,
+        key=key,
         unfinished=lambda verdict: _unfinished(run, verdict),
         strict=strict,
         light=light,
@@ -87,8 +95,8 @@ def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
         )
 
 
-def _stamp(run: MeasuredRun) -> Stamp:
-    return Stamp(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
+def _key(run: MeasuredRun) -> ReportKey:
+    return ReportKey(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
 
 
 def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
@@ -97,7 +105,7 @@ def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = 
     """
     posting.end_queued(
         checks,
-        _stamp(run),
+        _key(run),
         check_name(partial=run.partial),
         conclusion="failure" if refused else "cancelled",
         title="The report was refused" if refused else "Not posted",
@@ -106,32 +114,31 @@ def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = 
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
-    """What is said of a run that ended otherwise than its verdict explains, such as by a broken job."""
+    """A sentence on a run that ended otherwise than its verdict explains, as by a broken job; else empty."""
     explained = run.pushed and run.conclusion == "failure" and verdict != "success"
     if explained or run.conclusion == "success":
         return ""
     return f"The run ended as {run.ending}: a card may be missing here."
 
 
-def post(api: Api, checks: Checks, run: MeasuredRun, prepared: Prepared, *, author: str = AUTHOR) -> Outcome:
+def post(
+    api: Api, checks: Checks, run: MeasuredRun, prepared: PreparedPost, *, author: str = AUTHOR
+) -> PostOutcome:
     """Post a check run, and a comment where there is a report: the one as the App that `checks` are of, the
     other by the token of `api`, which is the author's.
 
     One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
     """
-
-    def still_current() -> None:
-        posting.current_pull(api, checks.repository, run.pull_request, run.head)
-
+    still_current = partial(posting.current_pull, api, checks.repository, run.pull_request, run.head)
     trouble: list[str] = []
     check = said = None
     try:
-        check = posting.post_check(checks, prepared.stamp, prepared.check, still_current=still_current)
+        check = posting.post_check(checks, prepared.key, prepared.check, still_current=still_current)
     except RemoteError as error:
         trouble.append(error.message)
     try:
         if text := prepared.comment:
-            about = (run.pull_request, prepared.stamp, text)
+            about = (run.pull_request, prepared.key, text)
             said = posting.post_comment(
                 api, checks.repository, *about, author=author, still_current=still_current
             )
@@ -139,7 +146,7 @@ def post(api: Api, checks: Checks, run: MeasuredRun, prepared: Prepared, *, auth
         trouble.append(error.message)
     if trouble or check is None:
         raise RemoteError(" ".join(trouble))
-    return Outcome(comment=said, check=check)
+    return PostOutcome(comment=said, check=check)
 
 
 def post_static(
@@ -157,14 +164,11 @@ def post_static(
         raise StaleError("The run has left no static facts: its log says why.")
     page = f"{server}/{repository}"
     links = Links(run=f"{page}/actions/runs/{run.id}", repository=page)
-    stamp = Stamp(run=run.id, attempt=run.attempt, head=run.head, static=True)
-    text = static_comment(report, links, marker=stamp.marker, about=f"{run.head[:10]} on {pull.base.ref}")
-
-    def still_current() -> None:
-        posting.current_pull(api, repository, pull.number, run.head)
-
+    key = ReportKey(run=run.id, attempt=run.attempt, head=run.head, static=True)
+    text = static_comment(report, links, marker=key.marker, about=f"{run.head[:10]} on {pull.base.ref}")
+    still_current = partial(posting.current_pull, api, repository, pull.number, run.head)
     posted = posting.post_comment(
-        api, repository, pull.number, stamp, text, author=author, still_current=still_current
+        api, repository, pull.number, key, text, author=author, still_current=still_current
     )
     return pull.number, posted
 

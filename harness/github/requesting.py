@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from harness.errors import RefusedError, RemoteError
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.comments import StaleError, Stamp
+from harness.forges.comments import ReportKey, StaleError
 from harness.forges.scaffold import check_patterns
 from harness.github.api import path_of
-from harness.github.events import COMMAND, DISPATCH_BRANCH, WORKFLOW, Asked
+from harness.github.events import COMMAND, DISPATCH_BRANCH, WORKFLOW, MeasurementRequest
 from harness.github.posting import Checks, current_pull, open_pull, post_queued
 from harness.output.review.faces import check_name
 from harness.output.review.markdown import code, pre
@@ -35,7 +35,7 @@ class _Branch(msgspec.Struct):
     commit: _Commit
 
 
-class _Run(msgspec.Struct):
+class _DispatchedRun(msgspec.Struct):
     workflow_run_id: int
     html_url: str = ""
 
@@ -67,7 +67,7 @@ class Started:
     """What could not be shown on the pull request, and why."""
 
 
-def start_measurement(api: Api, repository: str, asked: Asked, checks: Checks | None) -> Started:
+def start_measurement(api: Api, repository: str, asked: MeasurementRequest, checks: Checks | None) -> Started:
     """Have the workflow with the card, the default branch's, measure the one commit that was named. Whoever
     asked sees a reaction, then a check that waits, or why it was refused. Without `checks` none waits.
 
@@ -91,8 +91,8 @@ def start_measurement(api: Api, repository: str, asked: Asked, checks: Checks | 
     run = _dispatch(api, repository, asked, commit, cases)
     telling.react("eyes")
     if run and checks:
-        stamp = Stamp(run=run.workflow_run_id, attempt=1, head=commit, partial=bool(cases))
-        telling.queue(checks, stamp, run.html_url)
+        key = ReportKey(run=run.workflow_run_id, attempt=1, head=commit, partial=bool(cases))
+        telling.queue(checks, key, run.html_url)
     return Started(
         commit=commit,
         cases=cases,
@@ -115,7 +115,7 @@ def may_ask(api: Api, repository: str, login: str) -> bool:
     return found.permission in _MAY_ASK or found.role_name in _MAY_ASK
 
 
-def _measurable(api: Api, repository: str, asked: Asked) -> tuple[str, tuple[str, ...]]:
+def _measurable(api: Api, repository: str, asked: MeasurementRequest) -> tuple[str, tuple[str, ...]]:
     """The commit and the cases. Raises RefusedError, which says what to write instead."""
     commit, cases = "", asked.words
     if cases and _COMMIT.fullmatch(cases[0]):
@@ -132,14 +132,16 @@ def _measurable(api: Api, repository: str, asked: Asked) -> tuple[str, tuple[str
     raise _NoCommitError(" ".join((COMMAND, head, *cases)))
 
 
-def _dispatch(api: Api, repository: str, asked: Asked, commit: str, cases: tuple[str, ...]) -> _Run | None:
+def _dispatch(
+    api: Api, repository: str, asked: MeasurementRequest, commit: str, cases: tuple[str, ...]
+) -> _DispatchedRun | None:
     _move_branch(api, repository, asked.default_branch)
     inputs = {"pull_request": str(asked.pull_request), "sha": commit, "cases": " ".join(cases)}
     path = path_of(repository, "actions", "workflows", WORKFLOW, "dispatches")
     body = {"ref": DISPATCH_BRANCH, "inputs": inputs}
     # Nothing looks whether a lost answer was a yes: measuring twice costs more than asking again.
     try:
-        return api.create(path, {**body, "return_run_details": True}, _Run, needs="actions: write")
+        return api.create(path, {**body, "return_run_details": True}, _DispatchedRun, needs="actions: write")
     except ApiError as error:
         if error.status not in (400, 422) or "return_run_details" not in error.message:
             raise
@@ -168,11 +170,8 @@ class _Telling:
 
     api: Api
     repository: str
-    asked: Asked
-    trouble: list[str]
-
-    def __init__(self, api: Api, repository: str, asked: Asked) -> None:
-        self.api, self.repository, self.asked, self.trouble = api, repository, asked, []
+    asked: MeasurementRequest
+    trouble: list[str] = field(default_factory=list)
 
     def react(self, content: str) -> None:
         if self.asked.comment is None:
@@ -188,14 +187,14 @@ class _Telling:
         said = f"Not measured. {_plain(error.message.removesuffix(line))}"
         self._try(lambda: self._create(path, {"body": f"{said}\n{pre(line)}" if line else said}))
 
-    def queue(self, checks: Checks, stamp: Stamp, url: str) -> None:
+    def queue(self, checks: Checks, key: ReportKey, url: str) -> None:
         summary = (
             f"The [run]({url}) that {self.asked.login} asked for waits for a card, or for a reviewer of the "
             "environment gpu."
         )
         output = {"title": "Waiting for a card", "summary": summary}
-        name = check_name(partial=stamp.partial)
-        self._try(lambda: post_queued(checks, stamp, name, details_url=url, output=output))
+        name = check_name(partial=key.partial)
+        self._try(lambda: post_queued(checks, key, name, details_url=url, output=output))
 
     def _create(self, path: str, body: dict[str, str]) -> None:
         self.api.create(path, body, _Ignored, needs="pull-requests: write")

@@ -32,7 +32,7 @@ def in_pipeline() -> bool:
 
 
 def path_of(project: str, *parts: str | int) -> str:
-    """Of something in a project, which has a number or a path; each part stays one. Raises ConfigError."""
+    """Path of something in a project, by its number or path; each part stays one. Raises ConfigError."""
     if not _PROJECT.fullmatch(project):
         advice = "expected its number, or GROUP/NAME. Set CI_PROJECT_ID, or give --repository."
         raise ConfigError(f"{quoted(project)!r} is no project: {advice}")

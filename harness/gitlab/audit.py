@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.audits import Finding, careful, should
+from harness.forges.audits import AuditFinding, protection, should
 from harness.gitlab.api import GITLAB, path_of
 
 _MAINTAINER = 40
 _DATA_BRANCH = "perf-data"
 ENVIRONMENT = "perf-report"
-"""Of the jobs that post and store, which run no code of a merge request's."""
+"""The environment of the jobs that post and store, which run no code of a merge request's."""
 _TAG = "gpu"
 """What a tag of a runner with a card begins with, as in the pipeline that is shipped."""
 
 
-def audit(api: Api, project: str, *, relied_only: bool = False) -> list[Finding]:
+def audit(api: Api, project: str, *, relied_only: bool = False) -> list[AuditFinding]:
     """What is there and what is missing. Raises RemoteError where GitLab does not answer at all."""
     asking = _Asking(api, project, api.get(path_of(project), dict[str, Any], needs="read_api"))
     checks = _RELIED if relied_only else (*_RELIED, *_OTHERS)
@@ -51,21 +51,21 @@ class _Asking:
         return [each for page in pages for each in page]
 
 
-Check = Callable[[_Asking], Iterator[Finding]]
+Check = Callable[[_Asking], Iterator[AuditFinding]]
 
 
-def _protected(asking: _Asking, branch: str, *, relied: bool) -> Iterator[Finding]:
+def _protected(asking: _Asking, branch: str, *, relied: bool) -> Iterator[AuditFinding]:
     what = f"branch {quoted(branch)}"
     to_do = f"Settings, Repository, Protected branches, {branch}: maintainers push, without force"
 
-    @careful(what, relied=relied)
-    def check(asking: _Asking) -> Iterator[Finding]:
+    @protection(what, relied=relied)
+    def check(asking: _Asking) -> Iterator[AuditFinding]:
         try:
             found = asking.get("protected_branches", branch)
         except ApiError as error:
             if error.status != 404:
                 raise
-            yield should(what, False, "not protected", to_do, relied=relied)
+            yield should(False, "not protected", to_do)
             return
         lower = [
             quoted(str(each.get("access_level_description")))
@@ -74,13 +74,13 @@ def _protected(asking: _Asking, branch: str, *, relied: bool) -> Iterator[Findin
         ]
         faults = [f"pushed to by {', '.join(lower)}"] if lower else []
         faults += ["force pushes are allowed"] if found.get("allow_force_push") else []
-        yield should(what, not faults, "; ".join(faults) or "protected", to_do, relied=relied)
+        yield should(not faults, "; ".join(faults) or "protected", to_do)
 
     return check(asking)
 
 
 def _runner(asking: _Asking, number: int) -> Mapping[str, Any]:
-    """What is told of a runner; nothing of others', which only their owners see."""
+    """GitLab's description of a runner; empty for others', which only their owners see."""
     try:
         return asking.api.get(f"/runners/{number}", dict[str, Any], needs="read_api as a maintainer")
     except ApiError as error:
@@ -89,19 +89,19 @@ def _runner(asking: _Asking, number: int) -> Mapping[str, Any]:
         return {}
 
 
-@careful("runners with a card", relied=True)
-def _runners(asking: _Asking) -> Iterator[Finding]:
+@protection("runners with a card", relied=True)
+def _runners(asking: _Asking) -> Iterator[AuditFinding]:
     details = [_runner(asking, int(each["id"])) for each in asking.every("runners")]
     cards = [each for each in details if any(str(tag).startswith(_TAG) for tag in each.get("tag_list", ()))]
     if not cards:
         seen = f"none has a tag that begins with {_TAG}: nothing is measured"
-        yield Finding(what="runners with a card", state="unknown", seen=seen, relied=True)
+        yield AuditFinding(state="unknown", seen=seen)
         return
 
-    def those(what: str, bad: Callable[[Mapping[str, Any]], object], fault: str, to_do: str) -> Finding:
+    def those(what: str, bad: Callable[[Mapping[str, Any]], object], fault: str, to_do: str) -> AuditFinding:
         named = [f"{quoted(str(each.get('description')))} ({each.get('id')})" for each in cards if bad(each)]
         seen = f"{', '.join(named)} {fault}" if named else f"all {len(cards)}"
-        return should(what, not named, seen, f"Settings, CI/CD, Runners: {to_do}", relied=True)
+        return should(not named, seen, f"Settings, CI/CD, Runners: {to_do}", what=what)
 
     yield those(
         "runners are this project's",
@@ -132,8 +132,8 @@ _OURS = re.compile(rf"{GITLAB.credential}\Z|PERF_")
 """The token, which has a finding of its own, and settings of the pipeline that is shipped: no secrets."""
 
 
-@careful(f"variable {GITLAB.credential}", relied=True)
-def _token(asking: _Asking) -> Iterator[Finding]:
+@protection(f"variable {GITLAB.credential}", relied=True)
+def _token(asking: _Asking) -> Iterator[AuditFinding]:
     ours = [each for each in asking.every("variables") if each.get("key") == GITLAB.credential]
     faults = [] if ours else ["there is none: nothing is posted"]
     faults += [] if all(each.get("protected") for each in ours) else ["every branch's jobs have it"]
@@ -141,55 +141,56 @@ def _token(asking: _Asking) -> Iterator[Finding]:
     faults += ["jobs with a card have it"] if any(map(_for_every_job, ours)) else []
     to_do = f"{_VARIABLES}, {GITLAB.credential}: protected, masked, and of the environment {ENVIRONMENT}"
     seen = "; ".join(faults) or f"protected, masked, of {ENVIRONMENT}"
-    yield should(f"variable {GITLAB.credential}", not faults, seen, to_do, relied=True)
+    yield should(not faults, seen, to_do)
 
 
 def _for_every_job(variable: Mapping[str, Any]) -> bool:
     return bool(variable.get("environment_scope", "*") == "*")
 
 
-@careful("other variables")
-def _other_variables(asking: _Asking) -> Iterator[Finding]:
+@protection("other variables")
+def _other_variables(asking: _Asking) -> Iterator[AuditFinding]:
     others = [each for each in asking.every("variables") if not _OURS.match(str(each.get("key")))]
     count = sum(map(_for_every_job, others))
     seen = f"{count} in every job, those with a card too" if count else f"{len(others)}, of environments"
     to_do = f"{_VARIABLES}: give what is secret an environment, as a stranger's suite can read the others"
-    yield should("other variables", not count, seen, to_do)
+    yield should(not count, seen, to_do)
 
 
 def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> Check:
     """A setting of the project that is good where it has one of these values."""
 
-    def check(asking: _Asking) -> Iterator[Finding]:
+    @protection(what)
+    def check(asking: _Asking) -> Iterator[AuditFinding]:
         if name not in asking.about:
-            told = "not seen: ask with a maintainer's token, or a newer GitLab"
-            yield Finding(what=what, state="unknown", seen=told)
+            unseen = "not seen: ask with a maintainer's token, or a newer GitLab"
+            yield AuditFinding(state="unknown", seen=unseen)
             return
         value = asking.about[name]
-        yield should(what, value in good, seen.get(value, quoted(str(value))), to_do)
+        yield should(value in good, seen.get(value, quoted(str(value))), to_do)
 
     return check
 
 
-@careful("job tokens")
-def _job_tokens(asking: _Asking) -> Iterator[Finding]:
+@protection("job tokens")
+def _job_tokens(asking: _Asking) -> Iterator[AuditFinding]:
     limited = bool(asking.get("job_token_scope").get("inbound_enabled"))
     seen = "of chosen projects alone" if limited else "every project's jobs may use theirs here"
     to_do = "Settings, CI/CD, Job token permissions: only this project and the allowlist"
-    yield should("job tokens", limited, seen, to_do)
+    yield should(limited, seen, to_do)
 
 
-@careful("approvals")
-def _approvals(asking: _Asking) -> Iterator[Finding]:
+@protection("approvals")
+def _approvals(asking: _Asking) -> Iterator[AuditFinding]:
     rules = asking.every("approval_rules")
     most = max((int(each.get("approvals_required") or 0) for each in rules), default=0)
     page = "Settings, Merge requests, Approvals (Premium)"
-    yield should("approvals", most > 0, f"{most} required", f"{page}: at least one")
+    yield should(most > 0, f"{most} required", f"{page}: at least one")
     found = asking.get("approvals")
     faults = ["a push keeps them"] if not found.get("reset_approvals_on_push") else []
     faults += ["authors may approve"] if found.get("merge_requests_author_approval") else []
     to_do = f"{page}: remove them when commits are added, none by the author"
-    yield should("approvals are of what is merged", not faults, "; ".join(faults) or "yes", to_do)
+    yield should(not faults, "; ".join(faults) or "yes", to_do, what="approvals are of what is merged")
 
 
 _RELIED: tuple[Check, ...] = (

@@ -10,14 +10,15 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
 
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.forges.api import Api, ApiError, quoted
-from harness.forges.comments import Posted, StaleError, Stamp, StickyComment
-from harness.forges.reports import Outcome, Prepared, prepared, read_reviews, without_report
+from harness.forges.comments import Posted, ReportKey, StaleError, StickyComment
+from harness.forges.reports import PostOutcome, PreparedPost, prepared, read_reviews, without_report
 from harness.gitlab.api import path_of
 from harness.output.review.grouping import Links
 from harness.output.review.model import LIMITS, Review
@@ -25,7 +26,7 @@ from harness.output.review.model import LIMITS, Review
 JOB = "perf-measure"
 """The job with the card; a matrix has several, which are called ``perf-measure: [CARD, …]``."""
 REPORT = "perf-review/review.json"
-"""Below the job's folder."""
+"""Path of the report, below the job's folder."""
 _STATES = {"success": "success", "failure": "failed", "neutral": "skipped"}
 """A commit status by what a check run would conclude. GitLab has none that is neutral: skipped is grey, and
 passes."""
@@ -48,8 +49,8 @@ class Pipeline:
 
 
 def pipeline_of(environ: Mapping[str, str]) -> Pipeline:
-    """By GitLab's predefined variables, or by PERF_MERGE_REQUEST and PERF_COMMIT where somebody has started a
-    pipeline for it. Raises ConfigError.
+    """The pipeline by GitLab's predefined variables, or by PERF_MERGE_REQUEST and PERF_COMMIT where somebody
+    has started a pipeline for it. Raises ConfigError.
     """
     asked = environ.get("PERF_MERGE_REQUEST", "")
     if asked:
@@ -81,8 +82,8 @@ class _MergeRequest(msgspec.Struct):
     @property
     def ref(self) -> str:
         """Where its commit is in the project: a fork's has no branch there."""
-        here = self.source_project_id == self.target_project_id
-        return self.source_branch if here else f"refs/merge-requests/{self.iid}/head"
+        is_own = self.source_project_id == self.target_project_id
+        return self.source_branch if is_own else f"refs/merge-requests/{self.iid}/head"
 
 
 class _Base(msgspec.Struct):
@@ -114,7 +115,7 @@ class _Status(msgspec.Struct):
 
 
 def links_of_job(environ: Mapping[str, str], page: str = "", history: str = "") -> Links:
-    """Where the job's pipeline, its project and, below its artifacts, the page are to be seen."""
+    """Links to the job's pipeline, its project and, among its artifacts, the page."""
     project, job = environ.get("CI_PROJECT_URL", ""), environ.get("CI_JOB_URL", "")
     return Links(
         run=environ.get("CI_PIPELINE_URL", ""),
@@ -132,7 +133,7 @@ def prepare(
     links: Links,
     given: Mapping[str, Review] | None = None,
     strict: bool = False,
-) -> Prepared:
+) -> PreparedPost:
     """All that is posted of a pipeline; `given` are its reports, where they are not to be fetched. With
     `strict` a status that would be skipped fails.
 
@@ -141,20 +142,20 @@ def prepare(
     merge_request = _current(api, project, pipeline)
     jobs = _jobs(api, project, pipeline)
     reviews = read_reviews(_contents(api, project, jobs), "pipeline") if given is None else given
-    stamp = Stamp(run=pipeline.id, attempt=1, head=pipeline.head)
+    key = ReportKey(run=pipeline.id, attempt=1, head=pipeline.head)
     silent = [job for job in jobs if job.name not in reviews] if given is None else []
     ended = ", ".join(f"{quoted(job.name)} ended as {quoted(job.status)}" for job in silent)
     if not reviews:
         summary = (
             f"No job left a report, so nothing is known of this commit: {ended or f'there is no {JOB}'}."
         )
-        return without_report(links, stamp, summary, strict=strict)
+        return without_report(links, key, summary, strict=strict)
     missing = f"A card is missing here: {ended} without a report." if ended else ""
     return prepared(
         list(reviews.values()),
         bases=[_left(api, project, merge_request.target_branch, pipeline.head)],
         links=links,
-        stamp=stamp,
+        key=key,
         unfinished=lambda _conclusion: missing,
         strict=strict,
     )
@@ -175,13 +176,13 @@ def _current(api: Api, project: str, pipeline: Pipeline) -> _MergeRequest:
 
 
 def _left(api: Api, project: str, branch: str, commit: str) -> str:
-    """Where the commit left the branch."""
+    """The commit at which the merge request left the branch."""
     query = {"refs[]": [branch, commit]}
     return api.get(path_of(project, "repository", "merge_base"), _Base, needs="read_api", query=query).id
 
 
 def _jobs(api: Api, project: str, pipeline: Pipeline) -> list[_Job]:
-    """Those with a card, of each name the newest: those that were retried GitLab leaves out."""
+    """The jobs with a card, of each name the newest: GitLab leaves out those that were retried."""
     pages = api.pages(path_of(project, "pipelines", pipeline.id, "jobs"), list[_Job], needs="read_api")
     found = [job for page in pages for job in page if job.name == JOB or job.name.startswith(f"{JOB}: ")]
     if len(found) > LIMITS["cards"]:
@@ -201,7 +202,7 @@ def _contents(api: Api, project: str, jobs: Iterable[_Job]) -> Iterator[tuple[st
                 raise
 
 
-def post(api: Api, project: str, pipeline: Pipeline, told: Prepared) -> Outcome:
+def post(api: Api, project: str, pipeline: Pipeline, prepared_post: PreparedPost) -> PostOutcome:
     """Post a note, where there is a report, and a commit status.
 
     One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
@@ -210,34 +211,30 @@ def post(api: Api, project: str, pipeline: Pipeline, told: Prepared) -> Outcome:
     trouble: list[str] = []
     said = status = None
     try:
-        if told.comment:
-            said = _post_note(api, project, pipeline, merge_request, told)
+        if prepared_post.comment:
+            said = _post_note(api, project, pipeline, merge_request, prepared_post)
     except RemoteError as error:
         trouble.append(error.message)
     newer = said if said and said.action == "left" else None
     try:
-        status = newer or _post_status(api, project, pipeline, merge_request, told)
+        status = newer or _post_status(api, project, pipeline, merge_request, prepared_post)
     except RemoteError as error:
         trouble.append(error.message)
     if trouble or status is None:
         raise RemoteError(" ".join(trouble))
-    return Outcome(comment=said, check=status)
+    return PostOutcome(comment=said, check=status)
 
 
 def _post_note(
-    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, told: Prepared
+    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, prepared_post: PreparedPost
 ) -> Posted:
     me = api.get("/user", _Author, needs=_NEEDS)
     notes = path_of(project, "merge_requests", pipeline.merge_request, "notes")
-
-    def still_current() -> None:
-        _current(api, project, pipeline)
-
     posted = StickyComment(
         api=api,
-        stamp=told.stamp,
-        text=without_actions(told.comment),
-        still_current=still_current,
+        key=prepared_post.key,
+        text=without_actions(prepared_post.comment),
+        still_current=partial(_current, api, project, pipeline),
         about=f"merge request {pipeline.merge_request}",
         comments=notes,
         one=notes,
@@ -257,15 +254,15 @@ def without_actions(text: str) -> str:
 
 
 def _post_status(
-    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, told: Prepared
+    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, prepared_post: PreparedPost
 ) -> Posted:
-    check = told.check
+    check = prepared_post.check
     where: dict[str, Any] = {"pipeline_id": pipeline.id} if pipeline.own else {"ref": merge_request.ref}
     body = {
         "name": check["name"],
         "state": _STATES[check["conclusion"]],
         "description": check["output"]["title"][:_DESCRIPTION_CHARACTERS],
-        **({"target_url": told.links.run} if told.links.run else {}),
+        **({"target_url": prepared_post.links.run} if prepared_post.links.run else {}),
         **where,
     }
     _current(api, project, pipeline)

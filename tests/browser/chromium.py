@@ -16,12 +16,13 @@ import json
 import os
 import shutil
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 import pytest
+
+from tests.http_servers import listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -145,14 +146,8 @@ class Site:
 def serve(html_dir: Path) -> Iterator[str]:
     """The folder behind http on a free port of this machine."""
     handler = functools.partial(_QuietHandler, directory=str(html_dir))
-    with _QuietServer((LOCAL, 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://{LOCAL}:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with listening(_QuietServer((LOCAL, 0), handler)) as url:
+        yield url
 
 
 @contextlib.contextmanager

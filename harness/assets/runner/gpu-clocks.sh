@@ -38,24 +38,21 @@ refuse_memory_lock() {
   fi
 }
 
+# Runs a command where a setting of the configuration is not 'keep'.
+unless_kept() {
+  local key=$1
+  shift
+  [[ ${SETTING[$key]} == keep ]] || "$@"
+}
+
 apply_card() {
   local uuid=$1
-  if [[ ${SETTING[persistence]} == on ]]; then
-    set_card "$uuid" 'persistence mode' -pm 1
-  fi
-  if [[ ${SETTING[power_limit_w]} != keep ]]; then
-    set_card "$uuid" 'power limit' -pl "${SETTING[power_limit_w]}"
-  fi
-  if [[ ${SETTING[sm_clock_mhz]} != keep ]]; then
-    set_card "$uuid" 'SM clock' -lgc "$(range "${SETTING[sm_clock_mhz]}")"
-  fi
-  if [[ ${SETTING[memory_clock_mhz]} != keep ]]; then
-    refuse_memory_lock "$uuid"
-    set_card "$uuid" 'memory clock' -lmc "$(range "${SETTING[memory_clock_mhz]}")"
-  fi
-  if [[ ${SETTING[compute_mode]} != keep ]]; then
-    set_card "$uuid" 'compute mode' -c "${SETTING[compute_mode]^^}"
-  fi
+  unless_kept persistence set_card "$uuid" 'persistence mode' -pm 1
+  unless_kept power_limit_w set_card "$uuid" 'power limit' -pl "${SETTING[power_limit_w]}"
+  unless_kept sm_clock_mhz set_card "$uuid" 'SM clock' -lgc "$(range "${SETTING[sm_clock_mhz]}")"
+  unless_kept memory_clock_mhz refuse_memory_lock "$uuid"
+  unless_kept memory_clock_mhz set_card "$uuid" 'memory clock' -lmc "$(range "${SETTING[memory_clock_mhz]}")"
+  unless_kept compute_mode set_card "$uuid" 'compute mode' -c "${SETTING[compute_mode]^^}"
 }
 
 # MHZ or MIN-MAX as nvidia-smi takes it.
@@ -90,24 +87,21 @@ unchanged_by_default() {
   ! clocks_are_locked && [[ ${SETTING[power_limit_w]} == keep ]]
 }
 
+reset_power_limit() {
+  local uuid=$1 limit
+  limit=$(smi -i "$uuid" --query-gpu=power.default_limit --format=csv,noheader,nounits)
+  set_card "$uuid" 'power limit' -pl "$(watts "$limit")"
+}
+
 reset() {
-  local uuid limit
+  local uuid
   read_cards
   rm -f -- "$RUN/clocks"
   for uuid in "${CARDS[@]}"; do
-    if [[ ${SETTING[sm_clock_mhz]} != keep ]]; then
-      set_card "$uuid" 'SM clock' -rgc
-    fi
-    if [[ ${SETTING[memory_clock_mhz]} != keep ]]; then
-      set_card "$uuid" 'memory clock' -rmc
-    fi
-    if [[ ${SETTING[power_limit_w]} != keep ]]; then
-      limit=$(smi -i "$uuid" --query-gpu=power.default_limit --format=csv,noheader,nounits)
-      set_card "$uuid" 'power limit' -pl "$(watts "$limit")"
-    fi
-    if [[ ${SETTING[compute_mode]} != keep ]]; then
-      set_card "$uuid" 'compute mode' -c DEFAULT
-    fi
+    unless_kept sm_clock_mhz set_card "$uuid" 'SM clock' -rgc
+    unless_kept memory_clock_mhz set_card "$uuid" 'memory clock' -rmc
+    unless_kept power_limit_w reset_power_limit "$uuid"
+    unless_kept compute_mode set_card "$uuid" 'compute mode' -c DEFAULT
   done
 }
 

@@ -14,8 +14,7 @@ fail() {
   exit 1
 }
 
-runner=${RUNNER_NAME:-unnamed}
-note=$STATE/notes/${runner//[^A-Za-z0-9._-]/_}.state
+note=$(note_of_job)
 
 # Those of ours that have a context on the card. In a container the driver lists the host's process ids, which are
 # nobody's in here: nothing is ended then.

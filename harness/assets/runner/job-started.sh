@@ -33,9 +33,7 @@ fail() {
   exit 1
 }
 
-# Where job-completed.sh finds what was true at the start.
-runner=${RUNNER_NAME:-unnamed}
-note=$STATE/notes/${runner//[^A-Za-z0-9._-]/_}.state
+note=$(note_of_job)
 
 refuse_whom() {
   local event=${GITHUB_EVENT_NAME:-} ref=${GITHUB_REF:-} from=${GITHUB_REPOSITORY:-} workflow path

@@ -370,6 +370,12 @@ changes_since() {
   done
 }
 
+# Where job-started.sh leaves for job-completed.sh what was true at the start.
+note_of_job() {
+  local runner=${RUNNER_NAME:-unnamed}
+  printf '%s' "$STATE/notes/${runner//[^A-Za-z0-9._-]/_}.state"
+}
+
 # ---------------------------------------------------------------- quarantine
 
 # Marks the machine: job-started.sh and 'start-ephemeral.sh prepare' refuse while a mark is there. A person removes it.

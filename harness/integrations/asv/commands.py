@@ -6,7 +6,7 @@ is better is heeded wherever asv compares: in compare, continuous, find, and pub
 and their feed.
 
 asv measures by way of `run_benchmarks`, which alone knows which parameters were asked for; setup_cache, which
-measures, is told by a Request.
+measures, is told by a AsvRequest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from harness.integrations.asv.publish import (
     direction_in_asv,
     warn_of_unknown_directions,
 )
-from harness.integrations.asv.tracks import TRACKS, Request
+from harness.integrations.asv.tracks import TRACKS, AsvRequest
 
 Run = Callable[..., Any]
 """The `run` of one of asv's commands."""
@@ -99,7 +99,7 @@ def _replaced(owner: Any, **names: Any) -> Iterator[None]:
 
 
 def _measuring(dry: str, run: Run, *args: Any, **options: Any) -> Any:
-    """With the option `dry` nothing is written; asv would still write the machine and its benchmarks."""
+    """Run with nothing written where the option `dry` is set: asv would write the machine and benchmarks."""
     with _cleaned_up():
         if not options.get(dry):
             return run(*args, **options)
@@ -117,7 +117,7 @@ def _selecting(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _selected(benchmarks: Any) -> dict[str, list[int]]:
-    """Of each class of which only some parameters were asked for, by any of its tracks: their places."""
+    """Places of the parameters that any track was asked for, by class; without classes asked for whole."""
     asked: dict[str, set[int]] = defaultdict(set)
     combinations: dict[str, int] = {}
     for name, benchmark in benchmarks.items():
@@ -130,13 +130,13 @@ def _selected(benchmarks: Any) -> dict[str, list[int]]:
 @contextmanager
 def _requesting(**facts: Any) -> Iterator[None]:
     """While it lasts, these facts are part of what asv's processes are asked."""
-    given = Request.given()
+    given = AsvRequest.given()
     before = {name: getattr(given, name) for name in facts}
-    os.environ.update(Request.given(**facts).variables)
+    os.environ.update(AsvRequest.given(**facts).variables)
     try:
         yield
     finally:
-        os.environ.update(Request.given(**before).variables)
+        os.environ.update(AsvRequest.given(**before).variables)
 
 
 @contextmanager
@@ -199,14 +199,14 @@ def _remove_records(results: Path, machine: str, commits: Collection[str]) -> in
     with contextlib.suppress(HarnessError):  # then only what has no result at all is known to have none
         suites = {name: benchmark.suite or "" for name, benchmark in read_benchmarks(results).items()}
     left = {commit: _suites_left(results / machine, commit, suites) for commit in commits}
-    known = {*suites.values()}
+    suite_names = {*suites.values()}
     gone = [
         facts.file
         for facts in card_records(results / machine).facts
         if facts.command == "asv"
-        and (there := left.get(facts.commit)) is not None
+        and (kept := left.get(facts.commit)) is not None
         # A suite that had another name at that commit may be one of those that are left.
-        and (not there or (facts.suite in known and facts.suite not in there))
+        and (not kept or (facts.suite in suite_names and facts.suite not in kept))
     ]
     for name in gone:
         (results / machine / name).unlink(missing_ok=True)
@@ -346,12 +346,12 @@ def _number_with(direction: Direction, kind: type) -> Any:
     return type("DirectedNumber", (kind,), {"direction": direction})
 
 
-class _Table:
+class _ComparisonTable:
     """One table of `asv compare`: what asv reads its figures with, and what it prints its rows with."""
 
     def __init__(self, benchmarks: Mapping[str, Mapping[str, Any]], sort: str) -> None:
         self.turned = False
-        """Whether a change was shown of which more is better."""
+        """Whether the table shows a change of a figure of which more is better."""
         self._benchmarks, self._sort = benchmarks, sort
         self._unroll, self._asvs_tabulate = compare.unroll_result, compare.tabulate.tabulate
         self._direction_of_row: dict[str, Direction] = {}
@@ -374,7 +374,7 @@ class _Table:
         return track.direction if track else "lower"
 
     def tabulate(self, rows: list[list[str]], **how: Any) -> Any:
-        """In place of the module of that name: rows of mark, before, after, ratio and name."""
+        """Print rows of mark, before, after, ratio and name, in place of the module `tabulate`."""
         if self._sort == "ratio":
             rows = sorted(rows, key=self._badness, reverse=True)
         self.turned |= any(row[0] in {"+", "-"} and self._direction(row) == "higher" for row in rows)
@@ -382,8 +382,8 @@ class _Table:
 
     def _direction(self, row: list[str]) -> Direction:
         # With several machines or environments asv appends theirs in brackets.
-        known, name = self._direction_of_row, row[4]
-        return known.get(name) or known.get(name.rpartition(" [")[0]) or "lower"
+        directions, name = self._direction_of_row, row[4]
+        return directions.get(name) or directions.get(name.rpartition(" [")[0]) or "lower"
 
     def _badness(self, row: list[str]) -> tuple[int, float]:
         """New failures first, then by how much worse; last what is neither worse nor better."""
@@ -423,7 +423,7 @@ def _comparing(sources: tuple[str, ...], run: Run, *args: Any, **options: Any) -
     def directed_print_table(cls: Any, conf: Any, *args: Any, **kwargs: Any) -> Any:
         benchmarks = Benchmarks.load(conf)
         warn_of_unknown_directions(benchmarks)
-        table = _Table(benchmarks, kwargs.get("sort", "default"))
+        table = _ComparisonTable(benchmarks, kwargs.get("sort", "default"))
         with _replaced(
             compare, unroll_result=table.unroll_result, _is_result_better=directed_is_better, tabulate=table
         ):
@@ -463,7 +463,7 @@ class _Search:
     def figures(
         self, benchmarks: Any, commit: str, read: Callable[..., Any], name: str, params: Any
     ) -> list[float | None]:
-        """What `read` tells of a commit, as the search is to see it."""
+        """The figures that `read` has of a commit, as the search is to see them."""
         asked = benchmarks.benchmark_selection.get(name)
         values = {
             place: value for place, value in enumerate(read(name, params)) if asked is None or place in asked

@@ -31,16 +31,16 @@ class SiteConf:
     """None where the project has no asv.conf.json."""
     project: str
     repository: Path
-    """Whose commits were measured: the project itself, or the clone that asv keeps of another repository."""
+    """The repository that was measured: the project itself, or the clone that asv keeps of another one."""
     results: Path
     html: Path
     branch: str = "HEAD"
     commit_url: str = ""
-    """With {} for the hash; empty where there is no place to link to."""
+    """Address of a commit, with {} for the hash; empty where there is no place to link to."""
 
 
 def read_conf(root: Path) -> SiteConf:
-    """Raises ConfigError for a file that asv cannot read."""
+    """Where the site of the project at `root` lies. Raises ConfigError for a file that asv cannot read."""
     file = root / "asv.conf.json"
     if file.exists():
         return site_conf(loaded_conf(file), root, file)

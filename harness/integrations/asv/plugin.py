@@ -35,7 +35,7 @@ from harness.device.machine import ANNOTATIONS
 from harness.errors import HarnessError
 from harness.integrations.asv import commands, publish
 from harness.integrations.asv.conf import register
-from harness.integrations.asv.tracks import ANSWERS, Request
+from harness.integrations.asv.tracks import ANSWERS, AsvRequest
 
 _ = publish  # asv finds publishers by subclass: importing is using
 
@@ -75,14 +75,14 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         if path := os.environ.get("PYTHONPATH"):
             env["ASV_PYTHONPATH"] = path  # under its own name asv takes it off the import path
         kwargs.setdefault("timeout", self._install_timeout)
-        request = Request.given(**self._places)
+        request = AsvRequest.given(**self._places)
         command = args[1] if args[:1] == [BENCHMARK_RUN_SCRIPT] else ""
         if command == "run" and (answered := _answer(args, Path(kwargs["cwd"]))):
             return answered
         if command != "setup_cache":
             return util.check_output([sys.executable, *args], env={**env, **request.variables}, **kwargs)
         with _shown_progress(Path(kwargs["cwd"])) as progress:
-            request = Request.given(**self._places, progress=str(progress), asv_pid=os.getpid())
+            request = AsvRequest.given(**self._places, progress=str(progress), asv_pid=os.getpid())
             # asv kills what does not end within a second of TERM: what it leaves goes with asv's folder.
             env |= {**request.variables, "TMPDIR": str(progress.parent)}
             return util.check_output([sys.executable, *args], env=env, **kwargs)
@@ -106,7 +106,7 @@ def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
 
 @functools.lru_cache(maxsize=1)
 def _answers(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """What a class's setup_cache left, read once: asv gives every setup_cache a new folder."""
+    """Answers that a class's setup_cache left, read once: asv gives every setup_cache a new folder."""
     answers: dict[str, list[dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
     return answers
 
@@ -158,26 +158,26 @@ def setup() -> None:
         if interactive and not force_interactive and kwargs.get("_path") is None:
             entry = _register(machine_name)
             machine_name = entry["machine"]
-            if Request.given().dry_run:
+            if AsvRequest.given().dry_run:
                 machine = Machine()
                 vars(machine).update(entry)
         machine = machine or original_load(
             interactive=interactive, force_interactive=force_interactive, machine_name=machine_name, **kwargs
         )
-        os.environ.update(Request.given(machine=machine.machine).variables)
+        os.environ.update(AsvRequest.given(machine=machine.machine).variables)
         for key in ANNOTATIONS:
             machine.__dict__.pop(key, None)
         return machine
 
     def save(self: Any, results_dir: str) -> None:
-        if Request.given().dry_run:
+        if AsvRequest.given().dry_run:
             return
         original_save(self, results_dir)
         try:
-            known = MachineCollection.load(self.machine)
+            registered = MachineCollection.load(self.machine)
         except util.UserError:
             return
-        notes = {key: known[key] for key in ANNOTATIONS if key in known}
+        notes = {key: registered[key] for key in ANNOTATIONS if key in registered}
         path = Path(results_dir) / self.machine / "machine.json"
         util.write_json(str(path), {**self.__dict__, **notes}, self.api_version)
 
@@ -189,7 +189,7 @@ def setup() -> None:
 def _register(asked: str | None) -> dict[str, str]:
     """Register the card that will be measured on: its figures must not land in the history of another."""
     try:
-        registered = register(load_config().device, write=not Request.given().dry_run)
+        registered = register(load_config().device, write=not AsvRequest.given().dry_run)
     except HarnessError as error:
         raise util.UserError(error.message) from error
     entry = registered.entry
@@ -198,6 +198,6 @@ def _register(asked: str | None) -> dict[str, str]:
             f"--machine is {asked!r}, but what would be measured on is {entry['machine']!r}. "
             "Leave --machine out, or choose another device with HARNESS_DEVICE."
         )
-    os.environ.update(Request.given(device_kind=registered.device.kind).variables)
+    os.environ.update(AsvRequest.given(device_kind=registered.device.kind).variables)
     log.info(f"Machine: {entry['machine']} ({entry['gpu']})")
     return entry

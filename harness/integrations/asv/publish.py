@@ -52,13 +52,13 @@ class UnknownAsvError(ConfigError, UserError):  # type: ignore[misc]  # asv is u
 
 
 def direction_in_asv(benchmark: Mapping[str, Any]) -> Direction:
-    """Which way is better where asv compares and publishes. Where nothing tells, less is, as it has it."""
+    """The direction that asv compares by. Where nothing tells it, lower is better, as in asv."""
     direction = direction_of(benchmark, load_config().directions)
     return "lower" if direction == "unknown" else direction
 
 
 def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
-    """A mistyped direction must not be taken for none in silence."""
+    """Warn of a mistyped direction, which would else be taken for none in silence."""
     for name, benchmark in benchmarks.items():
         declared = benchmark.get("direction")
         if declared is not None and declared not in DIRECTIONS:
@@ -92,7 +92,7 @@ def check_sources(folder: Path, names: Iterable[str]) -> None:
 
 
 def _code_of(path: Path) -> bytes:
-    """What a file tells the machine: of Python all but comments and blank lines."""
+    """The file's content; of Python all but comments and blank lines."""
     content = path.read_bytes()
     if path.suffix != ".py":
         return content
@@ -119,7 +119,7 @@ class Explained:
         self.left_out = 0
 
     def without(self, machine: str, name: str, jumps: Sequence[Any], hashes: Mapping[int, str]) -> list[Any]:
-        """Those of asv's jumps (revision before, revision after, ...) that the card does not explain."""
+        """The jumps of asv's (revision before, revision after, ...) that the card does not explain."""
         spans = self._spans.get((machine, self._case(name)), ())
         if not spans or self._history is None:
             return list(jumps)
@@ -175,7 +175,7 @@ class Explained:
 SCRIPT = "asv-direction.js"
 
 HISTORY = "harness/index.html"
-"""Below the published folder: the first of the harness's own pages."""
+"""Path of the first of the harness's own pages, below the published folder."""
 
 _SCRIPT_TAG = f'    <script src="{SCRIPT}" onerror="js_load_failure()"></script>\n'
 _AFTER_SCRIPT = 'src="regressions.js">\n    </script>\n'
@@ -249,13 +249,13 @@ class Asset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     licence: str
     sha256: str
     url: str | None = None
-    """What asv's index.html asks for; None for a file that only another vendored file names."""
+    """The address in asv's index.html; None for a file that only another vendored file names."""
     integrity: str | None = None
     matches_upstream_integrity: bool | None = None
     note: str = ""
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VendorManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     asv: str
     assets: tuple[Asset, ...]
 
@@ -294,15 +294,15 @@ def make_offline(html_dir: Path) -> None:
     _copy(ASSETS / "error.html", html_dir / "error.html")
 
 
-def load_manifest() -> Manifest:
-    return msgspec.json.decode((ASSETS / VENDOR / "manifest.json").read_bytes(), type=Manifest)
+def load_manifest() -> VendorManifest:
+    return msgspec.json.decode((ASSETS / VENDOR / "manifest.json").read_bytes(), type=VendorManifest)
 
 
 def find_remote_loads(html: str) -> dict[str, str | None]:
     """The URLs that a browser would fetch from another host as soon as it reads a page, each with its tag's
     integrity.
     """
-    tags = _Reader(html).tags
+    tags = _TagCollector(html).tags
     return {url: dict(tag.attributes).get("integrity") for tag in tags for _, url in _remote_loads(tag)}
 
 
@@ -313,7 +313,7 @@ class _Tag(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class _Reader(HTMLParser):
+class _TagCollector(HTMLParser):
     """Collects start tags with their places, so that what is not rewritten stays as it was, byte by byte."""
 
     def __init__(self, html: str) -> None:
@@ -365,12 +365,12 @@ def _loaded_urls(tag: _Tag, attribute: str, value: str) -> list[str]:
     return [value.strip()] if loads else []
 
 
-def _localise(page: Path, html_dir: Path, manifest: Manifest) -> str:
+def _localise(page: Path, html_dir: Path, manifest: VendorManifest) -> str:
     paths = {asset.url: asset.path for asset in manifest.assets if asset.url is not None}
     to_root = "../" * (len(page.relative_to(html_dir).parts) - 1)
     html = _read(page)
     pieces, done = [], 0
-    for tag in _Reader(html).tags:
+    for tag in _TagCollector(html).tags:
         local = {}
         for attribute, url in _remote_loads(tag):
             # Only a whole attribute can be exchanged; a URL inside a style counts as unknown.
@@ -389,7 +389,7 @@ def _localise(page: Path, html_dir: Path, manifest: Manifest) -> str:
     return "".join([*pieces, html[done:]])
 
 
-def _needs_network(file: Path, what: str, manifest: Manifest) -> SiteError:
+def _needs_network(file: Path, what: str, manifest: VendorManifest) -> SiteError:
     return SiteError(
         f"{file} would need the network: {what}, and no copy of that is vendored. The copies are those that "
         f"asv {manifest.asv} asks for: publish with that asv, take the reference out of the page, or add the "

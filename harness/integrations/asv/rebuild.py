@@ -91,7 +91,7 @@ def rebuild(conf: Any, root: Path, results: Path) -> Rebuilt:
 
 
 def _recorded(folder: Path, problems: list[str]) -> Mapping[str, Sequence[Path]]:
-    """By commit the records that asv made, and those of builds without a card; by time."""
+    """The records that asv made and those of builds without a card, by commit, oldest first."""
     found: dict[str, list[Path]] = defaultdict(list)
     for facts in card_records(folder).facts:
         if facts.problem:
@@ -102,7 +102,7 @@ def _recorded(folder: Path, problems: list[str]) -> Mapping[str, Sequence[Path]]
 
 
 def _rows(records: Iterable[Path], environment: str, problems: list[str]) -> Mapping[str, Mapping[str, Rows]]:
-    """By asv's environment and by suite the newest row of each case; `environment` is the default."""
+    """The newest row of each case, by asv's environment and by suite; `environment` is the default."""
     found: dict[str, dict[str, Rows]] = defaultdict(lambda: defaultdict(dict))
     for path in records:
         try:
@@ -113,10 +113,10 @@ def _rows(records: Iterable[Path], environment: str, problems: list[str]) -> Map
         name = str(stored.run.settings.get("environment") or environment)
         # asv never had the figures of an interrupted run, and keeps none of the working tree as it is.
         if stored.complete and stored.rows and not name.startswith("existing-"):
-            known = found[name][stored.run.source.suite]
-            if known and _method(stored.run) != _method(next(iter(known.values()))[1]):
-                known.clear()  # asv shows no figures of two methods as one
-            known |= {(row.kernel, label_of(row.sizes)): (row, stored.run) for row in stored.rows}
+            rows = found[name][stored.run.source.suite]
+            if rows and _method(stored.run) != _method(next(iter(rows.values()))[1]):
+                rows.clear()  # asv shows no figures of two methods as one
+            rows |= {(row.kernel, label_of(row.sizes)): (row, stored.run) for row in stored.rows}
     return found
 
 
@@ -160,21 +160,21 @@ class _Making:
         return path, _content(results, path if old else None)
 
     def _empty(self, folder: Path, commit: str, environment: str) -> Any:
-        known = self._environments.get(environment)
-        if known is None:
+        env = self._environments.get(environment)
+        if env is None:
             raise _UnknownError(
                 f"A record in {folder} is of asv's environment {environment!r}, which asv.conf.json does not "
                 f"have: {', '.join(self._environments)}."
             )
         machine = {key: value for key, value in (_machine(folder) or {}).items() if key not in ANNOTATIONS}
-        params = {**machine, "python": known.python, **known.requirements}
+        params = {**machine, "python": env.python, **env.requirements}
         try:
             date = int(self._repository.get_date(commit))  # milliseconds since 1970
         except (util.UserError, util.ProcessError) as error:
             raise _UnknownError(
                 f"Commit {commit[:12]} has a record, and asv's repository does not have it: {error}"
             ) from None
-        return Results(params, known.requirements, commit, date, known.python, known.name, known.env_vars)
+        return Results(params, env.requirements, commit, date, env.python, env.name, env.env_vars)
 
     @cached_property
     def _environments(self) -> dict[str, Any]:
@@ -201,13 +201,13 @@ def _put(results: Any, benchmark: AsvBenchmark, rows: Rows) -> None:
     parameters = [(ast.literal_eval(kernel), ast.literal_eval(size)) for kernel, size in product(*params)]
     found = {key: row for key, (row, _) in rows.items()}
     [answers] = answers_of(found, parameters, [name.rpartition(".")[2]]).values()
-    there = name in results.get_all_result_keys()
+    has_results = name in results.get_all_result_keys()
     newest = max((run for _, run in rows.values()), key=lambda run: run.started_at)
     results.add_result(
         {"name": name, "version": _method(newest), "params": params},
         _result(answers),
         started_at=dt.datetime.fromisoformat(newest.started_at),
-        record_samples=there and any(results.get_result_samples(name, params)),
+        record_samples=has_results and any(results.get_result_samples(name, params)),
         selected_idx=[place for place, key in enumerate(parameters) if key in rows],
     )
 
@@ -220,7 +220,7 @@ def _method(run: Run) -> str:
 
 
 def _result(answers: Sequence[Answer]) -> Any:
-    """What asv makes of what a benchmark's process says, one answer after the other."""
+    """The result that asv makes of a benchmark's answers."""
     values = [answer.get("value") for answer in answers]
     sampled = [value if isinstance(value, dict) else {} for value in values]
     return BenchmarkResult(
@@ -239,13 +239,13 @@ def _content(results: Any, old: Path | None) -> bytes | None:
         results.save(folder)
         [path] = Path(folder).rglob("*.json")
         made = json.loads(path.read_bytes())
-    there = json.loads(old.read_bytes()) if old else {}
+    before = json.loads(old.read_bytes()) if old else {}
     columns = made["result_columns"]
-    if there.get("result_columns") == columns:
-        for name, row in there["results"].items():
+    if before.get("result_columns") == columns:
+        for name, row in before["results"].items():
             if _unstamped(columns, row) == _unstamped(columns, made["results"].get(name, ())):
                 made["results"][name] = row
-    if old and json.dumps(made, sort_keys=True) == json.dumps(there, sort_keys=True):
+    if old and json.dumps(made, sort_keys=True) == json.dumps(before, sort_keys=True):
         return None
     return json.dumps(made).encode()
 
@@ -257,7 +257,7 @@ def _unstamped(columns: Sequence[str], row: Sequence[Any]) -> str:
 
 
 def _machine(folder: Path) -> dict[str, Any] | None:
-    """What asv keeps of a card; None where its file is missing or damaged."""
+    """The card's machine.json of asv's; None where it is missing or damaged."""
     try:
         found = util.load_json(str(folder / "machine.json"), _MACHINE_VERSION)
     except (OSError, util.UserError, TypeError):
@@ -266,7 +266,7 @@ def _machine(folder: Path) -> dict[str, Any] | None:
 
 
 def _mended_machine(folder: Path, records: Sequence[Path]) -> list[Path]:
-    """With a damaged machine.json asv heeds no result beside it: write it anew from the newest record."""
+    """Write machine.json anew from the newest record: asv heeds no result beside a damaged one."""
     for record in reversed(records):
         try:
             run = read_run(record).run

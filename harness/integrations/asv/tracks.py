@@ -43,8 +43,8 @@ from harness.spec.loader import load
 from harness.spec.planning import PlannedCase, divided, plan
 
 ANSWERS = "harness-answers.json"
-"""In the folder that a class's benchmarks share: track name to one answer a parameter combination, in
-asv's order."""
+"""A file in the folder that a class's benchmarks share: by track an answer a parameter combination, in asv's
+order."""
 SETUP_TIMEOUT_S = 6 * 3600.0
 
 Answer = dict[str, Any]
@@ -56,8 +56,8 @@ Parameters = tuple[str, "int | str"]
 _VARIABLE = "HARNESS_ASV"
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the plugin, in asv's process, asks of the processes that asv starts, as JSON in a variable."""
+class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The request of the plugin, in asv's process, to the processes that asv starts: JSON in a variable."""
 
     device_kind: str = "gpu"
     machine: str | None = None
@@ -65,15 +65,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The name of asv's environment, which is in the names of its result files."""
     results: str | None = None
     repository: str | None = None
-    """Where asv has the commits: a mirror, where asv.conf.json's "repo" is an address."""
+    """The repository that has the commits: a mirror, where asv.conf.json's "repo" is an address."""
     selected: dict[str, list[int]] = {}
-    """Of each class of which asv was asked for a part, the places of those parameters in asv's order."""
+    """Places, in asv's order, of the parameters to measure, by class; other classes are measured whole."""
     dry_run: bool = False
     progress: str | None = None
     asv_pid: int | None = None
 
     @classmethod
-    def given(cls, **facts: Any) -> Request:
+    def given(cls, **facts: Any) -> AsvRequest:
         asked = msgspec.json.decode(os.environ.get(_VARIABLE) or "{}", type=cls)
         return msgspec.structs.replace(asked, **facts)
 
@@ -83,14 +83,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _NOTHING: Answer = {"value": math.nan}
-"""What asv shows as n/a: no such kernel at this commit, or not on this device."""
+"""The answer that asv shows as n/a: no such kernel at this commit, or not on this device."""
 TRACKS: dict[str, Metric] = {f"track_{name}": metric for name, metric in METRICS.items()}
 """asv copies a track's direction into benchmarks.json; by itself it takes every rise for a regression."""
 
 
 class _FileObserver:
     def __init__(self) -> None:
-        self.path = Request.given().progress
+        self.path = AsvRequest.given().progress
 
     def opened(self, device: DeviceInfo) -> None:
         self.waiting(f"Device: {device.spec}, {device.name}")
@@ -123,7 +123,7 @@ class SuiteTracks:
         # measured.
         suite = load(cls._path()).suite
         # One list for all machines; the points of the device in use first: asv's pages open with the first.
-        quick = Request.given().device_kind != "gpu"
+        quick = AsvRequest.given().device_kind != "gpu"
         points = [*suite.problem.points(quick=quick), *suite.problem.points(quick=not quick)]
         labels = dict.fromkeys(label_of(point) for point in points)
         cls.params = [[kernel.name for kernel in suite.kernels], [*labels]]
@@ -151,7 +151,7 @@ class SuiteTracks:
             raise
 
     def _measure(self, observer: _FileObserver) -> dict[str, list[Answer]]:
-        config, asked = load_config(self._path()), Request.given()
+        config, asked = load_config(self._path()), AsvRequest.given()
         repository = Path(asked.repository) if asked.repository else None
         loaded = load(self._path(), os.environ.get("ASV_COMMIT"), repository)
         selected = self._selected(asked)
@@ -178,7 +178,7 @@ class SuiteTracks:
         Path(ANSWERS).write_text(json.dumps(answers), encoding="utf-8")
         return answers
 
-    def _selected(self, asked: Request) -> set[Parameters] | None:
+    def _selected(self, asked: AsvRequest) -> set[Parameters] | None:
         """The kernels and sizes that asv was asked for; None for all of them."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
         keys = list(itertools.product(*self.params))
@@ -191,7 +191,7 @@ class SuiteTracks:
 def answers_of(
     rows: Mapping[Parameters, Row], parameters: Iterable[Parameters], names: Sequence[str]
 ) -> dict[str, list[Answer]]:
-    """Of each named track an answer for each kernel and size; n/a where there is no row."""
+    """Answers for each kernel and size, by track; n/a where there is no row."""
     found = [rows.get(key) for key in parameters]
     return {name: [_answer(TRACKS[name], row) if row else _NOTHING for row in found] for name in names}
 
@@ -214,7 +214,7 @@ def _ended_with_asv() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, interrupt)
     _signal_at_parents_end(signal.SIGTERM)
     try:
-        if (asv := Request.given().asv_pid) and os.getppid() != asv:
+        if (asv := AsvRequest.given().asv_pid) and os.getppid() != asv:
             raise KeyboardInterrupt  # it has ended already
         yield
     finally:

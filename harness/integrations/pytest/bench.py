@@ -34,7 +34,7 @@ class CaseOptions:
     quick: bool = False
     margin: float | None = None
     tolerance: float | None = None
-    """Like the margin a fraction, None for what suits the device."""
+    """A fraction, as the margin is; None for what suits the device."""
     requires: str | None = None
     l2: L2Policy | None = None
 
@@ -54,7 +54,7 @@ class GpuCase:
 
     @property
     def planned(self) -> PlannedCase:
-        """At head, unless only base has it."""
+        """The case at head, or at base where only base has it."""
         planned = self.head or self.base
         assert planned is not None
         return planned
@@ -66,7 +66,7 @@ class GpuCase:
 
     @property
     def judged(self) -> CaseSide:
-        """Whose test brings the verdict: head's, or base's for a case that vanished."""
+        """The side whose test brings the verdict: head, or base for a case that vanished."""
         return "head" if self.head else "base"
 
     @property
@@ -227,7 +227,7 @@ class CaseRunner:
             yield None if self._base is None else base.get(name), head.get(name)
 
     def device(self, config: Config) -> DeviceInfo:
-        """What a project is measured on. Raises UsageError, DeviceError."""
+        """The device that a project is measured on. Raises UsageError, DeviceError."""
         spec = self.option("perf_device") or config.device
         if spec not in self._devices:
             try:
@@ -240,7 +240,7 @@ class CaseRunner:
 
     @property
     def seen_device(self) -> DeviceInfo | None:
-        """What was measured on, if anything was."""
+        """The device that was measured on, if anything was."""
         found = [each.run.device for each in self.measured]
         return next(iter([*found, *(result.comparison.device for result, _ in self.compared)]), None)
 

@@ -93,7 +93,7 @@ class GpuBenchmark:
         return info
 
     def _fails(self, verdict: Verdict) -> bool:
-        """By the gate; without it only what does not work at head."""
+        """Whether a verdict fails its test: by the gate, without it only where head does not work."""
         option = self._runner.option
         if option("perf_gate"):
             return fails(verdict, option("perf_fail_on"))
@@ -104,7 +104,7 @@ class _Clock:
     now_s = 0.0
 
 
-class _RefusedError(Exception):
+class _SpoiledError(Exception):
     pass
 
 
@@ -117,9 +117,9 @@ def _spoil(benchmark: Any) -> None:
     """Let pytest-benchmark run what raises: then it neither keeps a benchmark nor warns that none was run."""
 
     def launch() -> None:
-        raise _RefusedError
+        raise _SpoiledError
 
-    with contextlib.suppress(_RefusedError):
+    with contextlib.suppress(_SpoiledError):
         benchmark.pedantic(launch)
 
 

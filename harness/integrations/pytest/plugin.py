@@ -68,8 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _check_options(config)
     session = GpuSession(config)
     config.pluginmanager.register(session, "gpu-harness-session")
-    there = config.getoption("benchmark_storage", None) is not None
-    fixture = OnBenchmark(session) if there else WithoutBenchmark()
+    has_benchmark = config.getoption("benchmark_storage", None) is not None
+    fixture = OnBenchmark(session) if has_benchmark else WithoutBenchmark()
     config.pluginmanager.register(fixture, "gpu-harness-fixture")
 
 
@@ -159,9 +159,9 @@ class MissingBenchmark(pytest.Item):
     """
 
     fixturenames = ("benchmark",)
-    """By which pytest-benchmark tells benchmarks from other tests."""
+    """The fixture by which pytest-benchmark tells benchmarks from other tests."""
     funcargs: ClassVar[dict[str, Any]] = {}
-    """Which its version 5.0.0 takes for granted."""
+    """An attribute that pytest-benchmark 5.0.0 takes for granted."""
 
     @classmethod
     def like(cls, nodeid: str, session: pytest.Session, items: Sequence[pytest.Item]) -> MissingBenchmark:
@@ -230,7 +230,7 @@ class GpuSession:
             from harness.integrations.pytest.bench import CaseRunner
 
             blind = self.in_worker or self.skipped
-            progress = _Progress(self.config)
+            progress = _PytestProgress(self.config)
             self.started = CaseRunner(self.option, progress, self.config.rootpath, blind=blind)
             self.config.add_cleanup(self.started.close)
         return self.started
@@ -270,7 +270,7 @@ class GpuSession:
 
     @pytest.fixture
     def gpu_side(self, request: pytest.FixtureRequest) -> CaseSide | None:
-        """With --perf-base the commit that a test shows: base or head; else None."""
+        """The side that a test shows with --perf-base, base or head; else None."""
         return getattr(request, "param", None)
 
     @pytest.hookimpl(tryfirst=True)
@@ -286,9 +286,9 @@ class GpuSession:
             if {"gpu_benchmark", "benchmark"} <= {*getattr(item, "fixturenames", ())}:
                 self._prepare(item)
         if self.option("perf_gate"):
-            there = {item.nodeid for item in items}
-            known = dict.fromkeys(name for baseline in self._baselines for name in baseline.names)
-            gone = [name for name in known if name not in there and asked_for(self.config, name)]
+            collected = {item.nodeid for item in items}
+            saved = dict.fromkeys(name for baseline in self._baselines for name in baseline.names)
+            gone = [name for name in saved if name not in collected and asked_for(self.config, name)]
             items.extend([MissingBenchmark.like(name, session, items) for name in gone])
 
     def _prepare(self, item: pytest.Item) -> None:
@@ -388,7 +388,7 @@ class GpuSession:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
     ) -> Generator[None, object, object]:
-        """Behind pytest-benchmark's wide tables, and before pytest's own summary."""
+        """Write our sections behind pytest-benchmark's wide tables, and before pytest's own summary."""
         try:
             return (yield)
         finally:
@@ -422,7 +422,7 @@ class GpuSession:
             yield f"The gate {'passes' if self._passes else 'fails'}."
 
     def _gate_fails(self) -> bool:
-        """Of a session that does not pass: whether the gate has a part in it."""
+        """Whether the gate has a part in it that the session does not pass."""
         broken = self.started and self.started.broken
         if self._nothing_compared or self._lines or broken:
             return True
@@ -458,7 +458,7 @@ class WithoutBenchmark:
         pytest.fail("gpu_benchmark needs pytest-benchmark: pip install 'gpu-harness[pytest]'.", pytrace=False)
 
 
-class _Progress:
+class _PytestProgress:
     """Shows how a comparison goes, among pytest's own lines."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -480,7 +480,7 @@ class _Progress:
     stage = started = measured = _say_nothing
 
     def _say(self, line: str, *, quiet: bool = True) -> None:
-        """With `quiet`, not under -q."""
+        """Write a line; with `quiet`, not under -q."""
         reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
         capture: Any = self._config.pluginmanager.getplugin("capturemanager")
         if reporter is None or (quiet and self._config.get_verbosity() < 0):

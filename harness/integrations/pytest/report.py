@@ -45,7 +45,7 @@ def info_of_row(measured: MeasuredCase) -> Info:
 
 
 def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: ComparisonResult) -> Info:
-    """The same of one side of a comparison; the side that brings the verdict has that as well."""
+    """What pytest-benchmark keeps of one side of a comparison; with the verdict, where the side brings it."""
     described, blocks = result.comparison, result.kept.get(verdict.case, ())
     arm = verdict.head if side == "head" else verdict.base
     loaded, source = (case.pair.head, described.head) if side == "head" else (case.pair.base, described.base)
