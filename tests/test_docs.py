@@ -43,7 +43,7 @@ from harness.statistics import changepoints, exact, windows
 from harness.statistics.drift import find_drift
 from harness.statistics.paired import ProcessEffect
 from harness.store.records_file import RecordWriter
-from scripts import synthetic_history as synthetic
+from tests import synthetic_history as synthetic
 from tests.support import KERNELS, ROOT, Recorder, device_is_missing, run_command
 
 DOCS = ROOT / "docs"

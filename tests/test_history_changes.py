@@ -17,7 +17,7 @@ from harness.history.reading import read_history, sentence
 from harness.history.series import Epoch, Series
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.records import Launch, Resources, Row
-from scripts.synthetic_history import (
+from tests.synthetic_history import (
     CARDS,
     DriverChange,
     Failed,

@@ -24,8 +24,9 @@ from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, read_triage
 from harness.output.histories import print_history
 from harness.output.tables import distinct
-from scripts import synthetic_history as synthetic
-from scripts.synthetic_history import (
+from tests import synthetic_history as synthetic
+from tests.support import Done, caller, git, run_command
+from tests.synthetic_history import (
     CARDS,
     HOSTILE_TEXTS,
     Absent,
@@ -40,7 +41,6 @@ from scripts.synthetic_history import (
     numbers,
     write,
 )
-from tests.support import Done, caller, git, run_command
 
 H200, A100 = CARDS[:2]
 SUITE = Suite(kernels=("naive", "tiled"), sizes=(1024,))
