@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.bench.abba import PairSettings
+from harness.device.backends import null
 from harness.errors import ExitCode
 from harness.judgement.case_trial import Noise, Precision
 from harness.judgement.judge import Policy
@@ -19,7 +20,6 @@ from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.records import (
     CaseBlock,
     Comparison,
-    DeviceInfo,
     Host,
     PairedBlock,
     Source,
@@ -41,21 +41,7 @@ COMPARISON = Comparison(
     base=SOURCE,
     head=dataclasses.replace(SOURCE, commit="c" * 40),
     kernels=("plain", "tiled"),
-    device=DeviceInfo(
-        spec="null:0",
-        backend="null",
-        name="Card",
-        vendor="Nobody",
-        driver="1",
-        kind="gpu",
-        arch="null",
-        compute_units=1,
-        memory_bytes=2**30,
-        max_threads_per_block=1024,
-        max_block=(1024, 1024, 64),
-        max_grid=(2**31 - 1, 65535, 65535),
-        max_shared_bytes=2**16,
-    ),
+    device=null.devices()[0],
     toolchain=None,
     host=Host(os="Linux", kernel="6", cpu="c", cpu_count=2, memory_bytes=2**30, python="3"),
     settings={"margin": 0.0025, "tolerance": 0.01, "confidence": 0.999},
