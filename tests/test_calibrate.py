@@ -42,7 +42,7 @@ from harness.spec.planning import plan
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import ProcessEffect
 from tests.support import write_null_script
-from tests.test_compare import MS, Watching, breaks, ladder, takes
+from tests.test_compare import MS, Watching, breaks, interrupting, ladder, takes
 
 QUICK = PairSettings(min_quads=25, max_quads=25, warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005)
 NULL = devices()[0]
@@ -312,17 +312,7 @@ def test_later_calibrations_add_to_earlier_ones(bench):
 
 
 def test_an_interrupt_keeps_the_finished_trials(bench):
-    def prepare(comparing):
-        process = comparing._process
-
-        def interrupted(entries):
-            if comparing._processes == 3:
-                raise KeyboardInterrupt
-            process(entries)
-
-        comparing._process = interrupted
-
-    result = bench.calibrate(prepare, trials=4, planted_trials=0)
+    result = bench.calibrate(interrupting(3), trials=4, planted_trials=0)
     assert result.interrupted
     assert [v.status for v in result.same] == ["unchanged"] * 2 + ["inconclusive"] * 2
     known = read_calibration(bench.records)
@@ -336,18 +326,7 @@ def test_an_interrupt_keeps_the_finished_trials(bench):
 @pytest.mark.parametrize("after", [3, 4, 5])
 def test_an_interrupted_planting_is_neither_found_nor_missed(bench, after):
     """Before anything could be said, when it was called slower, and while that was being confirmed."""
-
-    def prepare(comparing):
-        process = comparing._process
-
-        def interrupted(entries):
-            if comparing._processes == after:
-                raise KeyboardInterrupt
-            process(entries)
-
-        comparing._process = interrupted
-
-    result = bench.calibrate(prepare, trials=1, planted_trials=1, levels=(0.03,))
+    result = bench.calibrate(interrupting(after), trials=1, planted_trials=1, levels=(0.03,))
     assert result.interrupted
     assert {each.verdict.status for each in result.planted} == {"inconclusive"}
     assert result.calibration.verdicts == 2
@@ -370,18 +349,7 @@ def test_without_a_folder_nothing_is_kept_and_trials_still_add_up(bench):
 def test_what_an_interrupt_had_judged_too_early_is_not_counted(bench, monkeypatch):
     """Three processes of cases that need four."""
     monkeypatch.setattr("harness.run.compare.noise_of_case", lambda *_: WIDE)
-
-    def prepare(comparing):
-        process = comparing._process
-
-        def interrupted(entries):
-            if comparing._processes == 3:
-                raise KeyboardInterrupt
-            process(entries)
-
-        comparing._process = interrupted
-
-    result = bench.calibrate(prepare, trials=1, planted_trials=1)
+    result = bench.calibrate(interrupting(3), trials=1, planted_trials=1)
     assert result.interrupted
     assert {v.time.processes for v in result.same if v.time} == {3}
     assert result.calibration.verdicts == 0
