@@ -30,7 +30,7 @@ import psutil
 if __package__ in (None, ""):  # run as a command: the folder above is where `scripts` is found
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts.synthetic_history import Written, extend, scale, write
+from tests.synthetic_history import Written, extend, scale, write
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK, FULL = (2000, 50, 1), (10_000, 200, 4)

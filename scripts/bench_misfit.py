@@ -424,7 +424,6 @@ def measured(
 
 
 _ABBA = np.array([0.0, 1.0, 1.0, 0.0])
-_NOBODY = Gated(quads=(), clean=(), power_capped=False)
 
 
 def _block(

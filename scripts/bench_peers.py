@@ -9,7 +9,6 @@ The spec names the parts, the device and the cases; an answer a line goes to the
 from __future__ import annotations
 
 import dataclasses
-import functools
 import gc
 import importlib
 import importlib.metadata
@@ -46,7 +45,6 @@ Line = dict[str, Any]
 EVENT_WARM_UPS, EVENT_LAUNCHES = 10, 100
 ASV_ROUNDS, ASV_SAMPLES, ASV_SAMPLE_S, ASV_WARM_UP_S = 2, 5, 0.01, 0.1
 """asv's defaults for a timing benchmark of two rounds."""
-ASV_P = 0.002
 NVBENCH_TIMEOUT_S = 5.0
 """nvbench's own is 15 s, which a card below its throttling threshold would take for each measurement."""
 
@@ -222,53 +220,21 @@ Better = Callable[[Sequence[float], Sequence[float], float], bool]
 """Whether the first samples are better than the second by a factor."""
 
 
-def asv_better() -> tuple[Better, str]:
-    """By asv's own functions where it is installed, else by its rule written again; and which of the two."""
-    try:
-        from asv.commands.compare import _is_result_better
-        from asv_runner.statistics import compute_stats
-    except ImportError:
-        return better_as_asv_has_it, "not installed: its rule re-implemented"
+def asv_better() -> Better:
+    """Asv's own rule. Raises ImportError where it is not installed."""
+    from asv.commands.compare import _is_result_better
+    from asv_runner.statistics import compute_stats
 
     def better(one: Sequence[float], other: Sequence[float], factor: float) -> bool:
         (a, a_stats), (b, b_stats) = compute_stats(list(one), 1), compute_stats(list(other), 1)
         return bool(_is_result_better(a, b, (a_stats, list(one)), (b_stats, list(other)), factor))
 
-    return better, importlib.metadata.version("asv")
-
-
-def better_as_asv_has_it(one: Sequence[float], other: Sequence[float], factor: float) -> bool:
-    """The rule of asv 0.6 for samples enough to test, which two rounds of five are: medians apart by the
-    factor, and different by Mann and Whitney's test, ties counted against it.
-    """
-    return statistics.median(one) < statistics.median(other) / factor and rank_p(one, other) < ASV_P
-
-
-def rank_p(one: Sequence[float], other: Sequence[float]) -> float:
-    """The two-sided p-value of Mann and Whitney's test, exact, of the least significant way to break ties."""
-    pairs = len(one) * len(other)
-    below = sum(a > b for a in one for b in other)
-    ties = sum(a == b for a in one for b in other)
-    if below <= pairs // 2 <= below + ties:
-        return 1.0
-    u = max(min(below, pairs - below), min(below + ties, pairs - below - ties))
-    ways = math.comb(len(one) + len(other), len(one))
-    return 2 * sum(_orderings(len(one), len(other), k) for k in range(u + 1)) / ways
-
-
-@functools.cache
-def _orderings(m: int, n: int, u: int) -> int:
-    """Orders of m and n values in which u pairs stand the wrong way round."""
-    if u < 0:
-        return 0
-    if m == 0 or n == 0:
-        return int(u == 0)
-    return _orderings(m, n - 1, u) + _orderings(m - 1, n, u - n)
+    return better
 
 
 def asv(device: Device, pairs: Sequence[Pair]) -> Iterator[Line]:
-    better, version = asv_better()
-    yield {"about": {"asv": version}}
+    better = asv_better()
+    yield {"about": {"asv": importlib.metadata.version("asv")}}
     for pair in pairs:
         began = time.perf_counter()
         arms = {"base": Timed([], 0.0), "head": Timed([], 0.0)}

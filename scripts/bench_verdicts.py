@@ -6,7 +6,8 @@ itself with slowdowns planted in SM cycles.
 One build serves both arms, with 0 and with n steps of a planted chain. nvbench, triton's do_bench, the median
 of 100 launches between events, pytest-benchmark's 5 % and asv's factor time it in their own way, arm A before
 arm B, in processes of their own (scripts/bench_peers.py): nvbench where cuda-bench 0.3 is installed, do_bench
-where torch and triton are. Parts take turns, in random order, until the trials or the budget are used up.
+where torch and triton are, asv where it is. Parts take turns, in random order, until the trials or the budget
+are used up.
 
 The table tells, of each rule: how often it called code slower or faster than itself, how many planted
 slowdowns it called slower, how many of all verdicts it left undecided, and, for a verdict, the seconds for

@@ -497,11 +497,10 @@ def _work(s: Subject) -> Iterator[tuple[str, str]]:
 
 def _thread_work(s: Subject) -> str:
     each = s.elements_per_thread
-    noun = f"element{'s' * (each > 1)} of {next(iter(s.suite.problem.outputs)).upper()}"
+    elements = f"{each:,} element{'s' * (each > 1)} of {next(iter(s.suite.problem.outputs)).upper()}"
     if s.suite.problem.flop(s.case) is None:
-        return f"{each:,} {noun}"
-    fraction = f"{each:,} {noun}"
-    return f"{fraction}, {2 * each * s.case.k:,} FLOP"
+        return elements
+    return f"{elements}, {2 * each * s.case.k:,} FLOP"
 
 
 def _macros(s: Subject) -> Iterator[tuple[str, str]]:
@@ -641,10 +640,9 @@ class Measured:
         return [figure for figure in self.figures if figure.kernel == kernel]
 
     def times_first(self, figure: Figure) -> float | None:
-        return self._ratio(figure, self.suite.kernels[0].name)
-
-    def _ratio(self, figure: Figure, other: str) -> float | None:
-        base = self._rate.get((other, figure.size, figure.device, figure.backend))
+        """The rate over that of the suite's first kernel, at the same size on the same device."""
+        first = self.suite.kernels[0].name
+        base = self._rate.get((first, figure.size, figure.device, figure.backend))
         return figure.rate / base if figure.rate and base else None
 
 

@@ -7,26 +7,11 @@ stronger in shared memory, solid in registers. What one of several does (a warp,
 
 from __future__ import annotations
 
-__all__ = [
-    "Direct",
-    "Hierarchy",
-    "HostBlas",
-    "HostLoop",
-    "Level",
-    "Levels",
-    "Moved",
-    "Picture",
-    "Scheduled",
-    "Staged",
-    "Tiles",
-    "WarpFragments",
-    "WholeRows",
-]
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import product
+from typing import ClassVar
 
 WIDTH = 720
 HEIGHT = 486
@@ -326,6 +311,8 @@ class Direct(Tiles):
 class Staged(Tiles):
     """Tiles of A and B in shared memory; a thread has tm by tn elements of C in registers."""
 
+    held: ClassVar[str] = "shared"
+    """Where the tiles of A and B lie."""
     outer: bool = False
     """Whether the tiles are multiplied as outer products: a column of A by a row of B at a time."""
 
@@ -346,8 +333,8 @@ class Staged(Tiles):
         scale, (a, b, c) = self.frames(self.bk)
         high, wide, deep = self.bm * scale, self.bn * scale, self.bk * scale
         canvas.captions(RIGHT, "one block, one step", self._says())
-        canvas.box(*a, deep, high, "a shared")
-        canvas.box(*b, wide, deep, "b shared")
+        canvas.box(*a, deep, high, f"a {self.held}")
+        canvas.box(*b, wide, deep, f"b {self.held}")
         canvas.box(*c, wide, high, "c pale")
         canvas.grid(*c, self.bn // self.tn, self.bm // self.tm, (self.tn * scale, self.tm * scale), "c")
         # The thread's patch, a third of the way down.
@@ -365,7 +352,8 @@ class Staged(Tiles):
         canvas.box(c[0] + column, c[1] + row, broad, tall, "c solid")
         name_corners(canvas, (a, b, c), wide)
         solid = f"a column {TIMES} a row" if self.outer else "one thread"
-        canvas.legend((("pale", "device memory"), ("shared", "shared memory"), ("solid", solid)))
+        shared = (("shared", "shared memory"),) if self.held == "shared" else ()
+        canvas.legend((("pale", "device memory"), *shared, ("solid", solid)))
 
     def _says(self) -> tuple[str, str]:
         x, y = self.threads
@@ -376,13 +364,15 @@ class Staged(Tiles):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scheduled(Tiles):
+class Scheduled(Staged):
     """Block tiles and thread tiles with nothing staged: a thread reads straight from device memory."""
 
+    held: ClassVar[str] = "pale"
+
     @property
-    def reused(self) -> tuple[int, int] | None:
+    def reused(self) -> None:
         """What is used again is for the compiler to find."""
-        return None
+        return
 
     def words(self) -> str:
         return (
@@ -390,27 +380,8 @@ class Scheduled(Tiles):
             f"steps of {self.bk}; A and B are read from device memory through the caches."
         )
 
-    def draw(self, canvas: Canvas) -> None:
-        self.overview(canvas)
-        scale, (a, b, c) = self.frames(self.bk)
-        high, wide, deep = self.bm * scale, self.bn * scale, self.bk * scale
-        x, y = self.threads
-        canvas.captions(
-            RIGHT,
-            "one block, one step",
-            (f"{by(x, y)} threads, each has", f"{by(self.tm, self.tn)} elements of C"),
-        )
-        canvas.box(*a, deep, high, "a pale")
-        canvas.box(*b, wide, deep, "b pale")
-        canvas.box(*c, wide, high, "c pale")
-        canvas.grid(*c, self.bn // self.tn, self.bm // self.tm, (self.tn * scale, self.tm * scale), "c")
-        row = (self.bm // self.tm // 3) * self.tm * scale
-        column = (self.bn // self.tn * 5 // 8) * self.tn * scale
-        canvas.box(a[0], a[1] + row, deep, self.tm * scale, "a solid")
-        canvas.box(b[0] + column, b[1], self.tn * scale, deep, "b solid")
-        canvas.box(c[0] + column, c[1] + row, self.tn * scale, self.tm * scale, "c solid")
-        name_corners(canvas, (a, b, c), wide)
-        canvas.legend((("pale", "device memory"), ("solid", "one thread")))
+    def _says(self) -> tuple[str, str]:
+        return f"{by(*self.threads)} threads, each has", f"{by(self.tm, self.tn)} elements of C"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -486,34 +457,35 @@ class WholeRows(Tiles):
         canvas.legend((("pale", "device memory"), ("shared", "shared memory"), ("solid", "one thread")))
 
 
+LINE = 16
+"""Elements of a cache line."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class HostLoop(Picture):
     """Three loops on one core: a row of A, a column of B, and the cache lines that they touch."""
 
-    line: int = 16
-    """Elements of a cache line."""
-
     def words(self) -> str:
         return (
             "One core computes one element of C after another from a row of A and a column of B. Of A it "
-            f"uses whole cache lines of {self.line} elements; of B one element of each line."
+            f"uses whole cache lines of {LINE} elements; of B one element of each line."
         )
 
     def draw(self, canvas: Canvas) -> None:
         Tiles(bm=8, bn=8).overview(canvas, ("one element of C at a time,", "row after row"))
         canvas.captions(
-            RIGHT, "cache lines, one core", ("A: all of a line is used;", f"B: one element in {self.line}")
+            RIGHT, "cache lines, one core", ("A: all of a line is used;", f"B: one element in {LINE}")
         )
         cell = 17.0
         canvas.text(RIGHT, TOP + 24, "A", "name")
-        for column in range(self.line):
+        for column in range(LINE):
             canvas.box(RIGHT + column * cell, TOP + 38, cell, cell, "a solid")
-        canvas.grid(RIGHT, TOP + 38, self.line, 1, (cell, cell), "inner")
+        canvas.grid(RIGHT, TOP + 38, LINE, 1, (cell, cell), "inner")
         canvas.text(RIGHT, TOP + 104, "B", "name")
         for row in range(7):
             y = TOP + 118 + row * (cell + 8)
-            canvas.box(RIGHT, y, self.line * cell, cell, "b pale")
-            canvas.grid(RIGHT, y, self.line, 1, (cell, cell), "b")
+            canvas.box(RIGHT, y, LINE * cell, cell, "b pale")
+            canvas.grid(RIGHT, y, LINE, 1, (cell, cell), "b")
             canvas.box(RIGHT + 5 * cell, y, cell, cell, "b solid")
         canvas.legend((("pale", "fetched"), ("solid", "used")))
 
@@ -559,45 +531,27 @@ class HostBlas(Picture):
 
 @dataclass(frozen=True, kw_only=True)
 class Levels(Picture):
-    """A library's own hierarchy: tiles within tiles, from a block's down to one instruction's."""
+    """A library's own hierarchy, tiles within tiles. The sizes drawn are examples: the library chooses them
+    for each shape and card.
+    """
 
     tiles: tuple[tuple[str, int, int], ...] = (("block", 128, 128), ("warp", 64, 64), ("instruction", 16, 8))
     """Names, rows and columns of C, from the largest."""
-    told: bool = False
-    """Whether these are the sizes; False where the library chooses for each shape and card."""
-    where: str = ""
-    """The cards that they are for, where there are others: on Hopper."""
-
-    @property
-    def reused(self) -> tuple[int, int] | None:
-        return self.tiles[0][1:] if self.told else None
 
     def words(self) -> str:
-        if not self.told:
-            names = " tiles, these into ".join(name for name, _, _ in self.tiles)
-            return f"The library cuts C into {names} tiles; it chooses their sizes for each shape and card."
-        parts = ", ".join(f"a {name} has {rows} by {columns} elements" for name, rows, columns in self.tiles)
-        return f"C is cut in levels, each inside the one before: {parts}{self.where and f' ({self.where})'}."
+        names = " tiles, these into ".join(name for name, _, _ in self.tiles)
+        return f"The library cuts C into {names} tiles; it chooses their sizes for each shape and card."
 
     def draw(self, canvas: Canvas) -> None:
         _, bm, bn = self.tiles[0]
-        chosen = ("tiles are chosen for", "each shape and card")
-        if self.told:
-            chosen = (f"drawn for {by(DRAWN_FOR, DRAWN_FOR)};", self.where or "the block's tile is framed")
-        Tiles(bm=bm, bn=bn).overview(canvas, chosen)
-        sizes = [f"{name} {by(rows, columns)}" for name, rows, columns in self.tiles]
-        canvas.captions(
-            RIGHT,
-            "one block's tile of C",
-            sizes if self.told else ("dashed: the sizes are", "the library's choice"),
-        )
+        Tiles(bm=bm, bn=bn).overview(canvas, ("tiles are chosen for", "each shape and card"))
+        canvas.captions(RIGHT, "one block's tile of C", ("dashed: the sizes are", "the library's choice"))
         scale = 276 / max(bm, bn)
-        strengths = ("pale", "shared", "solid") if len(self.tiles) > 2 else ("pale", "solid")
-        dash = "" if self.told else " dash"
+        strengths = ("pale", "shared", "solid")
         high, wide = bm, bn
         for strength, (_, rows, columns) in zip(strengths, self.tiles, strict=True):
             cell = (columns * scale, rows * scale)
-            canvas.grid(RIGHT, TOP, wide // columns, high // rows, cell, f"c{dash}")
+            canvas.grid(RIGHT, TOP, wide // columns, high // rows, cell, "c dash")
             canvas.box(RIGHT, TOP, *cell, f"c {strength}")
             high, wide = rows, columns
         canvas.legend(tuple(zip(strengths, (name for name, _, _ in self.tiles), strict=True)))

@@ -33,11 +33,14 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "gates": (["harness/judgement/gates.py"], ["tests/test_gates.py"]),
     "reporter": (
-        ["harness/github/reporting.py", "harness/github/posting.py"],
+        [
+            *(f"harness/github/{name}.py" for name in ("reporting", "posting", "artifacts")),
+            "harness/forges/reports.py",
+        ],
         [f"tests/test_github_{name}.py" for name in ("posting", "static", "artifacts", "request", "app")],
     ),
     "results-branch": (
-        ["harness/github/data_files.py"],
+        ["harness/github/data_files.py", "harness/github/data_git.py"],
         ["tests/test_data_branch.py"],
     ),
     "runner-files": (
@@ -69,6 +72,8 @@ STRUCTURE = re.compile(
 
 @dataclass(frozen=True)
 class Mutant:
+    """One fault in one file of the code."""
+
     file: str
     line: int
     change: str
@@ -123,8 +128,10 @@ def in_python(file: str, source: str) -> Iterator[Mutant]:
     for node, put in list(places(tree)):
         for new in [*expressions(node), *statements(node)]:
             put(ast.copy_location(new, node))
-            told = f"{ast.unparse(node)} -> {ast.unparse(ast.fix_missing_locations(new))}".replace("\n", " ")
-            yield Mutant(file, getattr(node, "lineno", 0), told[:150], ast.unparse(tree))
+            change = f"{ast.unparse(node)} -> {ast.unparse(ast.fix_missing_locations(new))}".replace(
+                "\n", " "
+            )
+            yield Mutant(file, getattr(node, "lineno", 0), change[:150], ast.unparse(tree))
             put(node)
 
 
@@ -166,8 +173,8 @@ def put(copy: Path, file: str, text: str) -> None:
 
 def measure(copy: Path, suite: str, sample: int, seed: int) -> None:
     files, tests = SUITES[suite]
-    known = [mutant for file in files for mutant in mutants_of(file)]
-    chosen = random.Random(seed).sample(known, min(sample, len(known)))  # noqa: S311 - a sample, no secret
+    mutants = [mutant for file in files for mutant in mutants_of(file)]
+    chosen = random.Random(seed).sample(mutants, min(sample, len(mutants)))  # noqa: S311 - a sample, no secret
     begun = time.monotonic()
     if not tests_pass(copy, tests, None):
         sys.exit(f"{suite}: its tests fail without any fault")
@@ -179,7 +186,9 @@ def measure(copy: Path, suite: str, sample: int, seed: int) -> None:
             missed.append(mutant)
         put(copy, mutant.file, (ROOT / mutant.file).read_text(encoding="utf-8"))
     caught = len(chosen) - len(missed)
-    print(f"{suite}: {caught} of {len(chosen)} caught ({len(known)} known), {time.monotonic() - begun:.0f} s")
+    print(
+        f"{suite}: {caught} of {len(chosen)} caught ({len(mutants)} known), {time.monotonic() - begun:.0f} s"
+    )
     for mutant in missed:
         print(f"  missed {mutant.file}:{mutant.line}  {mutant.change}")
     sys.stdout.flush()

@@ -1,14 +1,23 @@
-"""Reviews as pull requests bring them, for tests and to look at (`scripts/review_gallery.py`)."""
+"""Reviews as pull requests bring them, for tests and to look at.
+
+    python tests/review_samples.py FOLDER
+
+writes every face of every sample. Below FOLDER each has a folder with comment.md and summary.md as GitHub
+gets them, review.html, check.json, annotations.txt and the review itself.
+"""
 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from harness.output.review.grouping import Links
+from harness.output.review.faces import faces, write_faces
+from harness.output.review.grouping import Links, review_outcome
 from harness.output.review.model import (
     Calibrated,
     CardReview,
@@ -449,3 +458,17 @@ SAMPLES: Mapping[str, Callable[[], Review]] = {
         absurd,
     )
 }
+
+
+def main(folder: Path) -> None:
+    for name, make in SAMPLES.items():
+        review = make()
+        write_faces(folder / name, faces(review, LINKS))
+        found = review_outcome(review)
+        sys.stdout.write(f"{name:14} {found.conclusion:8} {found.state:13} {found.headline}\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]))

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("asv")
 
-from scripts.synthetic_history import CARDS, History, Step, Suite, Throttle, write
 from tests.support import IMPORT_PATH, run_forked
+from tests.synthetic_history import CARDS, History, Step, Suite, Throttle, write
 
 SUITE = Suite(kernels=("naive", "tiled"), sizes=(1024, 2048))
 

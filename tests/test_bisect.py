@@ -38,7 +38,7 @@ from harness.statistics.bisection import (
     suspected,
 )
 from harness.system.process import Failed
-from scripts import synthetic_history as synthetic
+from tests import synthetic_history as synthetic
 from tests import toy
 from tests.support import GPU, Done, caller, device_is_missing, git, make_repository
 

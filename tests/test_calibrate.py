@@ -329,7 +329,6 @@ def test_without_a_folder_nothing_is_kept_and_trials_still_add_up(bench):
 def test_what_an_interrupt_had_judged_too_early_is_not_counted(bench, monkeypatch):
     """Three processes of cases that need four."""
     monkeypatch.setattr("harness.run.compare.noise_of_case", lambda *_: WIDE)
-
     result = bench.calibrate(interrupting(3), trials=1, planted_trials=1)
     assert result.interrupted
     assert {v.time.processes for v in result.same if v.time} == {3}

@@ -13,17 +13,15 @@ import pytest
 from harness import Axis, Generated, HostFunction, Input, Kernel, Output, Problem, Suite
 from harness.bench import protocol
 from harness.bench.measure import largest_dispatch, single_blocks
-from harness.bench.worker import Worker
 from harness.device.backends import null
 from harness.device.backends.base import check_launch
-from harness.errors import DeviceError, LaunchError
+from harness.errors import LaunchError
 from harness.records import Launch
 from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.sources import program
-from tests.support import KERNELS, PORTABLE, device_is_missing, write_files
-
-DEVICE = "opencl:0"
+from tests.support import KERNELS, PORTABLE, write_files
+from tests.test_kernels_opencl import workers_in
 
 
 def launch(grid, dispatch, block=(1, 1, 1)):
@@ -231,23 +229,8 @@ CUT = [
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory):
-    scratch = tmp_path_factory.mktemp("parts")
-    opened: dict[str, Worker] = {}
-
-    def worker_of(suite):
-        if suite not in opened:
-            request = protocol.Open(device=DEVICE, suite=str(KERNELS / suite), scratch=str(scratch))
-            try:
-                opened[suite] = Worker(request, lambda reply: None)
-            except DeviceError as error:
-                device_is_missing(DEVICE, error.message)
-        return opened[suite]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HARNESS_CACHE_DIR", str(scratch / "cache"))
+    with workers_in(tmp_path_factory.mktemp("parts")) as worker_of:
         yield worker_of
-    for worker in opened.values():
-        worker.device.close()
 
 
 OF_THE_DEVICE = {"loop_tiling"}

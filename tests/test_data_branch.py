@@ -27,9 +27,9 @@ from harness.github.data_git import BRANCH
 from harness.history.reading import read_history
 from harness.judgement.noise import Calibration, write_calibration
 from harness.records import SCHEMA_VERSION
-from scripts.synthetic_history import CARDS, History, Suite, write
 from tests.http_servers import listening
 from tests.support import COMMAND, IMPORT_PATH, caller, git, make_repository
+from tests.synthetic_history import CARDS, History, Suite, write
 
 CARD = "nvidia-h200-1a2b3c4d"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

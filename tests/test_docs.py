@@ -43,7 +43,7 @@ from harness.statistics import changepoints, exact, windows
 from harness.statistics.drift import find_drift
 from harness.statistics.paired import ProcessEffect
 from harness.store.records_file import RecordWriter
-from scripts import synthetic_history as synthetic
+from tests import synthetic_history as synthetic
 from tests.support import KERNELS, ROOT, Recorder, device_is_missing, run_command
 
 DOCS = ROOT / "docs"
@@ -426,10 +426,20 @@ def test_the_version_of_records_is_documented():
     assert rows(section("records.md", "Versions"))[-1][0] == str(records.SCHEMA_VERSION)
 
 
-def test_verdicts_are_documented():
-    assert first_words(section("comparison.md", "Statuses")) == list(get_args(records.VerdictStatus))
-    assert first_words(section("comparison.md", "Gates")) == [*GATES, "power-cap"]
-    assert first_words(section("comparison.md", "Attribution")) == list(get_args(records.Attribution))
+@pytest.mark.parametrize(
+    ("page", "heading", "names"),
+    [
+        ("comparison.md", "Statuses", get_args(records.VerdictStatus)),
+        ("comparison.md", "Gates", (*GATES, "power-cap")),
+        ("comparison.md", "Attribution", get_args(records.Attribution)),
+        ("records.md", "Calibrations", [f.name for kind in (Calibration, CaseNoise) for f in fields(kind)]),
+        ("history.md", "What a change is", get_args(changes.Kind)),
+        ("history.md", "Epochs", facts.CONTEXT),
+        ("history.md", "Exports", export.COLUMNS),
+    ],
+)
+def test_a_table_has_the_names_of_the_code_in_their_order(page, heading, names):
+    assert first_words(section(page, heading)) == list(names)
 
 
 LIMITS = {
@@ -458,11 +468,6 @@ def test_gates_stand_for_what_the_code_says():
         for gate in words(row[2])
     }
     assert table == _OF_GATE
-
-
-def test_fields_of_a_calibration_are_documented():
-    names = [field.name for kind in (Calibration, CaseNoise) for field in fields(kind)]
-    assert first_words(section("records.md", "Calibrations")) == names
 
 
 def test_snapshots_are_documented_where_measuring_is():
@@ -660,8 +665,7 @@ def test_json_keys_of_rebuilding_are_documented():
     ]
 
 
-def test_kinds_and_states_of_changes_are_documented():
-    assert first_words(section("history.md", "What a change is")) == list(get_args(changes.Kind))
+def test_states_of_changes_are_documented():
     table = {words(row[0])[0]: row[2] for row in rows(section("history.md", "States"))}
     assert list(table) == [state for state in get_args(triage.State) if state]
     opened = {state: change_in(state).is_open for state in table}
@@ -680,10 +684,6 @@ def test_attributions_of_changes_are_documented_with_their_kinds():
         assert {changes._kind(each, way, "lower") for way in (-0.1, 0.1)} == set(table[each])
 
 
-def test_what_begins_an_epoch_is_documented():
-    assert first_words(section("history.md", "Epochs")) == list(facts.CONTEXT)
-
-
 def test_keys_of_the_triage_file_are_documented():
     table = {words(row[0])[0]: row[1] for row in rows(section("history.md", "The triage file"))}
     assert list(table) == list(triage._KINDS)
@@ -698,10 +698,6 @@ def test_the_triage_file_that_is_shown_works(tmp_path):
     (decision,) = triage.read_triage(tmp_path)
     assert all(getattr(decision, key) is not None for key in triage._KINDS)
     assert decision.expires == dt.date(2027, 3, 31)
-
-
-def test_columns_of_an_export_are_documented():
-    assert first_words(section("history.md", "Exports")) == list(export.COLUMNS)
 
 
 def test_the_pages_are_documented():

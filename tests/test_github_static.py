@@ -119,19 +119,21 @@ def test_what_is_no_report_is_refused_and_nothing_posted(github, post, change, s
 
 
 @pytest.mark.parametrize(
-    ("artifact", "over"),
+    ("artifact", "over", "said"),
     [
-        ({"member": "../review.json"}, {}),
-        ({"size_in_bytes": 10**9}, {}),
-        ({}, {"path": ".github/workflows/other.yml"}),
-        ({}, {"event": "push"}),
-        ({}, {"head_sha": "main"}),
+        ({"member": "../review.json"}, {}, "the file is called '../review.json'"),
+        ({"size_in_bytes": 10**9}, {}, "has 1000000000 bytes"),
+        ({}, {"path": ".github/workflows/other.yml"}, "is of workflow '.github/workflows/other.yml'"),
+        ({}, {"event": "push"}, "started by push"),
+        ({}, {"head_sha": "main"}, "tells no commit"),
     ],
 )
-def test_what_is_not_that_run_s_file_is_refused(github, post, artifact, over):
+def test_what_is_not_that_run_s_file_is_refused(github, post, artifact, over, said):
     given = event()
     given["workflow_run"].update(over)
-    assert (post(given=given, **artifact).status, github.writes) == (2, [])
+    done = post(given=given, **artifact)
+    assert (done.status, github.writes) == (2, [])
+    assert said in done.err
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from harness.history.reading import read_history, sentence
 from harness.history.series import Epoch, Series
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.records import Launch, Resources, Row
-from scripts.synthetic_history import (
+from tests.histories import series_case
+from tests.synthetic_history import (
     CARDS,
     DriverChange,
     Failed,
@@ -28,7 +29,6 @@ from scripts.synthetic_history import (
     truncate,
     write,
 )
-from tests.histories import series_case
 
 H200, A100 = CARDS[:2]
 SUITE = Suite(kernels=("naive", "tiled", "wmma"), sizes=(1024, 2048))

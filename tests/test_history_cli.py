@@ -24,8 +24,9 @@ from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, read_triage
 from harness.output.histories import print_history
 from harness.output.tables import distinct
-from scripts import synthetic_history as synthetic
-from scripts.synthetic_history import (
+from tests import synthetic_history as synthetic
+from tests.support import Done, caller, git, run_command
+from tests.synthetic_history import (
     CARDS,
     HOSTILE_TEXTS,
     Absent,
@@ -40,7 +41,6 @@ from scripts.synthetic_history import (
     numbers,
     write,
 )
-from tests.support import Done, caller, git, run_command
 
 H200, A100 = CARDS[:2]
 SUITE = Suite(kernels=("naive", "tiled"), sizes=(1024,))
@@ -588,8 +588,9 @@ def test_what_fell_at_the_newest_commit_is_unjudged_and_status_4(harness, made):
 
 
 def test_a_line_says_all_of_what_fell_at_one_of_several_newest_commits(harness, made):
-    card = replace(H200, every=3)
-    made(small(commits=61, cards=(card,), events=(Step(case="naive", at=59, effect=-0.5),)))
+    every_third = (Missing(card=None, start=at + 1, stop=at + 3) for at in range(0, 60, 3))
+    events = (Step(case="naive", at=59, effect=-0.5), *every_third)
+    made(small(commits=61, cards=(H200,), events=events))
     told = harness("history", "--all").out
     assert re.search(r"^unjudged  matmul.naive@1024 .*\(3\)", told, re.MULTILINE)
     assert "at the newest commits: too early to judge" not in told

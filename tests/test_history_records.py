@@ -15,8 +15,8 @@ import pytest
 from harness.errors import ExitCode
 from harness.history.reading import read_history
 from harness.store.records_file import RecordWriter, read_run
-from scripts.synthetic_history import CARDS, DriverChange, Failed, History, Step, Suite, write
 from tests.support import caller
+from tests.synthetic_history import CARDS, DriverChange, Failed, History, Step, Suite, write
 
 H200, A100 = CARDS[:2]
 SMALL = Suite(kernels=("naive", "tiled"), sizes=(1024, 2048))

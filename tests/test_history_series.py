@@ -22,8 +22,8 @@ from harness.history.reading import open_results, read_card
 from harness.history.series import series_of
 from harness.history.tables import AsvBenchmark, CardTable, figures_of, groups_of
 from harness.system import git
-from scripts import synthetic_history as synthetic
-from scripts.synthetic_history import (
+from tests import synthetic_history as synthetic
+from tests.synthetic_history import (
     CARDS,
     Absent,
     Card,

@@ -17,7 +17,7 @@ from harness.errors import ExitCode, StoreError
 from harness.history.cards import card_folders
 from harness.history.facts import cache_file, card_records
 from harness.history.tables import AsvBenchmark, read_benchmarks, read_table
-from scripts.synthetic_history import CARDS, DriverChange, History, Suite, make_newer, truncate, write
+from tests.synthetic_history import CARDS, DriverChange, History, Suite, make_newer, truncate, write
 
 RATE, CLOCK = "suites.Toy.track_gflops", "suites.Toy.track_sm_clock_mhz"
 ALL = [["'naive'", "'tiled'"], ["1024", "2048"]]

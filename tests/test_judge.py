@@ -446,31 +446,27 @@ def spread(rng, cases, effect, sd, *, df=math.inf) -> Drawn:
 
 
 class TestPromises:
-    """Processes that differ as the prior says, so that the chances are what they are said to be."""
+    """Processes that differ as the prior says, so that the chances are what they are said to be. Of slowdowns
+    alone: what is said of a speed-up is the mirror image, which test_swapping_arms holds.
+    """
 
     PRIOR = Prior(variance=0.001**2, df=5)
 
-    @pytest.mark.parametrize("sign", [1, -1])
-    def test_at_the_margin_a_flag_is_as_rare_as_said(self, sign):
+    def test_at_the_margin_a_flag_is_as_rare_as_said(self):
         """Nothing is called the same before, as that would hide errors; so the rate is met, nearly."""
         policy = Policy(margin=0.0099)
         rng, cases = np.random.default_rng(10), 6000
-        played = Played(
-            spread(rng, cases, math.log1p(sign * 0.0099), 0.001, df=5), cases, policy, (self.PRIOR,)
-        )
+        played = Played(spread(rng, cases, math.log1p(0.0099), 0.001, df=5), cases, policy, (self.PRIOR,))
         wrong = played.first["slower"] + played.first["faster"]
         assert no_oftener_than(policy.flag, wrong, cases)
         assert clopper_pearson(wrong, cases, 0.999)[1] > policy.flag / 2
         assert no_oftener_than(policy.flag * policy.confirm, played.confirmed.total(), cases)
 
-    @pytest.mark.parametrize("sign", [1, -1])
-    def test_at_the_tolerance_same_is_as_rare_as_said(self, sign):
+    def test_at_the_tolerance_same_is_as_rare_as_said(self):
         """In each of the two stages; a confidence of 98 % so that there is something to count."""
         policy = Policy(margin=0.0099, confidence=0.98)
         rng, cases = np.random.default_rng(11), 6000
-        played = Played(
-            spread(rng, cases, math.log1p(sign * 0.01), 0.001, df=5), cases, policy, (self.PRIOR,)
-        )
+        played = Played(spread(rng, cases, math.log1p(0.01), 0.001, df=5), cases, policy, (self.PRIOR,))
         assert no_oftener_than((1 - policy.confidence) / 2, played.first["same"], cases)
         assert clopper_pearson(played.first["same"], cases, 0.999)[1] > (1 - policy.confidence) / 4
         assert no_oftener_than((1 - policy.confidence) / 2, played.refuted, cases)
@@ -668,17 +664,15 @@ class TestHowOftenItIsWrong:
         assert clopper_pearson(played.first["same"], self.CASES, 0.999)[0] > 0.98
         assert played.processes < 2.4 * self.CASES
 
-    @pytest.mark.parametrize("sign", [1, -1])
-    def test_an_effect_as_large_as_the_margin(self, noise, sign):
+    def test_an_effect_as_large_as_the_margin(self, noise):
         """The worst case that must not be called."""
-        played = Played(measured(np.random.default_rng(31), noise, sign * 0.0025), self.CASES)
+        played = Played(measured(np.random.default_rng(31), noise, 0.0025), self.CASES)
         assert no_oftener_than(POLICY.flag, played.first["slower"] + played.first["faster"], self.CASES)
         assert no_oftener_than(0.0001, played.confirmed.total(), self.CASES)
 
-    @pytest.mark.parametrize("sign", [1, -1])
-    def test_two_percent_are_found_and_confirmed_at_the_first_looks(self, noise, sign):
+    def test_two_percent_are_found_and_confirmed_at_the_first_looks(self, noise):
         cases = 300
-        played = Played(measured(np.random.default_rng(32), noise, sign * 0.02), cases)
-        assert played.confirmed["slower" if sign > 0 else "faster"] == played.confirmed.total()
+        played = Played(measured(np.random.default_rng(32), noise, 0.02), cases)
+        assert played.confirmed["slower"] == played.confirmed.total()
         assert clopper_pearson(played.confirmed.total(), cases, 0.999)[0] > 0.97
         assert played.processes < 4.5 * cases

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import contextmanager
 
 import pytest
 
@@ -29,10 +30,9 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory):
-    """Workers in this process, one a suite: a process each would be most of the time."""
-    scratch = tmp_path_factory.mktemp("opencl")
+@contextmanager
+def workers_in(scratch):
+    """Workers in this process by the suite's name: a process each would be most of the time."""
     opened: dict[str, Worker] = {}
 
     def worker_of(suite):
@@ -49,6 +49,12 @@ def workers(tmp_path_factory):
         yield worker_of
     for worker in opened.values():
         worker.device.close()
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory):
+    with workers_in(tmp_path_factory.mktemp("opencl")) as worker_of:
+        yield worker_of
 
 
 @pytest.mark.parametrize(("suite", "kernel", "size"), CASES)

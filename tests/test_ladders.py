@@ -13,6 +13,7 @@ import pytest
 
 from harness import Ladder, Rung, Suite
 from harness.cli import report_ladder_command
+from harness.device.backends import null
 from harness.errors import ExitCode, SuiteError
 from harness.output.ladder_tables import NOTHING, WITH_SLOW, markdown
 from harness.output.ladders import LadderLine, fastest, is_slow, ladder_report, placed
@@ -109,21 +110,7 @@ def laddered(project):
     return project
 
 
-CARD = DeviceInfo(
-    spec="cuda:0",
-    backend="cuda",
-    name="New card",
-    vendor="V",
-    driver="1",
-    kind="gpu",
-    arch="sm_90",
-    compute_units=1,
-    memory_bytes=1,
-    max_threads_per_block=1024,
-    max_block=(1, 1, 1),
-    max_grid=(1, 1, 1),
-    max_shared_bytes=1,
-)
+CARD = dataclasses.replace(null.devices()[0], spec="cuda:0", backend="cuda", name="New card", kind="gpu")
 PROCESSOR = dataclasses.replace(CARD, spec="cpu:0", backend="cpu", name="Old CPU", kind="cpu")
 BOX = Host(os="Linux", kernel="6", cpu="Old CPU", cpu_count=1, memory_bytes=1, python="3")
 

@@ -35,7 +35,7 @@ from harness.spec.loader import load, load_folder
 from harness.spec.planning import plan
 from harness.spec.sources import lacking, program
 from harness.store.records_file import read_run
-from scripts import synthetic_history as synthetic
+from tests import synthetic_history as synthetic
 from tests.support import KERNELS, Recorder, caller, write_files, write_null_script
 
 MATMUL = KERNELS / "matmul"

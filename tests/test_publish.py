@@ -27,8 +27,9 @@ from harness.records import Snapshot
 from harness.site.documents import CardStatus, Numbers, Site, atom, badge, badge_svg, file_name, run_document
 from harness.site.publishing import FOLDER, publish_pages
 from harness.store.records_file import StoredRun, read_run
-from scripts import synthetic_history as synthetic
-from scripts.synthetic_history import (
+from tests import synthetic_history as synthetic
+from tests.support import caller, git, run_command
+from tests.synthetic_history import (
     CARDS,
     HOSTILE_TEXTS,
     Card,
@@ -40,7 +41,6 @@ from scripts.synthetic_history import (
     extend,
     write,
 )
-from tests.support import caller, git, run_command
 
 H200, A100 = CARDS[:2]
 NAIVE = "matmul.naive@1024"

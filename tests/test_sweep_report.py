@@ -19,13 +19,14 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import Case, Kernel, Tuning, ceil_div
+from harness.device.backends import null
 from harness.errors import StoreError, SuiteError
 from harness.numbers import typeset
 from harness.output import sweeps
 from harness.output.sheet import SHADES, Sheet
 from harness.output.sweeps import write_page
 from harness.output.tables import STYLES, print_out
-from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
+from harness.records import Effect, Host, Launch, Resources, Source, Toolchain
 from harness.sweep import journal
 from harness.sweep.journal import t4_results, write_t4
 from harness.sweep.model import Configuration, Final, Sweep, SweepResult, SweepRow, SweepSettings
@@ -34,20 +35,8 @@ from tests.support import ROOT
 SCHEMA = json.loads((ROOT / "tests/schemas/kernel_tuner/results-schema.json").read_text("utf-8"))
 DOCUMENT = (ROOT / "docs" / "sweep.md").read_text("utf-8")
 
-DEVICE = DeviceInfo(
-    spec="cuda:0",
-    backend="cuda",
-    name="NVIDIA H200",
-    vendor="NVIDIA",
-    driver="580.95",
-    kind="gpu",
-    arch="sm_90",
-    compute_units=132,
-    memory_bytes=2**37,
-    max_threads_per_block=1024,
-    max_block=(1024, 1024, 64),
-    max_grid=(2**31 - 1, 65535, 65535),
-    max_shared_bytes=232448,
+DEVICE = dataclasses.replace(
+    null.devices()[0], spec="cuda:0", name="NVIDIA H200", driver="580.95", compute_units=132
 )
 SWEEP = Sweep(
     harness_version="0.1",

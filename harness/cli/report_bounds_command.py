@@ -37,7 +37,9 @@ def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json
         try:
             record = read_record(path)
             with Waiting(f"Compiling {record.source.suite} for {record.device.name}") as waiting:
-                bounded, unbounded = bounded_cases(record, config.root, timeout or config.timeout_s, waiting.tell)
+                bounded, unbounded = bounded_cases(
+                    record, config.root, timeout or config.timeout_s, waiting.tell
+                )
         except HarnessError as error:
             whose = "" if path.name in error.message else f"{path.name}: "
             click.echo(f"Left out: {whose}{error.message}", err=True)

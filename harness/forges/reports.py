@@ -149,6 +149,8 @@ def merged(reviews: Iterable[Review]) -> Review:
     found = list(reviews)
     if len({(review.base, review.head) for review in found}) != 1:
         raise RefusedError("The run's reports are of different commits: nothing is made of them.")
+    if len(found) > 1 and not all(review.cards for review in found):
+        raise RefusedError("One of the run's reports has no card in it: nothing is made of them.")
     cards, most = tuple(card for review in found for card in review.cards), LIMITS["cards"]
     if len(cards) > most:
         raise RefusedError(f"The run's reports tell of {len(cards)} cards; at most {most} are shown.")

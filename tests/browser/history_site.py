@@ -31,9 +31,9 @@ from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, write_c
 from harness.site.publishing import publish_pages
 from harness.spec.loader import load
 from harness.statistics.paired import ProcessEffect
-from scripts.synthetic_history import CARDS, Step, scale, show, write
 from tests.browser.chromium import REQUIRED, Site
 from tests.support import KERNELS
+from tests.synthetic_history import CARDS, Step, scale, show, write
 
 COMMIT_URL = "https://example.invalid/commit/{}"
 CASE = "matmul.naive@1024"

@@ -21,8 +21,7 @@ import pytest
 
 from harness.numbers import percent, rough, typeset
 from harness.site.publishing import publish_pages
-from scripts import synthetic_history as synthetic
-from scripts.synthetic_history import HOSTILE_TEXTS
+from tests import synthetic_history as synthetic
 from tests.browser.chromium import serve
 from tests.browser.history_site import (
     CASE,
@@ -33,6 +32,7 @@ from tests.browser.history_site import (
     publish_long,
     publish_shown,
 )
+from tests.synthetic_history import HOSTILE_TEXTS
 
 pytestmark = pytest.mark.slow
 

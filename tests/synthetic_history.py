@@ -1,46 +1,16 @@
-"""A made-up history of measurements: a git repository, asv's results as our plugin leaves them, and records.
+"""Synthetic histories: a git repository, asv's results as our plugin leaves them, and records.
 
-For whoever tests or times what reads such histories. What happened is told by a `History`; the same one gives
-the same bytes again. As a command::
+Tests and benchmarks of what reads histories use them. A `History` says what happened; the same one gives the
+same bytes again. As a command::
 
-    python scripts/synthetic_history.py FOLDER --preset show
-    python scripts/synthetic_history.py FOLDER --commits 10000 --cases 200 --cards 4
+    python tests/synthetic_history.py FOLDER --preset show
+    python tests/synthetic_history.py FOLDER --commits 10000 --cases 200 --cards 4
 
-FOLDER becomes the repository, with asv.conf.json in it and results in .asv/results. A lognormal noise is on
-every time; a case's cycles do not change when its card's clock does.
+FOLDER becomes the repository, with asv.conf.json in it and results in .asv/results. Every time has lognormal
+noise; a case's cycles do not change when its card's clock does.
 """
 
 from __future__ import annotations
-
-__all__ = [
-    "CARDS",
-    "HOSTILE_TEXTS",
-    "Absent",
-    "Card",
-    "DriverChange",
-    "Failed",
-    "History",
-    "Missing",
-    "Noisy",
-    "Numbers",
-    "Step",
-    "Suite",
-    "Throttle",
-    "Written",
-    "change_kernels_before",
-    "change_version_at",
-    "extend",
-    "main",
-    "make_newer",
-    "numbers",
-    "rebase_away",
-    "rename_before",
-    "scale",
-    "show",
-    "split_machine",
-    "truncate",
-    "write",
-]
 
 import argparse
 import hashlib
@@ -171,17 +141,6 @@ class DriverChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noisy:
-    """A noise of its own, in place of the history's."""
-
-    case: str | None
-    noise: float
-    start: int = 0
-    stop: int | None = None
-    card: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
     """Commits that were not measured on a card: no file of asv's, and no record."""
 
@@ -211,7 +170,7 @@ class Failed:
     reason: Literal["build-failed", "wrong-result"] = "build-failed"
 
 
-Event: TypeAlias = Step | Throttle | DriverChange | Noisy | Missing | Absent | Failed
+Event: TypeAlias = Step | Throttle | DriverChange | Missing | Absent | Failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,10 +189,6 @@ class Card:
     memory_bus_bits: int = 6016
     temperature_c: float = 48.0
     power_limit_w: float = 700.0
-    first: int = 0
-    """Index of the first commit measured on it."""
-    every: int = 1
-    """Only one commit in this many is measured on it."""
 
     @property
     def machine(self) -> str:
@@ -475,7 +430,7 @@ def scale(commits: int, cases: int, cards: int, *, seed: int = 1) -> History:
         sizes=tuple(512 * (index + 1) for index in range(sizes)),
     )
     chosen = tuple(replace(CARDS[index % 4], serial=1 + index // 4) for index in range(cards))
-    draw = random.Random(f"scale/{seed}")  # noqa: S311
+    draw = random.Random(f"scale/{seed}")
     events: list[Event] = [
         Step(
             case=f"{kernel} {size}",
@@ -511,37 +466,32 @@ def numbers(history: History, card: Card) -> Numbers:
     ]
     clock, throttled = _clock(own, commits)
     clock = card.clock_mhz * clock[:, None] * np.exp(0.0005 * _normal(history, card, "clock", shape))
-    noise, factor, registers = _code(history, own, shape)
+    factor, registers = _code(history, own, shape)
     bound = np.array([float(suite.headline == "GFLOP/s") for suite, _, _ in history.cases])
     best_ns, least_registers, load = _bases(history, card)
     # A case that memory limits takes as long at any clock of the multiprocessors.
     slowdown = (card.clock_mhz / clock) ** bound / factor
-    time_ns = best_ns * slowdown * np.exp(noise * _normal(history, card, "time", shape))
+    time_ns = best_ns * slowdown * np.exp(history.noise * _normal(history, card, "time", shape))
     work = np.array([suite.work(size) for suite, _, size in history.cases], dtype=np.float64)
     hot = np.array([cause == "thermal" for cause in throttled], dtype=np.float64)[:, None]
     capped = np.array([cause == "power" for cause in throttled])[:, None]
     drawn = card.power_limit_w * load * (clock / card.clock_mhz) ** 2
     warmth = card.temperature_c + 18 * load + 16 * hot + 0.8 * _normal(history, card, "temperature", shape)
     power: Floats = drawn * np.exp(0.01 * _normal(history, card, "power", shape))
-    status, measured = _status(history, own, card)
+    status, measured = _status(history, own)
     return Numbers(
         time_ns=time_ns,
         rate=work / time_ns,
-        sm_clock_mhz=_rounded(clock, 0),
+        sm_clock_mhz=clock.round(),
         memory_clock_mhz=np.full(shape, card.memory_clock_mhz),
-        temperature_c=_rounded(warmth, 0),
-        power_w=_rounded(np.where(capped, 0.995 * card.power_limit_w, power), 1),
+        temperature_c=warmth.round(),
+        power_w=np.where(capped, 0.995 * card.power_limit_w, power).round(1),
         registers=least_registers + registers,
         status=status,
         measured=measured,
         throttled=throttled,
         drivers=_drivers(own, card, commits),
     )
-
-
-def _rounded(values: npt.NDArray[Any], digits: int) -> Floats:
-    rounded: Floats = np.round(values, digits)
-    return rounded
 
 
 def _normal(history: History, card: Card, what: str, shape: tuple[int, int]) -> Floats:
@@ -563,9 +513,9 @@ def _clock(events: Iterable[Event], commits: int) -> tuple[Floats, tuple[str, ..
 
 def _code(
     history: History, events: Iterable[Event], shape: tuple[int, int]
-) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
-    """Each (commits, cases): the noise of times, by how much the rate is better, registers on top."""
-    noise, factor, registers = np.full(shape, history.noise), np.ones(shape), np.zeros(shape, dtype=np.int64)
+) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Two arrays (commits, cases): the factor on the rate, and the registers on top."""
+    factor, registers = np.ones(shape), np.zeros(shape, dtype=np.int64)
     for event in events:
         if isinstance(event, Step):
             columns = history.chosen(event.case)
@@ -573,9 +523,7 @@ def _code(
             registers[event.at : event.until, columns] += event.registers
         elif isinstance(event, DriverChange):
             factor[event.at :] *= 1 + event.effect
-        elif isinstance(event, Noisy):
-            noise[event.start : event.stop, history.chosen(event.case)] = event.noise
-    return noise, factor, registers
+    return factor, registers
 
 
 def _bases(history: History, card: Card) -> tuple[Floats, npt.NDArray[np.int64], Floats]:
@@ -592,12 +540,10 @@ def _bases(history: History, card: Card) -> tuple[Floats, npt.NDArray[np.int64],
     return np.array(times), np.array(registers), np.array(loads)
 
 
-def _status(
-    history: History, events: Iterable[Event], card: Card
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
+def _status(history: History, events: Iterable[Event]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
+    """(commits, cases): what became of each case; (commits,): whether the commit was measured."""
     status = np.full((history.commits, len(history.cases)), OK, dtype=np.int8)
-    index = np.arange(history.commits)
-    measured = (index >= card.first) & ((index - card.first) % card.every == 0)
+    measured = np.ones(history.commits, dtype=np.bool_)
     for event in events:
         if isinstance(event, Absent):
             status[event.start : event.stop, history.chosen(event.case)] = ABSENT
@@ -669,8 +615,7 @@ class _Commit:
     index: int
     message: bytes
     author: tuple[str, str]
-    authored: datetime
-    committed: datetime
+    at: datetime
     changed: tuple[str, ...]
     revisions: Mapping[str, int]
 
@@ -687,7 +632,7 @@ def _plan(history: History) -> Iterator[_Commit]:
     revisions = {suite.source(kernel): 0 for suite, kernel, _ in history.cases}
     at = EPOCH
     for index in range(history.commits):
-        draw = random.Random(f"{history.seed}/commit/{index}")  # noqa: S311
+        draw = random.Random(f"{history.seed}/commit/{index}")
         at += timedelta(seconds=60 + round(draw.expovariate(1 / (3600 * MEAN_GAP_H))))
         changed = _changed(history, index, draw)
         revisions = {**revisions, **{path: revisions[path] + 1 for path in changed}} if changed else revisions
@@ -698,8 +643,7 @@ def _plan(history: History) -> Iterator[_Commit]:
             index=index,
             message=_message(history, index, changed, draw),
             author=_author(history, index, draw),
-            authored=at - back,
-            committed=at - back,
+            at=at - back,
             changed=changed,
             revisions=revisions,
         )
@@ -783,8 +727,10 @@ def _commit(
     name, mail = commit.author
     lines = [
         b"commit %s\nmark :%s\n" % (branch.encode(), mark),
-        b"author %s <%s> %d +0100\n" % (name.encode(), mail.encode(), commit.authored.timestamp()),
-        b"committer %s <%s> %d +0100\n" % (name.encode(), mail.encode(), commit.committed.timestamp()),
+        *(
+            b"%s %s <%s> %d +0100\n" % (role, name.encode(), mail.encode(), commit.at.timestamp())
+            for role in (b"author", b"committer")
+        ),
         b"data %d\n%s\n" % (len(commit.message), commit.message),
         b"from %s\n" % parent if parent else b"",
         b"merge %s\n" % merged if merged else b"",
@@ -877,11 +823,9 @@ def _write_card(written: Written, card: Card, indices: range) -> None:
     newest = max(np.flatnonzero(seen.measured), default=None)
     entry = _entry(card, card.driver if newest is None else seen.drivers[newest])
     _write_json(folder / "machine.json", {**entry, "version": 1}, indent=4)
-    shapes = _shapes(history)
     for commit in _plan(history):
         if commit.index in indices and seen.measured[commit.index]:
-            described = _result(written, card, commit, seen, shapes)
-            _write_json(written.result(commit.index, card), described)
+            _write_json(written.result(commit.index, card), _result(written, card, commit, seen))
             if history.records:
                 _write_records(written, card, commit, seen)
 
@@ -922,43 +866,29 @@ def _benchmarks(history: History) -> dict[str, object]:
 
 
 def _measured_at(commit: _Commit) -> datetime:
-    return commit.committed + timedelta(minutes=40)
+    return commit.at + timedelta(minutes=40)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """Of one track of one suite in asv's files: what is the same in all of them."""
-
-    suite: Suite
-    track: str
-    columns: slice
-
-
-def _shapes(history: History) -> dict[str, _Shape]:
-    """By the benchmark's name."""
-    return {
-        f"{suite.benchmark}.{track}": _Shape(suite, track, history.columns(suite))
-        for suite in history.suites
-        for track in _tracks(history, suite)
-    }
-
-
-def _result(
-    written: Written, card: Card, commit: _Commit, seen: Numbers, shapes: Mapping[str, _Shape]
-) -> dict[str, object]:
-    """The file of asv's of a commit."""
+def _result(written: Written, card: Card, commit: _Commit, seen: Numbers) -> dict[str, object]:
+    """The content of asv's result file of a commit."""
+    history = written.history
     entry = _entry(card, seen.drivers[commit.index])
-    hidden = set(ANNOTATIONS) - ({"driver"} if written.history.driver_in_params else set())
+    hidden = set(ANNOTATIONS) - ({"driver"} if history.driver_in_params else set())
     params = {key: value for key, value in entry.items() if key not in hidden} | {"python": "any"}
     started = round(_measured_at(commit).timestamp() * 1000)
-    rows = {}
-    for order, (name, shape) in enumerate(shapes.items()):
-        rows[name] = _asv_row(commit.index, seen, shape, started + 5 * order)
-    lines = range(10, 10 + 6 * len(written.history.suites), 6)
+    rows: dict[str, list[object]] = {}
+    for suite in history.suites:
+        columns = history.columns(suite)
+        for track in _tracks(history, suite):
+            value, factors = _values(commit.index, seen, columns, track)
+            row = _asv_row(value, factors, seen.status[commit.index, columns], track)
+            row[1:1] = [suite.params, METHOD_VERSION, started + 5 * len(rows)]
+            rows[f"{suite.benchmark}.{track}"] = row
+    lines = range(10, 10 + 6 * len(history.suites), 6)
     return {
         "commit_hash": written.commits[commit.index],
         "env_name": ENVIRONMENT,
-        "date": round(commit.authored.timestamp()) * 1000,
+        "date": round(commit.at.timestamp()) * 1000,
         "params": dict(sorted(params.items())),
         "python": "any",
         "requirements": {},
@@ -970,30 +900,27 @@ def _result(
     }
 
 
-def _asv_row(index: int, seen: Numbers, shape: _Shape, started_ms: int) -> list[object]:
-    """A row of asv's results, without the nulls that asv leaves off at the end."""
-    columns = shape.columns
-    status = seen.status[index, columns]
-    value, factors = _values(index, seen, shape)
-    row: list[object] = [_marked(value, status, shape.track), shape.suite.params, METHOD_VERSION, started_ms]
-    if row[0] is None:
-        return row
-    row.append(0.003)
+def _asv_row(
+    value: npt.NDArray[Any], factors: tuple[float, ...] | None, status: npt.NDArray[np.int8], track: str
+) -> list[object]:
+    """A row without what describes it, and without the nulls that asv leaves off at the end."""
+    result = _marked(value, status, track)
+    if result is None:
+        return [result]
     if factors is None or not (status == OK).any():
-        return row
-    none = status != OK
-    row += [_with_none(_five_digits(value * factor).tolist(), none) for factor in factors]
-    row.append(_with_none([1] * len(value), none))
-    row.append(_with_none([SLOTS] * len(value), none))
-    return row
+        return [result, 0.003]
+    statistics = [*(_five_digits(value * factor) for factor in factors)]
+    counts = [np.full(len(value), 1), np.full(len(value), SLOTS)]
+    return [result, 0.003, *(_with_none(column, status != OK) for column in (*statistics, *counts))]
 
 
-def _values(index: int, seen: Numbers, shape: _Shape) -> tuple[npt.NDArray[Any], tuple[float, ...] | None]:
-    """A commit's values of a track; of those with samples, by what asv's statistics are larger."""
-    columns = shape.columns
-    if shape.track in _CONSTANT:
-        return np.full(columns.stop - columns.start, _CONSTANT[shape.track]), None
-    stored, per_unit, factors = _STORED[shape.track]
+def _values(
+    index: int, seen: Numbers, columns: slice, track: str
+) -> tuple[npt.NDArray[Any], tuple[float, ...] | None]:
+    """A commit's values of a track, and the factors from these to asv's statistics; None without samples."""
+    if track in _CONSTANT:
+        return np.full(columns.stop - columns.start, _CONSTANT[track]), None
+    stored, per_unit, factors = _STORED[track]
     values = getattr(seen, stored)[index, columns]
     return values if per_unit == 1 else values / per_unit, factors
 
@@ -1040,10 +967,8 @@ def _marked(value: npt.NDArray[Any], status: npt.NDArray[np.int8], track: str) -
     return None if listed and all(item is None for item in listed) else listed
 
 
-def _with_none(values: list[Any], none: npt.NDArray[np.bool_]) -> list[Any]:
-    for column in np.flatnonzero(none):
-        values[column] = None
-    return values
+def _with_none(values: npt.NDArray[Any], none: npt.NDArray[np.bool_]) -> list[Any]:
+    return [None if missing else value for value, missing in zip(values.tolist(), none, strict=True)]
 
 
 def _five_digits(values: Floats) -> Floats:
@@ -1098,7 +1023,7 @@ def _write_records(written: Written, card: Card, commit: _Commit, seen: Numbers)
                 suite=suite.name,
                 path=f"kernels/{suite.name}",
                 commit=written.commits[commit.index],
-                committed_at=commit.committed.isoformat(timespec="seconds"),
+                committed_at=commit.at.isoformat(timespec="seconds"),
                 tree_sha256=commit.tree_sha256(suite),
             ),
             headline=suite.headline,
@@ -1169,7 +1094,7 @@ def _row(
     if status == WRONG:
         return replace(built, status="failed", reason="wrong-result", message="Element [0, 0] is 2, not 1.")
     times = [float(seen.time_ns[index, column]) * (1 + SPREAD * slot) for slot in _SLOT]
-    random.Random(f"{index}/{column}").shuffle(times)  # noqa: S311
+    random.Random(f"{index}/{column}").shuffle(times)
     return replace(built, measurement=_measurement(times), telemetry=_telemetry(card, index, seen, column))
 
 
@@ -1374,9 +1299,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.perf_counter()
     written = write(history, asked.folder)
     files = [path for path in written.results.rglob("*") if path.is_file()]
-    print(f"{len(written.commits)} commits, {len(history.cases)} cases, {len(history.cards)} cards, with")
-    print(f"{len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB,")
-    print(f"in {written.results} after {time.perf_counter() - began:.1f} s")
+    sys.stdout.write(
+        f"{len(written.commits)} commits, {len(history.cases)} cases, {len(history.cards)} cards, with\n"
+        f"{len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB,\n"
+        f"in {written.results} after {time.perf_counter() - began:.1f} s\n"
+    )
     return 0
 
 
