@@ -31,6 +31,7 @@ COMPARISON = dataclasses.replace(
     base=SOURCE,
     head=dataclasses.replace(SOURCE, commit="c" * 40),
     settings={"margin": 0.0025, "tolerance": 0.01, "confidence": 0.999},
+    toolchains={},
 )
 PLAIN, TILED = "toy.plain[n=64]", "toy.tiled[n=64]"
 
@@ -66,7 +67,7 @@ def judged(*items: CaseBlock | Verdict) -> dict[str, Rejudged]:
 
 
 def written(folder: Path, *items: CaseBlock | Verdict, complete: bool = True, **over: object) -> Path:
-    described = dataclasses.replace(COMPARISON, **over)  # type: ignore[arg-type]
+    described = dataclasses.replace(COMPARISON, **over)
     with RecordWriter(folder, described) as writer:
         for item in items:
             writer.add(item)
