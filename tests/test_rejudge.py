@@ -12,26 +12,32 @@ from pathlib import Path
 import pytest
 
 from harness.bench.abba import PairSettings
+from harness.device.backends import null
 from harness.errors import ExitCode
 from harness.judgement.case_trial import NoisePriors, Precision, bare_verdict
 from harness.judgement.judge import Policy
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
-from harness.records import CaseBlock, PairedBlock, Source, Verdict, VerdictStatus
+from harness.records import CaseBlock, Comparison, Host, PairedBlock, Source, Verdict, VerdictStatus
 from harness.run.rejudge import Rejudged, Score, Truth, rejudge, score, shortened
 from harness.spec.problem import Case
 from harness.statistics.paired import ProcessEffect, readable
 from harness.store.records_file import RecordWriter, StoredComparison, read_comparison
-from tests import test_records_file
 from tests.support import caller
 from tests.test_case_trial import block, quads
 
 SOURCE = Source(suite="toy", path="kernels/toy", commit="b" * 40)
-COMPARISON = dataclasses.replace(
-    test_records_file.COMPARISON,
+COMPARISON = Comparison(
+    harness_version="1.2.3",
+    run_id="0123456789abcdef",
+    started_at="2026-01-02T03:04:05+00:00",
+    command="compare",
     base=SOURCE,
     head=dataclasses.replace(SOURCE, commit="c" * 40),
+    kernels=("plain", "tiled"),
+    device=null.devices()[0],
+    toolchain=None,
+    host=Host(os="Linux", kernel="6", cpu="c", cpu_count=2, memory_bytes=2**30, python="3"),
     settings={"margin": 0.0025, "tolerance": 0.01, "confidence": 0.999},
-    toolchains={},
 )
 PLAIN, TILED = "toy.plain[n=64]", "toy.tiled[n=64]"
 
