@@ -216,7 +216,7 @@ def _static(value: Any, where: str) -> StaticConfig:
 def _seconds(value: Any, where: str) -> float:
     try:
         seconds = 0.0 if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise ConfigError(f"{where} is {value!r}; expected a number of seconds above 0.")

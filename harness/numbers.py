@@ -32,7 +32,9 @@ def number(value: float | None, digits: int = 4) -> str:
     size = abs(value)
     if size and not 1e-4 <= size < 1e9:
         return _power_of_ten(value)
-    decimals = 0 if not size or isinstance(value, int) else max(0, digits - 1 - math.floor(math.log10(size)))
+    # Of the rounded value: 9.99996 has four digits as 10.00.
+    exponent = int(f"{size:.{digits - 1}e}".partition("e")[2])
+    decimals = 0 if not size or isinstance(value, int) else max(0, digits - 1 - exponent)
     return f"{value:,.{decimals}f}"
 
 

@@ -144,6 +144,7 @@ def test_an_unknown_key_is_named_with_its_file(folder, name, key):
         ("timeout_s = true", "is True; expected a number of seconds above 0."),
         ("timeout_s = 'soon'", "is 'soon'; expected a number of seconds above 0."),
         ("timeout_s = [1]", "is [1]; expected a number of seconds above 0."),
+        (f"timeout_s = {10**400}", f"is {10**400}; expected a number of seconds above 0."),
         *(
             (
                 f"directions = {value}",

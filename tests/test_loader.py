@@ -439,13 +439,6 @@ def test_a_worker_finds_a_commit_in_a_relative_cache(project):
     assert done.returncode == ExitCode.FINE, done.stderr
 
 
-def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(project, monkeypatch, tmp_path):
-    expected = load(project.suite, "HEAD").source
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
-    assert load(project.suite, "HEAD").source == expected
-
-
 def test_discover_takes_an_absolute_folder(project, tmp_path):
     assert discover(tmp_path, [str(project.suite)]) == [project.suite]
 

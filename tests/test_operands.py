@@ -305,6 +305,10 @@ def test_arguments_are_inputs_then_what_is_written_then_scalars_then_axes():
         (1e6, "float16", "Scalar 'alpha' is 1000000.0; expected a finite number that float16 can hold."),
         ("3", "float32", "Scalar 'alpha' is '3'; expected a number for float32."),
         (True, "int32", "Scalar 'alpha' is True; expected a number for int32."),
+        *(
+            (10**400, dtype, f"Scalar 'alpha' is {10**400}; expected a finite number that {dtype} can hold.")
+            for dtype in ("int64", "float64")
+        ),
     ],
 )
 def test_a_scalar_is_a_number_that_its_type_can_hold(value, dtype, sentence):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -127,6 +128,62 @@ def test_shapes_and_types_of_arrays():
     described = {name: (a.shape_at(case), a.dtype_at(case)) for name, a in Matrix.arrays.items()}
     assert described == {"a": ((2, 5), "float16"), "b": ((5, 3), "float64"), "c": ((2, 3), "float32")}
     assert Matrix().moved_bytes(case) == 2 * 5 * 2 + 5 * 3 * 8 + 2 * 3 * 4
+
+
+class Counted(Problem):
+    n = Axis((8,))
+    y = Output("n")
+    counts: tuple[object, object] = (None, 0)
+
+    def flop(self, case):
+        return self.counts[0]
+
+    def moved_bytes(self, case):
+        return self.counts[1]
+
+
+@pytest.mark.parametrize(
+    ("flop", "moved", "expected"),
+    [
+        (5 * 12 * math.log2(12), np.prod([3, 4]), (215, 12)),
+        (None, np.float32(2.5), (None, 2)),
+        (True, 0, (1, 0)),
+    ],
+)
+def test_operations_and_bytes_are_whole_numbers(flop, moved, expected):
+    problem, case = Counted(), Case("s", "k", {"n": 8})
+    problem.counts = flop, moved
+    found = problem.flop(case), problem.moved_bytes(case)
+    assert (found, [*map(type, found)]) == (expected, [*map(type, expected)])
+
+
+@pytest.mark.parametrize(
+    "count", ["many", float("nan"), float("inf"), 10**30, [1]], ids=lambda c: repr(c)[:9]
+)
+def test_what_is_no_count_is_a_sentence(count):
+    problem, case = Counted(), Case("s", "k", {"n": 8})
+    problem.counts = count, None
+    for name, value in (("flop", count), ("moved_bytes", None)):
+        with pytest.raises(SuiteError) as raised:
+            getattr(problem, name)(case)
+        assert raised.value.message.startswith(f"{name}() of Counted is {value!r} at 8; expected a number")
+
+
+def test_a_count_may_be_any_function():
+    class Static(Problem):
+        n = Axis((8,))
+        y = Output("n")
+        flop = staticmethod(lambda case: case.n / 2)
+
+    class Mixin:
+        def flop(self, case):
+            return 2.5 * super().flop(case)  # type: ignore[misc]
+
+    class Further(Mixin, Static):
+        pass
+
+    case = Case("s", "k", {"n": 6})
+    assert (Static().flop(case), Further().flop(case)) == (3, 7)
 
 
 def test_moved_bytes_do_not_overflow():

@@ -250,58 +250,53 @@ class Kernel:
         if self.dtype in ML_DTYPES:
             numpy_dtype(self.dtype)
         if self.requires is not None and not _CAPABILITY.match(self.requires):
-            raise SuiteError(f"Kernel {self.name!r} requires {self.requires!r}; expected the form 'sm_70'.")
+            raise self.error(f"requires {self.requires!r}; expected the form 'sm_70'.")
         if self.arch and not _ARCH.match(self.arch):
-            raise SuiteError(f"Kernel {self.name!r} has arch {self.arch!r}; expected the form 'sm_90a'.")
+            raise self.error(f"has arch {self.arch!r}; expected the form 'sm_90a'.")
         self._check_instance()
         check_folders(f"Kernel {self.name!r}", self.include)
         if libraries := [s for s in self.sources.values() if isinstance(s, str) and s.endswith(".so")]:
-            raise SuiteError(
-                f"Kernel {self.name!r} has the library {libraries[0]} for a source; expected "
-                f"HostLibrary({libraries[0]!r}), whose function puts its work on a stream."
+            raise self.error(
+                f"has the library {libraries[0]} for a source; expected HostLibrary({libraries[0]!r}), "
+                "whose function puts its work on a stream."
             )
         text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
         if text and (self.block is None or self.grid is None):
-            raise SuiteError(f"Kernel {self.name!r} needs a block and a grid: its source is launched.")
+            raise self.error("needs a block and a grid: its source is launched.")
         self._check_steps()
         if unknown := self.sources.keys() - {"cuda", "opencl", "opengl", "cpu"}:
-            raise SuiteError(
-                f"Kernel {self.name!r} has a source for {min(unknown)!r}; "
-                "expected cuda, opencl, opengl or cpu."
-            )
+            raise self.error(f"has a source for {min(unknown)!r}; expected cuda, opencl, opengl or cpu.")
+
+    def error(self, problem: str) -> SuiteError:
+        """An error that says of this kernel what is wrong with it: ``has no source for cuda.``"""
+        return SuiteError(f"Kernel {self.name!r} {problem}")
 
     def _check_steps(self) -> None:
         made = [source for source in self.sources.values() if not isinstance(source, (str, Generated))]
         if self.steps and (made or self.dispatch or not self.sources.keys() <= {"cuda", "opencl"}):
-            raise SuiteError(
-                f"Kernel {self.name!r} has steps; expected sources that cuda or opencl compiles, and no "
-                "dispatch."
-            )
+            raise self.error("has steps; expected sources that cuda or opencl compiles, and no dispatch.")
         named = {*self.args, *(name for step in self.steps for name in step.args)}
         for name in self.workspace:
             check_identifier("Workspace", name)
             if name not in named:
-                raise SuiteError(
-                    f"Kernel {self.name!r} has the workspace {name!r}, which is in no args: say where it "
-                    "goes."
-                )
+                raise self.error(f"has the workspace {name!r}, which is in no args: say where it goes.")
         if self.setup is not None and not named:
-            raise SuiteError(f"Kernel {self.name!r} has a setup and no args: say where what it returns goes.")
+            raise self.error("has a setup and no args: say where what it returns goes.")
 
     def _check_instance(self) -> None:
         if not self.instantiate:
             return
         if self.entry:
-            raise SuiteError(f"Kernel {self.name!r} has an entry and a template to instantiate; give one.")
+            raise self.error("has an entry and a template to instantiate; give one.")
         if compiled := [file for file in self.files if file.endswith((".ptx", ".so", *IMAGES))]:
-            raise SuiteError(
-                f"Kernel {self.name!r} instantiates a template of {compiled[0]}, which is compiled already: "
-                "name the function by entry."
+            raise self.error(
+                f"instantiates a template of {compiled[0]}, which is compiled already: name the function by "
+                "entry."
             )
         if "\n" in self.instantiate or not IDENTIFIER.match(_function_of(self.instantiate)):
-            raise SuiteError(
-                f"Kernel {self.name!r} instantiates {self.instantiate!r}; expected a function's name and "
-                "template arguments, as in 'sgemm<{BM}, {BN}>'."
+            raise self.error(
+                f"instantiates {self.instantiate!r}; expected a function's name and template arguments, as "
+                "in 'sgemm<{BM}, {BN}>'."
             )
 
     @cached_property
@@ -342,9 +337,9 @@ class Kernel:
         """
         values: dict[str, Value] = {**case.sizes, **case.macros}
         if unknown := sorted(self.instance_names - values.keys()):
-            raise SuiteError(
-                f"Kernel {self.name!r} instantiates {self.instantiate!r}, but {unknown[0]!r} is no macro of "
-                f"it and no axis; there are {', '.join(values)}."
+            raise self.error(
+                f"instantiates {self.instantiate!r}, but {unknown[0]!r} is no macro of it and no axis; "
+                f"there are {', '.join(values)}."
             )
         return _IN_BRACES.sub(lambda found: _cpp(values[found[1]]), self.instantiate)
 
@@ -380,9 +375,7 @@ def with_macros(kernel: Kernel, plain: Case, macros: Mapping[str, Value | Callab
                 raise
             continue
         if not isinstance(found[name], int) and not IDENTIFIER.match(str(found[name])):
-            raise SuiteError(
-                f"Kernel {kernel.name!r} has macro {name} = {found[name]!r}; expected an integer or a word."
-            )
+            raise kernel.error(f"has macro {name} = {found[name]!r}; expected an integer or a word.")
     return replace(plain, macros=found)
 
 
@@ -411,9 +404,9 @@ def workspaces(kernel: Kernel, case: Case) -> dict[str, int]:
         shaped = isinstance(value, (tuple, list))
         extents = tuple(value) if shaped else (value,)
         if not extents or not all(type(extent) is int and extent > 0 for extent in extents):
-            raise SuiteError(
-                f"Kernel {kernel.name!r} has workspace {name} = {value!r} at {case.size_label}; expected a "
-                "number of bytes from 1, or a tuple of extents."
+            raise kernel.error(
+                f"has workspace {name} = {value!r} at {case.size_label}; expected a number of bytes from 1, "
+                "or a tuple of extents."
             )
         found[name] = math.prod(extents) * (element_bits(case.dtype) if shaped else 8) // 8
     return found

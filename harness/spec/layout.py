@@ -86,9 +86,12 @@ def fits(value: float, name: str) -> bool:
     import numpy as np
 
     if limits := integer_limits(name):
-        return math.isfinite(value) and value == int(value) and limits[0] <= value <= limits[1]
-    with np.errstate(over="ignore"):
-        rounded = float(np.array(value, np.float64).astype(numpy_dtype(name)))
+        return limits[0] <= value <= limits[1] and value == int(value)
+    try:
+        with np.errstate(over="ignore"):
+            rounded = float(np.array(float(value)).astype(numpy_dtype(name)))
+    except OverflowError:  # an integer that is larger than any float
+        return False
     return rounded == value if math.isinf(value) else math.isfinite(rounded)
 
 

@@ -174,9 +174,7 @@ def _shape(kernel: Kernel, launched: Kernel | Step, of: str, case: Case) -> Laun
     block = _extents(kernel, f"block{of}", launched.block, case)
     shared = computed(kernel.name, "dynamic_shared_bytes", launched.dynamic_shared_bytes, case)
     if not isinstance(shared, int) or shared < 0:
-        raise SuiteError(
-            f"Kernel {kernel.name!r} has dynamic_shared_bytes {shared!r}; expected an integer from 0."
-        )
+        raise kernel.error(f"has dynamic_shared_bytes {shared!r}; expected an integer from 0.")
     return Launch(grid=(1, 1, 1), block=block, dynamic_shared_bytes=shared)
 
 
@@ -198,9 +196,7 @@ def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -
     value = 1 if geometry is None else computed(kernel.name, what, geometry, case)
     extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not 1 <= len(extents) <= 3 or not all(isinstance(extent, int) for extent in extents):
-        raise SuiteError(
-            f"Kernel {kernel.name!r} has {what} {value!r}; expected one to three integers, x first."
-        )
+        raise kernel.error(f"has {what} {value!r}; expected one to three integers, x first.")
     x, y, z = (*extents, 1, 1)[:3]
     return x, y, z
 

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from harness.errors import NotToldError, NotYetKnownError, SuiteError
@@ -250,6 +251,9 @@ class Problem:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         members = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+        for name in ("flop", "moved_bytes"):
+            if members[name] is not vars(Problem)[name]:
+                setattr(cls, name, _whole(name, members[name]))
         cls.axes = {name: value for name, value in members.items() if isinstance(value, Axis)}
         cls.arrays = {name: value for name, value in members.items() if isinstance(value, Array)}
         cls.scalars = {name: value for name, value in members.items() if isinstance(value, Scalar)}
@@ -355,6 +359,25 @@ class Problem:
         for sizes in itertools.product(*(axis.quick if quick else axis.default for axis in axes)):
             point = {name: size for names, size in zip(together, sizes, strict=True) for name in names}
             yield {name: point[name] for name in self.axes}
+
+
+def _whole(name: str, count: Any) -> Callable[[Problem, Case], int | None]:
+    """A suite's own flop() or moved_bytes() with a whole number for what it returns: 5 n log2(n) is none."""
+
+    @wraps(count)
+    def whole(self: Problem, case: Case) -> int | None:
+        counted = count.__get__(self) if hasattr(count, "__get__") else count
+        value = number(counted(case))
+        if value is None and name == "flop":
+            return None
+        if isinstance(value, (int, float)) and -(2**63) <= value < 2**63:
+            return int(value)
+        raise SuiteError(
+            f"{name}() of {type(self).__name__} is {value!r} at {case.size_label}; expected a number of at "
+            "most 63 bits."
+        )
+
+    return whole
 
 
 def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:

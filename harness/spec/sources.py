@@ -235,7 +235,7 @@ def _whole(
 ) -> Program:
     source = kernel.source_for(backend)
     if source is None:
-        raise SuiteError(f"Kernel {kernel.name!r} has no source for {backend}.")
+        raise kernel.error(f"has no source for {backend}.")
     made = functools.partial(
         Program,
         name=f"{suite.name}.{kernel.name}",

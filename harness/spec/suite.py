@@ -132,9 +132,7 @@ class Suite:
         for kernel in self.kernels:
             for name in kernel.workspace:
                 if name in (*self.problem.arrays, *self.problem.scalars, *self.problem.axes):
-                    raise SuiteError(
-                        f"Kernel {kernel.name!r} has the workspace {name!r}, which is also of its problem."
-                    )
+                    raise kernel.error(f"has the workspace {name!r}, which is also of its problem.")
         self._check_ladders()
 
     def _check_ladders(self) -> None:
@@ -219,5 +217,5 @@ class Suite:
                 found.append(Parameter(name, "setup"))
             else:
                 what = f"argument {name!r}, which is no array, scalar or axis of its problem"
-                raise SuiteError(f"Kernel {kernel.name!r} has {what}.")
+                raise kernel.error(f"has {what}.")
         return tuple(found)

@@ -230,19 +230,15 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
             },
             "scalars": {name: _scalar(scalar, functions) for name, scalar in problem.scalars.items()},
             "independent": problem.independent,
-            "flop": functions.number(problem.flop, _count, "flop"),
+            "flop": functions.number(problem.flop, name="flop"),
             "has_reference": problem.has_reference,
-            "moved_bytes": functions.number(problem.moved_bytes, _count, "moved_bytes"),
+            "moved_bytes": functions.number(problem.moved_bytes, name="moved_bytes"),
         },
         "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
         "include": suite.include,
         "ladders": msgspec.to_builtins(tuple(suite.ladders)),
     }
     return msgspec.convert(document, SuiteData)
-
-
-def _count(value: Any) -> int | None:
-    return None if value is None else int(value)
 
 
 def _scalar(scalar: Scalar, functions: Functions) -> dict[str, Any]:
@@ -370,8 +366,8 @@ LOAD_TIMEOUT_S = 60.0
 """The time that a suite.py has to run, and each of its functions to return."""
 
 
-_KNOWN = {error.__name__: error for error in (NotYetKnownError, NotToldError)}
-"""What functions raise that is more than a failure of theirs."""
+_KNOWN = {error.__name__: error for error in (SuiteError, NotYetKnownError, NotToldError)}
+"""Errors with a sentence that functions of a suite raise."""
 
 
 class Loading:

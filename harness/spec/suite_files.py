@@ -43,14 +43,14 @@ def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:
     for name in names:
         place = Path(os.path.normpath(project / name))
         if not place.is_dir():
-            raise SuiteError(
-                f"Kernel {kernel.name!r} includes from {name!r}, and there is no such folder as {place}: "
-                f"it is relative to the project, {project}."
+            raise kernel.error(
+                f"includes from {name!r}, and there is no such folder as {place}: it is relative to the "
+                f"project, {project}."
             )
         if not place.resolve().is_relative_to(project.resolve()):
-            raise SuiteError(
-                f"Kernel {kernel.name!r} includes from {name!r}, a link to {place.resolve()}, out of the "
-                f"project {project}: what lies there is in no commit."
+            raise kernel.error(
+                f"includes from {name!r}, a link to {place.resolve()}, out of the project {project}: what "
+                "lies there is in no commit."
             )
         found.append(str(place))
     return tuple(found)

@@ -217,18 +217,18 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             self._writer.__exit__()
 
     def add(self, item: Row | CaseBlock | Verdict) -> None:
-        self._attempt(lambda writer: writer.add(item))
+        self._attempt(RecordWriter.add, item)
 
     def finish(
         self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
     ) -> None:
-        changes = problem_changes
-        self._attempt(lambda it: it.finish(complete=complete, left_out=left_out, problem_changes=changes))
+        ending = {"complete": complete, "left_out": left_out, "problem_changes": problem_changes}
+        self._attempt(RecordWriter.finish, **ending)
 
-    def _attempt(self, write: Callable[[RecordWriter], object]) -> None:
+    def _attempt(self, write: Callable[..., object], *given: object, **named: object) -> None:
         if self._writer and not self.problem:
             try:
-                write(self._writer)
+                write(self._writer, *given, **named)
             except StoreError as error:
                 self.problem, self.path = error.message, None
 

@@ -23,7 +23,8 @@
     if (!known(value)) return NONE;
     const size = Math.abs(value);
     if (size !== 0 && (size >= 1e9 || size < 1e-4)) return powerOfTen(value);
-    const decimals = Number.isInteger(value) ? 0 : Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
+    const exponent = Number(size.toExponential(digits - 1).split("e")[1]); // of the rounded value
+    const decimals = Number.isInteger(value) ? 0 : Math.max(0, digits - 1 - exponent);
     return (value < 0 ? MINUS : "") + fixed(value, decimals);
   };
 
