@@ -52,8 +52,8 @@ TIME_S = 0.3
 """What the quads of a case may take together, unless one alone takes longer."""
 _CONFIDENCE = 0.99
 _PRIOR = dataclasses.replace(DEFAULT_PRIOR, proportion=0.0)
-"""As for verdicts, the process is one of many that differ a little; but a kernel a tenth as fast as the
-library is no doubtful case, so that spread does not grow with how far apart they are."""
+"""The process is one of many that differ a little, as for verdicts. But how much does not grow with how far
+apart the two are: a kernel a tenth as fast as the library is no doubtful case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -636,7 +636,7 @@ def code_identities(facts: protocol.SideFacts, *, one_compiler: bool = True) -> 
 
 
 def _arrays(problem: Problem, case: Case) -> dict[str, None]:
-    """Name, type and shape of each, and which are written; in any order they are the same."""
+    """Name, type and shape of each array, and which are written; keys, as their order does not count."""
     return dict.fromkeys(
         f"{name} {_kind(problem, name, case)}" + (" (output)" if name in problem.outputs else "")
         for name in problem.arrays

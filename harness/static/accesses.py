@@ -32,7 +32,7 @@ from harness.system.cache import BinaryCache
 from harness.system.process import finished
 
 WARPS = 8
-"""Of one block that are looked at: where there are more, evenly chosen."""
+"""Most warps of one block that are looked at, evenly chosen."""
 TIMEOUT_S = 60.0
 
 _ASSETS = Path(__file__).resolve().parents[1] / "assets" / "accesses"
@@ -48,7 +48,7 @@ _C_TYPES = {
     **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
     "float64": "double",
 }
-"""Of scalars; any other is a float."""
+"""C types of scalars by dtype; any other is a float."""
 _OWN = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 
 
@@ -60,17 +60,18 @@ class Access:
     space: Literal["global", "shared"]
     stores: bool
     bytes: int
-    """Of one thread at once; the widest where they differ."""
+    """Bytes that one thread reads or writes at once; the most where this differs."""
     requests: float
-    """Of one warp."""
+    """Requests of one warp."""
     sectors: float
-    """Of 32 bytes that a request touches, in the mean; 4 are the fewest for 32 neighbours of 4 bytes."""
+    """Sectors of 32 bytes that a request touches, in the mean; 4 are the fewest for 32 neighbours of 4 bytes.
+    """
     conflicts: float
     """In shared memory, how many times a request is served for once without bank conflicts, in the mean."""
 
     @property
     def fewest_sectors(self) -> int:
-        """Of a request whose 32 threads read or write neighbours: a sector holds 32 bytes."""
+        """Sectors of a request whose 32 threads read or write neighbours: a sector holds 32 bytes."""
         return self.bytes
 
     @property

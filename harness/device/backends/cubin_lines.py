@@ -21,25 +21,25 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     at: int
-    """Bytes from the kernel's begin; it holds up to the next."""
+    """Bytes from the kernel's begin to the first instruction of the line."""
     file: str
     line: int
 
 
 def lines_of(binary: bytes, symbol: str) -> tuple[SourceLine, ...]:
-    """Of a kernel, in the order of its instructions; empty where the file does not tell, or is damaged."""
+    """A kernel's lines in the order of its instructions; empty where the file has none or is damaged."""
     with suppress(*DAMAGE):
         held = sections(binary)
         code = next((at for at, each in enumerate(held) if each.name == f".text.{symbol}"), None)
-        program, known = content_of(held, ".debug_line"), symbols(held)
+        program, defined = content_of(held, ".debug_line"), symbols(held)
         # Where the program holds an address in the kernel's section.
         own = {
             offset
             for offset, _, number, _ in relocations(held, ".debug_line")
-            if known[number].section == code
+            if defined[number].section == code
         }
-        found = [line for begin in _units(program) for line in _unit(program, begin, own)]
-        return tuple(sorted(found, key=lambda each: each.at))
+        lines = [line for begin in _units(program) for line in _unit(program, begin, own)]
+        return tuple(sorted(lines, key=lambda line: line.at))
     return ()
 
 
@@ -141,7 +141,7 @@ class _Machine:
 
 
 def _files(read: _Reader) -> dict[int, str]:
-    """By number; those of the folder that was compiled in without it, others with theirs."""
+    """Files by number. Those of the folder that was compiled in have no folder in their names."""
     folders = [""]
     while name := read.text():
         folders.append(name)

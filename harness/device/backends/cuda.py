@@ -178,7 +178,8 @@ class CudaBuilt(Built):
     call: Callable[[Sequence[Argument]], None] | None = None
     """What enqueues the work of a host function; there is no `function` then."""
     parameters: tuple[tuple[int, int], ...] | None = None
-    """Offset and size in bytes of each, as its compiler has laid them out; None where that is not known."""
+    """Offset and size in bytes of each parameter, as the compiler laid them out; None where that is not
+    known."""
     name: str = ""
     python: frameworks.FrameworkFunction | None = None
     """What `call` is where it is a framework's function."""
@@ -725,7 +726,7 @@ def _formats(
 
 
 def _alignment(argument: Argument, size: int) -> int:
-    """Of a tensor map 64 bytes, of another structure as many as its size allows, up to 16."""
+    """The alignment of a tensor map is 64 bytes, of another structure what its size allows, up to 16."""
     most = size if not isinstance(argument, bytes) else 64 if size == 128 else 16
     return min(size & -size, most)
 
