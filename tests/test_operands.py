@@ -359,11 +359,12 @@ def test_every_launch_has_an_interval_of_its_own_behind_a_copy(monkeypatch, poli
     from harness.bench.measure import Subject, measure
     from harness.device.backends.null import NullBuilt
     from harness.spec.sources import Program
-    from tests.test_measure import LAUNCH, MS, Clock, RecordingDevice
+    from tests.recording import Clock
+    from tests.test_measure import LAUNCH, MS, Recording
 
     clock = Clock()
     monkeypatch.setattr("harness.bench.measure.time", clock)
-    device = RecordingDevice(clock)
+    device = Recording(clock)
     device.warms_up = True
     built = NullBuilt(Program("toy.one", "one", ""), "", itertools.repeat(1 * MS))
     settings = MeasureSettings(l2=policy, min_slot_ns=2 * MS, max_slots=2, min_time_s=9)

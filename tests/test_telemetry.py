@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.device.backends import null
 from harness.device.telemetry import NoProbe, Probe, Sampler, SteadyProbe, probe_for, telemetry_of
 from harness.device.telemetry.base import foreign_processes, nearest_or_within
 from harness.device.telemetry.fixed import STEADY
@@ -244,22 +245,7 @@ def test_no_probe_gives_its_reason_for_every_value():
 
 
 def device(**changes: Any) -> DeviceInfo:
-    base = DeviceInfo(
-        spec="null",
-        backend="null",
-        name="Null",
-        vendor="",
-        driver="",
-        kind="other",
-        arch="",
-        compute_units=1,
-        memory_bytes=0,
-        max_threads_per_block=1,
-        max_block=(1, 1, 1),
-        max_grid=(1, 1, 1),
-        max_shared_bytes=0,
-    )
-    return replace(base, **changes)
+    return replace(null.devices()[0], **changes)
 
 
 def test_the_null_device_is_scripted_and_explains_what_it_lacks():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from harness.device.backends import null
 from harness.device.peaks import peaks
 from harness.records import DeviceInfo
 
@@ -11,21 +14,11 @@ from harness.records import DeviceInfo
 def card(
     name: str, capability: tuple[int, int] | None, multiprocessors: int, *, max_clock_mhz: int | None = None
 ) -> DeviceInfo:
-    return DeviceInfo(
-        spec="cuda:0",
-        backend="cuda",
+    return replace(
+        null.devices()[0],
         name=name,
-        vendor="NVIDIA",
-        driver="",
-        kind="gpu",
-        arch="",
         compute_capability=capability,
         compute_units=multiprocessors,
-        memory_bytes=0,
-        max_threads_per_block=1024,
-        max_block=(1024, 1024, 64),
-        max_grid=(1, 1, 1),
-        max_shared_bytes=0,
         max_clock_mhz=max_clock_mhz,
     )
 
