@@ -132,7 +132,7 @@ def test_a_kernel_on_what_lay_there_before(update, kernel, wrong):
 @pytest.mark.parametrize("l2", ["hot", "cold"])
 def test_it_is_put_back_before_each_launch_that_is_timed(update, l2):
     settings = MeasureSettings(
-        max_time_s=0.1, min_time_s=0.01, warmup_min_s=0.001, warmup_max_s=0.01, l2=l2, min_slot_ns=1e6
+        max_time_s=0.1, min_time_s=0.01, warmup_min_s=0.001, warmup_max_s=0.01, l2=l2, min_slot_ns=2e7
     )
     row = measured(update, "right", settings, n=1000, s=7)
     # Otherwise Rotation finds what the last launch of a slot has left.

@@ -255,9 +255,7 @@ class Warmup:
     """What one launch of the fastest subject takes, at the end."""
 
 
-def warm_up(
-    device: Device, subjects: Sequence[Subject], settings: SlotSettings, data: Data = UNWATCHED
-) -> Warmup:
+def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings, data: Data) -> Warmup:
     """Launch kernels in turns until two successive windows of times agree: then clocks have settled too."""
     least_s, started = settings.warmup_min_s if device.warms_up else 0.0, time.monotonic()
     windows: list[float] = []

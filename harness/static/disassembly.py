@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from harness.device.backends import nvcc
+from harness.device.backends.cubin import INSTRUCTION_BYTES
 from harness.device.backends.cubin_lines import SourceLine
 from harness.errors import BuildError
 from harness.static.sass import Instruction, Instructions, instructions_in, summarised
@@ -27,8 +28,6 @@ PACKAGE = "nvidia-cuda-nvdisasm"
 _FORMAT = "instructions 1"
 """Part of the cache's key: raise it when instructions are counted in another way."""
 TIMEOUT_S = 120.0
-INSTRUCTION_BYTES = 16
-"""Size of an instruction from Volta on."""
 
 
 @functools.cache

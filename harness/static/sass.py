@@ -112,9 +112,6 @@ class Instructions:
     """The source line that most instructions of each kind come from, as ``file.cu:12``; under LOOP that of
     the hottest loop. Empty where the cubin does not tell."""
 
-    def of(self, *kinds: str) -> int:
-        return sum(self.kinds.get(kind, 0) for kind in kinds)
-
 
 def arithmetic(kinds: Mapping[str, int]) -> int:
     """How many instructions do a kernel's work; one of Blackwell's that does two at once counts as two."""

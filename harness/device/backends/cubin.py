@@ -22,7 +22,8 @@ _SIZED, _PARAMETER_INFO = 4, 0x17
 """What marks an entry in .nv.info as one of a given length, and as one about a parameter."""
 _TARGET = re.compile(rb"-arch (sm_\w+)")
 
-_INSTRUCTION_BYTES = 16
+INSTRUCTION_BYTES = 16
+"""Size of an instruction from Volta on."""
 _OPERATION, _NOP = 0xFFF, 0x918
 """The bits of an instruction that tell the operation, and that of none, from Volta on."""
 _INFO = ".nv.info"
@@ -286,8 +287,8 @@ def kernel_code(binary: bytes, symbol: str) -> KernelCode | None:
 
 def _without_padding(text: bytes) -> bytes:
     end = len(text)
-    while end and int.from_bytes(text[end - _INSTRUCTION_BYTES :][:2], "little") & _OPERATION == _NOP:
-        end -= _INSTRUCTION_BYTES
+    while end and int.from_bytes(text[end - INSTRUCTION_BYTES :][:2], "little") & _OPERATION == _NOP:
+        end -= INSTRUCTION_BYTES
     return text[:end]
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from harness.device import frameworks
 from harness.device.backends import cubin, nvcc
 from harness.device.backends.base import (
-    FILLED,
+    POISON,
     Argument,
     Built,
     Device,
@@ -427,7 +427,7 @@ class CudaDevice(Device):
         if any(result.address not in built.filled for result in returned):
             raise LaunchError(_NEVER_THE_SAME)
         for out, found, moved in seen:
-            if not moved or (found != FILLED).any():
+            if not moved or (found != POISON).any():
                 out[:] = found
         return was_held
 
@@ -443,7 +443,7 @@ class CudaDevice(Device):
                 self._run(built, launch, arguments)
                 returned = self._returned(built, arguments)
                 for result in returned:
-                    _driver().memset_d8_async(result.address, FILLED, result.size_bytes, self.stream)
+                    _driver().memset_d8_async(result.address, POISON, result.size_bytes, self.stream)
                 filled = {result.address for result in returned}
                 if filled == built.filled:
                     return
