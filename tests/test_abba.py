@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 
-from harness.bench.abba import CANARY_EVERY, Pair, PairSettings, SlotRunner, measure_pair, run_alone
+from harness.bench.abba import CANARY_EVERY, KernelPair, PairSettings, SlotRunner, measure_pair, run_alone
 from harness.bench.measure import UNWATCHED, Subject, launches_per_slot
 from harness.device.backends.base import Stamp
 from harness.device.backends.null import NullBuilt, NullDevice, devices
@@ -94,8 +94,8 @@ def subject(name: str, *times_ns: float) -> Subject:
     return Subject(built, LAUNCH, [name])
 
 
-def pair(base=(MS,), head=(MS,)) -> Pair:
-    return Pair(subject("A", *base), subject("B", *head))
+def pair(base=(MS,), head=(MS,)) -> KernelPair:
+    return KernelPair(subject("A", *base), subject("B", *head))
 
 
 def settings(**given) -> PairSettings:
@@ -221,7 +221,7 @@ def test_a_pair_whose_scatter_is_small_takes_the_least_number(clock):
     assert len(measured(Recording(clock), min_quads=25, max_quads=100).quads) == 25
 
 
-def scattered(by: float = 0.05, effect: float = 0.0) -> Pair:
+def scattered(by: float = 0.05, effect: float = 0.0) -> KernelPair:
     noisy = [MS * (1 + by * random.Random(1).gauss(0, 1) * (n % 3)) for n in range(997)]
     return pair(noisy, [time_ns * (1 + effect) for time_ns in noisy[::-1]])
 
@@ -407,7 +407,7 @@ def test_a_kernel_alone_on_a_device_without_stamps_has_no_clock(clock):
 
 def test_a_turn_is_one_slot_behind_launches_that_count_nothing(clock):
     device, alone = Recording(clock), subject("A", MS)
-    runner = SlotRunner(device, Pair(alone, alone), "hot", 3, random.Random(1), UNWATCHED, MS)
+    runner = SlotRunner(device, KernelPair(alone, alone), "hot", 3, random.Random(1), UNWATCHED, MS)
     device.log.clear()
     turn = runner.turn(0.006, canary=True)
     assert [what for what in device.log if what != "|"] == ["C", "A3", "A3", "C", "A3", "S"]

@@ -66,7 +66,7 @@ class PairSettings(SlotSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class KernelPair:
     """Two kernels that compute the same from the same arrays."""
 
     base: Subject
@@ -97,7 +97,7 @@ def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
 
 
 def measure_pair(
-    device: Device, pair: Pair, settings: PairSettings, rng: random.Random, data: Data = UNWATCHED
+    device: Device, pair: KernelPair, settings: PairSettings, rng: random.Random, data: Data = UNWATCHED
 ) -> PairedBlock:
     """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of wrong outputs."""
     l2 = l2_policy(device, settings.l2)
@@ -212,7 +212,7 @@ class SlotRunner:
     """Enqueues slots and reads them back: quads, a batch at a time, or one slot of base."""
 
     device: Device
-    pair: Pair
+    pair: KernelPair
     l2: L2Policy
     launches: int
     """Launches of a slot."""

@@ -157,16 +157,16 @@ def _run(text: str, parameters: Sequence[Parameter], launch: Launch) -> list[Acc
         units = (str(_ASSETS / "run.cpp"), f"{kernel}.o")
         _output(["g++", "-std=c++17", "-O2", "-w", "-no-pie", *units, *dynamic, "-o", str(binary)])
         sizes = [each.layout.size_bytes if each.layout else 0 for each in arrays]
-        told = ""
+        output = ""
         # A grid that does not depend on the size can have a middle with nothing to do.
         for block in ([extent // 2 for extent in launch.grid], [0, 0, 0]):
             numbers = (*launch.grid, *launch.block, *block, WARPS, *sizes)
-            told = _output([str(binary), *map(str, numbers)])
-            if any(not line.startswith("-1") and line.split()[1] == "1" for line in told.splitlines()):
+            output = _output([str(binary), *map(str, numbers)])
+            if any(not line.startswith("-1") and line.split()[1] == "1" for line in output.splitlines()):
                 break
         shared = _shared_symbols(binary)
     warps = min(WARPS, -(-launch.block[0] * launch.block[1] * launch.block[2] // 32))
-    return _added_up(told, [each.name for each in arrays], shared, warps)
+    return _added_up(output, [each.name for each in arrays], shared, warps)
 
 
 def _output(command: Sequence[str]) -> str:
@@ -199,10 +199,10 @@ def _shared_symbols(binary: Path) -> dict[int, str]:
     }
 
 
-def _added_up(told: str, names: Sequence[str], shared: Mapping[int, str], warps: int) -> list[Access]:
+def _added_up(output: str, names: Sequence[str], shared: Mapping[int, str], warps: int) -> list[Access]:
     """One Access for all places in the program that do the same to the same array, weighed by requests."""
     places: dict[tuple[int, str, bool], list[tuple[int, float, float, float]]] = defaultdict(list)
-    for line in told.splitlines():
+    for line in output.splitlines():
         array, writes, width, offset, requests, looked_at, sectors, wavefronts = map(float, line.split())
         begins = [begin for begin in shared if begin <= offset]
         name = names[int(array)] if array >= 0 else shared[max(begins)] if begins else "shared"

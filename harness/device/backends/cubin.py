@@ -115,7 +115,7 @@ def _pointed_at(
         yield offset, kind, names[number], addend
 
 
-class _Note(NamedTuple):
+class _InfoEntry(NamedTuple):
     """What a compiler notes of one kernel or of all, in .nv.info."""
 
     kind: int
@@ -129,12 +129,12 @@ class _Note(NamedTuple):
         return self.content if self.kind == _SIZED else self.value.to_bytes(2, "little")
 
 
-def _notes(info: bytes) -> Iterator[_Note]:
+def _info_entries(info: bytes) -> Iterator[_InfoEntry]:
     at = 0
     while at < len(info):
         kind, attribute, value = struct.unpack_from("<BBH", info, at)
         content = info[at + 4 : at + 4 + value] if kind == _SIZED else b""
-        yield _Note(kind, attribute, value, content)
+        yield _InfoEntry(kind, attribute, value, content)
         at += 4 + len(content)
 
 
@@ -175,14 +175,14 @@ def code_of_any_compiler(binary: bytes) -> str:
 
 def _lasting(info: bytes, names: Sequence[str]) -> Iterator[str]:
     """What is noted of one kernel or of all, in words that do not depend on the compiler."""
-    for note in _notes(info):
-        number = int.from_bytes(note.payload, "little")
-        if (note.attribute, None) in _NEWS or (note.attribute, number) in _NEWS:
+    for entry in _info_entries(info):
+        number = int.from_bytes(entry.payload, "little")
+        if (entry.attribute, None) in _NEWS or (entry.attribute, number) in _NEWS:
             continue
-        of, content = "", note.content
-        if note.attribute in _BEGIN_WITH_SYMBOL:
+        of, content = "", entry.content
+        if entry.attribute in _BEGIN_WITH_SYMBOL:
             of, content = names[int.from_bytes(content[:4], "little")], content[4:]
-        yield f"{note.kind}:{note.attribute}:{note.value}:{of}:{content.hex()}"
+        yield f"{entry.kind}:{entry.attribute}:{entry.value}:{of}:{content.hex()}"
 
 
 def has_no_memory(binary: bytes) -> bool:
@@ -207,9 +207,9 @@ def parameters(binary: bytes, function: str) -> tuple[tuple[int, int], ...] | No
 
 def _parameters(held: Sequence[Section], function: str) -> tuple[tuple[int, int], ...]:
     found: dict[int, tuple[int, int]] = {}
-    for note in _notes(content_of(held, f"{_INFO}.{function}")):
-        if note.attribute == _PARAMETER_INFO:
-            _, ordinal, offset, packed = struct.unpack("<IHHI", note.payload)
+    for entry in _info_entries(content_of(held, f"{_INFO}.{function}")):
+        if entry.attribute == _PARAMETER_INFO:
+            _, ordinal, offset, packed = struct.unpack("<IHHI", entry.payload)
             found[ordinal] = offset, packed >> 18
     return tuple(found[ordinal] for ordinal in sorted(found))
 
@@ -296,10 +296,10 @@ def _attributes(held: Sequence[Section], symbol: str, names: Sequence[str]) -> I
     """What the file says of the kernel: parameters, limits; and in a list of all kernels, each by the number
     of its symbol, registers and stack.
     """
-    for note in _notes(content_of(held, f"{_INFO}.{symbol}")):
-        if note.attribute not in _OF_SYMBOLS:
-            yield note.attribute, note.payload
-    for note in _notes(content_of(held, _INFO)):
-        number = int.from_bytes(note.payload[:4], "little")
+    for entry in _info_entries(content_of(held, f"{_INFO}.{symbol}")):
+        if entry.attribute not in _OF_SYMBOLS:
+            yield entry.attribute, entry.payload
+    for entry in _info_entries(content_of(held, _INFO)):
+        number = int.from_bytes(entry.payload[:4], "little")
         if number < len(names) and names[number] == symbol:
-            yield note.attribute, note.payload[4:]
+            yield entry.attribute, entry.payload[4:]
