@@ -11,46 +11,32 @@ from statistics import median
 
 import pytest
 
-from harness.bench.abba import CANARY_EVERY, Pair, PairSettings, SlotRunner, measure_pair, run_alone
+from harness.bench.abba import CANARY_EVERY, KernelPair, PairSettings, SlotRunner, measure_pair, run_alone
 from harness.bench.measure import UNWATCHED, Subject, launches_per_slot
 from harness.device.backends.base import Stamp
 from harness.device.backends.null import NullBuilt, NullDevice, devices
 from harness.records import Launch
 from harness.spec.sources import Program
 from harness.statistics.paired import log_ratios, process_effect
+from tests.recording import START_NS, Clock, RecordingDevice
 
 US, MS = 1e3, 1e6
 LAUNCH = Launch(grid=(1, 1, 1), block=(32, 1, 1))
 SHORT = PairSettings(l2="hot", warmup_min_s=0, warmup_max_s=0, lead_in_s=0.0)
-START_NS = 10**12
 
 
-class Clock:
-    """The host's monotonic clock, which moves only while a device is waited for."""
-
-    def __init__(self) -> None:
-        self.now_ns = float(START_NS)
-
-    def monotonic_ns(self) -> int:
-        return int(self.now_ns)
-
-    def monotonic(self) -> float:
-        return self.now_ns / 1e9
-
-
-class Recording(NullDevice):
-    """Writes down what it is asked for: A3 and B3 for three launches of base and of head, C for a canary,
-    F for a flush, S for a wait, | for a stamp and O for an occupation.
+class Recording(RecordingDevice):
+    """Writes down A3 and B3 for three launches of base and of head, C for a canary, | for a stamp and O where
+    it is occupied.
     """
 
     warms_up = True
+    flush_ns = 7 * US
 
-    def __init__(self, clock: Clock, *, stamp_cycles: float = 0.0, cycles: bool = True, noise=None, **info):
-        super().__init__(dataclasses.replace(devices()[0], **info), {"noise": noise} if noise else {})
-        self.host, self.stamp_cycles, self.tells = clock, stamp_cycles, cycles
-        self.log: list[str] = []
-        self.pending_ns = self.device_ns = self.counted = 0.0
-        self.waited = 0
+    def __init__(self, clock: Clock, *, stamp_cycles: float = 0.0, cycles: bool = True, **info):
+        super().__init__(clock, **info)
+        self.stamp_cycles, self.tells = stamp_cycles, cycles
+        self.device_ns = self.counted = 0.0
         self.globaltimer_ns: float | None = 1.0
 
     def timed(self, built, launch, arguments, launches):
@@ -64,44 +50,22 @@ class Recording(NullDevice):
         return self._later(50 * US)
 
     def _later(self, time_ns):
-        self._pass(time_ns)
-        enqueued_at = self.waited
+        self.enqueue(time_ns)
+        return self.after_wait(time_ns)
 
-        def timing():
-            assert self.waited > enqueued_at, "a time was read before it was waited for"
-            return time_ns
-
-        return timing
-
-    def _pass(self, time_ns):
-        self.pending_ns += time_ns
+    def enqueue(self, time_ns):
+        super().enqueue(time_ns)
         self.device_ns += time_ns
         self.counted += 2.0 * time_ns  # 2000 MHz
 
     def stamp(self):
         self.log.append("|")
         self.counted += self.stamp_cycles
-        enqueued_at, now = self.waited, Stamp(self.counted, self.device_ns) if self.tells else None
-
-        def stamping():
-            assert self.waited > enqueued_at, "a stamp was read before it was waited for"
-            return now
-
-        return stamping
-
-    def flush_l2(self):
-        self.log.append("F")
-        self._pass(7 * US)
+        return self.after_wait(Stamp(self.counted, self.device_ns) if self.tells else None)
 
     def occupy(self, duration_ns):
         self.log.append("O")
-        self._pass(duration_ns)
-
-    def synchronize(self):
-        self.log.append("S")
-        self.host.now_ns += self.pending_ns
-        self.pending_ns = 0.0
-        self.waited += 1
+        self.enqueue(duration_ns)
 
     def globaltimer_tick_ns(self):
         return self.globaltimer_ns if self.tells else None
@@ -130,8 +94,8 @@ def subject(name: str, *times_ns: float) -> Subject:
     return Subject(built, LAUNCH, [name])
 
 
-def pair(base=(MS,), head=(MS,)) -> Pair:
-    return Pair(subject("A", *base), subject("B", *head))
+def pair(base=(MS,), head=(MS,)) -> KernelPair:
+    return KernelPair(subject("A", *base), subject("B", *head))
 
 
 def settings(**given) -> PairSettings:
@@ -171,7 +135,7 @@ def test_the_effect_of_exact_times_is_exact(clock):
 def test_what_a_function_returned_is_put_in_place_outside_of_times_and_cycles(clock):
     class Delivering(Recording):
         def deliver(self, built, arguments):
-            self._pass(MS)
+            self.enqueue(MS)
 
     block = measured(Delivering(clock), pair((MS,), (1.5 * MS,)))
     for quad in block.quads:
@@ -257,7 +221,7 @@ def test_a_pair_whose_scatter_is_small_takes_the_least_number(clock):
     assert len(measured(Recording(clock), min_quads=25, max_quads=100).quads) == 25
 
 
-def scattered(by: float = 0.05, effect: float = 0.0) -> Pair:
+def scattered(by: float = 0.05, effect: float = 0.0) -> KernelPair:
     noisy = [MS * (1 + by * random.Random(1).gauss(0, 1) * (n % 3)) for n in range(997)]
     return pair(noisy, [time_ns * (1 + effect) for time_ns in noisy[::-1]])
 
@@ -443,7 +407,7 @@ def test_a_kernel_alone_on_a_device_without_stamps_has_no_clock(clock):
 
 def test_a_turn_is_one_slot_behind_launches_that_count_nothing(clock):
     device, alone = Recording(clock), subject("A", MS)
-    runner = SlotRunner(device, Pair(alone, alone), "hot", 3, random.Random(1), UNWATCHED, MS)
+    runner = SlotRunner(device, KernelPair(alone, alone), "hot", 3, random.Random(1), UNWATCHED, MS)
     device.log.clear()
     turn = runner.turn(0.006, canary=True)
     assert [what for what in device.log if what != "|"] == ["C", "A3", "A3", "C", "A3", "S"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import re
@@ -11,65 +10,32 @@ from types import SimpleNamespace
 import pytest
 
 from harness.bench.measure import MOST_LAUNCHES_QUEUED, Data, MeasureSettings, Subject, measure
-from harness.device.backends.null import NullBuilt, NullDevice, devices
+from harness.device.backends.null import NullBuilt
 from harness.records import Launch
 from harness.spec.sources import Program
+from tests.recording import START_NS, Clock, RecordingDevice
 
 MS = 1_000_000.0
 LAUNCH = Launch(grid=(1, 1, 1), block=(32, 1, 1))
 
 
-class Clock:
-    """The host's monotonic clock, which moves only while a device is waited for."""
-
-    def __init__(self) -> None:
-        self.now_ns = 10**9
-
-    def monotonic_ns(self):
-        return int(self.now_ns)
-
-    perf_counter_ns = monotonic_ns
-
-    def monotonic(self):
-        return self.now_ns / 1e9
-
-
-class RecordingDevice(NullDevice):
+class Recording(RecordingDevice):
     """Writes down what it is asked for, in the language of `said`."""
 
     def __init__(self, clock, *, tick_ns=1.0, flush_ns=0.0, **info):
-        super().__init__(dataclasses.replace(devices()[0], **info), {})
-        self.host, self.tick, self.flush_ns = clock, tick_ns, flush_ns
-        self.log: list[str] = []
-        self.pending_ns = 0.0
-        self.waited = 0
+        super().__init__(clock, **info)
+        self.tick, self.flush_ns = tick_ns, flush_ns
 
     def timed(self, built, launch, arguments, launches):
         assert launch is LAUNCH
         assert list(arguments) == ["x", "y"]
         time_ns = super().timed(built, launch, arguments, launches)()
         self.log.append(f"T{launches}")
-        self.pending_ns += time_ns
-        enqueued_at = self.waited
-
-        def timing():
-            assert self.waited > enqueued_at, "a time was read before it was waited for"
-            return time_ns
-
-        return timing
-
-    def flush_l2(self):
-        self.log.append("F")
-        self.pending_ns += self.flush_ns
+        self.enqueue(time_ns)
+        return self.after_wait(time_ns)
 
     def occupy(self, duration_ns):
         self.log.append(f"O{duration_ns}")
-
-    def synchronize(self):
-        self.log.append("S")
-        self.host.now_ns += self.pending_ns
-        self.pending_ns = 0.0
-        self.waited += 1
 
     def tick_ns(self):
         return self.tick
@@ -103,7 +69,7 @@ def clock(monkeypatch):
 def measured(clock):
     def run(times, *, tick_ns=1.0, flush_ns=0.0, info=None, warms_up=True, **settings):
         """Measure a kernel whose launches take these times, again and again."""
-        device = RecordingDevice(clock, tick_ns=tick_ns, flush_ns=flush_ns, **(info or {}))
+        device = Recording(clock, tick_ns=tick_ns, flush_ns=flush_ns, **(info or {}))
         device.warms_up = warms_up
         times = itertools.cycle(times) if isinstance(times, (list, tuple)) else times
         built = NullBuilt(Program("toy.one", "one", ""), "", iter(times))
@@ -193,7 +159,7 @@ class Watching(Data):
     ],
 )
 def test_outputs_are_poisoned_and_sampled_outside_every_time(clock, policy, slots):
-    device = RecordingDevice(clock)
+    device = Recording(clock)
     built = NullBuilt(Program("toy.one", "one", ""), "", itertools.repeat(1 * MS))
     data = Watching(device.log)
     settings = MeasureSettings(l2=policy, min_slot_ns=2 * MS, max_slots=5, min_time_s=9)
@@ -361,7 +327,7 @@ def test_time_for_flushes_is_part_of_the_time_and_of_no_slot(measured):
     assert elapsed_s(found) == pytest.approx(len(found.times_ns) * 0.010)
 
 
-class SlowToEnqueue(RecordingDevice):
+class SlowToEnqueue(Recording):
     """Its host takes 50 us for each timing, H in the log for a hold and h where it is released."""
 
     def timed(self, built, launch, arguments, launches):
@@ -387,5 +353,5 @@ def test_what_else_is_kept(measured, clock):
     found = run.found
     assert (found.clock, found.tick_ns, found.l2) == ("scripted", 32.0, "cold")
     assert found.ended_ns == clock.monotonic_ns()
-    assert found.started_ns == 10**9 + 101 * MS
+    assert found.started_ns == START_NS + 101 * MS
     assert math.fsum(found.times_ns) == pytest.approx(found.ended_ns - found.started_ns)

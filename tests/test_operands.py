@@ -132,7 +132,7 @@ def test_a_kernel_on_what_lay_there_before(update, kernel, wrong):
 @pytest.mark.parametrize("l2", ["hot", "cold"])
 def test_it_is_put_back_before_each_launch_that_is_timed(update, l2):
     settings = MeasureSettings(
-        max_time_s=0.1, min_time_s=0.01, warmup_min_s=0.001, warmup_max_s=0.01, l2=l2, min_slot_ns=1e6
+        max_time_s=0.1, min_time_s=0.01, warmup_min_s=0.001, warmup_max_s=0.01, l2=l2, min_slot_ns=2e7
     )
     row = measured(update, "right", settings, n=1000, s=7)
     # Otherwise Rotation finds what the last launch of a slot has left.
@@ -363,11 +363,12 @@ def test_every_launch_has_an_interval_of_its_own_behind_a_copy(monkeypatch, poli
     from harness.bench.measure import Subject, measure
     from harness.device.backends.null import NullBuilt
     from harness.spec.sources import Program
-    from tests.test_measure import LAUNCH, MS, Clock, RecordingDevice
+    from tests.recording import Clock
+    from tests.test_measure import LAUNCH, MS, Recording
 
     clock = Clock()
     monkeypatch.setattr("harness.bench.measure.time", clock)
-    device = RecordingDevice(clock)
+    device = Recording(clock)
     device.warms_up = True
     built = NullBuilt(Program("toy.one", "one", ""), "", itertools.repeat(1 * MS))
     settings = MeasureSettings(l2=policy, min_slot_ns=2 * MS, max_slots=2, min_time_s=9)

@@ -16,7 +16,7 @@ from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of, plan
 from harness.static import demand
 from harness.static.accesses import accesses
-from harness.static.builds import Kept, Usage, _told
+from harness.static.builds import Kept, Usage, _parsed
 from harness.static.occupancy import CARDS, card, residency
 from tests.support import KERNELS, caller, write_files
 
@@ -267,7 +267,7 @@ ptxas info    : Function properties for tiled
     48 bytes stack frame, 40 bytes spill stores, 44 bytes spill loads
 ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack size, 32768 bytes smem
 """
-    used = _told(Kept(said, b""), "sm_80").usage["tiled"]
+    used = _parsed(Kept(said, b""), "sm_80").usage["tiled"]
     assert (used.registers, used.shared_bytes) == (255, 32768)
     assert (used.spill_store_bytes, used.spill_load_bytes) == (40, 44)
 

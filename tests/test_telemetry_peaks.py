@@ -16,8 +16,6 @@ def card(
 ) -> DeviceInfo:
     return replace(
         null.devices()[0],
-        spec="cuda:0",
-        backend="cuda",
         name=name,
         compute_capability=capability,
         compute_units=multiprocessors,

@@ -15,7 +15,7 @@ from statistics import fmean
 
 import pytest
 
-from harness.bench.abba import Pair, PairSettings, measure_pair
+from harness.bench.abba import KernelPair, PairSettings, measure_pair
 from harness.bench.measure import Subject
 from harness.device.backends.noise import KINDS
 from harness.device.backends.null import NullDevice, devices
@@ -51,13 +51,13 @@ class Outcome:
     """Whether it was called slower or faster before it was measured again."""
 
 
-def pair(device: NullDevice, number: int, slower: float) -> Pair:
+def pair(device: NullDevice, number: int, slower: float) -> KernelPair:
     """Kernel `number` at base and at head, as texts that differ and say how long they take."""
     sides = []
     for name, time_ns in (("base", float(MS)), ("head", MS * (1 + slower))):
         text = f"#define NULL_DEVICE_NS {time_ns}\n// {name} of {number}\n"
         sides.append(Subject(device.build(Program("toy.one", "one", text)), LAUNCH, ()))
-    return Pair(*sides)
+    return KernelPair(*sides)
 
 
 def watched(block: PairedBlock) -> PairedBlock:

@@ -36,7 +36,8 @@ from harness.device.backends.base import Device, Stamp
 from harness.records import L2Policy, PairedBlock, Quad
 
 CANARY_EVERY = 2
-"""Quads: one that strays costs those on both of its sides, which must not be a fifth of the fewest quads."""
+"""Quads from one canary to the next: one that strays costs the quads on both of its sides, which must not be
+a fifth of the fewest quads."""
 SHORT_S = 0.06
 """A block is short whose first quads take no longer."""
 _EMPTY_SLOTS = 12
@@ -52,8 +53,8 @@ class PairSettings(SlotSettings):
     warmup_max_s: float = 0.5
     settled: float = 0.005
     min_quads: int = 6
-    """Where launches are long; twice as many where these take no longer than SHORT_S: strays are few, and
-    have to be met."""
+    """The fewest quads of a block. Twice as many where these take no longer than SHORT_S: strays are rare,
+    and have to be met."""
     max_quads: int = 100
     standard_error: float = 0.0005
     """Stop when the quads' own standard error of the effect is below this, or small next to the effect."""
@@ -65,7 +66,7 @@ class PairSettings(SlotSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class KernelPair:
     """Two kernels that compute the same from the same arrays."""
 
     base: Subject
@@ -96,7 +97,7 @@ def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
 
 
 def measure_pair(
-    device: Device, pair: Pair, settings: PairSettings, rng: random.Random, data: Data = UNWATCHED
+    device: Device, pair: KernelPair, settings: PairSettings, rng: random.Random, data: Data = UNWATCHED
 ) -> PairedBlock:
     """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of wrong outputs."""
     l2 = l2_policy(device, settings.l2)
@@ -135,7 +136,9 @@ def measure_pair(
 
 
 def clock_noise(tick_ns: float | None, slot_ns: float) -> float | None:
-    """Both ends of a slot are rounded, each evenly over one tick: a variance of tick^2 / 6."""
+    """The share of a slot by which rounding scatters its length: each end of it is rounded evenly over one
+    tick, which is a variance of tick^2 / 6 together. None where the tick is not known.
+    """
     return tick_ns / slot_ns / math.sqrt(6) if tick_ns is not None and slot_ns > 0 else None
 
 
@@ -164,7 +167,7 @@ class Alone:
 
     started_ns: int
     ended_ns: int
-    """Both by the host's monotonic clock."""
+    """Begin and end by the host's monotonic clock."""
     launches: int
     time_ns: float
     """What one launch takes, the mean."""
@@ -194,12 +197,12 @@ class Turn(msgspec.Struct, frozen=True, tag=True):
     """One slot, of a process that has the device to itself meanwhile."""
 
     time_ns: float
-    """Of one launch, the mean."""
+    """Time of one launch, the mean of the slot."""
     cycles: float | None
     sm_clock_mhz: float | None
     started_ns: int
     ended_ns: int
-    """Both by the host's monotonic clock, the launches before the slot included."""
+    """Begin and end by the host's monotonic clock, with the launches before the slot."""
     canary_ns: float | None = None
     canary_cycles: float | None = None
 
@@ -209,10 +212,10 @@ class SlotRunner:
     """Enqueues slots and reads them back: quads, a batch at a time, or one slot of base."""
 
     device: Device
-    pair: Pair
+    pair: KernelPair
     l2: L2Policy
     launches: int
-    """Of a slot."""
+    """Launches of a slot."""
     rng: random.Random
     data: Data
     time_ns: float
@@ -370,7 +373,7 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
 
 
 def all_four(*values: float | None) -> tuple[float, float, float, float] | None:
-    """What the slots of a quad tell, where each of them does."""
+    """The four values of a quad's slots; None where one is not known."""
     found = [value for value in values if value is not None]
     return (found[0], found[1], found[2], found[3]) if len(found) == 4 else None
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.device.backends.base import FILLED, Argument, Device, Memory
+from harness.device.backends.base import POISON, Argument, Device, Memory
 from harness.errors import OutOfMemoryError, SuiteError
 from harness.spec.kernel import Generated, Kernel, PlacedArray, argument_names, workspaces
 from harness.spec.layout import Layout, element_bits, fits, numpy_dtype
@@ -26,7 +26,6 @@ from harness.spec.problem import Case, Problem, computed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-POISON = FILLED
 PIECE_BYTES = 2**22
 """Arrays are hashed and compared on the host in pieces of this size."""
 OUTPUT_GUARD = 0xFE

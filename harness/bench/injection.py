@@ -127,21 +127,21 @@ _TOKEN = re.compile(
 )
 
 
-class _Token(NamedTuple):
+class _SourceToken(NamedTuple):
     kind: str
     text: str
     start: int
     end: int
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def _tokens(text: str) -> Iterator[_SourceToken]:
     """The text's tokens without spaces and comments; a directive is one, whole."""
     for match in _TOKEN.finditer(text):
         if (kind := match.lastgroup or "") != "space":
-            yield _Token(kind, match[0], match.start(), match.end())
+            yield _SourceToken(kind, match[0], match.start(), match.end())
 
 
-def _macros(tokens: Sequence[_Token]) -> dict[str, list[str]]:
+def _macros(tokens: Sequence[_SourceToken]) -> dict[str, list[str]]:
     """The words and marks that each macro of the text stands for, those of its alternatives in one list."""
     macros: dict[str, list[str]] = {}
     for token in tokens:
@@ -170,19 +170,19 @@ def _stands_for(word: str, wanted: frozenset[str], macros: Mapping[str, Sequence
     return False
 
 
-class _Function(NamedTuple):
+class _FunctionText(NamedTuple):
     """A definition or a declaration."""
 
-    head: Sequence[_Token]
+    head: Sequence[_SourceToken]
     """All before the name."""
-    opening: _Token
-    parameters: Sequence[_Token]
-    closing: _Token
+    opening: _SourceToken
+    parameters: Sequence[_SourceToken]
+    closing: _SourceToken
     body: int | None
     """Where the text of its body begins; None for a declaration."""
 
 
-def _functions(code: Sequence[_Token], name: str) -> Iterator[_Function]:
+def _functions(code: Sequence[_SourceToken], name: str) -> Iterator[_FunctionText]:
     """What may be a function's definitions and declarations; a call that ends a statement looks like one."""
     begin = 0
     for at, token in enumerate(code):
@@ -193,12 +193,12 @@ def _functions(code: Sequence[_Token], name: str) -> Iterator[_Function]:
             after = _after_attributes(code, close + 1)
             if after < len(code) and code[after].text in ("{", ";"):
                 body = code[after].end if code[after].text == "{" else None
-                yield _Function(code[begin:at], code[at + 1], code[at + 2 : close], code[close], body)
+                yield _FunctionText(code[begin:at], code[at + 1], code[at + 2 : close], code[close], body)
 
 
 def _chosen(
-    found: Sequence[_Function], dialect: _Dialect, macros: Mapping[str, Sequence[str]]
-) -> list[_Function]:
+    found: Sequence[_FunctionText], dialect: _Dialect, macros: Mapping[str, Sequence[str]]
+) -> list[_FunctionText]:
     """The kernel's definitions, and its prototypes, which would no longer fit; empty without a definition."""
     kernels = [
         each for each in found if any(_stands_for(word.text, dialect.kernel, macros) for word in each.head)
@@ -210,13 +210,13 @@ def _chosen(
     return definitions and kernels + definitions
 
 
-def _after_attributes(code: Sequence[_Token], at: int) -> int:
+def _after_attributes(code: Sequence[_SourceToken], at: int) -> int:
     while at < len(code) and (code[at].kind == "word" or code[at].text == "("):
         at = at + 1 if code[at].kind == "word" else _closing(code, at) + 1
     return at
 
 
-def _closing(code: Sequence[_Token], at: int) -> int:
+def _closing(code: Sequence[_SourceToken], at: int) -> int:
     """Where the parenthesis that opens at `at` closes; the end where it does not."""
     depth = 0
     for place in range(at, len(code)):
@@ -227,7 +227,7 @@ def _closing(code: Sequence[_Token], at: int) -> int:
 
 
 def _parameter(
-    function: _Function, dialect: _Dialect, macros: Mapping[str, Sequence[str]]
+    function: _FunctionText, dialect: _Dialect, macros: Mapping[str, Sequence[str]]
 ) -> dict[int, tuple[int, str]]:
     """The edit that adds the parameter: start, end and new text. No edit adds a line."""
     begin = function.opening.end

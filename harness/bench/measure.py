@@ -25,7 +25,7 @@ from harness.statistics import summarize
 TICKS_PER_SLOT = 100
 """A slot lasts at least this many ticks, so that reading the clock costs under 1 %."""
 MOST_LAUNCHES_QUEUED = 200
-"""Between two waits: drivers stop the host at some thousand, and then the queue is ahead no more."""
+"""Launches between two waits: drivers stop the host at some thousand, and then the queue is ahead no more."""
 ENQUEUE_NS = 20_000
 """Host time to enqueue one launch and what goes around it, with margin: the device is kept busy meanwhile."""
 
@@ -96,7 +96,7 @@ class Data:
 
 
 UNWATCHED = Data()
-"""For times that nothing is concluded of."""
+"""For times from which nothing is concluded."""
 
 
 def measure(
@@ -255,9 +255,7 @@ class Warmup:
     """What one launch of the fastest subject takes, at the end."""
 
 
-def warm_up(
-    device: Device, subjects: Sequence[Subject], settings: SlotSettings, data: Data = UNWATCHED
-) -> Warmup:
+def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings, data: Data) -> Warmup:
     """Launch kernels in turns until two successive windows of times agree: then clocks have settled too."""
     least_s, started = settings.warmup_min_s if device.warms_up else 0.0, time.monotonic()
     windows: list[float] = []
@@ -282,7 +280,7 @@ def warm_up(
 
 
 def launches_per_slot(time_ns: float, tick_ns: float, min_slot_ns: float) -> int:
-    """Enough for a slot of `min_slot_ns`, and for the clock's tick."""
+    """Launches enough for a slot of `min_slot_ns`, and for the clock's tick."""
     slot_ns = max(TICKS_PER_SLOT * tick_ns, min_slot_ns)
     return max(1, min(MOST_LAUNCHES_QUEUED, math.ceil(slot_ns / time_ns)))
 
@@ -299,7 +297,7 @@ def _stop(
 
 
 _AIM = 0.9
-"""Of what is allowed: times differ from launch to launch."""
+"""Share of the allowed time to aim at: times differ from launch to launch."""
 _GROWTH = 8
 """Most that a part grows at a time, as caches and clocks may not scale as its blocks do."""
 _WORTHWHILE = 1.1

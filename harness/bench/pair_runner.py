@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from harness.bench import protocol
-from harness.bench.abba import Alone, Pair, PairSettings, measure_pair, run_alone
+from harness.bench.abba import Alone, KernelPair, PairSettings, measure_pair, run_alone
 from harness.bench.buffers import Buffers
 from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject, launches_per_slot
@@ -53,8 +53,8 @@ TIME_S = 0.3
 """What the quads of a case may take together, unless one alone takes longer."""
 _CONFIDENCE = 0.99
 _PRIOR = dataclasses.replace(DEFAULT_PRIOR, proportion=0.0)
-"""As for verdicts, the process is one of many that differ a little; but a kernel a tenth as fast as the
-library is no doubtful case, so that spread does not grow with how far apart they are."""
+"""The process is one of many that differ a little, as for verdicts. But how much does not grow with how far
+apart the two are: a kernel a tenth as fast as the library is no doubtful case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def library_share(checker: Checker, held: HeldKernel, case: Case, library: Subje
     checker.report("library")
     own, data = held.measurement, held.rotation
     settings = pair_settings(median(own.times_ns), own.tick_ns or 0.0, own.l2)
-    block = measure_pair(checker.device, Pair(held.subject, library), settings, data.rng, data)
+    block = measure_pair(checker.device, KernelPair(held.subject, library), settings, data.rng, data)
     return share_of(case.kernel, block)
 
 
@@ -116,19 +116,19 @@ def _check_library(checker: Checker, held: HeldKernel, case: Case, library: Subj
     rotation, buffers = held.rotation, held.rotation.buffers
     seed = rotation.first()
     identity = repr((case.id, case.dtype, sorted(case.macros.items()), seed))
-    known = checker.scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
+    file = checker.scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
     buffers.poison()
     checker.report("verify")
     checker.device.launch(library.built, library.launch, library.arguments)
     checker.device.synchronize()
+    verified = False
     with suppress(OSError):
-        if known.read_text(encoding="ascii") == buffers.digest():
-            rotation.admit(library, case)
-            return
-    if wrong := first_wrong(checker.check(case, buffers, library, seed)):
-        raise MeasureError(f"{case.kernel} gave a wrong result: {wrong}")
-    with suppress(OSError):  # a full disk costs time, not the answer
-        known.write_text(buffers.digest(), encoding="ascii")
+        verified = file.read_text(encoding="ascii") == buffers.digest()
+    if not verified:
+        if wrong := first_wrong(checker.check(case, buffers, library, seed)):
+            raise MeasureError(f"{case.kernel} gave a wrong result: {wrong}")
+        with suppress(OSError):  # a full disk costs time, not the answer
+            file.write_text(buffers.digest(), encoding="ascii")
     rotation.admit(library, case)
 
 
@@ -332,7 +332,7 @@ class PairBench:
                 side.name: self.verified(side, buffers, request, data) for side in (head, base)
             }
             self.report("measure")
-            pair = Pair(base.subject, head.subject)
+            pair = KernelPair(base.subject, head.subject)
             try:
                 block = measure_pair(self.device, pair, request.settings, rng, data)
             except NotAsVerifiedError as error:
@@ -357,7 +357,7 @@ class PairBench:
 
             def slowdown(steps: int) -> float:
                 arguments = (*head.subject.arguments[:-1], np.int32(steps))
-                pair = Pair(base.subject, dataclasses.replace(head.subject, arguments=arguments))
+                pair = KernelPair(base.subject, dataclasses.replace(head.subject, arguments=arguments))
                 block = measure_pair(self.device, pair, settings, rng, Restoring(buffers))
                 cycles = [quad.cycles for quad in block.quads if quad.cycles]
                 values = cycles if len(cycles) == len(block.quads) else [q.times_ns for q in block.quads]
@@ -637,7 +637,7 @@ def code_identities(facts: protocol.SideFacts, *, one_compiler: bool = True) -> 
 
 
 def _arrays(problem: Problem, case: Case) -> dict[str, None]:
-    """Name, type and shape of each, and which are written; in any order they are the same."""
+    """Name, type and shape of each array, and which are written; keys, as their order does not count."""
     return dict.fromkeys(
         f"{name} {_kind(problem, name, case)}" + (" (output)" if name in problem.outputs else "")
         for name in problem.arrays

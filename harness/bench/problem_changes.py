@@ -21,7 +21,7 @@ from harness.system.file_access import opened_beside
 from harness.system.files import read_regular
 
 Changes = Mapping[str, tuple[str, str]]
-"""By what changed: what it is at base, and at head."""
+"""What changed, as it is at base and at head, by its name."""
 
 _WORK = ("FLOP", "bytes moved")
 """What is counted and not demanded: a rate is made of it."""
@@ -99,7 +99,7 @@ def case_changes(
 
 
 def _different(base: Mapping[str, str], head: Mapping[str, str]) -> Changes:
-    """Of names that only one has: with an empty text for the other."""
+    """What differs. What only one side has is an empty text for the other."""
     names = dict.fromkeys((*base, *head))
     return {
         name: (base.get(name, ""), head.get(name, "")) for name in names if base.get(name) != head.get(name)

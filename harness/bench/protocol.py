@@ -61,14 +61,14 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     source_sha256: str | None = None
     code_sha256: str | None = None
-    """Of the source without comments; None where the source is not all that it is made of."""
+    """Hash of the source without comments; None where the source is not all that it is made of."""
     reaches_beside: bool = False
     """Whether it is a function that reads what lies in its repository beside its suite's folder."""
     code: str = ""
     """A hash of what runs, the same whichever compiler made it, where sides have compilers of their own; of a
     Python function the hash of its source."""
     function: str = ""
-    """What of the code is launched."""
+    """The function of the code that is launched."""
     passed: tuple[str, ...] = ()
     """What each argument is: which input or output, its type and shape; or the value of an axis."""
     launch: Launch | None = None
@@ -95,11 +95,11 @@ class Open(Request[OpenReply], frozen=True, kw_only=True):
     base: str | None = None
     """The folder of the suite to compare `suite` with."""
     work_tree: str | None = None
-    """Of the suites' repository: what a suite of a commit opens there is not the commit's."""
+    """The work tree of the suites' repository: what a commit's suite opens there is not the commit's."""
     peaks: Mapping[str, float] = {}
     """What the device can do at most, as in Run: a rate above it fails its case."""
     compilers: Mapping[str, str] = {}
-    """By side, the nvcc that compiles its sources; of both or of neither, which is the one that is found."""
+    """The nvcc that compiles each side's sources; empty where both have the one that is found."""
 
 
 class MeasureReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -160,9 +160,9 @@ class BuildOnly(Request[BuildOnlyReply], frozen=True, kw_only=True):
     instructions: bool = False
     """Whether to tell what the instructions are, which needs nvdisasm."""
     libraries: bool = True
-    """Whether to compile those too."""
+    """Whether to compile host libraries too."""
     timeout_s: float | None = None
-    """Of one compilation."""
+    """Time that one compilation may take."""
 
 
 class Sanitize(Request[Done], frozen=True, kw_only=True):
@@ -174,7 +174,7 @@ class Sanitize(Request[Done], frozen=True, kw_only=True):
     sizes: Mapping[str, int]
     seed: int
     options: tuple[str, ...]
-    """Of the compiler, beside the kernel's own."""
+    """Options of the compiler, beside the kernel's own."""
 
 
 class PrepareReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -197,7 +197,7 @@ class InspectedPair(msgspec.Struct, frozen=True, kw_only=True):
 
 class InspectReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     pairs: Mapping[str, InspectedPair]
-    """By id."""
+    """Pairs by their ids."""
     same_problem: bool
     """Whether both suites define their problem in the same files."""
 
@@ -210,14 +210,14 @@ class Inspect(Request[InspectReply], frozen=True, kw_only=True):
 
 class DifferencesReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     changes: Mapping[str, tuple[str, str]]
-    """By what differs: what it is at base, and at head."""
+    """What differs, as it is at base and at head, by its name."""
 
 
 class Differences(Request[DifferencesReply], frozen=True, kw_only=True):
     """Tell what head's problem asks for otherwise than base's."""
 
     case: CaseOf | None
-    """None: as the suites are written."""
+    """None to compare the suites as they are written."""
     seed: int
     reference: bool = True
     """Whether to compare references too, which take longest."""
@@ -234,10 +234,10 @@ class Compare(Request[CompareReply], frozen=True, kw_only=True):
     pair: PairOf
     seed: int
     order_seed: int
-    """Of what is random on purpose: which side is loaded first, where the arrays lie, the order of quads."""
+    """Seed of what is random on purpose: which side is loaded first, where arrays lie, the order of quads."""
     settings: PairSettings
     verified: Mapping[str, str] = {}
-    """By side: digest of outputs that an earlier process verified in full."""
+    """Digest of each side's outputs that an earlier process verified in full."""
     by_base: bool = False
     """Whether head is held to base's reference and tolerance as well as its own."""
 
@@ -311,7 +311,7 @@ class Take(Request[Turn], frozen=True, kw_only=True):
     """Time one slot. Nothing of the process is on the device when it answers."""
 
     launches: int
-    """Of the slot, the same for both sides."""
+    """Launches of the slot, the same for both sides."""
     data_seed: int
     """What chooses the data, the same for all slots of a quad: kernels may mind what they compute on."""
     lead_in_s: float
@@ -322,7 +322,7 @@ class Finish(Request[Done], frozen=True, kw_only=True):
     """Look at what the slots computed, and give the arrays back."""
 
     time_ns: float
-    """Of one launch, the median of the slots."""
+    """Time of one launch, the median of the slots."""
 
 
 RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from harness.bench import protocol
-from harness.bench.abba import Pair, SlotRunner, Turn
+from harness.bench.abba import KernelPair, SlotRunner, Turn
 from harness.bench.measure import l2_policy, warm_up
 from harness.bench.pair_runner import PairBench, PlacedSide, owned_by
 from harness.bench.verifier import Rotation
@@ -20,7 +20,7 @@ from harness.records import L2Policy
 
 
 @dataclass
-class _Joined:
+class _JoinedSide:
     """The side that is in this process, its arrays on the device."""
 
     side: PlacedSide
@@ -31,12 +31,12 @@ class _Joined:
     runner: SlotRunner | None = None
 
 
-class Turns:
+class TurnTaker:
     """Joins, takes turns and finishes, one pair after another. Errors name their side."""
 
     def __init__(self, bench: PairBench) -> None:
         self.bench, self.device = bench, bench.device
-        self._joined: _Joined | None = None
+        self._joined: _JoinedSide | None = None
 
     def join(self, asked: protocol.Join) -> protocol.JoinReply:
         bench, request, settings = self.bench, asked.compare, asked.compare.settings
@@ -53,7 +53,7 @@ class Turns:
             with owned_by(side.name):
                 warm = warm_up(self.device, [side.subject], settings, data)
                 data.begin(side.subject, warm.time_ns)
-            self._joined = _Joined(side, data, l2, warm.time_ns, stack.pop_all())
+            self._joined = _JoinedSide(side, data, l2, warm.time_ns, stack.pop_all())
         return protocol.JoinReply(
             facts=facts,
             time_ns=warm.time_ns,
@@ -72,7 +72,7 @@ class Turns:
         subject, data, rng = joined.side.subject, joined.data, joined.data.rng
         with owned_by(joined.side.name):
             if joined.runner is None:
-                pair = Pair(subject, subject)
+                pair = KernelPair(subject, subject)
                 joined.runner = SlotRunner(
                     self.device, pair, joined.l2, request.launches, rng, data, joined.time_ns
                 )

@@ -367,7 +367,7 @@ class Rotation(Data):
         return first.digests[subject]
 
     def _keep(self) -> None:
-        """Both sets on the device, where it has room; one only, where the problem gives the same again."""
+        """Keep both sets on the device where it has room; one only where the problem gives the same again."""
         first, *others = map(self._inputs, self._sets)
         if all(same_bits(first[name], other[name]) for other in others for name in first):
             del self._sets[1:]
@@ -550,7 +550,7 @@ class Rotation(Data):
         return max(busy_ns, min(_LONGEST_BUSY_NS, 2 * (time.perf_counter_ns() - begun_ns)))
 
     def _affordable(self, most: int) -> int:
-        """How many launches, up to `most`, take no longer than single ones may; at least one."""
+        """How many launches, from 1 to `most`, take no longer together than _SINGLES_NS."""
         return max(1, min(most, int(_SINGLES_NS / max(self._launch_ns, 1.0))))
 
     def _timed_on(self, data_set: _DataSet, subject: Subject) -> Timing:

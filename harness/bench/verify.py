@@ -25,7 +25,7 @@ BAND_ELEMENTS = 2**25
 """Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""
 
 SAMPLE_ELEMENTS = 2**18
-"""Of the largest output, in a sample."""
+"""Elements of the largest output in a sample."""
 
 _UNWRITTEN = (
     "NaN: never written, or computed from outside the inputs; an array that kernels add to is an InOut, or "
@@ -202,7 +202,7 @@ def combine(
 
 
 def _largest(values: Sequence[float | None]) -> float | None:
-    """None where one of them is not known."""
+    """The largest value; None where one of them is not known."""
     found = [value for value in values if value is not None]
     return max(found) if len(found) == len(values) else None
 

@@ -33,7 +33,7 @@ from harness.bench.pair_runner import (
     library_share,
     prepare,
 )
-from harness.bench.turns import Turns
+from harness.bench.turns import TurnTaker
 from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import nvcc, open_device
@@ -74,7 +74,7 @@ class Worker:
             self.checker = Checker(self.device, self.suite, scratch, tell)
             suites = {"base": base or self.suite, "head": self.suite}
             self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)
-            self.turns = Turns(self.pairs)
+            self.turns = TurnTaker(self.pairs)
 
         self._held: HeldKernel | None = None
 

@@ -26,7 +26,7 @@ class SanitizerFinding:
 def together(found: Iterable[tuple[object, SanitizerFinding]]) -> list[SanitizerFinding]:
     """One finding a key, in order: the first, with the counts of all."""
     first: dict[object, SanitizerFinding] = {}
-    for key, each in found:
-        known = first.get(key)
-        first[key] = replace(known, count=known.count + each.count) if known else each
+    for key, finding in found:
+        earlier = first.get(key)
+        first[key] = replace(earlier, count=earlier.count + finding.count) if earlier else finding
     return list(first.values())

@@ -358,7 +358,9 @@ class Cupy(Framework):
 
 
 def _c_numbers(arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """With sizes as the C int that a kernel declares, and CuPy and numba would take for 64 bits."""
+    """The arguments with sizes as the C int that a kernel declares, and CuPy and numba would take for 64
+    bits.
+    """
     return tuple(np.int32(value) if type(value) is int else value for value in arguments)
 
 
@@ -481,7 +483,7 @@ def _no_array(result: Any, parameter: Parameter, wanted: str) -> str:
 
 
 def _order(parameter: Parameter) -> Order:
-    """That of a result's memory. Raises LaunchError for an output with room between its lines."""
+    """The order of a result's memory. Raises LaunchError for an output with room between its lines."""
     if parameter.layout is None:
         return "C"
     if parameter.layout.padded:
@@ -641,7 +643,7 @@ class FrameworkFunction:
 
 
 def _address(argument: Argument) -> int:
-    """Of an array on a card or on the host; of a number, itself."""
+    """The address of an array on a card or on the host; a number is its own."""
     return int(argument.ctypes.data) if isinstance(argument, np.ndarray) else int(argument)
 
 

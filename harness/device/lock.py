@@ -120,7 +120,7 @@ def _path(device: DeviceInfo) -> Path:
 
 def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], None]) -> None:
     """Lock the device. Raises BusyError, and OSError where it cannot be locked."""
-    known = ""
+    said = ""
     # Asked again and again: what blocks in the system cannot be interrupted in a thread, and the file of that
     # name may be another by then.
     while True:
@@ -133,9 +133,9 @@ def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], N
             os.close(file)
         if busy == "fail":
             raise BusyError(f"{sentence}. Try again later, or wait for it: leave out --no-wait.")
-        if sentence != known:
+        if sentence != said:
             told(f"{sentence}: waiting.")
-        known = sentence
+        said = sentence
         time.sleep(POLL_S)
 
 
@@ -199,6 +199,6 @@ def _sentence(device: DeviceInfo, file: int) -> str:
     """Who holds a lock. The words are the holder's, who may be anybody."""
     holder = "another process"
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-        told = msgspec.json.decode(os.pread(file, _MOST_BYTES, 0), type=_Holder)
-        holder = f"process {told.pid} ({harmless(told.command)[:80]}, since {harmless(told.since)[:40]})"
+        noted = msgspec.json.decode(os.pread(file, _MOST_BYTES, 0), type=_Holder)
+        holder = f"process {noted.pid} ({harmless(noted.command)[:80]}, since {harmless(noted.since)[:40]})"
     return f"{device.spec} ({device.name}) is being measured by {holder}"

@@ -23,8 +23,8 @@ def machine_name(device: DeviceInfo) -> str:
     """``nvidia-h200-3f2a9c1e``: the model, and of which card of the model; for a CPU of which host."""
     if device.backend == "null":
         return _slug(device.name)
-    known = device.kind == "gpu" and device.uuid
-    identity = _slug(known)[-8:] if known else _slug(platform.node())
+    of_card = device.kind == "gpu" and device.uuid
+    identity = _slug(of_card)[-8:] if of_card else _slug(platform.node())
     prefix = "" if device.backend == "cuda" else f"{device.backend}-"
     return f"{prefix}{_slug(device.name)}-{identity}".strip("-")
 

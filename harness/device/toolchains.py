@@ -57,15 +57,15 @@ class FoundToolchain(msgspec.Struct, frozen=True, kw_only=True):
     """What compiles one side of a comparison of toolchains; of an environment, what its Python says of it."""
 
     given: str = ""
-    """As it was named."""
+    """What was named, as it was written."""
     nvcc: str = ""
     """Path of what compiles sources; empty where the usual one does."""
     python: str = ""
     """The interpreter that functions of Python run in; empty for the harness's own."""
     version: str = ""
-    """Of that interpreter."""
+    """The interpreter's version."""
     packages: Mapping[str, str]
-    """Of its environment: versions of those that compile."""
+    """Versions of the packages in its environment that compile, by name."""
     missing: tuple[str, ...] = ()
     """Modules that the environment lacks and a worker needs."""
 
@@ -106,21 +106,21 @@ def _checked(given: str, path: Path) -> str:
 
 
 def _of_version(wanted: str) -> str:
-    known: dict[str, str] = {}
+    installed: dict[str, str] = {}
     for path in _installed():
         release = _release(path)
-        if release == wanted or release.startswith(f"{wanted}."):
+        if f"{release}.".startswith(f"{wanted}."):
             return path
-        known.setdefault(release, path)
-    there = ", ".join(f"{release} ({path})" for release, path in known.items()) or "none"
+        installed.setdefault(release, path)
+    listed = ", ".join(f"{release} ({path})" for release, path in installed.items()) or "none"
     raise UsageError(
         f"--toolchain {wanted}: no nvcc of this version in /usr/local, in /opt, on PATH or in this Python's "
-        f"packages. There is {there}. Give the path of one."
+        f"packages. There is {listed}. Give the path of one."
     )
 
 
 def _release(path: str) -> str:
-    """Such as 13.0.88: after it a V stands in what nvcc says. Empty where it does not start."""
+    """An nvcc's release, such as 13.0.88, which stands behind a V; empty where the nvcc does not start."""
     with suppress(BuildError):
         return nvcc.version(path).rpartition("V")[2]
     return ""

@@ -32,7 +32,7 @@ from harness.system.cache import BinaryCache
 from harness.system.process import finished
 
 WARPS = 8
-"""Of one block that are looked at: where there are more, evenly chosen."""
+"""Most warps of one block that are looked at, evenly chosen."""
 TIMEOUT_S = 60.0
 
 _ASSETS = Path(__file__).resolve().parents[1] / "assets" / "accesses"
@@ -48,7 +48,7 @@ _C_TYPES = {
     **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
     "float64": "double",
 }
-"""Of scalars; any other is a float."""
+"""C types of scalars by dtype; any other is a float."""
 _OWN = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 
 
@@ -60,17 +60,18 @@ class Access:
     space: Literal["global", "shared"]
     stores: bool
     bytes: int
-    """Of one thread at once; the widest where they differ."""
+    """Bytes that one thread reads or writes at once; the most where this differs."""
     requests: float
-    """Of one warp."""
+    """Requests of one warp."""
     sectors: float
-    """Of 32 bytes that a request touches, in the mean; 4 are the fewest for 32 neighbours of 4 bytes."""
+    """Sectors of 32 bytes that a request touches, in the mean; 4 are the fewest for 32 neighbours of 4 bytes.
+    """
     conflicts: float
     """In shared memory, how many times a request is served for once without bank conflicts, in the mean."""
 
     @property
     def fewest_sectors(self) -> int:
-        """Of a request whose 32 threads read or write neighbours: a sector holds 32 bytes."""
+        """Sectors of a request whose 32 threads read or write neighbours: a sector holds 32 bytes."""
         return self.bytes
 
     @property
@@ -156,16 +157,16 @@ def _run(text: str, parameters: Sequence[Parameter], launch: Launch) -> list[Acc
         units = (str(_ASSETS / "run.cpp"), f"{kernel}.o")
         _output(["g++", "-std=c++17", "-O2", "-w", "-no-pie", *units, *dynamic, "-o", str(binary)])
         sizes = [each.layout.size_bytes if each.layout else 0 for each in arrays]
-        told = ""
+        output = ""
         # A grid that does not depend on the size can have a middle with nothing to do.
         for block in ([extent // 2 for extent in launch.grid], [0, 0, 0]):
             numbers = (*launch.grid, *launch.block, *block, WARPS, *sizes)
-            told = _output([str(binary), *map(str, numbers)])
-            if any(not line.startswith("-1") and line.split()[1] == "1" for line in told.splitlines()):
+            output = _output([str(binary), *map(str, numbers)])
+            if any(not line.startswith("-1") and line.split()[1] == "1" for line in output.splitlines()):
                 break
         shared = _shared_symbols(binary)
     warps = min(WARPS, -(-launch.block[0] * launch.block[1] * launch.block[2] // 32))
-    return _added_up(told, [each.name for each in arrays], shared, warps)
+    return _added_up(output, [each.name for each in arrays], shared, warps)
 
 
 def _output(command: Sequence[str]) -> str:
@@ -198,10 +199,10 @@ def _shared_symbols(binary: Path) -> dict[int, str]:
     }
 
 
-def _added_up(told: str, names: Sequence[str], shared: Mapping[int, str], warps: int) -> list[Access]:
+def _added_up(output: str, names: Sequence[str], shared: Mapping[int, str], warps: int) -> list[Access]:
     """One Access for all places in the program that do the same to the same array, weighed by requests."""
     places: dict[tuple[int, str, bool], list[tuple[int, float, float, float]]] = defaultdict(list)
-    for line in told.splitlines():
+    for line in output.splitlines():
         array, writes, width, offset, requests, looked_at, sectors, wavefronts = map(float, line.split())
         begins = [begin for begin in shared if begin <= offset]
         name = names[int(array)] if array >= 0 else shared[max(begins)] if begins else "shared"

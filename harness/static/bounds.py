@@ -65,7 +65,7 @@ class Spread:
 
     launch: Launch
     resident_blocks: int
-    """Of one multiprocessor."""
+    """Blocks that one multiprocessor holds at once."""
 
     def busiest(self, card: CardModel) -> float:
         """The share of the work that the busiest multiprocessor does."""
@@ -73,7 +73,7 @@ class Spread:
         return ceil(blocks / card.multiprocessors) / blocks
 
     def schedulers(self, card: CardModel) -> int:
-        """Of one multiprocessor, those that have a warp."""
+        """Schedulers of one multiprocessor that have a warp."""
         at_once = min(self.resident_blocks, ceil(prod(self.launch.grid) / card.multiprocessors))
         return max(1, min(_SCHEDULERS, at_once * ceil(prod(self.launch.block) / WARP)))
 
@@ -85,7 +85,9 @@ def bound(
     spread: Spread | None = None,
     l2: L2Policy = "cold",
 ) -> Bound | None:
-    """None where the card's clocks are not known. Without a `spread` every multiprocessor does its part."""
+    """The bound; None where the card's clocks are not known. Without a `spread` every multiprocessor does its
+    part.
+    """
     if card.clock_mhz is None or card.memory_gbytes_per_s is None:
         return None
     crossing = work.read_bytes + max(0, work.written_bytes - card.l2_bytes)
@@ -103,12 +105,12 @@ def bound(
         cycle_ns = 1e3 / card.clock_mhz
         found["issue slots"] = turns * every / (spread.schedulers(card) if spread else _SCHEDULERS) * cycle_ns
         found["load/store units"] = turns * moving * cycle_ns
-    by = max(found, key=lambda each: found[each])
+    by = max(found, key=found.__getitem__)
     return Bound(found[by], by)
 
 
 def _turns(kinds: Mapping[str, int], flop: int) -> float:
-    """Of the hottest loop by all warps, if it did all operations; 0 where it does none that are known."""
+    """Turns of the hottest loop by all warps, if it did all operations; 0 if it does none that are known."""
     done = 0
     for kind, count in kinds.items():
         product = _PRODUCT.match(kind)

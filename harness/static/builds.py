@@ -44,13 +44,13 @@ class Usage:
     """What ptxas says of a kernel, for one architecture."""
 
     registers: int
-    """Of a thread."""
+    """Registers of a thread."""
     shared_bytes: int
-    """Of a block; what the launch asks for comes on top."""
+    """Static shared memory of a block; what the launch asks for comes on top."""
     spill_store_bytes: int
     spill_load_bytes: int
     stack_bytes: int | None = None
-    """Of a thread: what is spilled, and arrays that are not held in registers."""
+    """Stack of a thread: what is spilled, and arrays that are not held in registers."""
     barriers: int | None = None
 
 
@@ -66,10 +66,10 @@ class Compiled:
     """Each kernel of a compilation, by its symbol."""
 
     arch: str
-    """What it was built for."""
+    """The architecture that it was built for."""
     usage: Mapping[str, Usage]
     parameters: Mapping[str, tuple[int, ...]]
-    """Sizes in bytes, in order."""
+    """Sizes of each kernel's parameters in bytes, in order."""
     warnings: tuple[str, ...]
     binary: bytes
 
@@ -79,11 +79,11 @@ class Code:
     """What the instructions of a kernel are, for one architecture."""
 
     bytes: int
-    """Without the padding at the end."""
+    """Size of the instructions, without the padding at the end."""
     constant_bytes: int
-    """Of the bank that holds its parameters, behind those of the launch itself."""
+    """Size of the constant bank that holds its parameters, behind those of the launch itself."""
     sha256: str
-    """The same for two kernels that are the same to the card: see `cubin.kernel_code`."""
+    """Equal for two kernels that are the same to the card: see `cubin.kernel_code`."""
     instructions: Instructions | None = None
     problem: str = ""
     """Why the instructions are not told; empty where nobody asked for them."""
@@ -95,22 +95,22 @@ class Build:
 
     kernel: str
     arch: str
-    """What was asked for."""
+    """The architecture that was asked for."""
     status: Literal["built", "failed", "not-built"]
     reason: str = ""
     message: str = ""
     log: str = ""
     cases: tuple[str, ...] = ()
-    """Those whose program this is."""
+    """Ids of the cases whose program this is."""
     built_for: str = ""
     entry: str = ""
     """The symbol that is launched."""
     usage: Usage | None = None
     warnings: tuple[str, ...] = ()
-    """Of ptxas."""
+    """Warnings of ptxas."""
     code: Code | None = None
     library_sha256: str = ""
-    """Of what a library is made of: nothing more is told of one."""
+    """Hash of what a host library is made of: nothing more is told of one."""
 
 
 def check_arch(arch: str) -> str:
@@ -166,23 +166,23 @@ def builds(
 
 
 def _disassembled(found: Sequence[tuple[Build, Listed | None]], pool: ThreadPoolExecutor) -> list[Build]:
-    """With what the instructions of each are."""
+    """The builds with what their instructions are."""
     by_arch: dict[str, list[Listed]] = {}
     for build, code in found:
         if code is not None:
             by_arch.setdefault(build.built_for, []).append(code)
-    told = dict(zip(by_arch, pool.map(disassembled, by_arch, by_arch.values()), strict=True))
+    listings = dict(zip(by_arch, pool.map(disassembled, by_arch, by_arch.values()), strict=True))
     return [
-        build if code is None else _with_instructions(build, told[build.built_for][code])
+        build if code is None else _with_instructions(build, listings[build.built_for][code])
         for build, code in found
     ]
 
 
-def _with_instructions(build: Build, told: Instructions | BuildError) -> Build:
+def _with_instructions(build: Build, instructions: Instructions | BuildError) -> Build:
     assert build.code is not None, "there are instructions"
-    if isinstance(told, BuildError):
-        return replace(build, code=replace(build.code, problem=told.message))
-    return replace(build, code=replace(build.code, instructions=told))
+    if isinstance(instructions, BuildError):
+        return replace(build, code=replace(build.code, problem=instructions.message))
+    return replace(build, code=replace(build.code, instructions=instructions))
 
 
 def _programs(
@@ -191,9 +191,8 @@ def _programs(
     """What is to be built for an architecture: a program, with all cases that have it; or why not."""
     build = Build(kernel=kernel.name, arch=arch, status="built")
     if why := next(_refusals(kernel, arch), None):
-        named = tuple(each.case.id for each in cases)
-        told = replace(build, status="not-built", reason=why.reason, message=why.message, cases=named)
-        return [(told, None)]
+        ids = tuple(each.case.id for each in cases)
+        return [(replace(build, status="not-built", reason=why.reason, message=why.message, cases=ids), None)]
     found: dict[tuple[str, ...], tuple[Build, Program | None]] = {}
     for each in cases:
         made: Program | None = None
@@ -211,8 +210,8 @@ def _programs(
 
 
 def _identity(library: Program) -> str:
-    """The same for two libraries that are made of the same. Its text and its options are all of it, but for
-    headers in folders of its commit.
+    """A hash that is equal for two libraries that are made of the same: of text and options, and of the
+    suite's files where there are folders of headers among these.
     """
     made_of = library if library.folders else replace(library, tree_sha256="")
     return hashlib.sha256(f"{library.function}\0{made_of.sha256}".encode()).hexdigest()
@@ -222,11 +221,12 @@ def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
     """Why a kernel is not built for this architecture."""
     name, source, capability = kernel.name, kernel.source_for("cuda"), capability_of(arch)
     if source is None:
-        there = " or ".join(kernel.sources)
-        yield Refusal("needs-backend", f"{name} has no CUDA source: it runs on {there}.")
+        backends = " or ".join(kernel.sources)
+        yield Refusal("needs-backend", f"{name} has no CUDA source: it runs on {backends}.")
     if not isinstance(source, (str, Generated, HostLibrary)):
-        told = f"{name} is a function of the host: it builds itself what it launches."
-        yield Refusal("host-function", told)
+        yield Refusal(
+            "host-function", f"{name} is a function of the host: it builds itself what it launches."
+        )
     if missing := lacking(kernel, "cuda"):
         yield Refusal("needs-package", missing)
     if (refused := _compiler_lacks(arch)) and isinstance(source, str):
@@ -239,12 +239,12 @@ def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
 
 def _compiler_lacks(arch: str) -> Refusal | None:
     """Why this nvcc compiles nothing for an architecture: it is not there, too old, or too new."""
-    known = nvcc.architectures()
-    if not known or not nvcc.version():
+    supported = nvcc.architectures()
+    if not supported or not nvcc.version():
         return None  # whoever needs it is told so
-    if {arch, arch.rstrip("af")} & {*known}:
+    if {arch, arch.rstrip("af")} & {*supported}:
         return None
-    listed = ", ".join(known)
+    listed = ", ".join(supported)
     return Refusal("needs-compiler", f"{nvcc.version()} compiles nothing for {arch}, only for {listed}.")
 
 
@@ -272,17 +272,12 @@ def _build(
         entry = nvcc.entry_among(made, compiled.parameters)
         check_parameters(made, compiled.parameters[entry])
         code = kernel_code(compiled.binary, entry)
-        built = replace(
-            asked,
-            built_for=compiled.arch,
-            entry=entry,
-            usage=compiled.usage.get(entry),
-            warnings=compiled.warnings,
-        )
+        used, warnings = compiled.usage.get(entry), compiled.warnings
+        built = replace(asked, built_for=compiled.arch, entry=entry, usage=used, warnings=warnings)
         if code is None:
             return built, None
-        told = Code(bytes=len(code.instructions), constant_bytes=code.constant_bytes, sha256=code.sha256)
-        return replace(built, code=told), Listed(code.instructions, lines_of(compiled.binary, entry))
+        facts = Code(bytes=len(code.instructions), constant_bytes=code.constant_bytes, sha256=code.sha256)
+        return replace(built, code=facts), Listed(code.instructions, lines_of(compiled.binary, entry))
     except HarnessError as error:
         return _failed(asked, error), None
 
@@ -290,10 +285,10 @@ def _build(
 def _image(asked: Build, made: Program) -> Build:
     """What can be told of a binary that is not built here."""
     nvcc.check_image(made, asked.arch)
-    known = cubin.entries(made.content)
+    kernels = cubin.entries(made.content)
     symbol = nvcc.entry(made, made.content)
-    if known:
-        check_parameters(made, known[symbol])
+    if kernels:
+        check_parameters(made, kernels[symbol])
     return replace(
         asked,
         status="not-built",
@@ -337,7 +332,7 @@ def compiled_for(
     # Lines change no instruction, and tell where one comes from.
     options = (*nvcc.STANDARD, *made.all_options, "-lineinfo", "-Xptxas=-v")
     kept, _ = nvcc.through_cache(cache or BinaryCache(), made, options, arch, compile_)
-    return _told(msgspec.msgpack.decode(kept, type=Kept), arch)
+    return _parsed(msgspec.msgpack.decode(kept, type=Kept), arch)
 
 
 def usage(made: Program, arch: str) -> Usage:
@@ -348,8 +343,8 @@ def usage(made: Program, arch: str) -> Usage:
     return compiled.usage[nvcc.entry_among(made, compiled.parameters)]
 
 
-def _told(kept: Kept, arch: str) -> Compiled:
-    """Of each function that ptxas compiled, what it said."""
+def _parsed(kept: Kept, arch: str) -> Compiled:
+    """What a compilation gave, with what ptxas said of each function."""
     found: dict[str, Usage] = {}
     marks = list(_COMPILING.finditer(kept.said))
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
@@ -377,22 +372,24 @@ def _told(kept: Kept, arch: str) -> Compiled:
 
 def check_parameters(made: Program, sizes: Sequence[int]) -> None:
     """Raise BuildError where a kernel does not take what it will be given: as many values, of these sizes."""
-    given = [(each, _bytes_of(each)) for each in made.parameters]
+    given = [(parameter, _bytes_of(parameter)) for parameter in made.parameters]
     pairs = enumerate(zip(given, sizes, strict=False), 1)
     differs = next((place for place, ((_, passed), size) in pairs if passed not in (0, size)), None)
     if differs is None and len(given) == len(sizes):
         return
-    told = ", ".join(_parameter(each, size) for each, size in given)
+    listed = ", ".join(_parameter(parameter, size) for parameter, size in given)
     taken = f"takes {len(sizes)} parameters, of {', '.join(map(str, sizes)) or 'no'} bytes"
     first = f" The first that differs is number {differs}." if differs else ""
     raise BuildError(
-        f"{made.name} {taken}; it is given {len(given)}: {told}.{first} Say the order by args, or change "
+        f"{made.name} {taken}; it is given {len(given)}: {listed}.{first} Say the order by args, or change "
         "the source."
     )
 
 
 def _bytes_of(parameter: Parameter) -> int:
-    """Of what is passed by value its type's, which says its bits; 0 where only the launch knows."""
+    """Size of what is passed; by value that of its type, which says its bits, or 0 where only the launch
+    knows.
+    """
     if parameter.shape is not None:
         return _POINTER_BYTES
     bits = _BITS.search(parameter.dtype)

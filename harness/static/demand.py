@@ -26,7 +26,7 @@ from harness.static.occupancy import CardModel, Residency, residency
 class Demand:
     planned: PlannedCase
     launch: Launch | None = None
-    """None where it asks for what is not known, which is among the problems."""
+    """The launch; None where its grid needs what is not known, which is among the problems."""
     usage: Usage | None = None
     residency: Residency | None = None
     accesses: tuple[Access, ...] = ()
@@ -34,7 +34,7 @@ class Demand:
     """Why a part is missing."""
 
     def worst(self, space: str) -> Access | None:
-        """Of all accesses to global or to shared memory the one that a warp pays most for."""
+        """The access to global or to shared memory that a warp pays most for."""
         found = [each for each in self.accesses if each.space == space]
         if space == "shared":
             return max(found, key=lambda each: each.conflicts, default=None)
@@ -42,7 +42,7 @@ class Demand:
 
 
 def demands(suite: Suite, planned: Sequence[PlannedCase], card: CardModel) -> list[Demand]:
-    """Of each case what it asks of a card; compilers work side by side."""
+    """What each case asks of a card; compilers work side by side."""
     with ThreadPoolExecutor(cpu_count()) as pool:
         return list(pool.map(lambda each: _demand(suite, each, card), planned))
 
@@ -55,9 +55,9 @@ def _demand(suite: Suite, planned: PlannedCase, card: CardModel) -> Demand:
         return Demand(planned=planned, problems=(why,))
     problems: list[str] = []
     found = Demand(planned=planned)
-    with _told(problems):
+    with _collected(problems):
         case = on_device(kernel, planned.case, card.facts)
-        with _told(problems):
+        with _collected(problems):
             used = usage(program(suite, kernel, case, "cuda", card.arch), card.arch)
             found = replace(found, usage=used)
 
@@ -73,8 +73,8 @@ def _demand(suite: Suite, planned: PlannedCase, card: CardModel) -> Demand:
 
 
 @contextmanager
-def _told(problems: list[str]) -> Iterator[None]:
-    """Errors as problems, so that what they do not concern is told all the same."""
+def _collected(problems: list[str]) -> Iterator[None]:
+    """Errors as problems, so that they cost nothing that they do not concern."""
     try:
         yield
     except HarnessError as error:

@@ -31,7 +31,7 @@ class Risk:
     message: str
     """``0 → 48 bytes spilled``."""
     place: str = ""
-    """Of the source, as ``file.cu:12``; empty where it is not told."""
+    """Line of the source, as ``file.cu:12``; empty where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,26 +56,22 @@ class Difference:
 def differences(
     base: Sequence[StaticFacts], head: Sequence[StaticFacts], *, most_registers: int | None = None
 ) -> list[Difference]:
-    """Of every kernel and architecture that either has, in head's order.
+    """The differences of every kernel and architecture that either has, in head's order.
 
     A kernel of head with more than `most_registers` is a risk, whatever it had before.
     """
-    before = {(each.build.arch, case): each for each in base for case in each.cases}
-    found: list[Difference] = []
-    seen: set[int] = set()
-    for each in head:
-        old = next(
-            (before[each.build.arch, case] for case in each.cases if (each.build.arch, case) in before), None
-        )
-        seen.add(id(old))
-        found.append(_difference(old, each, most_registers))
-    vanished = [each for each in base if id(each) not in seen]
-    there = {(each.build.arch, case) for each in head for case in each.cases}
-    return found + [
-        _difference(each, None, None)
-        for each in vanished
-        if not any((each.build.arch, case) in there for case in each.cases)
-    ]
+    before, after = ({key: facts for facts in side for key in _keys(facts)} for side in (base, head))
+    found = []
+    for facts in head:
+        old = next((before[key] for key in _keys(facts) if key in before), None)
+        found.append(_difference(old, facts, most_registers))
+    vanished = [facts for facts in base if after.keys().isdisjoint(_keys(facts))]
+    return found + [_difference(facts, None, None) for facts in vanished]
+
+
+def _keys(facts: StaticFacts) -> list[tuple[str, str]]:
+    """Architecture and case, for each case of a kernel."""
+    return [(facts.build.arch, case) for case in facts.cases]
 
 
 def _difference(base: StaticFacts | None, head: StaticFacts | None, most_registers: int | None) -> Difference:
@@ -110,7 +106,7 @@ def _same(base: StaticFacts, head: StaticFacts) -> bool:
 
 
 def _numbers(facts: StaticFacts) -> Mapping[str, float]:
-    """What is known of it, by name."""
+    """The figures of a build that are known, by name."""
     used, code, held = facts.build.usage, facts.build.code, facts.residency
     found: dict[str, float] = {}
     if used:
@@ -139,27 +135,27 @@ def _changes(base: StaticFacts, head: StaticFacts) -> Iterator[str]:
 
 def _risks(base: StaticFacts, head: StaticFacts) -> Iterator[Risk]:
     before, after = base.build.usage, head.build.usage
-    told = _instructions(head)
-    places = told.places if told else {}
+    instructions = _instructions(head)
+    places = instructions.places if instructions else {}
     spilled = False
     if before and after:
         if spilled := after.spill_store_bytes > before.spill_store_bytes:
             words = f"{before.spill_store_bytes} → {after.spill_store_bytes} bytes spilled"
-            yield Risk("spill", words + _in_loop(told), _place(places, "STL", "LDL"))
+            yield Risk("spill", words + _in_loop(instructions), _place(places, "STL", "LDL"))
         elif (after.stack_bytes or 0) > (before.stack_bytes or 0):
             words = f"{before.stack_bytes or 0} → {after.stack_bytes} bytes of stack: an array left registers"
             yield Risk("stack", words, _place(places, "STL", "LDL"))
     if base.residency and head.residency and head.residency.occupancy < base.residency.occupancy:
         old, new = (f"{100 * each.occupancy:.3g}" for each in (base.residency, head.residency))
         yield Risk("occupancy", f"occupancy {old} → {new} %, limited by {head.residency.limit}")
-    if (had := _instructions(base)) and told:
-        yield from _narrower(had, told)
+    if (earlier := _instructions(base)) and instructions:
+        yield from _narrower(earlier, instructions)
         if not spilled:  # which its loop shows too
-            yield from _loop(had, told)
+            yield from _loop(earlier, instructions)
 
 
-def _in_loop(told: Instructions | None) -> str:
-    kinds = told.hottest.kinds if told and told.hottest else {}
+def _in_loop(instructions: Instructions | None) -> str:
+    kinds = instructions.hottest.kinds if instructions and instructions.hottest else {}
     count = sum(count for kind, count in kinds.items() if kind.startswith(("LDL.", "STL.")))
     return f", and {count} instructions of the hottest loop move them" if count else ""
 
@@ -203,6 +199,6 @@ def _instructions(facts: StaticFacts) -> Instructions | None:
 
 
 def _place(places: Mapping[str, str], *operations: str) -> str:
-    """Where the first of these operations comes from that there is."""
+    """The source line of the first of these operations that there is."""
     kinds: Iterable[str] = (kind for name in operations for kind in places if kind.startswith(f"{name}."))
     return next((places[kind] for kind in kinds), "")

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from harness.device.backends import nvcc
+from harness.device.backends.cubin import INSTRUCTION_BYTES
 from harness.device.backends.cubin_lines import SourceLine
 from harness.errors import BuildError
 from harness.static.sass import Instruction, Instructions, instructions_in, summarised
@@ -25,21 +26,19 @@ from harness.system.files import scratch_folder
 
 PACKAGE = "nvidia-cuda-nvdisasm"
 _FORMAT = "instructions 1"
-"""Of what is kept: raise it when instructions are counted in another way."""
+"""Part of the cache's key: raise it when instructions are counted in another way."""
 TIMEOUT_S = 120.0
-INSTRUCTION_BYTES = 16
-"""From Volta on."""
 
 
 @functools.cache
 def path() -> str | None:
-    """Nvdisasm on PATH, else the one of the package from PyPI; None where there is neither."""
+    """The nvdisasm on PATH, else the one of the package from PyPI; None where there is neither."""
     return shutil.which("nvdisasm") or nvcc.packaged(PACKAGE, "nvdisasm")
 
 
 @functools.cache
 def version() -> str:
-    """Empty where there is none."""
+    """The version of nvdisasm; empty where there is none."""
     if path() is None:
         return ""
     found = re.search(r"\bV([\d.]+)", _run("--version"))
@@ -47,21 +46,21 @@ def version() -> str:
 
 
 class Listed(NamedTuple):
-    """Of one kernel."""
+    """One kernel's code as it is given to nvdisasm, and the source lines of it."""
 
     instructions: bytes
     lines: tuple[SourceLine, ...]
 
 
-Told: TypeAlias = "dict[Listed, Instructions | BuildError]"
+Disassembled: TypeAlias = "dict[Listed, Instructions | BuildError]"
 
 
-def disassembled(arch: str, codes: Iterable[Listed]) -> Told:
+def disassembled(arch: str, codes: Iterable[Listed]) -> Disassembled:
     """What the instructions of each kernel are, all built for one architecture, such as sm_90a; or why that
     is not known.
     """
     cache = BinaryCache()
-    found: Told = {}
+    found: Disassembled = {}
     missing: dict[Listed, str] = {}
     for code in dict.fromkeys(codes):
         digest = hashlib.sha256(code.instructions + repr(code.lines).encode())
@@ -77,7 +76,7 @@ def disassembled(arch: str, codes: Iterable[Listed]) -> Told:
     return found
 
 
-def _together(arch: str, codes: Sequence[Listed]) -> Told:
+def _together(arch: str, codes: Sequence[Listed]) -> Disassembled:
     """All in one call; where that fails in halves, so that one kernel costs no other its figures."""
     if not codes:
         return {}

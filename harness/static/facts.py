@@ -21,21 +21,23 @@ _ON_CARDS = {"cuda", "opencl", "opengl"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticFacts:
-    """Of one kernel for one architecture, and of one shape of block where its cases have several."""
+    """What is known of one kernel for one architecture, and for one shape of block where its cases have
+    several.
+    """
 
     build: Build
     cases: tuple[str, ...]
-    """Those whose program and shape this is."""
+    """Ids of the cases whose program and shape this is."""
     block: tuple[int, int, int] | None = None
     dynamic_shared_bytes: int | None = None
     residency: Residency | None = None
-    """Of an architecture; its waves say nothing. None where the build, or the capability, is not known."""
+    """Residency on any card of the architecture, whose waves say nothing. None where the build, or the
+    capability, is not known."""
     waves: Mapping[str, Mapping[str, Residency]] = field(default_factory=dict)
-    """By card, by case."""
+    """Residency of each case on each card: by card, then by case."""
     bounds: Mapping[str, Mapping[str, Bound]] = field(default_factory=dict)
-    """Likewise, of cards whose clocks are known: the shortest time that a case could take there. Of a kernel
-    whose code is not known, by its work alone.
-    """
+    """The shortest time that a case could take, by card whose clocks are known, then by case. Of a kernel
+    whose code is not known, by its work alone."""
     problem: str = ""
     """Why what a launch needs is not known."""
 
@@ -47,7 +49,9 @@ def facts(
     cards: Mapping[str, CardModel],
     l2: L2Policy = "cold",
 ) -> list[StaticFacts]:
-    """Of every build; `cards` are those whose waves and bounds are asked for, by the words of who asked."""
+    """The facts of every build; `cards` are those whose waves and bounds are asked for, by the words of who
+    asked.
+    """
     by_id = {each.case.id: each for each in planned}
     found = [each for build in builds for each in _of_build(build, by_id, cards)]
     if not cards:
@@ -57,32 +61,29 @@ def facts(
 
 def _bounds(
     problem: Problem,
-    told: StaticFacts,
+    static_facts: StaticFacts,
     planned: Mapping[str, PlannedCase],
     cards: Mapping[str, CardModel],
     l2: L2Policy,
 ) -> dict[str, dict[str, Bound]]:
-    build = told.build
+    build = static_facts.build
     instructions = build.code.instructions if build.code else None
-    unknown = build.reason in _WORK_ALONE and planned[told.cases[0]].kernel.sources.keys() & _ON_CARDS
+    unknown = build.reason in _WORK_ALONE and planned[static_facts.cases[0]].kernel.sources.keys() & _ON_CARDS
     found: dict[str, dict[str, Bound]] = {}
     for words, card in cards.items():
         if capability_of(build.arch) != card.capability:
             continue
-        for case in told.cases if unknown else told.waves.get(words, ()):
-            spread = _spread(card, build.usage, planned[case]) if build.usage is not None else None
-            if spread and not spread.resident_blocks:  # it has no launch there
-                continue
-            given = bound(card, _work(problem, planned[case].case), instructions, spread, l2)
-            if given is not None:
-                found.setdefault(words, {})[case] = given
+        for case in static_facts.cases if unknown else static_facts.waves.get(words, ()):
+            spread = None
+            if build.usage is not None:
+                blocks = static_facts.waves[words][case].blocks
+                if not blocks:  # it has no launch there
+                    continue
+                spread = Spread(launch=_launch(planned[case], card, build.usage), resident_blocks=blocks)
+            shortest = bound(card, _work(problem, planned[case].case), instructions, spread, l2)
+            if shortest is not None:
+                found.setdefault(words, {})[case] = shortest
     return found
-
-
-def _spread(card: CardModel, used: Usage, planned: PlannedCase) -> Spread:
-    launch = _launch(planned, card, used)
-    held = residency(card, launch, used.registers, used.shared_bytes)
-    return Spread(launch=launch, resident_blocks=held.blocks)
 
 
 def _work(problem: Problem, case: Case) -> CaseWork:
@@ -114,7 +115,6 @@ def _of_build(
         except HarnessError as error:
             key = error.message
         shapes.setdefault(key, []).append(case)
-    there = {words: card for words, card in cards.items() if card.capability == capability}
     for shape, cases in shapes.items():
         if isinstance(shape, str):
             yield StaticFacts(build=build, cases=tuple(cases), problem=shape)
@@ -126,7 +126,9 @@ def _of_build(
             dynamic_shared_bytes=shape.dynamic_shared_bytes,
             residency=residency(anywhere, shape, used.registers, used.shared_bytes),
             waves={
-                words: _waves(card, used, [planned[case] for case in cases]) for words, card in there.items()
+                words: _waves(card, used, [planned[case] for case in cases])
+                for words, card in cards.items()
+                if card.capability == capability
             },
         )
 
@@ -143,7 +145,7 @@ def _waves(card: CardModel, used: Usage, planned: Sequence[PlannedCase]) -> dict
 
 
 def _launch(planned: PlannedCase, card: CardModel, used: Usage | None) -> Launch:
-    """On a card; where `used` is None, with any number of resident blocks."""
+    """A case's launch on a card; where `used` is None, with any number of resident blocks."""
 
     def resident(launch: Launch) -> int:
         return residency(card, launch, used.registers, used.shared_bytes).blocks if used else 1

@@ -20,11 +20,11 @@ WARP = 32
 _MIB = 2**20
 _FILE = "harness/static/occupancy.py"
 REGISTERS = 65_536
-"""Of a multiprocessor, in four parts that share none of theirs."""
+"""Registers of a multiprocessor, in four parts that share none of theirs."""
 THREADS_A_BLOCK = 1024
 _PARTS = 4
 _REGISTERS_AT_ONCE = 256
-"""A warp's registers are given out in so many."""
+"""Registers are given out to warps in multiples of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Multiprocessor:
     shared_bytes: int
     shared_bytes_a_block: int
     reserved_bytes: int = 1024
-    """Of each block's shared memory, for the system."""
+    """Shared memory of each block that the system takes."""
     shared_at_once: int = 128
 
 
@@ -114,39 +114,39 @@ CARDS: Mapping[str, CardModel] = {
     "h100": CardModel("H100 SXM", (9, 0), 132, 1980, 3352, 50 * _MIB),
     "h200": CardModel("H200", (9, 0), 132, 1980, 4800, 60 * _MIB),
 }
-"""By the words of `--card`: NVIDIA's white papers of GA102, GA100, AD102, GB202 and GH100, and data sheets
-for boost clock, memory and L2. GeForce cards of other makers, and cards whose limits were raised, are faster.
-Of H100 and H200 the clock and the L2 are what the driver says; the data sheet's A100 is the one with 40 GB.
-"""
+"""Cards by the words of `--card`, from NVIDIA's white papers of GA102, GA100, AD102, GB202 and GH100, and
+data sheets for boost clock, memory and L2. GeForce cards of other makers, and cards whose limits were raised,
+are faster. Of H100 and H200 the clock and the L2 are what the driver says; the data sheet's A100 is the one
+with 40 GB."""
 
 
 def card(text: str) -> CardModel:
     """``rtx3060``, or any card as its capability and multiprocessors: ``sm_86:28``. Raises UsageError."""
-    if known := CARDS.get(text.lower().replace(" ", "").replace("-", "")):
-        return known
-    told = re.fullmatch(r"sm_(\d{1,2})(\d)[a-z]?:(\d{1,3})", text)
-    if told is None or not int(told[3]):
+    if named := CARDS.get(text.lower().replace(" ", "").replace("-", "")):
+        return named
+    match = re.fullmatch(r"sm_(\d{1,2})(\d)[a-z]?:(\d{1,3})", text)
+    if match is None or not int(match[3]):
         raise UsageError(
             f"{text!r} is no card that is known: {', '.join(CARDS)}. Any other is named by its compute "
             "capability and its number of multiprocessors, such as sm_86:28; both are in its white paper. "
             f"CARDS in {_FILE} is where to add it by name."
         )
-    capability = int(told[1]), int(told[2])
+    capability = int(match[1]), int(match[2])
     if capability not in CAPABILITIES:
-        there = ", ".join(f"sm_{major}{minor}" for major, minor in CAPABILITIES)
+        listed = ", ".join(f"sm_{major}{minor}" for major, minor in CAPABILITIES)
         raise UsageError(
-            f"{text!r} has a compute capability whose limits are not known; expected one of {there}. "
+            f"{text!r} has a compute capability whose limits are not known; expected one of {listed}. "
             f"CAPABILITIES in {_FILE} is where to add it, from the CUDA C++ Programming Guide."
         )
-    return CardModel(text, capability, int(told[3]))
+    return CardModel(text, capability, int(match[3]))
 
 
 @dataclass(frozen=True, slots=True)
 class Residency:
     blocks: int
-    """Of one multiprocessor at once; 0 where not even one fits."""
+    """Blocks that one multiprocessor holds at once; 0 where not even one fits."""
     occupancy: float
-    """Its warps over those that a multiprocessor can hold."""
+    """Warps that are resident, over those that a multiprocessor can hold."""
     limit: str
     """What allows no more: threads, blocks, registers or shared memory."""
     waves: float

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from harness.device.backends.cubin_lines import SourceLine
 
@@ -41,7 +41,7 @@ _MEMORY = {
 }
 """What is told by width, and under which name. A generic access counts as one to global memory."""
 LOADS_AND_STORES = {*_MEMORY.values()} - {"LDC"}
-"""Of these, what goes through a multiprocessor's load/store units: constants have a path of their own."""
+"""The accesses that go through a multiprocessor's load/store units: constants have a path of their own."""
 _WIDTH = re.compile(r"\.U?S?(8|16|32|64|128|256)\b")
 _MATRICES = re.compile(r"\.([124])\b")
 _SHAPE = re.compile(r"\.(\d+x?\d*x?\d*)\b")
@@ -53,7 +53,7 @@ class Instruction:
     at: int
     """Bytes from the kernel's begin."""
     name: str
-    """With what modifies it: LDG.E.128."""
+    """The operation with what modifies it, such as LDG.E.128."""
     target: int | None = None
     """Where it jumps to, where it says."""
 
@@ -79,7 +79,7 @@ class Instruction:
 
     @property
     def bits(self) -> int:
-        """Of a thread, where it reads or writes memory."""
+        """Bits that a thread reads or writes at once, of an instruction that reads or writes memory."""
         if self.operation in ("LDSM", "STSM"):
             many = _MATRICES.search(self.name)
             return 32 * int(many[1]) if many else 32
@@ -104,21 +104,17 @@ class Loop:
 class Instructions:
     count: int
     kinds: Mapping[str, int]
-    """How many of each, the most frequent first."""
+    """How many there are of each kind, the most frequent first."""
     loops: int = 0
     hottest: Loop | None = None
     """None where there is no loop."""
     places: Mapping[str, str] = field(default_factory=dict)
-    """Of each kind the line of the source that most of it comes from, as ``file.cu:12``; under LOOP that of
-    the hottest loop. Empty where the cubin does not tell.
-    """
-
-    def of(self, *kinds: str) -> int:
-        return sum(self.kinds.get(kind, 0) for kind in kinds)
+    """The source line that most instructions of each kind come from, as ``file.cu:12``; under LOOP that of
+    the hottest loop. Empty where the cubin does not tell."""
 
 
 def arithmetic(kinds: Mapping[str, int]) -> int:
-    """How many do a kernel's work; one of Blackwell's that does two at once counts as two."""
+    """How many instructions do a kernel's work; one of Blackwell's that does two at once counts as two."""
     return sum(
         (2 if kind in _PAIRS else 1) * count
         for kind, count in kinds.items()
@@ -137,7 +133,7 @@ def by_width(kinds: Mapping[str, int], operation: str) -> dict[int, int]:
 
 
 def instructions_in(text: str) -> list[Instruction]:
-    """Those of nvdisasm's text, in order."""
+    """The instructions in nvdisasm's text, in order."""
     found = []
     for line in _LINE.finditer(text):
         name, operands = line["name"], line["operands"]
@@ -149,7 +145,7 @@ def instructions_in(text: str) -> list[Instruction]:
 
 
 def summarised(instructions: Sequence[Instruction], lines: Sequence[SourceLine] = ()) -> Instructions:
-    """Of one kernel, and the lines that it comes from."""
+    """What the instructions of one kernel are, and which source lines they come from."""
     loops = _loops(instructions)
     hottest = max(loops, key=_heat) if loops else None
     return Instructions(
@@ -164,23 +160,21 @@ def summarised(instructions: Sequence[Instruction], lines: Sequence[SourceLine] 
 def _places(
     instructions: Sequence[Instruction], hottest: Loop | None, lines: Sequence[SourceLine]
 ) -> dict[str, str]:
-    begins = [each.at for each in lines]
-    counted: dict[str, Counter[SourceLine]] = {}
+    begins = [line.at for line in lines]
+    counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for each in instructions:
         if (place := bisect_right(begins, each.at)) and (line := lines[place - 1]).file:
-            line = replace(line, at=0)
             # In the hottest loop an instruction matters more than anywhere else.
             hot = hottest is not None and hottest.begins <= each.at <= hottest.ends
-            counted.setdefault(each.kind, Counter())[line] += _TURNS if hot else 1
+            counted[each.kind][f"{line.file}:{line.line}"] += _TURNS if hot else 1
             if hot:
-                counted.setdefault(LOOP, Counter())[line] += 1
+                counted[LOOP][f"{line.file}:{line.line}"] += 1
     return {kind: _most(found) for kind, found in counted.items()}
 
 
-def _most(found: Counter[SourceLine]) -> str:
+def _most(found: Counter[str]) -> str:
     """The project's own files come before the toolkit's headers, which stand by their whole paths."""
-    line = max(found, key=lambda each: (not each.file.startswith("/"), found[each]))
-    return f"{line.file}:{line.line}"
+    return max(found, key=lambda place: (not place.startswith("/"), found[place]))
 
 
 def _kinds(instructions: Iterable[Instruction]) -> dict[str, int]:
@@ -193,8 +187,8 @@ def _heat(loop: Loop) -> tuple[int, int]:
 
 
 def _loops(instructions: Sequence[Instruction]) -> list[Loop]:
-    """By their branches back. One to itself is no loop: it stands behind a kernel's end. A loop spans what is
-    between the first instruction that is branched back to and the last such branch.
+    """The loops, by their branches back. A branch to itself is no loop: it stands behind a kernel's end. A
+    loop spans what is between the instruction that is branched back to and the last such branch.
     """
     ends: dict[int, int] = {}
     for each in instructions:

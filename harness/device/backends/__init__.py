@@ -64,8 +64,8 @@ def open_device(spec: str | None) -> Device:
         name, index = parse_spec(spec)
         devices = _backend(name).devices()
         if index >= len(devices):
-            there = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
-            raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {there}.")
+            listed = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
+            raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {listed}.")
         return _backend(name).open_device(index)
     problems = ["No device works on this machine."]
     for name in DEFAULT_ORDER:

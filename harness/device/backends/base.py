@@ -58,8 +58,8 @@ def host_function(program: Program, stream: int) -> Callable[..., object]:
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 
-FILLED = 0xFF
-"""What memory is filled with that is to be written: every IEEE format reads a word of ones as NaN."""
+POISON = 0xFF
+"""The byte that fills memory that is to be written: every IEEE format reads a word of ones as NaN."""
 
 Timing = Callable[[], float]
 """Device time in ns of what was enqueued for it; call it after synchronize()."""

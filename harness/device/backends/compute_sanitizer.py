@@ -23,9 +23,9 @@ from harness.errors import DeviceError
 PACKAGE = "nvidia-cuda-sanitizer-api"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OPTIONS = ("-lineinfo",)
-"""Of nvcc, for lines. Code stays optimised: it is what runs."""
+"""Options of nvcc, for lines. Code stays optimised, as it is what runs."""
 OLDEST = (2023, 1)
-"""Of CUDA 12.1. Which of the options below an older one knows was not tried."""
+"""The version that came with CUDA 12.1. Which of the options below an older one has was not tried."""
 MOST = 1_000
 """Messages of one process, after which it only counts."""
 _PADDING_BYTES = 1_024
@@ -63,9 +63,8 @@ _REFUSALS = (
     "couldn't find exit code",
     "driver",
 )
-"""Of messages that no kernel caused: the tool does not run here at all. The last but one is that of a package
-from PyPI that lacks a program of its own, as 13.0.85 does.
-"""
+"""Words of messages that say that the tool does not run here at all. The last but one is that of a package
+from PyPI that lacks a program of its own, as 13.0.85 does."""
 
 
 @functools.cache
@@ -145,16 +144,16 @@ def findings(text: str) -> list[SanitizerFinding]:
 
 
 def _messages(text: str) -> Iterator[str]:
-    """Each with what is indented under it, without the marks. What a kernel prints is none."""
+    """The messages with what is indented under them, without the marks. What a kernel prints is left out."""
     lines = "\n".join(line for line in text.splitlines() if line.startswith("========="))
     for part in _MESSAGE.split(lines)[1:]:
         yield part.replace("\n=========", "\n").strip()
 
 
 def _kind(first: str) -> Kind | None:
-    """None where it is not about a kernel."""
-    known = next((kind for words, kind in _KINDS.items() if words in first), None)
-    return known or (None if first.startswith(_ASIDE) else "other")
+    """The kind of finding that a message's first line tells; None where it is not about a kernel."""
+    kind = next((kind for words, kind in _KINDS.items() if words in first), None)
+    return kind or (None if first.startswith(_ASIDE) else "other")
 
 
 def _finding(message: str) -> tuple[object, SanitizerFinding] | None:
@@ -188,6 +187,6 @@ def _race(message: str) -> tuple[str, int]:
 
 
 def _place(text: str) -> str:
-    """The first that is not in a header of the toolkit's, where barriers lie."""
+    """The first place that is not in a header of the toolkit's, where barriers lie."""
     places = [f"{Path(each['file']).name}:{each['line']}" for each in _PLACE.finditer(text)]
     return next((each for each in places if "_intrinsics.h" not in each), places[0] if places else "")

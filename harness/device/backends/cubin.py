@@ -17,12 +17,13 @@ _MAGIC = b"\x7fELF\x02\x01"
 """The first bytes of a 64-bit ELF file, least significant byte first."""
 _NO_BITS = 8
 _FUNCTION, _LAUNCHED = 2, 0x10
-"""Of a symbol: that it is a function; and, CUDA's own, that a host can launch it."""
+"""What marks a symbol as a function, and as one that a host can launch, which is CUDA's own mark."""
 _SIZED, _PARAMETER_INFO = 4, 0x17
-"""Of an entry in .nv.info: that its content is as long as it says; and that it is about one parameter."""
+"""What marks an entry in .nv.info as one of a given length, and as one about a parameter."""
 _TARGET = re.compile(rb"-arch (sm_\w+)")
 
-_INSTRUCTION_BYTES = 16
+INSTRUCTION_BYTES = 16
+"""Size of an instruction from Volta on."""
 _OPERATION, _NOP = 0xFFF, 0x918
 """The bits of an instruction that tell the operation, and that of none, from Volta on."""
 _INFO = ".nv.info"
@@ -48,7 +49,7 @@ class Section(NamedTuple):
     flags: int
     size: int
     content: bytes
-    """None of it where the file holds none."""
+    """Empty where the file holds none of the section."""
     info: int
     """What its kind says it is, such as a kernel's registers."""
 
@@ -95,7 +96,7 @@ class Symbol(NamedTuple):
 def symbols(held: Sequence[Section]) -> list[Symbol]:
     names = content_of(held, ".strtab")
     table = struct.iter_unpack("<IBBHQQ", content_of(held, ".symtab"))
-    return [Symbol(_text(names, name), *told) for name, *told, _, _ in table]
+    return [Symbol(_text(names, name), *rest) for name, *rest, _, _ in table]
 
 
 def relocations(held: Sequence[Section], section: str) -> Iterator[tuple[int, int, int, int]]:
@@ -109,31 +110,31 @@ def relocations(held: Sequence[Section], section: str) -> Iterator[tuple[int, in
 def _pointed_at(
     held: Sequence[Section], section: str, names: Sequence[str]
 ) -> Iterator[tuple[int, int, str, int]]:
-    """The same, with symbols by their names: numbers move when another kernel is added."""
+    """The relocations with symbols by name: their numbers move when another kernel is added."""
     for offset, kind, number, addend in relocations(held, section):
         yield offset, kind, names[number], addend
 
 
-class _Note(NamedTuple):
+class _InfoEntry(NamedTuple):
     """What a compiler notes of one kernel or of all, in .nv.info."""
 
     kind: int
     attribute: int
     value: int
-    """Of a note with content, how long that is."""
+    """The value, or the length of the content where there is some."""
     content: bytes
 
     @property
-    def told(self) -> bytes:
+    def payload(self) -> bytes:
         return self.content if self.kind == _SIZED else self.value.to_bytes(2, "little")
 
 
-def _notes(info: bytes) -> Iterator[_Note]:
+def _info_entries(info: bytes) -> Iterator[_InfoEntry]:
     at = 0
     while at < len(info):
         kind, attribute, value = struct.unpack_from("<BBH", info, at)
         content = info[at + 4 : at + 4 + value] if kind == _SIZED else b""
-        yield _Note(kind, attribute, value, content)
+        yield _InfoEntry(kind, attribute, value, content)
         at += 4 + len(content)
 
 
@@ -154,7 +155,7 @@ def code_sha256(binary: bytes) -> str | None:
 
 
 def code_of_any_compiler(binary: bytes) -> str:
-    """The same for what two compilers made, where they made the same: without where each puts what into the
+    """Hash of what runs that does not depend on which compiler made it: without where each puts what into the
     file, its version, and what only a newer one notes of every kernel. Empty where it cannot be told.
     """
     with suppress(*DAMAGE):
@@ -166,7 +167,7 @@ def code_of_any_compiler(binary: bytes) -> str:
                 parts += (f"{each.name}:{note}" for note in _lasting(each.content, names))
             elif each.name.startswith(_LOADED):
                 parts.append(f"{each.name}:{each.flags}:{each.size}:{each.content.hex()}")
-                parts += (f"{each.name}:{told}" for told in _pointed_at(held, each.name, names))
+                parts += (f"{each.name}:{place}" for place in _pointed_at(held, each.name, names))
         has_code = any(each.name.startswith(".text.") and each.content for each in held)
         return hashlib.sha256("\0".join(sorted(parts)).encode()).hexdigest() if has_code else ""
     return ""
@@ -174,14 +175,14 @@ def code_of_any_compiler(binary: bytes) -> str:
 
 def _lasting(info: bytes, names: Sequence[str]) -> Iterator[str]:
     """What is noted of one kernel or of all, in words that do not depend on the compiler."""
-    for note in _notes(info):
-        number = int.from_bytes(note.told, "little")
-        if (note.attribute, None) in _NEWS or (note.attribute, number) in _NEWS:
+    for entry in _info_entries(info):
+        number = int.from_bytes(entry.payload, "little")
+        if (entry.attribute, None) in _NEWS or (entry.attribute, number) in _NEWS:
             continue
-        of, content = "", note.content
-        if note.attribute in _BEGIN_WITH_SYMBOL:
+        of, content = "", entry.content
+        if entry.attribute in _BEGIN_WITH_SYMBOL:
             of, content = names[int.from_bytes(content[:4], "little")], content[4:]
-        yield f"{note.kind}:{note.attribute}:{note.value}:{of}:{content.hex()}"
+        yield f"{entry.kind}:{entry.attribute}:{entry.value}:{of}:{content.hex()}"
 
 
 def has_no_memory(binary: bytes) -> bool:
@@ -206,9 +207,9 @@ def parameters(binary: bytes, function: str) -> tuple[tuple[int, int], ...] | No
 
 def _parameters(held: Sequence[Section], function: str) -> tuple[tuple[int, int], ...]:
     found: dict[int, tuple[int, int]] = {}
-    for note in _notes(content_of(held, f"{_INFO}.{function}")):
-        if note.attribute == _PARAMETER_INFO:
-            _, ordinal, offset, packed = struct.unpack("<IHHI", note.told)
+    for entry in _info_entries(content_of(held, f"{_INFO}.{function}")):
+        if entry.attribute == _PARAMETER_INFO:
+            _, ordinal, offset, packed = struct.unpack("<IHHI", entry.payload)
             found[ordinal] = offset, packed >> 18
     return tuple(found[ordinal] for ordinal in sorted(found))
 
@@ -247,11 +248,11 @@ def exports(binary: bytes, function: str) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCode:
     instructions: bytes = field(repr=False)
-    """Without the padding at the end."""
+    """The kernel's code, without the padding at the end."""
     constant_bytes: int
-    """Of the bank that holds its parameters, behind those of the launch itself."""
+    """Size of the constant bank that holds its parameters, behind those of the launch itself."""
     sha256: str
-    """See `kernel_code`."""
+    """Hash of all that the card gets of the kernel: see `kernel_code`."""
 
 
 def kernel_code(binary: bytes, symbol: str) -> KernelCode | None:
@@ -278,16 +279,16 @@ def kernel_code(binary: bytes, symbol: str) -> KernelCode | None:
                     digest.update(repr((offset, kind, name.replace(symbol, ""), addend)).encode())
             if each.name == f".nv.constant0.{symbol}":
                 constant_bytes = each.size
-        for told in _attributes(held, symbol, names):
-            digest.update(repr(told).encode())
+        for attribute in _attributes(held, symbol, names):
+            digest.update(repr(attribute).encode())
         return KernelCode(instructions=instructions, constant_bytes=constant_bytes, sha256=digest.hexdigest())
     return None
 
 
 def _without_padding(text: bytes) -> bytes:
     end = len(text)
-    while end and int.from_bytes(text[end - _INSTRUCTION_BYTES :][:2], "little") & _OPERATION == _NOP:
-        end -= _INSTRUCTION_BYTES
+    while end and int.from_bytes(text[end - INSTRUCTION_BYTES :][:2], "little") & _OPERATION == _NOP:
+        end -= INSTRUCTION_BYTES
     return text[:end]
 
 
@@ -295,10 +296,10 @@ def _attributes(held: Sequence[Section], symbol: str, names: Sequence[str]) -> I
     """What the file says of the kernel: parameters, limits; and in a list of all kernels, each by the number
     of its symbol, registers and stack.
     """
-    for note in _notes(content_of(held, f"{_INFO}.{symbol}")):
-        if note.attribute not in _OF_SYMBOLS:
-            yield note.attribute, note.told
-    for note in _notes(content_of(held, _INFO)):
-        number = int.from_bytes(note.told[:4], "little")
+    for entry in _info_entries(content_of(held, f"{_INFO}.{symbol}")):
+        if entry.attribute not in _OF_SYMBOLS:
+            yield entry.attribute, entry.payload
+    for entry in _info_entries(content_of(held, _INFO)):
+        number = int.from_bytes(entry.payload[:4], "little")
         if number < len(names) and names[number] == symbol:
-            yield note.attribute, note.told[4:]
+            yield entry.attribute, entry.payload[4:]

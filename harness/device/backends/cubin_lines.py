@@ -21,25 +21,25 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     at: int
-    """Bytes from the kernel's begin; it holds up to the next."""
+    """Bytes from the kernel's begin to the first instruction of the line."""
     file: str
     line: int
 
 
 def lines_of(binary: bytes, symbol: str) -> tuple[SourceLine, ...]:
-    """Of a kernel, in the order of its instructions; empty where the file does not tell, or is damaged."""
+    """A kernel's lines in the order of its instructions; empty where the file has none or is damaged."""
     with suppress(*DAMAGE):
         held = sections(binary)
         code = next((at for at, each in enumerate(held) if each.name == f".text.{symbol}"), None)
-        program, known = content_of(held, ".debug_line"), symbols(held)
+        program, defined = content_of(held, ".debug_line"), symbols(held)
         # Where the program holds an address in the kernel's section.
         own = {
             offset
             for offset, _, number, _ in relocations(held, ".debug_line")
-            if known[number].section == code
+            if defined[number].section == code
         }
-        found = [line for begin in _units(program) for line in _unit(program, begin, own)]
-        return tuple(sorted(found, key=lambda each: each.at))
+        lines = [line for begin in _units(program) for line in _unit(program, begin, own)]
+        return tuple(sorted(lines, key=lambda line: line.at))
     return ()
 
 
@@ -50,7 +50,7 @@ def _units(program: bytes) -> Iterator[int]:
         at += 4 + int(struct.unpack_from("<I", program, at)[0])
 
 
-class _Reader:
+class _DwarfReader:
     def __init__(self, data: bytes, at: int) -> None:
         self.data, self.at = data, at
 
@@ -82,13 +82,13 @@ class _Reader:
 
 def _unit(program: bytes, begin: int, own: set[int]) -> Iterator[SourceLine]:
     """The lines of one unit, of sequences whose address stands at one of these places."""
-    read = _Reader(program, begin)
+    read = _DwarfReader(program, begin)
     end = begin + 4 + read.fixed("<I")
     if read.fixed("<H") not in _VERSIONS:
         return
     start = read.fixed("<I") + read.at
     unit, _, base, span, first = read.byte(), read.byte(), read.fixed("<b"), read.byte(), read.byte()
-    machine = _Machine(read, own, unit, [read.byte() for _ in range(first - 1)])
+    machine = _LineRegisters(read, own, unit, [read.byte() for _ in range(first - 1)])
     files = _files(read)
     read.at = start
     while read.at < end:
@@ -106,10 +106,10 @@ def _unit(program: bytes, begin: int, own: set[int]) -> Iterator[SourceLine]:
             yield SourceLine(machine.at, files.get(machine.file, ""), machine.line)
 
 
-class _Machine:
+class _LineRegisters:
     """The registers of the line number program."""
 
-    def __init__(self, read: _Reader, own: set[int], unit: int, operands: list[int]) -> None:
+    def __init__(self, read: _DwarfReader, own: set[int], unit: int, operands: list[int]) -> None:
         """`operands` says of each standard operation how many it has."""
         self.read, self.own, self.unit, self.operands = read, own, unit, operands
         self.begin()
@@ -140,8 +140,8 @@ class _Machine:
                 self.read.leb()
 
 
-def _files(read: _Reader) -> dict[int, str]:
-    """By number; those of the folder that was compiled in without it, others with theirs."""
+def _files(read: _DwarfReader) -> dict[int, str]:
+    """Files by number. Those of the folder that was compiled in have no folder in their names."""
     folders = [""]
     while name := read.text():
         folders.append(name)

@@ -26,7 +26,7 @@ import numpy as np
 from harness.device import frameworks
 from harness.device.backends import cubin, nvcc
 from harness.device.backends.base import (
-    FILLED,
+    POISON,
     Argument,
     Built,
     Device,
@@ -178,7 +178,8 @@ class CudaBuilt(Built):
     call: Callable[[Sequence[Argument]], None] | None = None
     """What enqueues the work of a host function; there is no `function` then."""
     parameters: tuple[tuple[int, int], ...] | None = None
-    """Offset and size in bytes of each, as its compiler has laid them out; None where that is not known."""
+    """Offset and size in bytes of each parameter, as the compiler laid them out; None where that is not
+    known."""
     name: str = ""
     python: frameworks.FrameworkFunction | None = None
     """What `call` is where it is a framework's function."""
@@ -426,7 +427,7 @@ class CudaDevice(Device):
         if any(result.address not in built.filled for result in returned):
             raise LaunchError(_NEVER_THE_SAME)
         for out, found, moved in seen:
-            if not moved or (found != FILLED).any():
+            if not moved or (found != POISON).any():
                 out[:] = found
         return was_held
 
@@ -442,7 +443,7 @@ class CudaDevice(Device):
                 self._run(built, launch, arguments)
                 returned = self._returned(built, arguments)
                 for result in returned:
-                    _driver().memset_d8_async(result.address, FILLED, result.size_bytes, self.stream)
+                    _driver().memset_d8_async(result.address, POISON, result.size_bytes, self.stream)
                 filled = {result.address for result in returned}
                 if filled == built.filled:
                     return
@@ -725,7 +726,7 @@ def _formats(
 
 
 def _alignment(argument: Argument, size: int) -> int:
-    """Of a tensor map 64 bytes, of another structure as many as its size allows, up to 16."""
+    """The alignment of a tensor map is 64 bytes, of another structure what its size allows, up to 16."""
     most = size if not isinstance(argument, bytes) else 64 if size == 128 else 16
     return min(size & -size, most)
 

@@ -40,7 +40,7 @@ from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program
 
 MEMORY_BYTES = 8 * 2**30
-_TOLD = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
+_TIME = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
 _FAULT = re.compile(r"^#define NULL_DEVICE_FAULT (\w+)$", re.MULTILINE)
 _STEP = 1e-5
 """What each step of a planted slowdown adds to a time, as a share of it."""
@@ -84,8 +84,8 @@ def open_device(index: int) -> NullDevice:
             ) from None
         if not isinstance(script, dict):
             raise ConfigError(f"HARNESS_NULL_SCRIPT names {path}, which holds no JSON object.")
-    told = dataclasses.replace(devices()[index], name=script.get("name", "null"), uuid=script.get("uuid"))
-    return NullDevice(told, script)
+    info = dataclasses.replace(devices()[index], name=script.get("name", "null"), uuid=script.get("uuid"))
+    return NullDevice(info, script)
 
 
 @dataclass
@@ -119,18 +119,17 @@ class NullDevice(HostMemory):
 
     def build(self, program: Program) -> NullBuilt:
         behaviour = self.script.get(program.name, {})
-        fault = _FAULT.search(program.text)
-        told = _TOLD.search(program.text)
-        wrong = behaviour.get("fault") or (fault[1] if fault else "")
-        if wrong == "build":
+        in_text, time_in_text = _FAULT.search(program.text), _TIME.search(program.text)
+        fault = behaviour.get("fault") or (in_text[1] if in_text else "")
+        if fault == "build":
             raise BuildError(
                 f"{program.name} does not compile.", log=f"{program.name}: error: scripted fault"
             )
         factor = self.script.get("compilers", {}).get(program.compiler or sys.executable, 1.0)
-        times = behaviour.get("times_ns") or (told and [float(told[1])])
+        times = behaviour.get("times_ns") or (time_in_text and [float(time_in_text[1])])
         return NullBuilt(
             program,
-            wrong,
+            fault,
             itertools.cycle(times) if times else None,
             planted="harness_steps" in program.text,
             resources=Resources(binary_sha256=_binary_sha256(program, factor)),
@@ -188,7 +187,7 @@ class NullDevice(HostMemory):
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
         assert isinstance(built, NullBuilt)
-        if built.fault in ("crash", "hang", "error"):
+        if built.fault != "memory":
             _misbehave(built.fault)
         self._run(built, arguments)
         if built.times_ns is not None:
@@ -204,9 +203,7 @@ class NullDevice(HostMemory):
         return lambda: total_ns
 
     def stamp(self) -> Stamping:
-        if self.noise is None:
-            return lambda: None
-        now = Stamp(self.noise.cycles, self.noise.now_ns)
+        now = None if self.noise is None else Stamp(self.noise.cycles, self.noise.now_ns)
         return lambda: now
 
     def canary(self) -> Timing | None:

@@ -12,7 +12,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import metadata
@@ -49,12 +48,12 @@ array, a question for a file outside the folders searched."""
 
 
 def path() -> str | None:
-    """Nvcc on PATH, else the one of the package from PyPI; None where there is neither."""
+    """The nvcc on PATH, else the one of the package from PyPI; None where there is neither."""
     return next(paths(), None)
 
 
 def paths() -> Iterator[str]:
-    """Both of these, as far as they are there."""
+    """Each nvcc that is there: the one on PATH, then the one of the package from PyPI."""
     yield from filter(None, (shutil.which("nvcc"), packaged(PACKAGE, "nvcc")))
 
 
@@ -290,8 +289,8 @@ def _with_manifest(
     options: tuple[str, ...],
     compile_: Callable[[tuple[str, ...]], bytes],
 ) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="harness-") as scratch:
-        listed = Path(scratch) / "headers"
+    with scratch_folder() as scratch:
+        listed = scratch / "headers"
         began_ns = time.time_ns()
         binary = compile_((*options, "-MD", "-MF", str(listed)))
         try:
@@ -299,12 +298,10 @@ def _with_manifest(
             # One that changed meanwhile may not be the one that was read.
             settled = all(Path(header).stat().st_ctime_ns < began_ns for header in headers)
             texts = [text, *(read_regular(Path(header)).decode(errors="replace") for header in headers)]
-            manifest = Manifest.of(
-                headers, folders, (name for each in texts for name in _ASKED.findall(each))
-            )
+            asked = (name for content in texts for name in _ASKED.findall(content))
+            manifest = Manifest.of(headers, folders, asked)
         except OSError:
-            cache.forgo()
-            return binary
+            settled = False
         if settled and not any(map(_HIDDEN.search, texts)):
             cache.put(key, binary, manifest)
         else:
@@ -358,17 +355,21 @@ def ptx_target(program: Program, arch: str) -> str:
     match, card = _PTX_TARGET.search(program.text), _NUMBER.match(arch)
     if match is None or card is None:
         return arch
-    wanted, there = ((int(each["major"]), int(each["minor"])) for each in (match, card))
-    if there < wanted or (match["own"] and not is_for(match["arch"], there)):
+    wanted, capability = _capability(match), _capability(card)
+    if capability < wanted or (match["own"] and not is_for(match["arch"], capability)):
         raise BuildError(f"{program.name} is PTX for {match['arch']}, which {arch} does not run.")
-    return match["arch"] if match["own"] and there == wanted else arch
+    return match["arch"] if match["own"] and capability == wanted else arch
 
 
 def check_image(program: Program, arch: str) -> None:
     """Raise BuildError where a cubin is for other cards than those of an architecture."""
     own, card = built_for(program.content), _NUMBER.match(arch)
-    if own and card and not is_for(own, (int(card["major"]), int(card["minor"]))):
+    if own and card and not is_for(own, _capability(card)):
         raise BuildError(f"{program.name} is a binary for {own}, which {arch} does not run.")
+
+
+def _capability(match: re.Match[str]) -> tuple[int, int]:
+    return int(match["major"]), int(match["minor"])
 
 
 _NUMBER = re.compile(r"sm_(?P<major>\d+)(?P<minor>\d)")
@@ -382,38 +383,37 @@ def entry(program: Program, binary: bytes) -> str:
 
     A binary that is no cubin is believed. Raises BuildError where there is none, or more than one.
     """
-    return entry_among(program, known) if (known := entries(binary)) else program.function
+    return entry_among(program, symbols) if (symbols := entries(binary)) else program.function
 
 
-def entry_among(program: Program, known: Collection[str]) -> str:
-    """The same among these symbols."""
+def entry_among(program: Program, symbols: Collection[str]) -> str:
+    """The symbol of a program's kernel among these. Raises BuildError as `entry` does."""
     if program.instance:
-        return _instance_among(program, known)
-    if program.function in known:
+        return _instance_among(program, symbols)
+    if program.function in symbols:
         return program.function
     mangled = re.compile(rf"_Z{len(program.function)}{re.escape(program.function)}(?!I)")
-    found = [symbol for symbol in known if mangled.match(symbol)]
+    found = [symbol for symbol in symbols if mangled.match(symbol)]
     if len(found) == 1:
         return found[0]
-    there = "; ".join(map(demangled, found or known)) or "none at all"
+    listed = "; ".join(map(demangled, found or symbols)) or "none at all"
     what = "more than one kernel function" if found else "no kernel function"
     raise BuildError(
-        f"{program.name} has {what} named {program.function!r}: check its entry. There is {there}."
+        f"{program.name} has {what} named {program.function!r}: check its entry. There is {listed}."
     )
 
 
-def _instance_among(program: Program, known: Collection[str]) -> str:
+def _instance_among(program: Program, symbols: Collection[str]) -> str:
     """The symbol of the instance: it stands, written out, in that of the kernel that was made of it."""
-    marks = [demangled(symbol) for symbol in known if INSTANCE in symbol]
-    found = [
-        symbol for symbol in known if INSTANCE not in symbol and any(_names(mark, symbol) for mark in marks)
-    ]
+    marks = [demangled(symbol) for symbol in symbols if INSTANCE in symbol]
+    kernels = [symbol for symbol in symbols if INSTANCE not in symbol]
+    found = [symbol for symbol in kernels if any(_names(mark, symbol) for mark in marks)]
     if len(found) == 1:
         return found[0]
-    there = "; ".join(demangled(symbol) for symbol in known if INSTANCE not in symbol) or "none at all"
+    listed = "; ".join(map(demangled, kernels)) or "none at all"
     raise BuildError(
         f"{program.name}: {program.instance} is {'none' if not found else 'more than one'} of the compiled "
-        f"kernels. There is {there}."
+        f"kernels. There is {listed}."
     )
 
 

@@ -246,7 +246,7 @@ class OpenCLDevice(Device):
         """The compiled program, and whether it came from the cache. What reads more than its text is compiled
         each time: OpenCL tells nobody what it read.
         """
-        words = [word for told in _environment() for word in told.partition("=")[2].split()]
+        words = [word for setting in _environment() for word in setting.partition("=")[2].split()]
         if program.tree_sha256 or unusual_options([word for word in words if word[:1] == "-"]):
             # Drivers keep what they compile, and some know it by the source alone: no two are alike.
             unique = dataclasses.replace(program, text=f"{program.text}\n// {secrets.token_hex(8)}\n")
@@ -331,7 +331,7 @@ class OpenCLDevice(Device):
 
     def _enqueue(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> tuple[Any, Any]:
         """The events of the first and of the last part."""
-        ends = [self._enqueue_one(*each) for each in sequence(built, launch, arguments)]
+        ends = [self._enqueue_one(*step) for step in sequence(built, launch, arguments)]
         return ends[0][0], ends[-1][1]
 
     def _enqueue_one(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> tuple[Any, Any]:

@@ -225,10 +225,10 @@ class GLContext:
     def _check(self, what: str, refused: type[HarnessError]) -> None:
         error, reset = self.error(), self._reset_status()
         if reset or error == _CONTEXT_LOST:
-            told = _RESETS.get(reset, _ERRORS[_CONTEXT_LOST])
+            why = _RESETS.get(reset, _ERRORS[_CONTEXT_LOST])
             kind = KernelError if reset == _GUILTY else MeasureError
             raise kind(
-                f"{what}: the context was lost ({told}). A kernel that runs too long makes the system reset "
+                f"{what}: the context was lost ({why}). A kernel that runs too long makes the system reset "
                 "the card: launch it in parts, with --max-launch-ms."
             )
         if error == _OUT_OF_MEMORY:
@@ -238,12 +238,10 @@ class GLContext:
 
     def error(self) -> int:
         """The first error since it was last asked for; 0 for none."""
-        first = found = int(self.call("glGetError"))
-        for _ in range(8):  # a lost context may go on telling so
-            if found == _NO_ERROR:
-                break
-            found = int(self.call("glGetError"))
-        return first
+        errors = [int(self.call("glGetError"))]
+        while errors[-1] != _NO_ERROR and len(errors) < 9:  # a lost context may go on telling so
+            errors.append(int(self.call("glGetError")))
+        return errors[0]
 
     def _reset_status(self) -> int:
         """Why the context was lost; 0 where it was not, or where OpenGL cannot tell."""
@@ -258,7 +256,7 @@ class GLContext:
         return 0 if self.error() else value.value
 
     def _uuid(self) -> str | None:
-        """As NVML writes it."""
+        """The card's UUID as NVML writes it."""
         if "GL_EXT_memory_object" not in self._extensions:
             return None
         found = (ctypes.c_ubyte * 16)()
@@ -391,11 +389,11 @@ class OpenGLDevice(Device):
     def build(self, program: Program) -> OpenGLBuilt:
         if program.kind != "kernel":
             raise BuildError(f"{program.name} is no shader: {self.info.spec} cannot run it.")
-        for each in program.parameters:
-            if each.shape is None and each.dtype in ("int64", "uint64"):
+        for parameter in program.parameters:
+            if parameter.shape is None and parameter.dtype in ("int64", "uint64"):
                 raise BuildError(
-                    f"{program.name} is given {each.name!r} as {each.dtype}, which no uniform of GLSL is: "
-                    "declare a Scalar of 32 bits."
+                    f"{program.name} is given {parameter.name!r} as {parameter.dtype}, which no uniform of "
+                    "GLSL is: declare a Scalar of 32 bits."
                 )
         self._gl.make_current()
         try:

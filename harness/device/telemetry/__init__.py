@@ -6,9 +6,9 @@ samples one measurement's telemetry.
 
 from __future__ import annotations
 
-__all__ = ["DeviceLimits", "NoProbe", "Probe", "Sampler", "SteadyProbe", "probe_for", "telemetry_of"]
+__all__ = ["NoProbe", "Probe", "Sampler", "SteadyProbe", "probe_for", "telemetry_of"]
 
-from harness.device.telemetry.base import DeviceLimits, Probe, Sampler, telemetry_of
+from harness.device.telemetry.base import Probe, Sampler, telemetry_of
 from harness.device.telemetry.fixed import NoProbe, SteadyProbe
 from harness.errors import DeviceError
 from harness.records import DeviceInfo

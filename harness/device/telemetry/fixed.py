@@ -38,8 +38,8 @@ class SteadyProbe:
     }
 
     def snapshot(self, *, full: bool = True) -> Snapshot:
-        told = replace(STEADY, at_ns=time.monotonic_ns())
-        return told if full else replace(told, throttle_ns=None, memory_used_bytes=None, processes=None)
+        snapshot = replace(STEADY, at_ns=time.monotonic_ns())
+        return snapshot if full else replace(snapshot, throttle_ns=None, memory_used_bytes=None)
 
     def identity(self) -> Mapping[str, str]:
         return {}

@@ -217,10 +217,6 @@ def _card(nvml: Any, pci_bus_id: str | None, uuid: str | None) -> Any:
     return nvml.nvmlDeviceGetHandleByIndex(0)
 
 
-def _field(field_id: int, nvml: Any, card: Any) -> float:
-    return _field_value(nvml.nvmlDeviceGetFieldValues(card, [field_id])[0], nvml, card)
-
-
 def _field_value(answer: Any, nvml: Any, _: Any) -> float:
     """Return one answer's number. The call as a whole succeeds even where a field in it is refused."""
     if answer.nvmlReturn:
@@ -267,7 +263,9 @@ _LIGHT: dict[str, dict[str, Read]] = {
     },
     # nvmlDeviceGetPowerUsage is a mean of one second on GA10x and newer: too slow for most measurements.
     "power_w": {
-        "field 186 (instant)": lambda n, c: _field(_POWER_INSTANT_FIELD, n, c) / 1e3,
+        "field 186 (instant)": lambda n, c: (
+            _field_value(n.nvmlDeviceGetFieldValues(c, [_POWER_INSTANT_FIELD])[0], n, c) / 1e3
+        ),
         "nvmlDeviceGetPowerUsage (mean of a second on GA10x and newer)": lambda n, c: (
             n.nvmlDeviceGetPowerUsage(c) / 1e3
         ),
