@@ -182,14 +182,14 @@ def order_effect(orders: Sequence[str], ratios: ArrayLike) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OrderBias:
-    """What the order of slots can have made of an effect. Logarithms; positive is slower."""
+    """What the order of slots can have made of an effect, as a logarithm; positive is slower."""
 
-    between: float
-    """Half of how much more ABBA quads read than BAAB quads."""
     between_p: float
+    """p-value that ABBA and BAAB quads read alike."""
     carried: float
     """Half of how much more head loses right after base than base after head, against their own slots."""
     carried_p: float
+    """p-value that neither does."""
 
     def doubt(self, error: float) -> float:
         """How far off the effect may be for what is carried over, if that is no chance at this error; else 0.
@@ -206,7 +206,7 @@ def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBia
     `log_ratios` has them.
 
     In ABBA head's first slot follows base's and its second follows its own; in BAAB it is base that is in the
-    middle. The drift within a quad is the same in both, so it is no part of their difference. Sizes are
+    middle. The drift within a quad is the same in both, so it is no part of their difference. The size is of
     medians, and the p-values are of rank sums, which a stray slot does not move.
     """
     orders = [order for own, _ in processes for order in own]
@@ -220,22 +220,11 @@ def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBia
         ratios.append(found - median(found))
         middles.append(logs[:, 1] - logs[:, 2])
     if not ratios:
-        return OrderBias(0.0, 1.0, 0.0, 1.0)
+        return OrderBias(1.0, 0.0, 1.0)
     by_order, middle = np.concatenate(ratios), np.concatenate(middles)
-    return OrderBias(
-        _apart(orders, by_order) / 2,
-        order_effect(orders, by_order),
-        _apart(orders, middle) / 2,
-        order_effect(orders, middle),
-    )
-
-
-def _apart(orders: Sequence[str], values: Floats) -> float:
-    """How much more the median of ABBA quads is than that of BAAB quads."""
     abba = np.array([order == "ABBA" for order in orders])
-    if abba.all() or not abba.any():
-        return 0.0
-    return median(values[abba]) - median(values[~abba])
+    apart = median(middle[abba]) - median(middle[~abba]) if abba.any() and not abba.all() else 0.0
+    return OrderBias(order_effect(orders, by_order), apart / 2, order_effect(orders, middle))
 
 
 @dataclass(frozen=True, slots=True)
