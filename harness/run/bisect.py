@@ -187,20 +187,12 @@ def touching(repository: Path, line: Sequence[LineCommit], suites: Sequence[Load
 # The search
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BisectOptions:
-    settings: CompareSettings
-    """How the ends are compared; what lies between is judged by what these are apart."""
-    suite_from: str | None = None
-    """The commit by whose suite.py all are measured: a full hash, or WORKING_TREE."""
-    fresh: bool = False
-    """Whether to measure anew what earlier bisections have."""
-
-
 class Bisecting:
     """A case, and the commits between a good and a bad one. `touching` are the positions worth asking for.
 
-    Raises StoreError where the journal cannot be begun.
+    By `settings` the ends are compared; what lies between is judged by how far these are apart. `suite_from`
+    is the commit by whose suite.py all are measured: a full hash, or WORKING_TREE. With `fresh`, what earlier
+    bisections have is measured anew. Raises StoreError where the journal cannot be begun.
     """
 
     def __init__(
@@ -209,12 +201,15 @@ class Bisecting:
         line: Sequence[LineCommit],
         touching: Collection[int],
         devices: PairDevices,
-        options: BisectOptions,
+        settings: CompareSettings,
         observer: BisectObserver,
+        *,
+        suite_from: str | None = None,
+        fresh: bool = False,
     ) -> None:
         self.case, self.line, self.observer = case, line, observer
         self.devices, self._compare = devices.devices, devices.ask
-        self.settings, self._from = options.settings, options.suite_from or ""
+        self.settings, self._from = settings, suite_from or ""
         if self._from == WORKING_TREE:
             self._from = secrets.token_hex(8)  # it may be another the next time
         self.last = len(line) - 1
@@ -230,12 +225,12 @@ class Bisecting:
         self._whole = 0.0
         """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
         self._metric: Literal["time", "cycles"] = "time"
-        self._reach = NormalDist().inv_cdf((1 + options.settings.confidence) / 2)
+        self._reach = NormalDist().inv_cdf((1 + settings.confidence) / 2)
         self._comparisons, self._gpu_s, self._refuted = 0, 0.0, 0
-        results, device, compiler = self.settings.results, self.devices[0], devices.toolchain.compiler
-        folder = results / machine_name(device) / "bisects" if results and self.settings.save else None
-        context = f"{harness.__version__}, driver {device.driver}, {compiler}, L2 {self.settings.l2}"
-        self._journal = PairJournal(folder, case, context, fresh=options.fresh)
+        results, device, compiler = settings.results, self.devices[0], devices.toolchain.compiler
+        folder = results / machine_name(device) / "bisects" if results and settings.save else None
+        context = f"{harness.__version__}, driver {device.driver}, {compiler}, L2 {settings.l2}"
+        self._journal = PairJournal(folder, case, context, fresh=fresh)
 
     def run(self) -> BisectResult:
         """Compare the ends, and what lies between where they differ.
