@@ -24,6 +24,7 @@ from harness.records import Arm, Verdict, VerdictStatus
 from harness.spec.planning import Refusal
 from harness.statistics.moderated import Prior
 from harness.statistics.paired import TRIM, ProcessEffect, process_effect, trimmed_mean
+from harness.statistics.summary import MAD_SCALE
 from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile
 
 MIN_PAIRS = 4
@@ -419,7 +420,7 @@ def _spread(ratios: Sequence[float]) -> float:
     """Standard deviation of a pair, strays apart."""
     if len(ratios) < ROBUST_PAIRS:
         middle = median(ratios)
-        return 1.4826 * median(abs(ratio - middle) for ratio in ratios)
+        return MAD_SCALE * median(abs(ratio - middle) for ratio in ratios)
     return process_effect(ratios).standard_error * math.sqrt(len(ratios) - 2 * int(TRIM * len(ratios)))
 
 

@@ -15,6 +15,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from harness.statistics.summary import MAD_SCALE
+
 MIN_QUADS = 5
 """The fewest that leave three after trimming."""
 TRIM = 0.2
@@ -24,8 +26,6 @@ Floats = NDArray[np.float64]
 
 _ABBA = np.array([-1.0, 1.0, 1.0, -1.0])
 _FIRST = {"ABBA": 1.0, "BAAB": -1.0}
-# 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
-_MAD = 1.4826
 _MAX_REFITS = 20
 _EXPONENT_STEP = 0.05
 _EXPONENTS = np.arange(-10, 31) * _EXPONENT_STEP
@@ -269,7 +269,7 @@ def losses(orders: Sequence[str], values: ArrayLike) -> Losses:
         above = logs - median(logs[arm])
         strays = arm & (above > math.log1p(_STRAY))
         if strays.any():
-            strays &= above > _STRAY_DEVIATIONS * _MAD * median(np.abs(above[arm]))
+            strays &= above > _STRAY_DEVIATIONS * MAD_SCALE * median(np.abs(above[arm]))
             excess[strays] = np.expm1(np.minimum(above[strays], 700.0))
         counts.append(int(strays.sum()))
     return Losses(counts[0], counts[1], 2 * len(orders), (signs * excess).sum(axis=1))
@@ -330,7 +330,7 @@ def clock_exponent(
     for _ in range(_MAX_REFITS):
         sizes = np.abs(residuals)
         # Where the relation is exact, residuals are nothing but rounding.
-        now = sizes <= max(3.5 * _MAD * median(sizes), 1e-12) + doubt
+        now = sizes <= max(3.5 * MAD_SCALE * median(sizes), 1e-12) + doubt
         if (now == kept).all():
             break
         if min(now[head].sum(), now[~head].sum()) < MIN_QUADS:
