@@ -72,7 +72,7 @@ class FilesResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _SavedRun:
     """One process, and its place in time among all."""
 
     side: str
@@ -84,15 +84,15 @@ class _Run:
 class _Turns:
     """All processes of a comparison, by side."""
 
-    base: tuple[_Run, ...]
-    head: tuple[_Run, ...]
+    base: tuple[_SavedRun, ...]
+    head: tuple[_SavedRun, ...]
 
     @property
-    def sides(self) -> tuple[tuple[_Run, ...], tuple[_Run, ...]]:
+    def sides(self) -> tuple[tuple[_SavedRun, ...], tuple[_SavedRun, ...]]:
         return self.base, self.head
 
     @property
-    def in_time(self) -> list[_Run]:
+    def in_time(self) -> list[_SavedRun]:
         return sorted((*self.base, *self.head), key=lambda run: run.place)
 
 
@@ -131,7 +131,7 @@ def judge_files(
         [*(("base", each) for each in base), *(("head", each) for each in head)],
         key=lambda file: file[1].saved_at,
     )
-    runs = [_Run(side, place, file) for place, (side, file) in enumerate(files)]
+    runs = [_SavedRun(side, place, file) for place, (side, file) in enumerate(files)]
     turns = _Turns(*(tuple(run for run in runs if run.side == side) for side in ("base", "head")))
     _check_given(turns)
     pairs, on_gpu = min(map(len, turns.sides)), all(run.file.on_gpu for run in runs)
@@ -427,7 +427,7 @@ def _spread(ratios: Sequence[float]) -> float:
 # Words and figures
 
 
-def _side(runs: Sequence[_Run]) -> FilesSide:
+def _side(runs: Sequence[_SavedRun]) -> FilesSide:
     commits = {run.file.commit for run in runs}
     return FilesSide(
         commit=commits.pop() if len(commits) == 1 else None,
