@@ -16,7 +16,7 @@ from harness.errors import HarnessError
 from harness.records import DeviceInfo, Toolchain
 from harness.spec.loader import LoadedSuite, load
 from harness.sweep.bench import Job, JobResult, LocalExecutor
-from harness.sweep.engine import Sweeping, SweepOptions
+from harness.sweep.engine import Sweeping
 from harness.sweep.model import SweepResult, SweepSettings
 from harness.system.process import Failed
 from tests.support import write_files
@@ -233,11 +233,7 @@ def sweep(
 ) -> tuple[SweepResult, Watched]:
     """Sweep toy.tuned of a project on the null device, in processes of their own where it is to be `real`."""
     loaded: LoadedSuite = load(root / "kernels" / "toy")
-    options = SweepOptions(
-        sizes=tuple(sizes),
-        settings=SweepSettings(**{"timeout_s": 20.0, **settings}),
-        results=root / "results" if save else None,
-        fresh=fresh,
-    )
+    kernel, chosen = loaded.suite.by_name["tuned"], SweepSettings(**{"timeout_s": 20.0, **settings})
     with Watched(loaded.suite.root, stop, changed, real=real) as executor:
-        return Sweeping(loaded, loaded.suite.by_name["tuned"], executor, options, Silent()).run(), executor
+        sweeping = Sweeping(loaded, kernel, executor, chosen, Silent(), sizes)
+        return sweeping.run(root / "results" if save else None, fresh=fresh), executor

@@ -19,7 +19,7 @@ from harness.errors import ExitCode, HarnessError, Side
 from harness.judgement.case_trial import bare_verdict
 from harness.output.progress import BisectProgress
 from harness.records import Effect, Toolchain, Verdict, VerdictStatus
-from harness.run.bisect import Bisecting, BisectOptions, BisectResult, LineCommit
+from harness.run.bisect import Bisecting, BisectResult, LineCommit
 from harness.run.commit_pairs import PairResult, Question, is_known
 from harness.run.compare import CompareSettings
 from harness.run.device_session import find_device
@@ -211,10 +211,9 @@ def searched(
     devices = Scripted(line, levels, **script)
     devices.most = stop
     settings = CompareSettings(results=results, save=results is not None, margin=margin)
-    options = BisectOptions(settings=settings)
     touched = set(range(1, len(line))) - set(hidden)
     with BisectProgress() as observer:
-        result = Bisecting(CaseId.parse("toy.plain[n=64]"), line, touched, devices, options, observer).run()
+        result = Bisecting(CaseId.parse("toy.plain[n=64]"), line, touched, devices, settings, observer).run()
     return result, devices
 
 

@@ -15,7 +15,7 @@ from harness.device.backends.null import devices
 from harness.errors import UsageError
 from harness.judgement.case_trial import SPARE_PROCESSES, bare_verdict
 from harness.judgement.judge import Policy
-from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME
+from harness.judgement.limits import JUDGED, TWIN_PLANTED, TWIN_SAME
 from harness.records import Verdict
 from harness.run import compare as compare_module
 from harness.run.compare import (
@@ -224,7 +224,6 @@ def verdict(status: Any, case: str = "tiny.one[n=32]", **given: Any) -> Verdict:
     return replace(bare, attribution="code", **given)
 
 
-EVERY = ("regression", "improvement", "unchanged", "inconclusive")
 OTHERS = ("invalid", "identical", "new", "missing", "failed")
 
 
@@ -246,13 +245,13 @@ OTHERS = ("invalid", "identical", "new", "missing", "failed")
 )
 def test_a_wrong_twin_makes_what_was_measured_invalid(same, planted_status, reason):
     twins = [verdict(same, TWIN_SAME), verdict(planted_status, TWIN_PLANTED)]
-    given = [verdict(status) for status in (*EVERY, *OTHERS)]
+    given = [verdict(status) for status in (*JUDGED, *OTHERS)]
     stand = with_twins(given, twins)
-    assert stand[len(EVERY) :] == given[len(EVERY) :]
+    assert stand[len(JUDGED) :] == given[len(JUDGED) :]
     if not reason:
         assert stand == given
         return
-    for before, after in zip(given, stand[: len(EVERY)], strict=False):
+    for before, after in zip(given, stand[: len(JUDGED)], strict=False):
         assert (after.status, after.reason, after.attribution) == ("invalid", reason, None)
         assert after.message == before.message
 

@@ -331,14 +331,6 @@ def test_what_is_no_such_file_is_refused(tmp_path, content, words):
         read_saved(path)
 
 
-def test_half_a_file_is_refused(tmp_path, saved):
-    whole = saved["save"].read_bytes()
-    path = tmp_path / "half.json"
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(StoreError, match="damaged"):
-        read_saved(path)
-
-
 def test_a_file_without_end_is_not_read(tmp_path, saved, monkeypatch):
     monkeypatch.setattr(imported, "LARGEST_BYTES", 1000)
     with pytest.raises(StoreError, match="without --benchmark-save-data"):

@@ -100,7 +100,7 @@ def _bisect(
     config: Config, selection: options.Selection, case: str, good: str, bad: str, given: dict[str, Any]
 ) -> BisectResult:
     from harness.output.progress import BisectProgress
-    from harness.run.bisect import Bisecting, BisectOptions, line_of, touching
+    from harness.run.bisect import Bisecting, line_of, touching
     from harness.spec.loader import WORKING_TREE
 
     repository = repository_of(config)
@@ -112,11 +112,14 @@ def _bisect(
     if bad == "HEAD" and git.is_dirty(repository, pair.head.path):
         tell("What is not committed is not looked at.")
     settings = settings_from(config, selection, given | {"twins": False}, command="bisect")
-    asked = BisectOptions(settings=settings, suite_from=selection.suite_from, fresh=given["fresh"])
     with BisectProgress() as observer:
         searched = touching(repository, line, pair)
-        with _pair_devices(pair.head, selection, asked.settings.device, given, observer) as devices:
-            return Bisecting(chosen, line, searched, devices, asked, observer).run()
+        with _pair_devices(pair.head, selection, settings.device, given, observer) as devices:
+            suite_from, fresh = selection.suite_from, given["fresh"]
+            bisecting = Bisecting(
+                chosen, line, searched, devices, settings, observer, suite_from=suite_from, fresh=fresh
+            )
+            return bisecting.run()
 
 
 @contextlib.contextmanager

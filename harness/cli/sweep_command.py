@@ -53,7 +53,7 @@ def command(kernel: str, **given: Any) -> int:
     was, and one that is complete is only shown.
     """
     from harness.output.progress import SweepProgress
-    from harness.sweep.engine import Sweeping, SweepOptions
+    from harness.sweep.engine import Sweeping
     from harness.sweep.model import SweepSettings
 
     config = load_config()
@@ -62,14 +62,12 @@ def command(kernel: str, **given: Any) -> int:
     loaded, chosen = _chosen(kernel, selector)
     if selector.size and given["size"]:
         raise UsageError(f"{kernel} says its size itself: leave --size out, or the size of the kernel.")
-    asked = SweepOptions(
-        sizes=(selector.size,) if selector.size else given["size"],
-        settings=SweepSettings(seed=given["seed"], timeout_s=given["timeout"], rules=given["rules"]),
-        results=None if given["no_save"] else given["results"] or config.results_folder,
-        fresh=given["fresh"],
-    )
+    settings = SweepSettings(seed=given["seed"], timeout_s=given["timeout"], rules=given["rules"])
+    sizes = (selector.size,) if selector.size else given["size"]
+    results = None if given["no_save"] else given["results"] or config.results_folder
     with SweepProgress() as observer, _executor(loaded, given, config.device, observer) as executor:
-        result = Sweeping(loaded, chosen, executor, asked, observer).run()
+        sweeping = Sweeping(loaded, chosen, executor, settings, observer, sizes)
+        result = sweeping.run(results, fresh=given["fresh"])
     _print(result, as_json=given["as_json"])
     for form, file in exports:
         _write(result, form, file)

@@ -21,6 +21,7 @@ from statistics import fmean, median, mode
 from typing import Any
 
 from harness.records import PairedBlock, Quad, Snapshot, Telemetry
+from harness.statistics.summary import MAD_SCALE
 
 _FEWEST_CANARIES = 3
 """The fewest that can show a stray: both of two values are equally far from their median."""
@@ -430,8 +431,7 @@ def _canary(seen: _Seen) -> _Outcome:
     if len(canaries) < _FEWEST_CANARIES:
         return _Outcome(unavailable=f"fewer than {_FEWEST_CANARIES} canaries in the block")
     centre = median(canaries.values())
-    # 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
-    deviation = 1.4826 * median(abs(value - centre) for value in canaries.values())
+    deviation = MAD_SCALE * median(abs(value - centre) for value in canaries.values())
     limit = max(policy.canary_mads * deviation, policy.canary_apart * centre)
     strays = [index for index, value in canaries.items() if abs(value - centre) > limit]
     caught = frozenset(index for stray in strays for index in _between(canaries, stray, len(seen.quads)))

@@ -13,6 +13,8 @@ USUAL_LIMITS: Mapping[str, tuple[float, float]] = {
     "other": (0.0025, 0.01),
 }
 """Margin and tolerance by kind of device, unless something else is asked for."""
+JUDGED = ("regression", "improvement", "unchanged", "inconclusive")
+"""Statuses of cases that were judged by what was measured."""
 TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
 """A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
 TWINS = (TWIN_SAME, TWIN_PLANTED)

@@ -24,6 +24,7 @@ from harness.records import Arm, Verdict, VerdictStatus
 from harness.spec.planning import Refusal
 from harness.statistics.moderated import Prior
 from harness.statistics.paired import TRIM, ProcessEffect, process_effect, trimmed_mean
+from harness.statistics.summary import MAD_SCALE
 from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile
 
 MIN_PAIRS = 4
@@ -71,7 +72,7 @@ class FilesResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _SavedRun:
     """One process, and its place in time among all."""
 
     side: str
@@ -83,15 +84,15 @@ class _Run:
 class _Turns:
     """All processes of a comparison, by side."""
 
-    base: tuple[_Run, ...]
-    head: tuple[_Run, ...]
+    base: tuple[_SavedRun, ...]
+    head: tuple[_SavedRun, ...]
 
     @property
-    def sides(self) -> tuple[tuple[_Run, ...], tuple[_Run, ...]]:
+    def sides(self) -> tuple[tuple[_SavedRun, ...], tuple[_SavedRun, ...]]:
         return self.base, self.head
 
     @property
-    def in_time(self) -> list[_Run]:
+    def in_time(self) -> list[_SavedRun]:
         return sorted((*self.base, *self.head), key=lambda run: run.place)
 
 
@@ -130,7 +131,7 @@ def judge_files(
         [*(("base", each) for each in base), *(("head", each) for each in head)],
         key=lambda file: file[1].saved_at,
     )
-    runs = [_Run(side, place, file) for place, (side, file) in enumerate(files)]
+    runs = [_SavedRun(side, place, file) for place, (side, file) in enumerate(files)]
     turns = _Turns(*(tuple(run for run in runs if run.side == side) for side in ("base", "head")))
     _check_given(turns)
     pairs, on_gpu = min(map(len, turns.sides)), all(run.file.on_gpu for run in runs)
@@ -419,14 +420,14 @@ def _spread(ratios: Sequence[float]) -> float:
     """Standard deviation of a pair, strays apart."""
     if len(ratios) < ROBUST_PAIRS:
         middle = median(ratios)
-        return 1.4826 * median(abs(ratio - middle) for ratio in ratios)
+        return MAD_SCALE * median(abs(ratio - middle) for ratio in ratios)
     return process_effect(ratios).standard_error * math.sqrt(len(ratios) - 2 * int(TRIM * len(ratios)))
 
 
 # Words and figures
 
 
-def _side(runs: Sequence[_Run]) -> FilesSide:
+def _side(runs: Sequence[_SavedRun]) -> FilesSide:
     commits = {run.file.commit for run in runs}
     return FilesSide(
         commit=commits.pop() if len(commits) == 1 else None,

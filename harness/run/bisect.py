@@ -187,20 +187,12 @@ def touching(repository: Path, line: Sequence[LineCommit], suites: Sequence[Load
 # The search
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BisectOptions:
-    settings: CompareSettings
-    """How the ends are compared; what lies between is judged by what these are apart."""
-    suite_from: str | None = None
-    """The commit by whose suite.py all are measured: a full hash, or WORKING_TREE."""
-    fresh: bool = False
-    """Whether to measure anew what earlier bisections have."""
-
-
 class Bisecting:
     """A case, and the commits between a good and a bad one. `touching` are the positions worth asking for.
 
-    Raises StoreError where the journal cannot be begun.
+    By `settings` the ends are compared; what lies between is judged by how far these are apart. `suite_from`
+    is the commit by whose suite.py all are measured: a full hash, or WORKING_TREE. With `fresh`, what earlier
+    bisections have is measured anew. Raises StoreError where the journal cannot be begun.
     """
 
     def __init__(
@@ -209,17 +201,20 @@ class Bisecting:
         line: Sequence[LineCommit],
         touching: Collection[int],
         devices: PairDevices,
-        options: BisectOptions,
+        settings: CompareSettings,
         observer: BisectObserver,
+        *,
+        suite_from: str | None = None,
+        fresh: bool = False,
     ) -> None:
         self.case, self.line, self.observer = case, line, observer
         self.devices, self._compare = devices.devices, devices.ask
-        self.settings, self._from = options.settings, options.suite_from or ""
+        self.settings, self._from = settings, suite_from or ""
         if self._from == WORKING_TREE:
             self._from = secrets.token_hex(8)  # it may be another the next time
         self.last = len(line) - 1
         self._touching = frozenset(touching)
-        self._told = {0, *touching, self.last}
+        self._candidates = {0, *touching, self.last}
         """Positions worth asking for: those that touch something, and what has come under suspicion."""
         self._broken: dict[int, Looked] = {}
         self._codes: dict[int, frozenset[str]] = {}
@@ -230,12 +225,12 @@ class Bisecting:
         self._whole = 0.0
         """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
         self._metric: Literal["time", "cycles"] = "time"
-        self._reach = NormalDist().inv_cdf((1 + options.settings.confidence) / 2)
+        self._reach = NormalDist().inv_cdf((1 + settings.confidence) / 2)
         self._comparisons, self._gpu_s, self._refuted = 0, 0.0, 0
-        results, device, compiler = self.settings.results, self.devices[0], devices.toolchain.compiler
-        folder = results / machine_name(device) / "bisects" if results and self.settings.save else None
-        context = f"{harness.__version__}, driver {device.driver}, {compiler}, L2 {self.settings.l2}"
-        self._journal = PairJournal(folder, case, context, fresh=options.fresh)
+        results, device, compiler = settings.results, self.devices[0], devices.toolchain.compiler
+        folder = results / machine_name(device) / "bisects" if results and settings.save else None
+        context = f"{harness.__version__}, driver {device.driver}, {compiler}, L2 {settings.l2}"
+        self._journal = PairJournal(folder, case, context, fresh=fresh)
 
     def run(self) -> BisectResult:
         """Compare the ends, and what lies between where they differ.
@@ -267,7 +262,7 @@ class Bisecting:
         budget_s = math.inf if self.settings.budget_s is None else self.settings.budget_s
         while len(self._answers) < most and self._refuted < _MOST_REFUTED and self._gpu_s < budget_s:
             pairs = bisection.questions(
-                self._likely, self._cuts, self._there, self._broken, self._asked, len(self.devices)
+                self._likely, self._cuts, self._measurable, self._broken, self._asked, len(self.devices)
             )
             if not pairs:
                 return
@@ -319,12 +314,12 @@ class Bisecting:
         return bisection.beliefs(self._prior, self._answers)
 
     @property
-    def _there(self) -> list[int]:
+    def _measurable(self) -> list[int]:
         return [at for at in range(len(self.line)) if at not in self._broken]
 
     @property
     def _cuts(self) -> list[int]:
-        return sorted(self._told - self._broken.keys())
+        return sorted(self._candidates - self._broken.keys())
 
     def _look(self, pairs: Sequence[Pair]) -> None:
         """Have pairs compared, or known without."""
@@ -423,7 +418,7 @@ class Bisecting:
         effect: Effect | None = getattr(verdict, self._metric)
         chance = self._chance(verdict, effect)
         if pair != self._ends:
-            is_parent = 0 < pair[0] == bisection.nearest_before(pair[1], self._there)
+            is_parent = 0 < pair[0] == bisection.nearest_before(pair[1], self._measurable)
             self._refuted += is_parent and chance <= 1 - _CLEAR
             most = bisection.believed(*_logarithms(effect)[1:], self._whole) if effect else bisection.BELIEVED
             self._answers.append(Observation(*pair, chance, most))
@@ -461,12 +456,12 @@ class Bisecting:
         before it that seem to touch nothing come under suspicion too.
         """
         parent = pair[0]
-        if parent in self._told:
+        if parent in self._candidates:
             return
         if chance < 0.5:
-            start = bisection.nearest_before(parent, sorted(self._told))
-            self._told |= set(range(start + 1, parent))
-        self._told.add(parent)
+            start = bisection.nearest_before(parent, sorted(self._candidates))
+            self._candidates |= set(range(start + 1, parent))
+        self._candidates.add(parent)
 
     def _same_code(self, pair: Pair) -> str:
         """The commit by which a pair's later one was known: its base, or one that was measured."""
@@ -495,7 +490,7 @@ class Bisecting:
 
     def _in_order(self) -> tuple[Looked, ...]:
         found = (each for pair, each in self._looked.items() if pair != self._ends)
-        skipped = (each for at, each in self._broken.items() if at in self._told)
+        skipped = (each for at, each in self._broken.items() if at in self._candidates)
         return tuple(sorted((*found, *skipped), key=lambda each: each.position))
 
     def _conclusion(self) -> dict[str, Any]:
@@ -504,13 +499,13 @@ class Bisecting:
             nothing = ends is not None and ends.reason in ("within-tolerance", "same-code")
             return {"outcome": "nothing" if nothing else "inconclusive"}
         found = bisection.likeliest(self._likely, self._cuts)
-        step = self._looked.get((bisection.nearest_before(found.upto, self._there), found.upto))
+        step = self._looked.get((bisection.nearest_before(found.upto, self._measurable), found.upto))
         if step and step.side == "good":
             found = self._spread()
         elif found.mass < bisection.SURE:
             found = bisection.smallest_range(self._likely)
         inside = range(found.after + 1, found.upto + 1)
-        suspects = [at for at in inside if at in self._told or at in self._touching]
+        suspects = [at for at in inside if at in self._candidates or at in self._touching]
         return {
             "outcome": "found" if len(suspects) == 1 and found.mass >= bisection.SURE else "range",
             "suspects": tuple(self.line[at] for at in suspects),

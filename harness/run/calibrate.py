@@ -11,6 +11,7 @@ from pathlib import Path
 
 import harness
 from harness.bench import protocol
+from harness.judgement.limits import JUDGED
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, read_calibration, write_calibration
 from harness.records import Verdict
 from harness.run.compare import CaseEntry, Comparing, against_itself
@@ -19,7 +20,6 @@ from harness.statistics.paired import ProcessEffect
 
 MOST_EFFECTS = 256
 """How many effects are kept of each case, the newest: a file must not grow for ever."""
-_JUDGED = ("regression", "improvement", "unchanged", "inconclusive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +159,9 @@ class _Work:
 def _with_same(known: Calibration, entries: Sequence[CaseEntry], verdicts: Sequence[Verdict]) -> Calibration:
     cases = dict(known.cases)
     for entry, verdict in zip(entries, verdicts, strict=True):
-        if verdict.status in _JUDGED and not entry.trial.unfinished:
+        if verdict.status in JUDGED and not entry.trial.unfinished:
             cases[entry.pair.id] = _noise(cases.get(entry.pair.id), entry, verdict)
-    judged = [verdict for verdict in verdicts if verdict.status in _JUDGED and verdict.complete]
+    judged = [verdict for verdict in verdicts if verdict.status in JUDGED and verdict.complete]
     return dataclasses.replace(
         known,
         cases=cases,
@@ -191,7 +191,7 @@ def _newest(earlier: Sequence[ProcessEffect], now: Sequence[ProcessEffect]) -> t
 def _with_planted(known: Calibration, levels: Sequence[float], verdicts: Sequence[Verdict]) -> Calibration:
     rates = dict(known.planted)
     for level, verdict in zip(levels, verdicts, strict=True):
-        if verdict.status in _JUDGED and verdict.complete:
+        if verdict.status in JUDGED and verdict.complete:
             rate = rates.get(f"{100 * level:g}", PlantedRate())
             rates[f"{100 * level:g}"] = PlantedRate(
                 planted=rate.planted + 1, found=rate.found + (verdict.status == "regression")

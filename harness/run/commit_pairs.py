@@ -142,9 +142,9 @@ class OneDevice:
         suite_from: str | None = None,
     ) -> None:
         self._load, self._observer = loader(loaded.path, suite_from), observer
-        with DeviceSession(observer, loaded.suite.root, device=device, busy="ignore") as place:
-            self.devices: tuple[DeviceInfo, ...] = (place.device,)
-            self.toolchain = place.toolchain
+        with DeviceSession(observer, loaded.suite.root, device=device, busy="ignore") as session:
+            self.devices: tuple[DeviceInfo, ...] = (session.device,)
+            self.toolchain = session.toolchain
 
     def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
         for question in asked:

@@ -30,7 +30,7 @@ from harness.judgement.attribution import solo_of
 from harness.judgement.case_trial import CaseTrial, NoisePriors, bare_verdict, settle
 from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
 from harness.judgement.judge import Policy, policy_of
-from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
+from harness.judgement.limits import JUDGED, TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.records import (
     Arm,
@@ -710,6 +710,5 @@ def with_twins(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Ve
     wrong = (wrong_twin(twin.case, twin.status, complete=twin.complete) for twin in twins)
     if not (reason := next(filter(None, wrong), "")):
         return list(verdicts)
-    measured = ("regression", "improvement", "unchanged", "inconclusive")
     invalid = partial(dataclasses.replace, status="invalid", reason=reason, attribution=None)
-    return [invalid(verdict) if verdict.status in measured else verdict for verdict in verdicts]
+    return [invalid(verdict) if verdict.status in JUDGED else verdict for verdict in verdicts]

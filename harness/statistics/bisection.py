@@ -116,8 +116,8 @@ def likeliest(likely: Floats, cuts: Sequence[int]) -> Block:
     return max(blocks(likely, cuts), key=lambda block: block.mass)
 
 
-def nearest_before(position: int, there: Sequence[int]) -> int:
-    return max(each for each in there if each < position)
+def nearest_before(position: int, positions: Sequence[int]) -> int:
+    return max(each for each in positions if each < position)
 
 
 def smallest_range(likely: Floats) -> Block:
@@ -139,18 +139,18 @@ def suspected(likely: Floats) -> int:
 def questions(
     likely: Floats,
     cuts: Sequence[int],
-    there: Sequence[int],
+    measurable: Sequence[int],
     broken: Collection[int],
     asked: Counter[Pair],
     devices: int = 1,
 ) -> list[Pair]:
     """The pairs to compare next, one for each device at the most; none where all is said that can be.
 
-    `cuts` are the positions worth asking for, `there` all that may be measured, in order. Beside `broken`
+    `cuts` are the positions worth asking for, `measurable` all that can be, in order. Beside `broken`
     ones, which cannot, others are likely broken too.
     """
     top = likeliest(likely, cuts)
-    check = nearest_before(top.upto, there), top.upto
+    check = nearest_before(top.upto, measurable), top.upto
     if top.mass >= _CHECKED and not asked[check]:
         return [check]
     if top.mass >= SURE:

@@ -114,8 +114,6 @@ class Newest:
     """The median of these figures over the level before them, minus 1."""
     figures: int
     """How many they are."""
-    noise_known: bool
-    """Whether the figures before them tell the noise. If not, how surely these are off is unknown too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,12 +336,7 @@ def _newest(
             if np.count_nonzero(usual) > _USUAL * before.size:
                 continue
         if least > limit:
-            return Newest(
-                at=int(place[own[-count]]),
-                effect=relative(median(off)),
-                figures=count,
-                noise_known=known and before.size > _FEWEST_FREE,
-            )
+            return Newest(at=int(place[own[-count]]), effect=relative(median(off)), figures=count)
     return None
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import scipy  # its parts load when they are used
 
 from harness.statistics.paired import Floats, ProcessEffect
+from harness.statistics.summary import MAD_SCALE
 
 MIN_DF, MAX_DF = 4.0, 200.0
 _LEAST_OF_CARD = 0.25
@@ -302,7 +303,7 @@ class _History:
         half = self.own_df[told] / 2
         logs = np.log(self.observed[told] / expected[told]) - scipy.special.digamma(half) + np.log(half)
         middle = np.median(logs)
-        logs = np.minimum(logs, middle + 3 * 1.4826 * np.median(np.abs(logs - middle)))
+        logs = np.minimum(logs, middle + 3 * MAD_SCALE * np.median(np.abs(logs - middle)))
         beyond = float(np.var(logs, ddof=1) - scipy.special.polygamma(1, half).mean())
         # What chance may have taken off: a variance of n has one of its own, the fourth cumulant and twice
         # the squared variance over n.

@@ -15,6 +15,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from harness.statistics.summary import MAD_SCALE
+
 MIN_QUADS = 5
 """The fewest that leave three after trimming."""
 TRIM = 0.2
@@ -24,8 +26,6 @@ Floats = NDArray[np.float64]
 
 _ABBA = np.array([-1.0, 1.0, 1.0, -1.0])
 _FIRST = {"ABBA": 1.0, "BAAB": -1.0}
-# 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
-_MAD = 1.4826
 _MAX_REFITS = 20
 _EXPONENT_STEP = 0.05
 _EXPONENTS = np.arange(-10, 31) * _EXPONENT_STEP
@@ -182,14 +182,14 @@ def order_effect(orders: Sequence[str], ratios: ArrayLike) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OrderBias:
-    """What the order of slots can have made of an effect. Logarithms; positive is slower."""
+    """What the order of slots can have made of an effect, as a logarithm; positive is slower."""
 
-    between: float
-    """Half of how much more ABBA quads read than BAAB quads."""
     between_p: float
+    """p-value that ABBA and BAAB quads read alike."""
     carried: float
     """Half of how much more head loses right after base than base after head, against their own slots."""
     carried_p: float
+    """p-value that neither does."""
 
     def doubt(self, error: float) -> float:
         """How far off the effect may be for what is carried over, if that is no chance at this error; else 0.
@@ -206,7 +206,7 @@ def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBia
     `log_ratios` has them.
 
     In ABBA head's first slot follows base's and its second follows its own; in BAAB it is base that is in the
-    middle. The drift within a quad is the same in both, so it is no part of their difference. Sizes are
+    middle. The drift within a quad is the same in both, so it is no part of their difference. The size is of
     medians, and the p-values are of rank sums, which a stray slot does not move.
     """
     orders = [order for own, _ in processes for order in own]
@@ -220,22 +220,11 @@ def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBia
         ratios.append(found - median(found))
         middles.append(logs[:, 1] - logs[:, 2])
     if not ratios:
-        return OrderBias(0.0, 1.0, 0.0, 1.0)
+        return OrderBias(1.0, 0.0, 1.0)
     by_order, middle = np.concatenate(ratios), np.concatenate(middles)
-    return OrderBias(
-        _apart(orders, by_order) / 2,
-        order_effect(orders, by_order),
-        _apart(orders, middle) / 2,
-        order_effect(orders, middle),
-    )
-
-
-def _apart(orders: Sequence[str], values: Floats) -> float:
-    """How much more the median of ABBA quads is than that of BAAB quads."""
     abba = np.array([order == "ABBA" for order in orders])
-    if abba.all() or not abba.any():
-        return 0.0
-    return median(values[abba]) - median(values[~abba])
+    apart = median(middle[abba]) - median(middle[~abba]) if abba.any() and not abba.all() else 0.0
+    return OrderBias(order_effect(orders, by_order), apart / 2, order_effect(orders, middle))
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +269,7 @@ def losses(orders: Sequence[str], values: ArrayLike) -> Losses:
         above = logs - median(logs[arm])
         strays = arm & (above > math.log1p(_STRAY))
         if strays.any():
-            strays &= above > _STRAY_DEVIATIONS * _MAD * median(np.abs(above[arm]))
+            strays &= above > _STRAY_DEVIATIONS * MAD_SCALE * median(np.abs(above[arm]))
             excess[strays] = np.expm1(np.minimum(above[strays], 700.0))
         counts.append(int(strays.sum()))
     return Losses(counts[0], counts[1], 2 * len(orders), (signs * excess).sum(axis=1))
@@ -341,7 +330,7 @@ def clock_exponent(
     for _ in range(_MAX_REFITS):
         sizes = np.abs(residuals)
         # Where the relation is exact, residuals are nothing but rounding.
-        now = sizes <= max(3.5 * _MAD * median(sizes), 1e-12) + doubt
+        now = sizes <= max(3.5 * MAD_SCALE * median(sizes), 1e-12) + doubt
         if (now == kept).all():
             break
         if min(now[head].sum(), now[~head].sum()) < MIN_QUADS:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 CONFIDENCE = 0.99
+MAD_SCALE = 1.4826
+"""Makes a median absolute deviation an estimate of a normal distribution's standard deviation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,8 @@ def summarize(times_ns: Sequence[float]) -> Summary:
     middle = median(ordered)
     low, high = _median_ranks(len(ordered))
     deviations = [abs(time - middle) for time in ordered]
-    # 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
-    return Summary(middle, ordered[low], ordered[high], 1.4826 * median(deviations) / middle, len(ordered))
+    spread = MAD_SCALE * median(deviations) / middle
+    return Summary(middle, ordered[low], ordered[high], spread, len(ordered))
 
 
 @functools.lru_cache(maxsize=2**12)

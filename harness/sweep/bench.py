@@ -93,7 +93,7 @@ class LocalExecutor:
         *,
         hold_later: bool = False,
     ) -> None:
-        self._place = DeviceSession(observer, suite, device=device, busy="ignore")
+        self._session = DeviceSession(observer, suite, device=device, busy="ignore")
         self._busy = busy
         self._hold_later = hold_later
         self._lock = ExitStack()
@@ -103,9 +103,9 @@ class LocalExecutor:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._place.__enter__()
+            self._session.__enter__()
             stack.push(self)
-            self.devices, self.toolchain = (self._place.device,), self._place.toolchain
+            self.devices, self.toolchain = (self._session.device,), self._session.toolchain
             if not self._hold_later:
                 self._hold()
             stack.pop_all()
@@ -114,10 +114,10 @@ class LocalExecutor:
     def __exit__(self, *raised: object) -> None:
         self._is_over = True
         try:
-            self._place.leave()
+            self._session.leave()
         finally:
             self._lock.close()
-            self._place.__exit__(None, None, None)
+            self._session.__exit__(None, None, None)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         return map(self.run_one, jobs)
@@ -132,11 +132,11 @@ class LocalExecutor:
         self._hold()
         began = time.monotonic()
         if job.fresh:
-            self._place.leave()
+            self._session.leave()
         self._start()
         request: Request[Any] = job.request
-        reply = self._place.ask(request, job.timeout_s)
-        device = self._place.device
+        reply = self._session.ask(request, job.timeout_s)
+        device = self._session.device
         return JobResult(
             key=job.key, reply=reply, device=device.uuid or device.spec, host_s=time.monotonic() - began
         )
@@ -146,24 +146,24 @@ class LocalExecutor:
         if self._is_held:
             return
         # What found the device holds a context on it, which nothing that is timed should share it with.
-        self._place.builder.kill()
-        waiting = self._place.observer.waiting
-        self._lock.enter_context(held(self._place.device, "sweep", self._busy, waiting))
+        self._session.builder.kill()
+        waiting = self._session.observer.waiting
+        self._lock.enter_context(held(self._session.device, "sweep", self._busy, waiting))
         self._is_held = True
         if self._is_over:  # given up by another thread, while this one waited
             self._lock.close()
-            raise DeviceError(f"{self._place.device.spec} was given free before it could be used.")
+            raise DeviceError(f"{self._session.device.spec} was given free before it could be used.")
 
     def _start(self) -> None:
         try:
-            self._place.start()
+            self._session.start()
         except HarnessError:
             time.sleep(RECOVERY_S)
             try:
-                self._place.start()
+                self._session.start()
             except HarnessError as error:
                 raise DeviceError(
-                    f"{self._place.device.name} ({self._place.device.spec}) cannot be opened any more: "
+                    f"{self._session.device.name} ({self._session.device.spec}) cannot be opened any more: "
                     f"{error.message}",
                     log=error.log,
                 ) from error

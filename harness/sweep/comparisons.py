@@ -59,23 +59,20 @@ class DaskPairDevices(DaskDevices):
     ) -> None:
         super().__init__(devices, scheduler, observer)
         self._loaded = loaded
-        self._place = PairWorkerSetup(specs=self._specs, suite=loaded.path, suite_from=suite_from)
+        self._setup = PairWorkerSetup(specs=self._specs, suite=loaded.path, suite_from=suite_from)
         self._load = loader(loaded.path, suite_from)
 
     def _begin(self, _stack: contextlib.ExitStack) -> None:
         commit = self._loaded.commit or ""
-        self._open(open_there, self._place, commit, self._scheduler and self._sent(commit))
+        self._open(open_there, self._setup, commit, self._sent(commit))
 
     def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
         """What comes of questions, as each is answered. Raises WorkerError where a worker is lost."""
         import distributed
 
-        there = self._scheduler is not None
         futures = [
-            self._submit(
-                compare_there, self._place, each, self._sent(each.base, each.head) if there else None
-            )
-            for each in asked
+            self._submit(compare_there, self._setup, question, self._sent(question.base, question.head))
+            for question in asked
         ]
         try:
             for future in distributed.as_completed(futures, loop=self._client.loop):
@@ -83,7 +80,10 @@ class DaskPairDevices(DaskDevices):
         finally:
             self._client.cancel(futures, force=True)
 
-    def _sent(self, *commits: str) -> Sent:
+    def _sent(self, *commits: str) -> Sent | None:
+        """The suites at these commits; None for workers of our own, which see the repository."""
+        if self._scheduler is None:
+            return None
         sent: dict[str, tuple[bytes, str] | SuiteError] = {}
         for commit in commits:
             try:
@@ -108,32 +108,32 @@ def _result(future: Any) -> Any:
 # What a worker runs
 
 
-def open_there(place: PairWorkerSetup, commit: str, sent: Sent | None) -> OpenedDevice | HarnessError:
+def open_there(setup: PairWorkerSetup, commit: str, sent: Sent | None) -> OpenedDevice | HarnessError:
     """The worker's device."""
     try:
         check_environment()
         restore_threads()
-        suite = _loader(place, sent)(commit).suite.root
-        with DeviceSession(Silent(), suite, device=place.specs.here(), busy="ignore") as session:
+        suite = _loader(setup, sent)(commit).suite.root
+        with DeviceSession(Silent(), suite, device=setup.specs.here(), busy="ignore") as session:
             return OpenedDevice.here(session.device, session.toolchain)
     except HarnessError as error:
         return error
 
 
-def compare_there(place: PairWorkerSetup, question: Question, sent: Sent | None) -> PairResult | HarnessError:
+def compare_there(setup: PairWorkerSetup, question: Question, sent: Sent | None) -> PairResult | HarnessError:
     """What comes of a question on the worker's device."""
     settings = question.settings
     if sent:
         settings = dataclasses.replace(settings, results=None, save=False)
     try:
         asked = dataclasses.replace(question, settings=settings)
-        found = answer(asked, _loader(place, sent), place.specs.here(), Silent())
+        found = answer(asked, _loader(setup, sent), setup.specs.here(), Silent())
     except HarnessError as error:
         return error
     return dataclasses.replace(found, question=question)
 
 
-def _loader(place: PairWorkerSetup, sent: Sent | None) -> Loader:
+def _loader(setup: PairWorkerSetup, sent: Sent | None) -> Loader:
     def load_sent(commit: str) -> LoadedSuite:
         found = (sent or {})[commit]
         if isinstance(found, SuiteError):
@@ -141,4 +141,4 @@ def _loader(place: PairWorkerSetup, sent: Sent | None) -> Loader:
         files, folder = found
         return load(unpack(files, Path(this_worker().local_directory)) / folder)
 
-    return load_sent if sent else loader(place.suite, place.suite_from)
+    return load_sent if sent else loader(setup.suite, setup.suite_from)

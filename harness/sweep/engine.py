@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Protocol, TypeVar
@@ -71,17 +71,8 @@ class SweepObserver(Protocol):
         """One step of the phase is done: this row, where it is one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOptions:
-    sizes: tuple[str, ...] = ()
-    settings: SweepSettings = field(default_factory=SweepSettings)
-    results: Path | None = None
-    """Folder of all records; None stores nothing."""
-    fresh: bool = False
-
-
 class Sweeping:
-    """One kernel's sweep by one executor.
+    """One kernel's sweep by one executor, at these `sizes`, or the tuning's.
 
     Raises SuiteError for a tuning that is broken, UsageError for a size that is none, MeasureError for a
     kernel that the device cannot run.
@@ -92,20 +83,21 @@ class Sweeping:
         loaded: LoadedSuite,
         kernel: Kernel,
         executor: Executor,
-        options: SweepOptions,
+        settings: SweepSettings,
         observer: SweepObserver,
+        sizes: Sequence[str] = (),
     ) -> None:
         assert kernel.tune is not None
         self.loaded, self.suite, self.kernel, self.executor = loaded, loaded.suite, kernel, executor
-        self.options, self.settings, self.observer = options, options.settings, observer
+        self.settings, self.observer = settings, observer
         self.device = executor.devices[0]
         refused = refusal(kernel, self.device)
         if refused:
             raise MeasureError(f"{refused.message} Choose one by --device; 'harness devices' lists them.")
         if problem := lacking(kernel, self.device.backend):
             raise MeasureError(problem)
-        sizes = model.points(self.suite, kernel.tune, options.sizes, quick=self.device.kind != "gpu")
-        self.all = model.configurations(self.suite, kernel, kernel.tune, sizes)
+        points = model.points(self.suite, kernel.tune, sizes, quick=self.device.kind != "gpu")
+        self.all = model.configurations(self.suite, kernel, kernel.tune, points)
         self._by_number: Mapping[int, Configuration] = {each.number: each for each in self.all}
         tuning = replace(kernel.tune, rules=(*kernel.tune.rules, *self.settings.rules))
         rules = model.Rules(self.suite, kernel, tuning, self.device)
@@ -117,16 +109,16 @@ class Sweeping:
         self._digests: dict[int, str] = {}
         """Digests of outputs that were verified in full, by number."""
 
-    def run(self) -> SweepResult:
-        """Carry out what is not stored yet. A configuration that fails, crashes or hangs costs its own row.
+    def run(self, results: Path | None, *, fresh: bool = False) -> SweepResult:
+        """Carry out what is not stored yet in the folder of all records, or everything anew if `fresh`; None
+        stores nothing. A configuration that fails, crashes or hangs costs its own row.
 
         Raises StoreError where no record can be begun. An interrupt, or a device that is lost, ends the sweep
         early: what is finished is stored and returned, and the next run goes on from there.
         """
         interrupted, problem = False, ""
-        results = self.options.results
         folder = results / machine_name(self.device) / "sweeps" if results else None
-        with SweepJournal(folder, self.sweep, fresh=self.options.fresh) as self.journal:
+        with SweepJournal(folder, self.sweep, fresh=fresh) as self.journal:
             self.state = self.journal.state
             reused = len(self._rows())
             self.observer.started(self.journal.sweep, self.state)

@@ -37,7 +37,7 @@ Item = PreparedConfiguration | SweepRow | Duel | Repeat | Final
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _SweepLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sweep: Sweep | None = None
     prepared: PreparedConfiguration | None = None
     row: SweepRow | None = None
@@ -121,20 +121,20 @@ class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
         if whole:
             self.sweep, self.state = _decoded(path, whole.splitlines())
         else:
-            lines.append(_Line(sweep=self.sweep))
+            lines.append(_SweepLine(sweep=self.sweep))
 
     def add(self, item: Item) -> None:
         self.state.add(item)
-        self._append(_Line(**{_FIELDS[type(item)]: item}))  # type: ignore[arg-type]
+        self._append(_SweepLine(**{_FIELDS[type(item)]: item}))  # type: ignore[arg-type]
 
     def finish(self) -> None:
         self.state.complete = True
-        self._append(_Line(complete=True))
+        self._append(_SweepLine(complete=True))
         if self._lines and not self.problem:
             with contextlib.suppress(OSError):
                 self._lines.sync()
 
-    def _append(self, line: _Line) -> None:
+    def _append(self, line: _SweepLine) -> None:
         if self._lines is None or self.problem:
             return
         try:
@@ -173,17 +173,17 @@ def read_sweep(path: Path) -> tuple[Sweep, SweepState]:
     return _decoded(path, content[: content.rfind(b"\n") + 1].splitlines())
 
 
-class _Version(msgspec.Struct):
+class _SchemaVersion(msgspec.Struct):
     schema_version: int
 
 
-class _FirstLine(msgspec.Struct):
-    sweep: _Version
+class _VersionLine(msgspec.Struct):
+    sweep: _SchemaVersion
 
 
 def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
     try:
-        version = msgspec.json.decode(lines[0] if lines else b"", type=_FirstLine).sweep.schema_version
+        version = msgspec.json.decode(lines[0] if lines else b"", type=_VersionLine).sweep.schema_version
     except _UNREADABLE as error:
         raise StoreError(f"{path} is no sweep: its first line does not describe one ({error}).") from None
     if version > SCHEMA_VERSION:
@@ -192,7 +192,7 @@ def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
             "Upgrade gpu-harness to read it."
         )
     advice = "Delete the line to go on from the rest, or begin anew with --fresh."
-    decoded = [decoded_line(path, number, line, _Line, advice) for number, line in enumerate(lines, 1)]
+    decoded = [decoded_line(path, number, line, _SweepLine, advice) for number, line in enumerate(lines, 1)]
     sweep = decoded[0].sweep
     assert sweep is not None
     found = SweepState()

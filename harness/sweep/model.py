@@ -244,7 +244,7 @@ def configurations(
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _ParsedRule:
     name: str
     holds: Callable[[Case], Any]
     names: tuple[str, ...]
@@ -261,10 +261,10 @@ class Rules:
         self.suite, self.kernel, self.device = suite, kernel, device
         self.rules = [self._rule(number, rule) for number, rule in enumerate(tuning.rules, 1)]
 
-    def _rule(self, number: int, rule: str | Callable[[Case], bool]) -> _Rule:
+    def _rule(self, number: int, rule: str | Callable[[Case], bool]) -> _ParsedRule:
         if callable(rule):
             name = getattr(rule, "__name__", "<lambda>")
-            return _Rule(f"rule {number}" if name == "<lambda>" else name, rule, ())
+            return _ParsedRule(f"rule {number}" if name == "<lambda>" else name, rule, ())
         try:
             code = compile(rule.strip(), "<rule>", "eval")
         except (SyntaxError, ValueError) as error:
@@ -277,7 +277,7 @@ class Rules:
             known: dict[str, Any] = {**case.sizes, **case.macros, "__builtins__": {}}
             return eval(code, known)  # noqa: S307 - it is suite.py's author who wrote it
 
-        return _Rule(rule.strip(), holds, code.co_names)
+        return _ParsedRule(rule.strip(), holds, code.co_names)
 
     def rejected(self, configuration: Configuration) -> SweepRow | None:
         """The row of a configuration that breaks a rule; None for one that may be tried.
@@ -299,7 +299,7 @@ class Rules:
             return rejected(reason=error.reason, message=error.message)
         return None
 
-    def _holds(self, rule: _Rule, case: Case) -> bool:
+    def _holds(self, rule: _ParsedRule, case: Case) -> bool:
         try:
             return bool(rule.holds(case))
         except NameError as error:
