@@ -406,8 +406,8 @@ def read_history(
         raise _no_case(results, patterns, metric, [case.name for case in cases])
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
-    layout = source_folders((facts for card in read for facts in card.facts), kernels)
-    events = with_suspects(history.events, repository, commits, history.cases, layout)
+    sources = source_folders((facts for card in read for facts in card.facts), kernels)
+    events = with_suspects(history.events, repository, commits, history.cases, sources)
     return replace(history, events=events)
 
 
