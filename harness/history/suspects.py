@@ -111,7 +111,10 @@ def with_suspects(
 
 
 def _judged(
-    event: Event, touched: Mapping[int, Sequence[str]], cases: Mapping[str, SeriesCase], sources: SourceFolders
+    event: Event,
+    touched: Mapping[int, Sequence[str]],
+    cases: Mapping[str, SeriesCase],
+    sources: SourceFolders,
 ) -> Event:
     own = [cases[name] for name in event.cases]
     roles = {at: [_role(touched[at], case, sources) for case in own] for at in event.suspects}
