@@ -20,9 +20,7 @@ from tests.histories import series_case
 from tests.synthetic_history import (
     CARDS,
     DriverChange,
-    Failed,
     History,
-    Missing,
     Step,
     Suite,
     Throttle,
@@ -414,17 +412,17 @@ def same_binary(path):
     path.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
 
+def recorded(root):
+    """Records of a case that became slower at commit 25."""
+    case = Suite(kernels=("naive",), sizes=(1024,))
+    slower = Step(case=None, at=25, effect=-0.1)
+    return write(History(commits=50, suites=(case,), events=(slower,), noise=0.003, records=True), root)
+
+
 @pytest.mark.parametrize("same", [False, True])
 def test_records_tell_whether_the_same_binary_was_timed(tmp_path, same):
     """A comment changes a source and no binary."""
-    history = History(
-        commits=50,
-        suites=(Suite(kernels=("naive",), sizes=(1024,)),),
-        events=(Step(case=None, at=25, effect=-0.1),),
-        noise=0.003,
-        records=True,
-    )
-    written = write(history, tmp_path / "binaries")
+    written = recorded(tmp_path)
     if same:
         for path in written.records(H200):
             same_binary(path)
@@ -436,14 +434,7 @@ def test_records_tell_whether_the_same_binary_was_timed(tmp_path, same):
 
 
 def test_a_damaged_record_leaves_the_change_and_clears_nobody(tmp_path):
-    history = History(
-        commits=50,
-        suites=(Suite(kernels=("naive",), sizes=(1024,)),),
-        events=(Step(case=None, at=25, effect=-0.1),),
-        noise=0.003,
-        records=True,
-    )
-    written = write(history, tmp_path / "damaged")
+    written = recorded(tmp_path)
     for path in written.records(H200):
         same_binary(path)
         truncate(path)
@@ -517,40 +508,11 @@ def test_it_is_a_range_where_commits_were_not_measured():
     assert (change.good, change.bad, change.commits) == (AT - 1, AT + 7, 8)
 
 
-def test_missing_commits_in_a_whole_history_make_a_range(tmp_path):
-    history = History(
-        commits=60,
-        suites=(Suite(kernels=("naive",), sizes=(1024,)),),
-        tracks=("gflops",),
-        events=(Step(case=None, at=30, effect=-0.1), Missing(card=None, start=28, stop=33)),
-        noise=0.002,
-    )
-    written = write(history, tmp_path / "missing")
-    found = read_history(written.results, written.repository)
-    [each] = found.open
-    assert (each.change.good, each.change.bad) == (27, 33)
-
-
 def test_where_the_kernel_failed_in_between_nobody_knows():
     values = noisy(SLOWER)
     values[AT - 2 : AT + 3] = np.nan
     change = only(made(values))
     assert (change.good, change.bad) == (AT - 3, AT + 3)
-
-
-def test_failures_in_a_whole_history_widen_the_range(tmp_path):
-    history = History(
-        commits=60,
-        suites=(Suite(kernels=("naive",), sizes=(1024,)),),
-        tracks=("gflops", "sm_clock_mhz"),
-        events=(Step(case=None, at=30, effect=-0.1), Failed(case=None, start=29, stop=32)),
-        noise=0.002,
-    )
-    written = write(history, tmp_path / "failed")
-    found = read_history(written.results, written.repository)
-    [each] = found.open
-    assert (each.change.good, each.change.bad, each.change.attribution) == (28, 32, "code")
-    assert found.cards[0].analysed[0].series.failed.sum() == 3
 
 
 def test_a_stray_figure_at_the_step_is_on_neither_side():

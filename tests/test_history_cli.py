@@ -216,13 +216,6 @@ def test_problems_are_told_on_standard_error_and_change_no_status(harness, shown
     assert f"{A100.machine} (unknown card): 3 cases, {COMMITS - 5} commits" in done.out
 
 
-def test_results_of_commits_that_are_gone_are_told(harness, shown):
-    synthetic.rebase_away(shown, 60, 63)
-    done = harness("history")
-    told = [line for line in done.err.splitlines() if "not in the history at hand" in line]
-    assert [line.partition(":")[0] for line in told] == [A100.machine, H200.machine]
-
-
 # Which
 
 

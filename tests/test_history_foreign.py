@@ -101,7 +101,6 @@ def test_environments_that_overlap_are_cards_of_their_own_that_share_nothing(pro
     assert list(found) == ["box/py3.12", "box/py3.13"]
     assert points(found["box/py3.12"]) == {X: {0: 1, 1: 2, 2: 3, 3: 4}, Y: dict.fromkeys(range(4), 5)}
     assert points(found["box/py3.13"]) == {X: {0: 101, 1: 102, 2: 103, 3: 104}}
-    assert {name.partition("/")[0] for name in found} == {"box"}
     assert [card.machine["os"] for card in found.values()] == ["Linux 6.8", "Windows 11"]
     assert {one.series.card for one in found["box/py3.13"].analysed} == {"box/py3.13"}
 
@@ -252,10 +251,7 @@ def test_benchmarks_and_parameters_that_the_suite_has_no_more_are_still_shown(pr
     }
     assert card.problems == ()
     cases = {one.series.case.name: one.series.case for one in card.analysed}
-    assert {name for name, each in card.freshness.items() if each.stale} == {
-        "old.track_fps",
-        f"{size}(small)",
-    }
+    assert set(card.ended) == {"old.track_fps", f"{size}(small)"}
     assert (cases["old.track_fps"].direction, cases[f"{size}(small)"].unit) == ("higher", "bytes")
 
 
@@ -335,11 +331,8 @@ def test_a_case_that_is_missing_in_the_newest_runs_is_stale(project):
     project.put(0, {X: 1}, machine="old")
     found = project.read(15)
     card = found["box"]
-    assert {name: (each.last, each.stale) for name, each in card.freshness.items()} == {
-        X: (11, False),
-        Y: (4, True),
-    }
-    assert not found["old"].freshness[X].stale
+    assert (card.ended, card.spans) == ({Y: ""}, {X: (0, 11), Y: (0, 4)})
+    assert found["old"].ended == {}
 
 
 def test_a_case_that_is_measured_seldom_is_not_stale_and_a_run_of_a_few_makes_no_other_so(project):
@@ -349,7 +342,7 @@ def test_a_case_that_is_measured_seldom_is_not_stale_and_a_run_of_a_few_makes_no
     for at in range(40):
         project.put(at, dict.fromkeys(names[: 5 if at % 10 else 6], 1) if at < 35 else {names[0]: 1})
     [card] = project.read(40).values()
-    assert not any(each.stale for each in card.freshness.values())
+    assert card.ended == {}
 
 
 def test_a_suite_that_was_renamed_is_told_of_each_case(project):
@@ -362,9 +355,7 @@ def test_a_suite_that_was_renamed_is_told_of_each_case(project):
     for at in range(20):
         project.put(at, before if at < 9 else after)
     [card] = project.read().values()
-    assert {name: each.renamed_to for name, each in card.freshness.items() if each.stale} == dict(
-        zip(before, after, strict=True)
-    )
+    assert card.ended == dict(zip(before, after, strict=True))
 
 
 def test_what_lies_on_another_level_or_began_later_is_no_rename(project):
@@ -373,8 +364,7 @@ def test_what_lies_on_another_level_or_began_later_is_no_rename(project):
         rows = {lost: 1} if at < 9 else {other: 5}
         project.put(at, {X: 1, Y: 1, **rows, **({later: 1} if at >= 15 else {})})
     [card] = project.read(30).values()
-    assert card.freshness[lost].stale
-    assert card.freshness[lost].renamed_to == ""
+    assert card.ended[lost] == ""
 
 
 @pytest.mark.parametrize(
@@ -384,8 +374,7 @@ def test_words_of_any_alphabet_tell_names_apart(project, lost, other):
     for at in range(30):
         project.put(at, {X: 1, Y: 1, (lost if at < 9 else other): 1})
     [card] = project.read(30).values()
-    assert card.freshness[lost].stale
-    assert card.freshness[lost].renamed_to == ""
+    assert card.ended[lost] == ""
 
 
 # Histories that are not as they should be
@@ -400,7 +389,7 @@ def test_a_gap_of_fifty_failed_commits_hides_neither_side(project):
     [change] = one.changes
     assert (change.good, change.bad) == (39, 90)
     assert card.failing == ()
-    assert not card.freshness[X].stale
+    assert X not in card.ended
 
 
 def test_a_history_of_one_commit_is_read(project):

@@ -287,10 +287,6 @@ def test_a_benchmark_without_parameters_has_one_column(folder):
     assert only(table) == {(): 5.5}
 
 
-def newer(path):
-    make_newer(path)
-
-
 def rewritten(content):
     return lambda path: path.write_bytes(content)
 
@@ -303,7 +299,7 @@ def edited(**changes):
     ("damage", "words"),
     [
         pytest.param(truncate, "", id="half of it"),
-        pytest.param(newer, "the format is 3, and this harness reads 2", id="a newer format"),
+        pytest.param(make_newer, "the format is 3, and this harness reads 2", id="a newer format"),
         pytest.param(edited(version=1), "the format is 1, and this harness reads 2", id="an older format"),
         pytest.param(
             edited(version="2"), "the format is '2', and this harness reads 2", id="a format in words"

@@ -516,14 +516,6 @@ def test_a_check_run_is_what_the_api_takes():
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "conclusion"),
-    [("clean", "success"), ("inconclusive", "neutral"), ("invalid", "neutral"), ("empty", "neutral")],
-)
-def test_a_check_concludes(name, conclusion):
-    assert check_run(SAMPLES[name](), LINKS)["conclusion"] == conclusion
-
-
 def test_what_could_not_be_judged_is_a_warning():
     notes = check_run(made("invalid"), LINKS)["output"]["annotations"]
     assert {note["annotation_level"] for note in notes} == {"warning"}
@@ -637,11 +629,6 @@ def test_lists_are_told_in_english():
         "a and b",
         "a, b and c",
     ]
-
-
-def test_limits_are_githubs():
-    assert markdown.COMMENT_BYTES == 65_536
-    assert markdown.SUMMARY_BYTES == 2**20
 
 
 def test_the_verdict_stands_first_in_the_comments_table():

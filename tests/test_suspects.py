@@ -12,7 +12,7 @@ from tests.histories import series_case
 from tests.support import commit, make_repository
 from tests.test_events import COMMITS, change, events
 
-LAYOUT = SourceFolders(
+SOURCES = SourceFolders(
     folders={"matmul": PurePosixPath("kernels/matmul"), "copy": PurePosixPath("kernels/copy")},
     kernels={"matmul": frozenset({"naive", "tiled"})},
 )
@@ -44,7 +44,7 @@ FOREIGN = series_case("sorting.bench_fast.Sort.time_sort(10)", suite="sorting.be
     ],
 )
 def test_what_a_file_is_to_a_case(path, case, role):
-    assert LAYOUT.role(path, case) == role
+    assert SOURCES.role(path, case) == role
 
 
 def touching(tmp_path, *paths):
@@ -53,7 +53,7 @@ def touching(tmp_path, *paths):
     hashes = [commit(project, {path: path}, day) for day, path in enumerate(("start", *paths), 1)]
     commits = Commits(tuple(CommitInfo(each, number, "Ada", "") for number, each in enumerate(hashes)))
     found = events(change(0, len(paths)))
-    [event] = with_suspects(found, project, commits, {NAIVE.name: NAIVE}, LAYOUT)
+    [event] = with_suspects(found, project, commits, {NAIVE.name: NAIVE}, SOURCES)
     return event
 
 
@@ -82,4 +82,4 @@ def test_what_else_may_have_done_it(tmp_path, paths, accused, cause):
 
 def test_without_git_nothing_is_told_of_suspects(tmp_path):
     found = events(change(0, 2))
-    assert with_suspects(found, tmp_path, COMMITS, {NAIVE.name: NAIVE}, LAYOUT) == found
+    assert with_suspects(found, tmp_path, COMMITS, {NAIVE.name: NAIVE}, SOURCES) == found

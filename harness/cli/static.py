@@ -135,11 +135,7 @@ def _tell(
         for pair, found in pairs:
             base, head = (commit_label(side.source.commit, dirty=side.source.dirty) for side in pair)
             title = f"{pair.head.suite.name}, {base} → {head}"
-            table = static_differences.differences_table(title, found)
-            if table.columns:
-                print_out(table)
-            else:
-                click.echo(f"{table.title}\n{table.caption}")
+            print_out(static_differences.differences_table(title, found))
             click.echo()
     report = static_differences.static_report(
         ((pair.head.suite.name, found) for pair, found in pairs),

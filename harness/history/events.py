@@ -15,7 +15,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -281,19 +281,21 @@ def _badness(each: Stated) -> tuple[bool, int, float]:
     return change.kind not in WORSE, _STATES.index(each.state), -change.size
 
 
-def by_cards_alone(events: Iterable[Event], measured: Mapping[str, Mapping[str, range]]) -> tuple[Event, ...]:
-    """Events, with the card as the cause where so much moved on one alone that it is no commit's. `measured`
-    has the positions from the first to the last commit at which a card measured a case, by card and case.
-    """
+Spans: TypeAlias = Mapping[str, Mapping[str, tuple[int, int]]]
+"""The positions of the first and the last commit at which a card measured a case, by card and case."""
+
+
+def by_cards_alone(events: Iterable[Event], spans: Spans) -> tuple[Event, ...]:
+    """Events, with the card as the cause where so much moved on one alone that it is no commit's."""
     return tuple(
-        replace(event, cause="card") if not event.is_told and on_one_card_alone(event, measured) else event
+        replace(event, cause="card") if not event.is_told and on_one_card_alone(event, spans) else event
         for event in events
     )
 
 
-def on_one_card_alone(event: Event, measured: Mapping[str, Mapping[str, range]]) -> bool:
+def on_one_card_alone(event: Event, spans: Spans) -> bool:
     """Whether so much moved on one machine, and on no other that measured the same before and after, that it
-    is the machine's rather than a commit's. `measured` is as in `by_cards_alone`.
+    is the machine's rather than a commit's.
     """
     machines = {machine_of(card) for card in event.cards}
     moved = set(event.cases)
@@ -301,8 +303,8 @@ def on_one_card_alone(event: Event, measured: Mapping[str, Mapping[str, range]])
     if len(machines) > 1 or len(moved) < _SEVERAL or by_code:
         return False
     around = {
-        card: {case for case, at in cases.items() if at.start <= event.good and event.bad < at.stop}
-        for card, cases in measured.items()
+        card: {case for case, (first, last) in cases.items() if first <= event.good and event.bad <= last}
+        for card, cases in spans.items()
     }
     own = set[str]().union(*(around[card] for card in event.cards))
     elsewhere = set[str]().union(*(around[card] for card in around if machine_of(card) not in machines))

@@ -88,17 +88,16 @@ def _tables(history: History) -> Iterator[dict[str, list[Any]]]:
                 **{name: [value] * count for name, value in same.items()},
                 "position": series.positions.tolist(),
                 "commit": [commit.hash for commit in line],
-                "committed_at": [_utc(commit.time) for commit in line],
+                "committed_at": [
+                    dt.datetime.fromtimestamp(commit.time, tz=dt.timezone.utc).isoformat(timespec="seconds")
+                    for commit in line
+                ],
                 "value": _figures(series.values.tolist()),
                 "failed": series.failed.tolist(),
                 "epoch": series.epoch.tolist(),
                 **dict.fromkeys(COMPANIONS, [None] * count),
                 **{name: _figures(figures.tolist()) for name, figures in series.beside.items()},
             }
-
-
-def _utc(seconds: int) -> str:
-    return dt.datetime.fromtimestamp(seconds, tz=dt.timezone.utc).isoformat(timespec="seconds")
 
 
 def _figures(values: list[float]) -> list[float | None]:

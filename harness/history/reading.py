@@ -35,6 +35,7 @@ from harness.history.changes import (
     with_confirmed,
 )
 from harness.history.comparisons import comparisons_of, with_comparisons
+from harness.history.ended import ended_cases
 from harness.history.events import Event, by_cards_alone, events_of, settled
 from harness.history.facts import (
     CardRecords,
@@ -46,7 +47,6 @@ from harness.history.facts import (
     was_read,
 )
 from harness.history.figures import Figures, Group, SeriesCase, united
-from harness.history.freshness import Freshness, freshness_of
 from harness.history.series import Series, cases_of, series_of
 from harness.history.suspects import source_folders, with_suspects
 from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
@@ -105,13 +105,19 @@ class CardHistory:
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
     problems: tuple[str, ...]
-    freshness: Mapping[str, Freshness]
-    """The freshness of each of its cases, by name."""
+    ended: Mapping[str, str]
+    """Cases that it measures no more, with the one that may be the same under another name; else empty."""
 
     @property
     def cases(self) -> dict[str, SeriesCase]:
         """Its cases by name."""
         return {one.series.case.name: one.series.case for one in self.analysed}
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """The positions of the first and the last commit that each case was measured at, by name."""
+        ends = {one.series.case.name: one.series.positions[[0, -1]].tolist() for one in self.analysed}
+        return {case: (first, last) for case, (first, last) in ends.items()}
 
 
 Mapped = Callable[..., Iterable[Any]]
@@ -269,7 +275,7 @@ def read_card(
         facts=facts,
         calibration=calibration,
         problems=tuple(problems),
-        freshness=freshness_of([one.series for one in analysed], results.unlisted),
+        ended=ended_cases([one.series for one in analysed], results.unlisted),
     )
 
 
@@ -406,8 +412,8 @@ def read_history(
         raise _no_case(results, patterns, metric, [case.name for case in cases])
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
-    layout = source_folders((facts for card in read for facts in card.facts), kernels)
-    events = with_suspects(history.events, repository, commits, history.cases, layout)
+    sources = source_folders((facts for card in read for facts in card.facts), kernels)
+    events = with_suspects(history.events, repository, commits, history.cases, sources)
     return replace(history, events=events)
 
 
@@ -431,10 +437,12 @@ def concluded(
     """What several cards tell together: candidates that another one is sure of, and events."""
     ids = confirmed_by(evidence_of(one for card in cards for one in card.analysed))
     read = [card_with_confirmed(card, ids, decisions, commits, today) for card in cards]
-    read = _with_stale(read, commits)
-    events = events_of((each for card in read for each in card.changes), commits)
-    measured = {card.name: _measured_at(card) for card in read}
-    events = by_cards_alone(settled(events, decisions, commits, today), measured)
+    measured = {int(at) for card in read for one in card.analysed for at in one.series.positions}
+    is_stale = staleness(measured, commits)
+    changes = (each for card in read for each in with_stale(card.changes, card.spans, card.ended, is_stale))
+    events = events_of(changes, commits)
+    spans = {card.name: card.spans for card in read}
+    events = by_cards_alone(settled(events, decisions, commits, today), spans)
     by_card: dict[str, list[Stated]] = defaultdict(list)
     for event in events:
         for each in event.changes:
@@ -443,24 +451,17 @@ def concluded(
     return History(commits=commits, cards=tuple(cards), events=events)
 
 
-def _measured_at(card: CardHistory) -> Mapping[str, range]:
-    """The positions from the first to the last commit that each case was measured at."""
-    ends = {one.series.case.name: one.series.positions[[0, -1]].tolist() for one in card.analysed}
-    return {case: range(first, last + 1) for case, (first, last) in ends.items()}
-
-
-def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHistory]:
-    """What is open or unjudged of cases that are measured no more, or of cards, is stale: whether it still is
-    nobody knows, and neither can it be fixed any more.
+def with_stale(
+    changes: Iterable[Stated],
+    spans: Mapping[str, tuple[int, int]],
+    ended: Collection[str],
+    is_stale: Callable[[int], bool],
+) -> list[Stated]:
+    """A card's changes. What is open or unjudged of cases that are measured no more, or of cards, is stale:
+    whether it still is nobody knows, and neither can it be fixed any more.
     """
-    measured = {int(at) for card in cards for one in card.analysed for at in one.series.positions}
-    is_stale = staleness(measured, commits)
-    found = []
-    for card in cards:
-        stale = {case for case, fresh in card.freshness.items() if fresh.stale or is_stale(fresh.last)}
-        changes = tuple(each.as_stale if each.change.case in stale else each for each in card.changes)
-        found.append(replace(card, changes=changes))
-    return found
+    stale = {case for case, (_, last) in spans.items() if case in ended or is_stale(last)}
+    return [each.as_stale if each.change.case in stale else each for each in changes]
 
 
 STALE_COMMITS = 30

@@ -48,7 +48,7 @@ _SETTINGS = ("asv.conf.json", "suite.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFolders:
-    """Where the sources of a history's cases lie, by paths of the repository."""
+    """Where the sources of the cases of a history lie, by paths of the repository."""
 
     folders: Mapping[str, PurePosixPath]
     """The folder of each suite."""
@@ -96,7 +96,7 @@ def with_suspects(
     repository: Path,
     commits: Commits,
     cases: Mapping[str, SeriesCase],
-    layout: SourceFolders,
+    sources: SourceFolders,
 ) -> tuple[Event, ...]:
     """Events with their suspects in order, and a cause by what these touch, where git can tell."""
     found = tuple(events)
@@ -107,14 +107,17 @@ def with_suspects(
     except GitError:
         return found
     touched = {at: paths.get(commits[at].hash, ()) for at in positions}
-    return tuple(_judged(event, touched, cases, layout) if event in asked else event for event in found)
+    return tuple(_judged(event, touched, cases, sources) if event in asked else event for event in found)
 
 
 def _judged(
-    event: Event, touched: Mapping[int, Sequence[str]], cases: Mapping[str, SeriesCase], layout: SourceFolders
+    event: Event,
+    touched: Mapping[int, Sequence[str]],
+    cases: Mapping[str, SeriesCase],
+    sources: SourceFolders,
 ) -> Event:
     own = [cases[name] for name in event.cases]
-    roles = {at: [_role(touched[at], case, layout) for case in own] for at in event.suspects}
+    roles = {at: [_role(touched[at], case, sources) for case in own] for at in event.suspects}
     weights = {at: sum(_WEIGHTS[role] for role in found) for at, found in roles.items()}
     in_order = sorted(event.suspects, key=lambda at: (-weights[at], at))
     likely = _with(in_order, roles, _BUILT) or _with(in_order, roles, _CONCERNED) or in_order
@@ -129,6 +132,6 @@ def _with(positions: Sequence[int], roles: Mapping[int, Sequence[Role]], wanted:
     return [at for at in positions if any(role in wanted for role in roles[at])]
 
 
-def _role(paths: Sequence[str], case: SeriesCase, layout: SourceFolders) -> Role:
+def _role(paths: Sequence[str], case: SeriesCase, sources: SourceFolders) -> Role:
     """The weightiest of the files' roles."""
-    return max((layout.role(path, case) for path in paths), key=lambda role: _WEIGHTS[role], default="")
+    return max((sources.role(path, case) for path in paths), key=lambda role: _WEIGHTS[role], default="")

@@ -90,7 +90,8 @@ def _lines(result: BisectResult) -> Iterator[Text]:
         why = f" ({result.ends.reason})" if result.ends else ""
         yield Text(f"Whether BAD differs from GOOD cannot be told{why}{_by(result)}.", style="bold")
         return
-    word = "slower" if _whole(result) > 0 else "faster"
+    whole = result.ends.effect.effect if result.ends and result.ends.effect else 0.0
+    word = "slower" if whole > 0 else "faster"
     sure = f"{math.floor(1000 * result.sure) / 10:g} % sure"
     if result.outcome == "found":
         (commit,) = result.suspects
@@ -111,10 +112,6 @@ def _lines(result: BisectResult) -> Iterator[Text]:
         yield Text(f"Against {against}, right before: {moved(result.step.effect, 'slower', 'faster')}{unit}.")
     for note in result.notes:
         yield Text(note, style="yellow")
-
-
-def _whole(result: BisectResult) -> float:
-    return result.ends.effect.effect if result.ends and result.ends.effect else 0.0
 
 
 def _by(result: BisectResult) -> str:

@@ -130,11 +130,11 @@ def _failing(history: History) -> list[Text]:
 
 def _ended(history: History) -> Iterator[str]:
     """How many cases are measured no more, and how many of them may go on under another name."""
-    stale = {case: one for card in history.cards for case, one in card.freshness.items() if one.stale}
-    if stale:
-        renamed = sum(bool(one.renamed_to) for one in stale.values())
-        told = f", {renamed} may be renamed" if renamed else ""
-        yield f"{counted(len(stale), 'case is', 'cases are')} measured no more{told}"
+    ended = {case: renamed_to for card in history.cards for case, renamed_to in card.ended.items()}
+    if ended:
+        renamed = sum(map(bool, ended.values()))
+        may_be = f", {renamed} may be renamed" if renamed else ""
+        yield f"{counted(len(ended), 'case is', 'cases are')} measured no more{may_be}"
 
 
 def _newest(card: CardHistory) -> int:
@@ -435,7 +435,7 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
 
 
 def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, Any]:
-    series, fresh = one.series, card.freshness.get(one.series.case.name)
+    series, name = one.series, one.series.case.name
     return {
         "case": series.case,
         "points": len(series.positions),
@@ -443,8 +443,8 @@ def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, 
         "noise": None if math.isnan(one.noise) else one.noise,
         "floor": one.floor,
         "newest": commits[int(series.positions[-1])].hash,
-        "stale": fresh is not None and fresh.stale,
-        "renamed_to": fresh.renamed_to if fresh else "",
+        "stale": name in card.ended,
+        "renamed_to": card.ended.get(name, ""),
         "level": one.levels[-1].level if one.levels else None,
         "epochs": [
             {"from": commits[int(series.positions[epoch.start])].hash, "changed": epoch.changed}

@@ -281,22 +281,24 @@ def _machines(measured: _Measured, ladder: Ladder, lines: Sequence[LadderLine]) 
     if ladder.against:
         cases = {Case(suite.name, k.name, line.sizes).id for k in suite.kernels for line in lines}
         cases -= {_case(suite, line) for line in lines if line.rung.backend}
-    there: dict[str, Machine] = {}
-    for machine, rows in measured.rows.items():
-        runs = [stored.run for case, stored in rows.items() if case in cases]
-        if runs and not (ladder.against and _is_host(suite, ladder, runs[0].device)):
-            newest = max(runs, key=lambda run: run.started_at)
-            there[machine] = Machine(machine, newest.device, newest.host)
+    found = _with_rows(measured, cases)
+    if ladder.against:
+        found = {name: each for name, each in found.items() if not _is_host(suite, ladder, each.device)}
     configured = {line.kernel.name for line in lines if line.rung.macros}
     for each in measured.swept:
         if each.sweep.kernel in configured:
-            there.setdefault(each.machine, Machine(each.machine, each.sweep.device, each.sweep.host))
-    if not there:
-        everything = {_case(suite, line) for line in lines}
-        for machine, rows in measured.rows.items():
-            for stored in (stored for case, stored in rows.items() if case in everything):
-                there[machine] = Machine(machine, stored.run.device, stored.run.host)
-    return list(there.values())
+            found.setdefault(each.machine, Machine(each.machine, each.sweep.device, each.sweep.host))
+    return list((found or _with_rows(measured, {_case(suite, line) for line in lines})).values())
+
+
+def _with_rows(measured: _Measured, cases: Collection[str]) -> dict[str, Machine]:
+    """The devices that have a row of any of these cases, as the newest run tells of them."""
+    found: dict[str, Machine] = {}
+    for machine, rows in measured.rows.items():
+        if runs := [stored.run for case, stored in rows.items() if case in cases]:
+            newest = max(runs, key=lambda run: run.started_at)
+            found[machine] = Machine(machine, newest.device, newest.host)
+    return found
 
 
 def _is_host(suite: Suite, ladder: Ladder, device: DeviceInfo) -> bool:

@@ -24,8 +24,6 @@ def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
     for each in filter(_is_told, found):
         key = label_of(each, found), _result(each), _what(each)
         archs.setdefault(key, []).append(each.shown.build.arch)
-    if not archs:
-        return Sheet(columns=[], title=title, caption=summary(found))
     labels = [label for label, _, _ in archs]
     named = [label if label != before else "" for before, label in zip(["", *labels], labels, strict=False)]
     return Sheet(

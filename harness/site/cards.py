@@ -169,11 +169,8 @@ class CardPages:
             evidence=evidence_of(self.card.analysed),
             confirmed=[],
             measured=self._measured(),
-            spans={
-                one.series.case.name: (int(one.series.positions[0]), int(one.series.positions[-1]))
-                for one in self.card.analysed
-            },
-            ended=[case for case, fresh in self.card.freshness.items() if fresh.stale],
+            spans=self.card.spans,
+            ended=list(self.card.ended),
             paths={each.suite: each.path for each in self.card.facts if each.commit and each.path},
             problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
         )

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.history.events import Event
+from harness.history.events import Event, Spans
 from harness.history.facts import Commits, cache_file, read_cached, write_cached
 from harness.history.figures import SeriesCase
-from harness.history.reading import staleness
+from harness.history.reading import staleness, with_stale
 from harness.history.triage import WORSE, Stated
 from harness.site.cards import CardSummary
 from harness.site.documents import (
@@ -62,21 +62,15 @@ class Overview:
     @cached_property
     def changes(self) -> list[Stated]:
         """The changes of every card, settled but for decisions about events."""
-        found = []
-        for card in self.cards:
-            ended = {
-                case for case, (_, last) in card.spans.items() if case in card.ended or self._is_stale(last)
-            }
-            found += [each.as_stale if each.change.case in ended else each for each in card.changes]
-        return found
+        return [
+            each
+            for card in self.cards
+            for each in with_stale(card.changes, card.spans, {*card.ended}, self._is_stale)
+        ]
 
     @property
-    def measured(self) -> dict[str, dict[str, range]]:
-        """The positions from the first to the last commit of each case on each card, by card and case."""
-        return {
-            name: {case: range(first, last + 1) for case, (first, last) in card.spans.items()}
-            for name, card in self._named
-        }
+    def spans(self) -> Spans:
+        return {name: card.spans for name, card in self._named}
 
     def write(self, about: Mapping[str, Any], events: Sequence[Event]) -> None:
         """`about` is what the first document says besides; `events` are made of the changes."""

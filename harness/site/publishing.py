@@ -117,7 +117,7 @@ def publish_pages(
     of_suites = _write_suites(site, suites, cards, cases, git.repository_of(root))
     overview = Overview(site, cards, [each.name for each in found.cards], cases, commits)
     events = by_cards_alone(
-        settled(events_of(overview.changes, commits), decisions, commits, today), overview.measured
+        settled(events_of(overview.changes, commits), decisions, commits, today), overview.spans
     )
     folders = {suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()}
     kernels = {group.name: frozenset(group.kernels) for group in found.groups if group.is_suite}

@@ -91,6 +91,19 @@ class Pages(Site):
     def click(self, selector: str, index: int = 0) -> None:
         self.script("document.querySelectorAll(arguments[0])[arguments[1]].click()", selector, index)
 
+    def focus(self, selector: str) -> None:
+        self.script("document.querySelector(arguments[0]).focus()", selector)
+
+    def texts(self, selector: str) -> list[str]:
+        """The text of each element."""
+        found = "return [...document.querySelectorAll(arguments[0])].map(one => one.textContent)"
+        return list(self.script(found, selector))
+
+    def hrefs(self, selector: str = "a[href]") -> list[str]:
+        """Where links lead."""
+        found = "return [...document.querySelectorAll(arguments[0])].map(one => one.href)"
+        return list(self.script(found, selector))
+
     def choose(self, label: str, value: str) -> None:
         self.script(
             """const box = document.querySelector(`[name="${arguments[0]}"]`);

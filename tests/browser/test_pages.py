@@ -177,7 +177,7 @@ def test_links_of_the_pages_lead_somewhere(pages, shown):
     links = set()
     for page, state in views(shown).items():
         pages.visit(page, **state)
-        links |= set(pages.script("return [...document.links].map(one => one.href)"))
+        links |= set(pages.hrefs())
     here = urlsplit(pages.url).netloc
     paths = {unquote(urlsplit(link).path) for link in links if urlsplit(link).netloc == here}
     missing = {path for path in paths if not (shown.folder / path.lstrip("/")).exists()}
@@ -220,9 +220,7 @@ def test_an_event_has_its_commands_to_copy(pages, shown):
         if shown.site["cases"][each["worst"]["case"]]["name"] == CASE and each["state"] == "new"
     )
     good, bad = event["good_hash"][:10], event["bad_hash"][:10]
-    commands = pages.script(
-        "return [...document.querySelectorAll('.command code')].map(one => one.textContent)"
-    )
+    commands = pages.texts(".command code")
     assert f"harness compare {good}..{bad} {CASE}" in commands
     assert f"harness bisect {CASE} {good} {bad}" in commands
     assert f"harness history --acknowledge {event['id']} --reason why --author who" in commands
@@ -255,7 +253,7 @@ def test_every_kernel_stands_on_every_card_at_a_glance(pages, shown):
     naive = [kind for kind, told in squares if told.startswith(f"{CASE}: ") and "open" in told]
     assert naive == ["square open"] * 2
     assert any(kind == "square good-2" and "matmul.thread_tiling@" in told for kind, told in squares)
-    lines = pages.script("return document.querySelectorAll('.spark polyline').length")
+    lines = len(pages.texts(".spark polyline"))
     assert lines >= 40
 
 
@@ -362,9 +360,7 @@ def test_a_card_shows_the_ladder_of_the_chosen_size(pages, shown):
     assert pages.column(details, 5) == [f"{row['registers']:.0f}" for row in wanted]
     label = pages.script("return document.querySelector('.roofline svg').ariaLabel")
     assert f"{len(wanted)} kernels" in label
-    drawn = pages.script(
-        "return [...document.querySelectorAll('.roofline text')].map(one => one.textContent)"
-    )
+    drawn = pages.texts(".roofline text")
     assert {cases[row["case"]]["kernel"] for row in wanted} <= set(drawn)
 
 
@@ -390,9 +386,7 @@ def test_figures_of_a_card_sort_by_their_value(pages, shown):
 
 def test_a_suite_without_operations_has_the_roof_of_the_memory(pages, shown):
     pages.visit("card", card=shown.card("h200"), suite="copy")
-    drawn = pages.script(
-        "return [...document.querySelectorAll('.roofline text')].map(one => one.textContent)"
-    )
+    drawn = pages.texts(".roofline text")
     assert {"copy", "copy_unrolled", "memory 4,814 GB/s"} <= set(drawn)
     assert "of what the memory can" in pages.text("main")
 
@@ -472,7 +466,7 @@ def test_the_newest_figures_have_their_slots(pages, shown):
 
 def test_a_case_leads_to_its_source_and_to_diffs(pages, shown):
     pages.visit("case", card=shown.card("h200"), case=CASE)
-    hrefs = pages.script("return [...document.links].map(one => one.href)")
+    hrefs = pages.hrefs()
     name = shown.series(CASE, shown.card("h200"))["file"]
     change = shown.document(f"series/{name}")["changes"][0]
     assert any(f"/compare/{change['good_hash']}...{change['bad_hash']}" in href for href in hrefs)
@@ -500,7 +494,7 @@ def test_buttons_keys_and_wheel_zoom_and_the_address_follows(pages, shown):
     pages.click("[aria-label='Zoom in']")
     closer = pages.view()
     assert closer[1] - closer[0] < whole[1] - whole[0]
-    pages.script("document.querySelector('.chart').focus()")
+    pages.focus(".chart")
     pages.press("+")
     by_key = pages.view()
     assert by_key[1] - by_key[0] < closer[1] - closer[0]
@@ -520,7 +514,7 @@ def test_buttons_keys_and_wheel_zoom_and_the_address_follows(pages, shown):
     again = pages.view()
     assert abs(again[0] - earlier[0]) <= 1.5
     assert abs(again[1] - earlier[1]) <= 1.5
-    pages.script("document.querySelector('.chart').focus()")
+    pages.focus(".chart")
     pages.press("0")
     assert pages.view() == whole
     assert pages.noted() == {key: str(value) for key, value in state.items()}
@@ -534,7 +528,7 @@ def test_the_wheel_scrolls_the_page_until_the_chart_has_the_focus(pages, shown):
         document.querySelector('.u-over').dispatchEvent(event); return event.defaultPrevented;"""
     assert not pages.script(turned)
     assert pages.view() == whole
-    pages.script("document.querySelector('.chart').focus()")
+    pages.focus(".chart")
     assert pages.script(turned)
 
 
@@ -603,7 +597,7 @@ def test_the_keyboard_walks_the_points_and_says_each(pages, shown):
     h200 = shown.card("h200")
     pages.visit("case", card=h200, case=CASE)
     commits = shown.document("commits/0")
-    pages.script("document.querySelector('.chart').focus()")
+    pages.focus(".chart")
     pages.press("Home")
     pages.wait(lambda: commits[0][0][:8] in pages.text(".readout"), "the first commit")
     pages.press("ArrowRight", times=2)
@@ -696,8 +690,7 @@ def test_one_goes_to_the_next_case_and_other_cards_and_back(pages, shown):
     pages.wait(lambda: "2048" in pages.text("h1"), "its page")
     pages.script("history.back()")
     pages.wait(lambda: "1024" in pages.text("h1"), "the case before")
-    others = "return [...document.querySelectorAll('.neighbours a')].map(one => one.textContent)"
-    assert shown.card("a100") in pages.script(others)
+    assert shown.card("a100") in pages.texts(".neighbours a")
 
 
 def download(pages, folder, kind):
@@ -896,7 +889,7 @@ def test_a_commit_says_what_it_did_on_every_card(pages, shown):
     assert pages.column("Registers and local memory", 2) == ["registers 56 → 62"] * 2
     assert "kernels/matmul/naive.cu" in pages.text(".paths")
     assert f"harness compare {commits[39][0][:10]} {commits[40][0][:10]}" in pages.text(".command code")
-    hrefs = pages.script("return [...document.links].map(one => one.href)")
+    hrefs = pages.hrefs()
     assert f"https://example.invalid/compare/{commits[39][0]}...{commits[40][0]}" in hrefs
     pages.click("a[rel=next]")
     pages.wait(lambda: "commit #41" in pages.text("main"), "the next commit")
@@ -947,12 +940,7 @@ def test_what_cannot_be_judged_is_grey_with_the_command_that_settles_it(browser,
         assert all("unjudged" in each for each in grid[:2])
         assert all("too few points" in each for each in grid[2:])
         assert "steady" not in " ".join(grid)
-        assert (
-            pages.script(
-                "return document.querySelectorAll('.good, td .square:not(.unjudged, .unknown)').length"
-            )
-            == 0
-        )
+        assert pages.texts(".good, td .square:not(.unjudged, .unknown)") == []
         [card] = shown_cards(unjudged)
         badge = json.loads((unjudged / f"badges/{card}.json").read_text(encoding="utf-8"))
         assert badge["message"] == "1 unjudged"
@@ -984,10 +972,7 @@ def test_calibration_tells_false_alarms_and_what_was_found(pages, shown):
     assert pages.column("Planted slowdowns that were found", 0) == ["0.5\u00a0%", "1\u00a0%"]
     assert pages.column("Planted slowdowns that were found", 3) == ["12.5\u00a0%", "37.5\u00a0%"]
     assert pages.column("Cases compared with themselves", 3) == ["1.10\u00a0%"] * 2
-    assert (
-        pages.script("return document.querySelectorAll('.dot-plot')[0].querySelectorAll('circle').length")
-        == 4
-    )
+    assert len(pages.texts("tr:first-child > td > .with-dots > .dot-plot circle")) == 4
     pages.choose("Card", shown.card("a100"))
     pages.wait(lambda: "is not calibrated" in pages.text("main"), "the other card")
 
@@ -997,7 +982,7 @@ def test_a_run_shows_its_cases_and_telemetry(pages, shown):
     pages.visit("run", run=run)
     rows = shown.document(f"runs/{run}")["rows"]
     assert pages.column("Cases of this run", 0) == [row["name"] for row in rows]
-    links = pages.script("return [...document.querySelectorAll('main table a')].map(one => one.href)")
+    links = pages.hrefs("main table a")
     assert [unquote(link).partition("&case=")[2] for link in links] == [row["name"] for row in rows]
     assert pages.count(".panel") == 5
     assert pages.painted(".panel:nth-child(1) canvas")
@@ -1020,7 +1005,7 @@ def test_text_of_the_data_is_only_ever_text(pages, shown):
     assert {row[3][:24] for row in commits} >= {text[:24] for text in HOSTILE_TEXTS[:1]}
     pages.visit("case", card=shown.card("h200"), case=CASE)
     scripts = pages.script("return document.scripts.length")
-    pages.script("document.querySelector('.chart').focus()")
+    pages.focus(".chart")
     for wanted in ("<script>alert(1)</script>", "gnp.exe", "x" * 50, "javascript:alert(1)//"):
         at = next(index for index, row in enumerate(commits) if wanted in row[3])
         pages.script("harness.stack.point(arguments[0])", at)
@@ -1030,7 +1015,7 @@ def test_text_of_the_data_is_only_ever_text(pages, shown):
         assert len(told) < 1000
         assert not re.search("[\u202a-\u202e\u2066-\u2069]", told)
     assert pages.script("return document.scripts.length") == scripts
-    assert pages.script("return document.querySelectorAll('main img, main iframe').length") == 0
+    assert pages.texts("main img, main iframe") == []
     assert len(authors) > 1
     assert pages.problems() == []
 
@@ -1201,13 +1186,10 @@ def test_a_ladder_is_drawn_over_the_size(pages, shown):
     assert "twice what 2 N^3" in pages.text(".note")
     rates = pages.column("A compute shader against one core of the host: published, and measured here", 2)
     assert {"46.60", "0.40"} <= set(rates)
-    titles = pages.script(
-        "return [...document.querySelectorAll('figure svg text')].map(one => one.textContent)"
-    )
+    titles = pages.texts("figure svg text")
     assert {"GFLOP/s", "speed-up over cpu_loop", "128", "4,096"} <= set(titles)
     assert "compute shader, published (Quadro 4000)" in pages.text(".legend")
-    dashed = "return document.querySelectorAll('figure .roofline path[stroke-dasharray]').length"
-    assert pages.script(dashed) == 3  # two rates and a speed-up
+    assert len(pages.texts("figure .roofline path[stroke-dasharray]")) == 3  # two rates and a speed-up
     pages.choose("Ladder", "matmul.cuda")
     assert pages.hash()["ladder"] == "matmul.cuda"
     assert pages.count("figure svg") == 0  # one size

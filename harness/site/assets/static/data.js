@@ -24,42 +24,35 @@
     return `data/${parts.map(encodeURIComponent).join("/")}.js${version}`;
   }
 
-  function request(name) {
-    const address = addressOf(name);
-    if (!address)
-      return Promise.reject(new Problem("The address names no data file.", "Start from the overview."));
+  /** Runs a script of this site; a Problem where it is missing. */
+  function run(address) {
     return new Promise((resolve, reject) => {
       const script = document.createElement("script");
-      const fail = (what) => {
-        requested.delete(name);
-        script.remove();
-        reject(new Problem(`${address.replace(/[?].*/, "")} ${what}.`, REPUBLISH));
-      };
-      script.onload = () => {
-        if (!arrived.has(name)) return fail("is damaged: it holds no data of that name");
-        resolve(arrived.get(name));
-        script.remove();
-      };
-      script.onerror = () => fail("is missing");
+      const end = (settle) => () => (script.remove(), settle());
+      script.onload = end(resolve);
+      script.onerror = end(() => reject(new Problem(`${address.replace(/[?].*/, "")} is missing.`, REPUBLISH)));
       script.src = address;
       document.head.append(script);
     });
   }
 
+  async function request(name) {
+    const address = addressOf(name);
+    if (!address) throw new Problem("The address names no data file.", "Start from the overview.");
+    try {
+      await run(address);
+      if (arrived.has(name)) return arrived.get(name);
+      throw new Problem(`${address.replace(/[?].*/, "")} is damaged: it holds no data of that name.`, REPUBLISH);
+    } catch (problem) {
+      requested.delete(name); // to be asked for again
+      throw problem;
+    }
+  }
+
   /** A script of these pages that is not always needed; asked for once. */
   const scripts = new Map();
   harness.loadScript = function (address) {
-    if (!scripts.has(address))
-      scripts.set(
-        address,
-        new Promise((resolve, reject) => {
-          const script = document.createElement("script");
-          script.onload = resolve;
-          script.onerror = () => reject(new Problem(`${address} is missing.`, REPUBLISH));
-          script.src = address;
-          document.head.append(script);
-        }),
-      );
+    if (!scripts.has(address)) scripts.set(address, run(address));
     return scripts.get(address);
   };
 

@@ -57,13 +57,12 @@
       .map((at) => ({ at, label: `#${at}` }));
   }
 
-  function xTicks(known) {
+  /** For a Stack: dates of commits by position, or positions where there is no room for two dates. */
+  harness.dateTicks = function (site) {
+    const known = calendar(site);
     return (min, max, width) => {
       const dates = dateTicks(known, min, max, width);
       return dates.length >= 2 ? dates : commitTicks(min, max, width);
     };
-  }
-
-  /** For a Stack: dates of commits by position, or positions where there is no room for two dates. */
-  harness.dateTicks = (site) => xTicks(calendar(site));
+  };
 })(window.harness);

@@ -118,19 +118,15 @@
 
   /** Points that share a pixel are drawn once. */
   function figures(data, surface, g) {
-    const points = [];
-    const taken = new Set();
+    const points = new Map();
     for (let index = g.from; index < g.to; index++) {
       if (data.y[index] === null || data.flags.has(index)) continue;
       const point = [g.x(data.x[index]), g.y(data.y[index])];
-      const key = Math.round(point[0]) * 65536 + Math.round(point[1]);
-      if (!taken.has(key)) {
-        taken.add(key);
-        points.push(point);
-      }
+      const pixel = Math.round(point[0]) * 65536 + Math.round(point[1]);
+      if (!points.has(pixel)) points.set(pixel, point);
     }
     const dense = (g.to - g.from) / g.width;
-    surface.dots(points, { fill: g.colours.dots, size: dense > 1 ? 2 : dense > 0.3 ? 3 : 5 });
+    surface.dots([...points.values()], { fill: g.colours.dots, size: dense > 1 ? 2 : dense > 0.3 ? 3 : 5 });
   }
 
   function cross(surface, x, y, size, stroke) {
@@ -405,13 +401,11 @@
     };
   }
 
-  const holderIsNarrow = () => window.innerWidth < 600;
-
   function panels(site, data, kase, chosen) {
     const main = {
       title: format.quantity(kase),
       unit: harness.plain(kase.unit, 20),
-      height: holderIsNarrow() ? 260 : 330,
+      height: window.innerWidth < 600 ? 260 : 330,
       series: [{ label: "figure", values: data.y, colour: "dots", hidden: true }],
       range: figureRange(data),
       under: (surface, g) => {

@@ -362,17 +362,9 @@
   // The page
 
   function limits(data) {
-    const first = data.x[0];
-    const last = data.x.at(-1);
+    const [first, last] = [data.x[0], data.x.at(-1)];
     const edge = Math.max(0.5, (last - first) * 0.012);
     return [first - edge, last + edge];
-  }
-
-  async function wantedRange(site) {
-    const [from, to] = await Promise.all(
-      ["from", "to"].map((key) => (state.get(key) ? harness.findCommit(site, state.get(key)) : null)),
-    );
-    return [from, to];
   }
 
   function mountChart(site, data, card, kase, { holder, bar, keys }, read, range) {
@@ -504,7 +496,9 @@
     const suite = await harness.suites.load(site, kase.suite);
     data.published = harness.suites.drawn(suite, kase, cardNumber);
     data.overlaid = await overlaid(site, one, whole);
-    const range = await wantedRange(site);
+    const range = await Promise.all(
+      ["from", "to"].map((key) => (state.get(key) ? harness.findCommit(site, state.get(key)) : null)),
+    );
     harness.title(kase.name, card.name);
     const read = readout(site, data, kase, suite);
     const moves = "← → point by point, Home End, shift ← → move, n p changes";

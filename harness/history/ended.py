@@ -1,10 +1,9 @@
-"""When each case was last measured, and what may have taken the place of what is measured no more."""
+"""Which cases a card measures no more, and what may have taken their place."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,31 +22,16 @@ _APART = 1.5
 """The largest ratio of the levels before and after a rename."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Freshness:
-    last: int
-    """Position of the newest commit that was measured."""
-    stale: bool
-    """Measured no more: it is missing in the card's newest runs, though these have other cases."""
-    renamed_to: str
-    """A case that may be the same under another name, as it began where a stale one ended; else empty."""
-
-
-def freshness_of(every: Sequence[Series], unlisted: frozenset[str]) -> dict[str, Freshness]:
-    """The freshness of each case of a card, by name; those `unlisted` are stale."""
+def ended_cases(every: Sequence[Series], unlisted: frozenset[str]) -> dict[str, str]:
+    """The cases that are missing in a card's newest runs, though these have others, and those `unlisted`. By
+    name, with the case that may be the same under another name, as it began where this one ended; else empty.
+    """
     if not every:
         return {}
     runs = _full_runs(every)
-    stale = {one.case.name: one for one in every if one.case.name in unlisted or _is_overdue(one, runs)}
-    renamed = _renamed(stale.values(), every, runs)
-    return {
-        one.case.name: Freshness(
-            last=int(one.positions[-1]),
-            stale=one.case.name in stale,
-            renamed_to=renamed.get(one.case.name, ""),
-        )
-        for one in every
-    }
+    ended = [one for one in every if one.case.name in unlisted or _is_overdue(one, runs)]
+    renamed = _renamed(ended, every, runs)
+    return {one.case.name: renamed.get(one.case.name, "") for one in ended}
 
 
 def _full_runs(every: Sequence[Series]) -> npt.NDArray[np.int64]:
@@ -66,23 +50,21 @@ def _is_overdue(one: Series, runs: npt.NDArray[np.int64]) -> bool:
     return missed > max(_MISSED, 2 * usual)
 
 
-def _renamed(
-    stale: Collection[Series], every: Sequence[Series], runs: npt.NDArray[np.int64]
-) -> dict[str, str]:
-    """The cases that begin where stale ones end, are alike in name and lie on about their level."""
+def _renamed(ended: Sequence[Series], every: Sequence[Series], runs: npt.NDArray[np.int64]) -> dict[str, str]:
+    """The cases that begin where others ended, are alike in name and lie on about their level."""
     born: dict[int, list[Series]] = defaultdict(list)
     for one in every:
         born[int(np.searchsorted(runs, one.positions[0]))].append(one)
     pairs = [
         (old.case, new.case)
-        for old in stale
+        for old in ended
         for new in born[int(np.searchsorted(runs, old.positions[-1], side="right"))]
         if new.case.unit == old.case.unit and _is_level(old, new)
     ]
-    ended = Counter(old.case.suite for old in stale)
+    counts = Counter(old.case.suite for old in ended)
     kept = Counter((old.suite, new.suite) for old, new in pairs if _in_suite(old) == _in_suite(new))
     alike = [
-        (1.0 if kept[old.suite, new.suite] == ended[old.suite] > 1 else _alike(old.name, new.name), old, new)
+        (1.0 if kept[old.suite, new.suite] == counts[old.suite] > 1 else _alike(old.name, new.name), old, new)
         for old, new in pairs
     ]
     alike.sort(key=lambda each: (-each[0], _in_suite(each[1]) != _in_suite(each[2])))
