@@ -264,8 +264,9 @@ def test_more_cases_than_a_report_holds_are_refused_before_they_are_measured(pla
         *("ci", "compare", "--base", "main", "--head", head, "--device", "null", "--size", "64"),
         cwd=play.author,
     )
-    assert done.status == 2
-    assert "Suite toy has 2 cases here, and a report holds 1: nothing of it was measured" in done.err
+    assert "Suite toy has 2 cases here, and a report holds 1: nothing of it was measured" in done.failed_with(
+        2
+    )
     assert not (play.author / "perf-review" / "records").exists()
 
 
