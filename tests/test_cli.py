@@ -14,16 +14,10 @@ from harness.cli.ci_command import command as ci
 from harness.errors import ExitCode
 from harness.store.records_file import read_run
 from tests import toy
-from tests.support import KERNELS, ROOT, Done, caller, records_below, run_command, statuses, write_files
+from tests.support import KERNELS, ROOT, Done, records_below, run_command, statuses, write_files
 
 FAKES = Path(__file__).parent / "fakes"
 SHORT = ("--device", "null", "--size", "64", "--max-time", "0.05")
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch):
-    """Calls `harness` in this process."""
-    return caller(capsys, monkeypatch)
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
