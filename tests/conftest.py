@@ -236,6 +236,14 @@ def project(first_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
+def harness(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., support.Done]:
+    """Calls `harness` in this process."""
+    return support.caller(capsys, monkeypatch)
+
+
+@pytest.fixture
 def null_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[str, Any]], Path]:
     """Tells the null device what to do, a behaviour a kernel: {"toy.plain": {"fault": "wrong"}}."""
 

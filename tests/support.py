@@ -44,6 +44,11 @@ class Done(NamedTuple):
     def json(self) -> Any:
         return json.loads(self.out)
 
+    def failed_with(self, status: int) -> str:
+        """What a command said on standard error that was to end with this status."""
+        assert self.status == status, self
+        return self.err
+
 
 def caller(capsys: Any, monkeypatch: Any, kind: type[Done] = Done) -> Callable[..., Any]:
     """What calls `harness` in this process, and tells what it said as a Done of this kind."""

@@ -79,6 +79,7 @@ PURE = (
     "judgement.saved_runs",
     "run.rejudge",
     "doctor.checks",
+    "doctor.facts",
     "output.sentences",
     "output.sheet",
     "output.sweeps",

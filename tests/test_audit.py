@@ -12,7 +12,7 @@ import pytest
 from harness.forges import api as forge_api
 from tests.github_reports import WAITS
 from tests.github_server import REPOSITORY, TOKEN, GitHub, serving
-from tests.support import caller, make_repository
+from tests.support import make_repository
 
 
 def environment(name: str, *, reviewers: int = 0, branches: bool = True) -> dict[str, Any]:
@@ -97,13 +97,12 @@ def github():
 
 
 @pytest.fixture
-def audit(github: GitHub, tmp_path, capsys, monkeypatch):
-    call = caller(capsys, monkeypatch)
+def audit(github: GitHub, tmp_path, monkeypatch, harness):
     monkeypatch.setattr(forge_api, "Waits", lambda: WAITS)
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
     monkeypatch.setenv("GITHUB_API_URL", github.url)
     monkeypatch.setenv("GITHUB_REPOSITORY", REPOSITORY)
-    return lambda *words: call("ci", "audit", *words, cwd=tmp_path)
+    return lambda *words: harness("ci", "audit", *words, cwd=tmp_path)
 
 
 def test_of_a_repository_that_is_kept_well_nothing_is_missing(audit):
@@ -232,10 +231,10 @@ def test_a_server_that_does_not_answer_is_an_error_and_no_leave(github, audit):
     assert audit("--relied").status == 3
 
 
-def test_init_ends_with_what_is_there(github, audit, tmp_path, capsys, monkeypatch):
+def test_init_ends_with_what_is_there(github, audit, tmp_path, harness, monkeypatch):
     git = tmp_path / "theirs"
     make_repository(git)
-    done = caller(capsys, monkeypatch)("ci", "init", "--harness", ".", cwd=git)
+    done = harness("ci", "init", "--harness", ".", cwd=git)
     assert done.status == 0
     assert "What is there of example/kernels" in done.out
     assert "good     environment gpu " in done.out

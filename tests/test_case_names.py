@@ -12,7 +12,7 @@ import pytest
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from harness.cli import cli, completion
-from tests.support import COMMAND, IMPORT_PATH, caller, run_command
+from tests.support import COMMAND, IMPORT_PATH, run_command
 
 SUITE = """\
 from harness import Axis, Input, Kernel, Ladder, Output, Problem, Rung, Suite, Tuning
@@ -44,11 +44,6 @@ FULL, SHORT = "box.plain[m=6,n=4]", "box.plain@6x4"
 def box(project):
     project.commit({"kernels/box/suite.py": SUITE, "kernels/box/plain.cu": SOURCE})
     return project
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch):
-    return caller(capsys, monkeypatch)
 
 
 def cases_of(told):

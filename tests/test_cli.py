@@ -14,16 +14,10 @@ from harness.cli.ci_command import command as ci
 from harness.errors import ExitCode
 from harness.store.records_file import read_run
 from tests import toy
-from tests.support import KERNELS, ROOT, Done, caller, records_below, run_command, statuses, write_files
+from tests.support import KERNELS, ROOT, Done, records_below, run_command, statuses, write_files
 
 FAKES = Path(__file__).parent / "fakes"
 SHORT = ("--device", "null", "--size", "64", "--max-time", "0.05")
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch):
-    """Calls `harness` in this process."""
-    return caller(capsys, monkeypatch)
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
@@ -68,8 +62,7 @@ def test_the_installed_command_is_this_one():
 )
 def test_wrong_usage_is_status_2_and_one_message(harness, project, arguments, words):
     done = harness(*arguments)
-    assert done.status == ExitCode.USAGE
-    assert words in done.err
+    assert words in done.failed_with(ExitCode.USAGE)
     assert done.out == ""
 
 
@@ -97,33 +90,29 @@ def test_what_makes_no_sense_is_status_2_before_anything_is_measured(
     harness, project, command, arguments, words
 ):
     done = harness(command, *arguments)
-    assert done.status == ExitCode.USAGE
-    assert words in done.err
+    assert words in done.failed_with(ExitCode.USAGE)
     assert "harness: " in done.err
     assert done.out == ""
     assert not (project.root / ".asv").exists()
 
 
 def test_a_device_that_is_not_there_is_status_3(harness, project):
-    done = harness("run", "--device", "null:3")
-    assert done.status == ExitCode.NOT_MEASURED
-    assert "There is no device null:3. Devices of this backend: null:0 (null)." in done.err
+    assert "There is no device null:3. Devices of this backend: null:0 (null)." in harness(
+        "run", "--device", "null:3"
+    ).failed_with(ExitCode.NOT_MEASURED)
 
 
 @pytest.mark.parametrize("command", ["run", "check", "list"])
 def test_a_folder_without_suites_is_status_2(harness, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
-    done = harness(command)
-    assert done.status == ExitCode.USAGE
-    assert "no folder with a suite.py matches kernels/*" in done.err
+    assert "no folder with a suite.py matches kernels/*" in harness(command).failed_with(ExitCode.USAGE)
 
 
 @pytest.mark.parametrize("command", ["run", "check", "list"])
 def test_a_broken_suite_is_status_2_with_its_traceback(harness, project, command):
     project.write({"kernels/toy/suite.py": "suite = 1 / 0\n"})
     done = harness(command)
-    assert done.status == ExitCode.USAGE
-    assert "suite.py:1 raised ZeroDivisionError" in done.err
+    assert "suite.py:1 raised ZeroDivisionError" in done.failed_with(ExitCode.USAGE)
     assert "Traceback" in done.err
     assert done.out == ""
 
@@ -141,8 +130,7 @@ def test_a_broken_suite_is_status_2_with_its_traceback(harness, project, command
 def test_a_wrong_configuration_is_status_2_and_names_the_file(harness, project, text, words):
     project.write({"harness.toml": text})
     done = harness("run", *SHORT)
-    assert done.status == ExitCode.USAGE
-    assert words in done.err
+    assert words in done.failed_with(ExitCode.USAGE)
     assert "harness.toml" in done.err
 
 
@@ -281,17 +269,16 @@ def test_a_suite_that_no_size_fits_is_left_out_and_told(harness, project):
 
 @pytest.mark.parametrize("option", [("--markdown", "x.md"), ("--report", "x.json"), ("--fail-on", "spill")])
 def test_static_facts_of_one_commit_are_no_comparison(harness, project, option):
-    done = harness("static", *option)
-    assert done.status == ExitCode.USAGE
-    assert f"{option[0]} is for a comparison: say with what, by --base COMMIT." in done.err
+    assert f"{option[0]} is for a comparison: say with what, by --base COMMIT." in harness(
+        "static", *option
+    ).failed_with(ExitCode.USAGE)
 
 
 @pytest.mark.parametrize("option", ["--markdown", "--report"])
 def test_an_answer_that_cannot_be_written_is_an_error_of_its_own(harness, project, option):
     project.write({"notes": "a file"})
     done = harness("static", "--base", "HEAD", option, "notes/answer")
-    assert done.status == ExitCode.NOT_MEASURED
-    assert "\nharness: Cannot write notes/answer: " in done.err
+    assert "\nharness: Cannot write notes/answer: " in done.failed_with(ExitCode.NOT_MEASURED)
     assert done.err.endswith("Name a file in a folder with room.\n")
 
 
@@ -339,15 +326,13 @@ def test_a_cold_cache_on_a_device_that_has_none_to_flush(harness, project, devic
         [(_, rows, _)] = records_below(project.root)
         assert [row.measurement and row.measurement.l2 for row in rows] == ["cold"]
     elif "no cache that can be flushed" in done.err:
-        assert done.status == ExitCode.USAGE
-        assert "measure with --l2 hot" in done.err
+        assert "measure with --l2 hot" in done.failed_with(ExitCode.USAGE)
 
 
 def test_a_results_folder_that_is_a_file_is_found_out_before_measuring(harness, project, tmp_path):
     (tmp_path / "results").write_text("", encoding="utf-8")
     done = harness("run", "--results", str(tmp_path / "results"), *SHORT)
-    assert done.status == ExitCode.NOT_MEASURED
-    assert "Cannot write results to" in done.err
+    assert "Cannot write results to" in done.failed_with(ExitCode.NOT_MEASURED)
     assert "--results" in done.err
     assert "measured" not in done.err
     assert done.out == ""
@@ -355,8 +340,7 @@ def test_a_results_folder_that_is_a_file_is_found_out_before_measuring(harness, 
 
 def test_a_device_in_place_of_the_results_folder(harness, project):
     done = harness("run", "--results", "/dev/full", *SHORT)
-    assert done.status == ExitCode.NOT_MEASURED
-    assert "Cannot write results to /dev/full" in done.err
+    assert "Cannot write results to /dev/full" in done.failed_with(ExitCode.NOT_MEASURED)
     assert "measured" not in done.err
 
 
@@ -449,8 +433,7 @@ def test_an_error_of_the_harness_itself_is_no_regression(harness, monkeypatch):
 
     monkeypatch.setattr("harness.device.backends.survey", broken)
     done = harness("devices")
-    assert done.status == ExitCode.NOT_MEASURED
-    assert "a mistake in the harness" in done.err
+    assert "a mistake in the harness" in done.failed_with(ExitCode.NOT_MEASURED)
     assert "Traceback" in done.err
 
 
@@ -498,9 +481,9 @@ def test_machine_makes_the_file_where_there_is_none(harness, home):
 def test_machine_refuses_a_file_that_it_cannot_read(harness, home, content):
     machines = home / ".asv-machine.json"
     machines.write_text(content, encoding="utf-8")
-    done = harness("machine", "--device", "null")
-    assert done.status == ExitCode.USAGE
-    assert f"{machines} is no machine file of asv's" in done.err
+    assert f"{machines} is no machine file of asv's" in harness("machine", "--device", "null").failed_with(
+        ExitCode.USAGE
+    )
     assert machines.read_text(encoding="utf-8") == content
 
 
@@ -541,8 +524,7 @@ def fake_cuda(project):
 )
 def test_a_missing_card_is_a_sentence(fake_cuda, env, words):
     done = fake_cuda("run", "--device", "cuda:0", **env)
-    assert done.status == ExitCode.NOT_MEASURED
-    assert words in done.err
+    assert words in done.failed_with(ExitCode.NOT_MEASURED)
     assert "Traceback" not in done.err
     survey = fake_cuda("devices", "--json", **env)
     assert words in survey.json["problems"]["cuda"]
@@ -565,8 +547,7 @@ def test_two_cards_are_both_shown_and_the_second_can_be_chosen(fake_cuda):
 
 def test_a_card_number_too_high_names_the_cards(fake_cuda):
     done = fake_cuda("run", "--device", "cuda:9", FAKE_CUDA="2")
-    assert done.status == ExitCode.NOT_MEASURED
-    assert "There is no device cuda:9" in done.err
+    assert "There is no device cuda:9" in done.failed_with(ExitCode.NOT_MEASURED)
     assert "cuda:0 (Fake Card 0), cuda:1 (Fake Card 1)" in done.err
 
 

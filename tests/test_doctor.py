@@ -18,7 +18,8 @@ from harness.cli import cli
 from harness.device import backends
 from harness.device.telemetry import NoProbe
 from harness.device.telemetry.nvml import NvmlProbe
-from harness.doctor.checks import LINES, CheckResult, Disk, MachineFacts, Status, diagnose, is_fit, verdict
+from harness.doctor.checks import LINES, CheckResult, Status, diagnose, is_fit, verdict
+from harness.doctor.facts import Disk, MachineFacts
 from harness.doctor.gather import watch
 from harness.errors import DeviceError, ExitCode
 from harness.judgement.noise import Calibration, write_calibration

@@ -239,8 +239,7 @@ def test_the_command_gives_a_step_its_outputs(tmp_path, project, call, monkeypat
 
 def test_the_command_says_that_there_is_no_such_file(project, call):
     done = call("ci", "fleet")
-    assert done.status == 2
-    assert ".github/fleet.json" in done.err
+    assert ".github/fleet.json" in done.failed_with(2)
     assert "harness ci init" in done.err
 
 
@@ -254,9 +253,7 @@ def test_a_file_of_cards_that_is_broken_gives_a_step_no_outputs(tmp_path, projec
 def test_outputs_that_cannot_be_written_are_an_error(tmp_path, project, call, monkeypatch):
     project.write({"cards.json": json.dumps({"cards": [CARD]})})
     monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path))
-    done = call("ci", "fleet", "cards.json")
-    assert done.status == 3
-    assert str(tmp_path) in done.err
+    assert str(tmp_path) in call("ci", "fleet", "cards.json").failed_with(3)
 
 
 def test_a_light_comparison_is_at_the_quick_sizes_and_short():

@@ -181,9 +181,7 @@ def test_without_the_app_s_token_nothing_is_posted_as_somebody_else(github, comm
     else:
         monkeypatch.setenv("GITHUB_CHECKS_TOKEN", token)
     left(github, SLOWER)
-    done = commands["post"](run_event())
-    assert done.status == 2
-    assert "GITHUB_CHECKS_TOKEN" in done.err
+    assert "GITHUB_CHECKS_TOKEN" in commands["post"](run_event()).failed_with(2)
     assert github.writes == []
 
 
@@ -193,8 +191,7 @@ def test_an_app_that_may_not_write_checks_is_told_where_to_grant_it(github, comm
     github.app.tokens[APP_TOKEN] = frozenset({"contents: read"})
     left(github, SLOWER)
     done = commands["post"](run_event())
-    assert done.status == 3
-    assert "grant App 4242 that" in done.err
+    assert "grant App 4242 that" in done.failed_with(3)
     assert "job's permissions" not in done.err
 
 

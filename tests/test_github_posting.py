@@ -338,26 +338,21 @@ def test_a_comment_that_github_refuses_fails_the_command_and_the_check_run_is_th
 
 def test_a_check_run_that_github_refuses_does_not_keep_the_comment_from_being_posted(github, post):
     github.allowed = github.allowed - {"checks: write"} | {"checks: read"}
-    done = post(run_event())
-    assert done.status == 3
-    assert "needs checks: write" in done.err
+    assert "needs checks: write" in post(run_event()).failed_with(3)
     assert len(github.bodies()) == 1
 
 
 def test_a_token_that_may_only_read_posts_nothing_and_says_what_it_needs(github, post):
     github.allowed = READ_ONLY
     done = post(run_event())
-    assert done.status == 3
-    assert "checks: write" in done.err
+    assert "checks: write" in done.failed_with(3)
     assert "pull-requests: write" in done.err
     assert github.bodies() == []
 
 
 def test_a_token_that_may_not_read_artifacts_says_so(github, post):
     github.allowed = READ_ONLY - {"actions: read"}
-    done = post(run_event())
-    assert done.status == 3
-    assert "needs actions: read" in done.err
+    assert "needs actions: read" in post(run_event()).failed_with(3)
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 0])
@@ -404,9 +399,7 @@ def test_a_rate_limit_is_waited_for(github, post, method, limit):
 def test_a_rate_limit_for_an_hour_ends_the_command_with_the_time(github, post):
     headers = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1800003599"}
     github.trouble("GET", "/pulls", 403, headers=headers, times=99)
-    done = post(run_event())
-    assert done.status == 3
-    assert "until 2027-01-15T09:00:00Z" in done.err
+    assert "until 2027-01-15T09:00:00Z" in post(run_event()).failed_with(3)
 
 
 def test_a_comment_that_vanishes_while_it_is_changed_is_made_anew(github, post):
@@ -472,9 +465,7 @@ def test_a_comment_that_others_keep_changing_is_given_up(github, post):
             ours["body"] = f"{marker(run=1)}\nold"
 
     github.before = before
-    done = post(run_event())
-    assert done.status == 3
-    assert "let one job at a time post" in done.err
+    assert "let one job at a time post" in post(run_event()).failed_with(3)
 
 
 def report_at_once(github: Any, runs: tuple[int, ...]) -> list[str]:
@@ -692,18 +683,14 @@ def test_what_was_measured_against_is_where_the_pull_request_left_a_branch(
 
 def test_without_any_common_commit_nothing_is_posted(github, post):
     github.merge_bases = {}
-    done = post(run_event())
-    assert done.status == 3
-    assert "needs contents: read" in done.err
+    assert "needs contents: read" in post(run_event()).failed_with(3)
     assert github.writes == []
 
 
 @pytest.mark.parametrize("over", [{"number": 13}, {"base": {"ref": "main", "repo": {"full_name": "evil/x"}}}])
 def test_an_api_that_tells_of_something_else_is_not_believed(github, post, over):
     github.pulls[12].update(over)
-    done = post(run_event())
-    assert done.status == 3
-    assert "Check GITHUB_API_URL" in done.err
+    assert "Check GITHUB_API_URL" in post(run_event()).failed_with(3)
     assert github.writes == []
 
 
@@ -786,9 +773,7 @@ def test_a_report_may_be_given_by_hand(github, post, tmp_path, packed):
 
 def test_a_report_given_by_hand_is_checked_like_any(github, post, tmp_path):
     (tmp_path / "bad").write_bytes(encode_review(replace(CLEAN, head=OTHER_HEAD)))
-    done = post(run_event(), "--review", "bad")
-    assert done.status == 2
-    assert "expected aaaa" in done.err
+    assert "expected aaaa" in post(run_event(), "--review", "bad").failed_with(2)
     assert "cannot be read" in post(run_event(), "--review", "none").err
     assert "cannot be read" in post(run_event(), "--review", ".").err
     assert github.writes == []
@@ -828,9 +813,7 @@ def test_what_is_given_counts_more_than_a_variable(github, post, monkeypatch, tm
 
 @pytest.mark.parametrize("history", ["javascript:alert(1)", "http://example.org", "https://a b", "//x"])
 def test_pages_are_linked_to_by_https_alone(github, post, history):
-    done = post(run_event(), "--history", history)
-    assert done.status == 2
-    assert "--history" in done.err
+    assert "--history" in post(run_event(), "--history", history).failed_with(2)
     assert github.log == []
 
 
@@ -839,9 +822,7 @@ def test_without_pages_there_is_no_link_to_them(github, post):
 
 
 def test_an_event_of_another_kind_is_refused(github, post):
-    done = post(comment_event("/perf"))
-    assert done.status == 2
-    assert "no workflow_run event" in done.err
+    assert "no workflow_run event" in post(comment_event("/perf")).failed_with(2)
     assert github.log == []
 
 
@@ -854,9 +835,7 @@ def test_outside_a_workflow_an_error_is_no_command(github, post, monkeypatch):
 
 def test_files_that_cannot_be_written_stop_it_before_anything_is_posted(github, post, tmp_path):
     (tmp_path / "report").write_text("in the way", encoding="utf-8")
-    done = post(run_event(), "--out", "report")
-    assert done.status == 3
-    assert "Cannot write the report" in done.err
+    assert "Cannot write the report" in post(run_event(), "--out", "report").failed_with(3)
     assert github.writes == []
 
 

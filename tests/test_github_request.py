@@ -129,9 +129,9 @@ def test_of_two_comments_in_the_same_second_the_later_run_counts(github, request
 
 def test_a_run_whose_workflow_file_is_not_the_default_branch_s_is_not_believed(github, post):
     """Whoever may push could have moved the branch that it was dispatched on."""
-    done = post(run_event(event="workflow_dispatch", head_sha="e" * 40))
-    assert done.status == 2
-    assert "which is no commit of main" in done.err
+    assert "which is no commit of main" in post(
+        run_event(event="workflow_dispatch", head_sha="e" * 40)
+    ).failed_with(2)
     assert github.writes == []
 
 
@@ -274,9 +274,7 @@ def test_an_author_who_was_a_maintainer_in_the_event_is_asked_after_all_the_same
 @pytest.mark.parametrize("answer", [{}, {"permission": 1}, {"permission": None}, {"permission": ["write"]}])
 def test_an_answer_that_is_no_permission_is_none(github, request_, answer):
     github.people["maintainer"] = answer
-    done = request_(comment_event(LINE))
-    assert done.status == 3
-    assert "something else than expected" in done.err
+    assert "something else than expected" in request_(comment_event(LINE)).failed_with(3)
     assert github.dispatched == []
 
 
@@ -292,9 +290,7 @@ def test_a_closed_pull_request_is_refused(github, request_):
 
 
 def test_a_pull_request_that_is_none_is_an_error(github, request_):
-    done = request_(comment_event(LINE, number=13))
-    assert done.status == 3
-    assert "needs pull-requests: read" in done.err
+    assert "needs pull-requests: read" in request_(comment_event(LINE, number=13)).failed_with(3)
     assert github.dispatched == []
 
 
@@ -315,16 +311,12 @@ def test_an_event_of_another_kind_is_refused(github, request_):
 
 def test_a_token_that_may_not_start_workflows_says_so(github, request_):
     github.allowed = frozenset({"contents: write", "pull-requests: read"})
-    done = request_(comment_event(LINE))
-    assert done.status == 3
-    assert "needs actions: write" in done.err
+    assert "needs actions: write" in request_(comment_event(LINE)).failed_with(3)
 
 
 def test_a_lost_answer_starts_nothing_twice(github, request_):
     github.trouble("POST", "/dispatches", after=True)
-    done = request_(comment_event(LINE))
-    assert done.status == 3
-    assert "no answer" in done.err
+    assert "no answer" in request_(comment_event(LINE)).failed_with(3)
     assert len(github.dispatched) == 1
 
 
@@ -355,9 +347,7 @@ def test_as_json_it_says_what_was_asked_for(github, request_):
 
 def test_without_a_token_nothing_is_asked(github, request_, monkeypatch):
     monkeypatch.delenv("GITHUB_TOKEN")
-    done = request_(comment_event(LINE))
-    assert done.status == 2
-    assert "GITHUB_TOKEN is not set" in done.err
+    assert "GITHUB_TOKEN is not set" in request_(comment_event(LINE)).failed_with(2)
     assert github.log == []
 
 
@@ -452,8 +442,6 @@ def test_what_has_left_the_queue_gets_no_conclusion(github, request_):
 def test_a_queue_that_is_none_is_refused(github, request_):
     event = queue_event(GROUP)
     event["merge_group"]["head_ref"] = "refs/heads/main"
-    done = request_(event)
-    assert done.status == 2
-    assert "gh-readonly-queue" in done.err
+    assert "gh-readonly-queue" in request_(event).failed_with(2)
     assert request_(queue_event(GROUP, action="destroyed")).status == 0
     assert github.writes == []

@@ -12,7 +12,6 @@ import pytest
 from harness.forges import api as forge_api
 from tests.github_reports import WAITS
 from tests.gitlab_server import PROJECT, TOKEN, job, serving
-from tests.support import caller
 
 SECRET = "glpat-never-to-be-shown"
 
@@ -124,14 +123,13 @@ def gitlab():
 
 
 @pytest.fixture
-def audit(gitlab, tmp_path, capsys, monkeypatch):
-    call = caller(capsys, monkeypatch)
+def audit(gitlab, tmp_path, monkeypatch, harness):
     monkeypatch.setattr(forge_api, "Waits", lambda: WAITS)
     for name, value in job(gitlab).items():
         monkeypatch.setenv(name, value)
 
     def run(*words: str) -> Any:
-        done = call("ci", "audit", *words, cwd=tmp_path)
+        done = harness("ci", "audit", *words, cwd=tmp_path)
         assert TOKEN not in done.out + done.err
         assert SECRET not in done.out + done.err
         return done

@@ -14,7 +14,7 @@ import yaml
 
 from harness.errors import UsageError
 from harness.forges.scaffold import scaffold
-from tests.support import ROOT, caller, commit, git, make_repository
+from tests.support import ROOT, commit, git, make_repository
 from tests.test_workflows import lint
 
 FILE = ROOT / "harness" / "assets" / "gitlab" / "perf.yml"
@@ -121,9 +121,8 @@ def repository(tmp_path):
 PINNED = f"gpu-harness @ git+https://example.org/o/r@{'1' * 40}"
 
 
-def test_init_writes_the_pipeline_and_what_it_installs(repository, capsys, monkeypatch):
-    call = caller(capsys, monkeypatch)
-    done = call("ci", "init", "--gitlab", "--harness", PINNED, "--with", "tvm", cwd=repository)
+def test_init_writes_the_pipeline_and_what_it_installs(repository, harness):
+    done = harness("ci", "init", "--gitlab", "--harness", PINNED, "--with", "tvm", cwd=repository)
     assert done.status == 0
     assert "PERF_MERGE_REQUEST=12" in done.out
     files = {path.relative_to(repository).as_posix() for path in repository.rglob("*") if path.is_file()}
@@ -147,9 +146,8 @@ def test_a_pipeline_that_is_there_is_kept(repository):
     assert (repository / ".gitlab-ci.yml").read_text() == "mine: {script: [make]}\n"
 
 
-def test_pytest_is_a_cards_argument_there(repository, capsys, monkeypatch):
-    call = caller(capsys, monkeypatch)
-    done = call("ci", "init", "--gitlab", "--harness", PINNED, "--pytest", "tests", cwd=repository)
+def test_pytest_is_a_cards_argument_there(repository, harness):
+    done = harness("ci", "init", "--gitlab", "--harness", PINNED, "--pytest", "tests", cwd=repository)
     assert (done.status, UsageError.__name__) == (2, "UsageError")
     assert "ARGUMENTS" in done.err
 

@@ -17,7 +17,6 @@ from tests import review_samples as samples
 from tests.github_reports import WAITS, honest
 from tests.github_server import HEAD
 from tests.gitlab_server import ME, PIPELINE, SOMEBODY, TOKEN, WEB, job, serving
-from tests.support import caller
 
 CLEAN, REGRESSIONS = (encode_review(honest(sample)) for sample in (samples.clean(), samples.regressions()))
 MARKER = f"<!-- gpu-harness:review run={PIPELINE} attempt=1 head={HEAD} -->"
@@ -31,14 +30,13 @@ def gitlab():
 
 
 @pytest.fixture
-def post(gitlab, tmp_path, capsys, monkeypatch):
-    call = caller(capsys, monkeypatch)
+def post(gitlab, tmp_path, monkeypatch, harness):
     monkeypatch.setattr(forge_api, "Waits", lambda: WAITS)
 
     def run(*words, **over):
         for name, value in job(gitlab, **over).items():
             monkeypatch.setenv(name, value)
-        done = call("ci", "post", *words, cwd=tmp_path)
+        done = harness("ci", "post", *words, cwd=tmp_path)
         assert TOKEN not in done.out + done.err
         return done
 
@@ -240,8 +238,7 @@ def test_a_refusal_says_what_to_do_at_gitlab(gitlab, post):
     gitlab.measured(CLEAN)
     gitlab.unseen = ("/merge_requests/12",)
     done = post()
-    assert done.status == 3
-    assert "CI_JOB_TOKEN has not" in done.err
+    assert "CI_JOB_TOKEN has not" in done.failed_with(3)
     assert "GITHUB" not in done.err
 
 
@@ -250,10 +247,10 @@ def test_a_bare_report_is_posted_in_place_of_the_jobs(gitlab, post, tmp_path):
     assert json.loads(post("--review", "review.json", "--json").out)["state"] == "posted"
 
 
-def test_a_comment_starts_nothing_there(gitlab, tmp_path, capsys, monkeypatch):
+def test_a_comment_starts_nothing_there(gitlab, tmp_path, harness, monkeypatch):
     for name, value in job(gitlab).items():
         monkeypatch.setenv(name, value)
-    done = caller(capsys, monkeypatch)("ci", "request", cwd=tmp_path)
+    done = harness("ci", "request", cwd=tmp_path)
     assert (done.status, gitlab.log) == (2, [])
     assert "PERF_MERGE_REQUEST" in done.err
 

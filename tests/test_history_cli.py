@@ -561,6 +561,10 @@ def test_what_happened_since_a_commit_or_a_date(harness, shown):
     assert [each["good"] for each in harness("history", "--json", "--since", last).json["events"]] == [last]
     day = git(shown.repository, "log", "-1", "--format=%cs", shown.commits[FALL])
     assert harness("history", "--since", day).status == ExitCode.REGRESSION
+    time_s = int(git(shown.repository, "log", "-1", "--format=%ct", shown.commits[FALL]))
+    for moment, status in ((time_s, ExitCode.REGRESSION), (time_s + 1, ExitCode.FINE)):
+        at = dt.datetime.fromtimestamp(moment, dt.timezone(dt.timedelta(hours=12)))
+        assert harness("history", "--since", at.isoformat()).status == status
     done = harness("history", "--since", "nosuch")
     assert (done.status, "No commit named 'nosuch'" in done.err) == (ExitCode.USAGE, True)
 

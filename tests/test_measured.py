@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import caller, run_command, write_files
+from tests.support import run_command, write_files
 
 SUITE = """\
 from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
@@ -43,11 +43,6 @@ suite = Suite(
 
 
 @pytest.fixture
-def call(capsys, monkeypatch):
-    return caller(capsys, monkeypatch)
-
-
-@pytest.fixture
 def in_workflow(tmp_path, monkeypatch):
     """The file of the step's summary."""
     path = tmp_path / "summary.md"
@@ -68,8 +63,8 @@ def results(tmp_path_factory):
     return root / "results"
 
 
-def test_a_kernel_left_out_for_want_of_a_package_is_said_with_what_brings_it(results, call, in_workflow):
-    done = call("ci", "measured", str(results), cwd=results)
+def test_a_kernel_left_out_for_want_of_a_package_is_said_with_what_brings_it(results, harness, in_workflow):
+    done = harness("ci", "measured", str(results), cwd=results)
     assert done.status == 0
     summary = in_workflow.read_text(encoding="utf-8")
     assert "| 1 | 1 | 0 | 2 <code>needs-package</code> |" in summary
@@ -81,36 +76,36 @@ def test_a_kernel_left_out_for_want_of_a_package_is_said_with_what_brings_it(res
     assert "And 1 more" in warning
 
 
-def test_extras_that_are_there_stay_in_the_command_that_is_named(results, call, in_workflow, tmp_path):
+def test_extras_that_are_there_stay_in_the_command_that_is_named(results, harness, in_workflow, tmp_path):
     write_files(tmp_path, {".github/requirements/measure.txt": "# With the extras: tvm\n"})
-    assert call("ci", "measured", str(results), cwd=tmp_path).status == 0
+    assert harness("ci", "measured", str(results), cwd=tmp_path).status == 0
     assert "--with libraries,tvm --force" in in_workflow.read_text(encoding="utf-8")
 
 
-def test_nothing_new_and_broken_records_are_said(tmp_path, call, in_workflow):
+def test_nothing_new_and_broken_records_are_said(tmp_path, harness, in_workflow):
     (tmp_path / "results" / "card").mkdir(parents=True)
-    assert "Nothing new" in call("ci", "measured", str(tmp_path / "results")).out
+    assert "Nothing new" in harness("ci", "measured", str(tmp_path / "results")).out
     (tmp_path / "results" / "card" / "20260101T000000Z-1a2b3c4d-toy-0.jsonl").write_text("{")
     (tmp_path / "results" / "card" / "20260101T000000Z-1a2b3c4d..2b3c4d5e-toy-0.jsonl").write_text("{")
-    done = call("ci", "measured", str(tmp_path / "results"))
+    done = harness("ci", "measured", str(tmp_path / "results"))
     assert done.status == 0
     assert "1a2b3c4d-toy-0.jsonl" in done.err
     assert "1a2b3c4d..2b3c4d5e" not in done.out + done.err
 
 
-def test_devices_that_work_are_printed_and_others_are_said(call, in_workflow):
-    done = call("ci", "devices", "null,cpu:7")
+def test_devices_that_work_are_printed_and_others_are_said(harness, in_workflow):
+    done = harness("ci", "devices", "null,cpu:7")
     assert (done.status, done.out) == (0, "null\n")
     assert done.err.startswith("::warning title=cpu%3A7 is not measured::")
     assert "There is no device cpu:7" in in_workflow.read_text(encoding="utf-8")
 
 
-def test_a_runner_on_which_no_device_works_fails(call):
-    done = call("ci", "devices", "cpu:7,cpu:8")
+def test_a_runner_on_which_no_device_works_fails(harness):
+    done = harness("ci", "devices", "cpu:7,cpu:8")
     assert (done.status, done.out) == (3, "")
     assert "cpu:7 is not measured" in done.err
 
 
 @pytest.mark.parametrize("specs", ["", "vulkan:0", "null,", "null;id"])
-def test_what_is_no_device_is_refused(call, specs):
-    assert call("ci", "devices", specs).status == 2
+def test_what_is_no_device_is_refused(harness, specs):
+    assert harness("ci", "devices", specs).status == 2

@@ -16,7 +16,7 @@ from harness.output.review.model import LIMITS, Review, decode_review
 from harness.output.review.plausible import problems
 from tests.commits import SUITE, Side, files, takes
 from tests.github_server import REPOSITORY, TOKEN, Artifact, GitHub, run_event, serving
-from tests.support import IMPORT_PATH, caller, commit, git, make_repository, run_command, write_null_script
+from tests.support import IMPORT_PATH, commit, git, make_repository, run_command, write_null_script
 from tests.test_audit import WELL
 from tests.workflow_steps import Job
 
@@ -257,15 +257,16 @@ def test_a_dispatched_run_says_its_verdict_on_the_pull_request_and_not_on_the_de
     assert play.github.check_runs[0]["conclusion"] == "failure"
 
 
-def test_more_cases_than_a_report_holds_are_refused_before_they_are_measured(play, capsys, monkeypatch):
+def test_more_cases_than_a_report_holds_are_refused_before_they_are_measured(play, harness, monkeypatch):
     monkeypatch.setitem(LIMITS, "cases", 1)
     head = play.propose(play.tree(takes(1_030_000)))
-    done = caller(capsys, monkeypatch)(
+    done = harness(
         *("ci", "compare", "--base", "main", "--head", head, "--device", "null", "--size", "64"),
         cwd=play.author,
     )
-    assert done.status == 2
-    assert "Suite toy has 2 cases here, and a report holds 1: nothing of it was measured" in done.err
+    assert "Suite toy has 2 cases here, and a report holds 1: nothing of it was measured" in done.failed_with(
+        2
+    )
     assert not (play.author / "perf-review" / "records").exists()
 
 
@@ -275,14 +276,14 @@ KERNELS = {
 
 
 @pytest.fixture
-def by_pytest(play, capsys, monkeypatch) -> Callable[..., tuple[int, Review]]:
+def by_pytest(play, harness, monkeypatch) -> Callable[..., tuple[int, Review]]:
     """Measure the pull request by these tests, as its job does; returns the status and the report."""
 
     def run(tests: dict[str, str], changes: dict[str, str | None]) -> tuple[int, Review]:
         play.onto_main(tests)
         head = play.propose(changes)
         monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)
-        done = caller(capsys, monkeypatch)(
+        done = harness(
             *(
                 "ci",
                 "compare",

@@ -153,6 +153,12 @@ def told(done: pytest.RunResult) -> str:
     return " ".join((done.stdout.str() + done.stderr.str()).split())
 
 
+def usage_error(done: pytest.RunResult) -> str:
+    """What a session says that ends before any test, as it was called wrongly."""
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    return told(done)
+
+
 def failures(done: pytest.RunResult) -> dict[str, str]:
     """Sentence of every test that failed, by what stands in its brackets."""
     found = re.findall(r"^FAILED \S+\[(\S+)\] - Failed: (.*)$", done.stdout.str(), re.MULTILINE)
@@ -458,8 +464,7 @@ def test_a_wrong_marker_ends_the_session_before_any_test(bed, mark, words):
     bed.tests(marked(mark))
     bed.tests("def test_plain():\n    pass\n", "test_plain.py")
     done = bed.run()
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert words in told(done)
+    assert words in usage_error(done)
     done.assert_outcomes()
 
 
@@ -486,9 +491,7 @@ def test_a_wrong_marker_ends_the_session_before_any_test(bed, mark, words):
 )
 def test_options_that_make_no_sense_end_the_session(bed, arguments, words):
     bed.toy()
-    done = bed.run(*arguments)
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert words in told(done)
+    assert words in usage_error(bed.run(*arguments))
 
 
 @pytest.mark.parametrize(
@@ -504,9 +507,7 @@ def test_options_that_make_no_sense_end_the_session(bed, arguments, words):
 def test_a_project_that_cannot_be_measured_ends_the_session(bed, project, arguments, words):
     write_files(bed.root, project)
     bed.tests()
-    done = bed.run(*arguments)
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert words in told(done)
+    assert words in usage_error(bed.run(*arguments))
 
 
 def test_a_file_without_settings_beside_the_tests_is_no_project(bed):
@@ -545,17 +546,13 @@ def test_cases_that_no_label_tells_apart_are_refused(bed):
     for place in ("toy", "other", "third"):
         write_files(bed.root, {name.replace("/toy/", f"/{place}/"): text for name, text in toy.FILES.items()})
     bed.tests()
-    done = bed.run()
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert "Two suites have a case toy.plain[n=64]: give one of them another name." in told(done)
+    assert "Two suites have a case toy.plain[n=64]: give one of them another name." in usage_error(bed.run())
 
 
 def test_a_device_that_makes_no_sense_ends_the_session_and_fails_no_test(bed):
     bed.toy()
     bed.tests()
-    done = bed.run(device="foo")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert "--perf-device: Unknown device 'foo'" in told(done)
+    assert "--perf-device: Unknown device 'foo'" in usage_error(bed.run(device="foo"))
 
 
 def test_processes_side_by_side_are_refused(bed):
@@ -563,9 +560,10 @@ def test_processes_side_by_side_are_refused(bed):
     bed.apart = True
     bed.toy()
     bed.tests("def test_plain():\n    pass\n", "test_plain.py")
-    done = bed.run("-n1")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert "--perf-device cannot be used with pytest-xdist: GPU benchmarks cannot share a card." in told(done)
+    assert (
+        "--perf-device cannot be used with pytest-xdist: GPU benchmarks cannot share a card."
+        in usage_error(bed.run("-n1"))
+    )
     done = bed.run("-n1", device=None)
     done.assert_outcomes(passed=1, errors=2)
     assert "GPU benchmarks cannot share a card. Run them in one process: -n 0, or -p no:xdist." in told(done)
@@ -596,8 +594,7 @@ def test_another_machines_baseline_is_refused(bed):
     ):
         edit_saved(bed, card)
         done = bed.run("--benchmark-compare", "-k", "plain")
-        assert done.ret == pytest.ExitCode.USAGE_ERROR
-        assert f"says nothing about the code. {words}" in told(done)
+        assert f"says nothing about the code. {words}" in usage_error(done)
         done.assert_outcomes(deselected=1)
     done = bed.run("--benchmark-compare", "--perf-any-machine", "-Werror", "-k", "plain")
     done.assert_outcomes(passed=1, deselected=1)

@@ -23,7 +23,7 @@ from harness.forges.scaffold import (
     read_fleet,
     scaffold,
 )
-from tests.support import ROOT, caller, commit, git, make_repository
+from tests.support import ROOT, commit, git, make_repository
 from tests.workflow_policy import load, violations
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -36,11 +36,6 @@ WRITTEN = {*(f".github/{name}" for name in COPIED), *OURS}
 @pytest.fixture
 def repository(tmp_path):
     return make_repository(tmp_path / "theirs")
-
-
-@pytest.fixture
-def call(capsys, monkeypatch):
-    return caller(capsys, monkeypatch)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -154,10 +149,10 @@ def test_force_overwrites_workflows_and_never_the_cards(repository):
     assert [card.name for card in read_fleet(cards).cards] == ["theirs"]
 
 
-def test_a_broken_file_of_cards_is_said_before_anything_is_written(repository, call):
+def test_a_broken_file_of_cards_is_said_before_anything_is_written(repository, harness):
     (repository / ".github").mkdir()
     (repository / ".github" / "fleet.json").write_text("{}")
-    assert call("ci", "init", str(repository), "--harness", PINNED).status == 2
+    assert harness("ci", "init", str(repository), "--harness", PINNED).status == 2
     assert set(files_of(repository)) == {".github", ".github/fleet.json"}
 
 
@@ -305,30 +300,28 @@ def test_of_an_editable_installation_it_is_the_commit_that_its_clone_has_pushed(
     assert own_requirement() == (own and f"gpu-harness @ git+{own}@{head}")
 
 
-def test_the_command_writes_and_says_what_is_next(repository, call):
-    done = call("ci", "init", str(repository), "--harness", PINNED)
+def test_the_command_writes_and_says_what_is_next(repository, harness):
+    done = harness("ci", "init", str(repository), "--harness", PINNED)
     assert done.status == 0
     assert {line.split()[1] for line in done.out.splitlines() if line.startswith("written")} == WRITTEN
     for settings in ("gpu-history", "require approval for all external contributors", "docs/runners.md"):
         assert settings in done.out
 
 
-def test_the_command_tells_programs_too(repository, call):
-    done = call("ci", "init", str(repository), "--harness", PINNED, "--json")
+def test_the_command_tells_programs_too(repository, harness):
+    done = harness("ci", "init", str(repository), "--harness", PINNED, "--json")
     assert set(done.json["written"]) == WRITTEN
     assert done.json["harness"] == PINNED
 
 
-def test_the_command_asks_where_it_cannot_know(repository, call, tmp_path, monkeypatch):
+def test_the_command_asks_where_it_cannot_know(repository, harness, tmp_path, monkeypatch):
     came_from(tmp_path, monkeypatch, None)
-    done = call("ci", "init", cwd=repository)
-    assert done.status == 2
-    assert "--harness" in done.err
+    assert "--harness" in harness("ci", "init", cwd=repository).failed_with(2)
     assert files_of(repository) == {}
 
 
-def test_chosen_extras_are_installed_and_their_devices_measured_on(repository, call):
-    done = call("ci", "init", str(repository), "--harness", PINNED, "--with", "tvm,opengl")
+def test_chosen_extras_are_installed_and_their_devices_measured_on(repository, harness):
+    done = harness("ci", "init", str(repository), "--harness", PINNED, "--with", "tvm,opengl")
     assert done.status == 0
     assert (repository / ".github" / MEASURE_FILE).read_bytes() == composed(("opengl", "tvm"))
     [card] = read_fleet(repository / ".github" / "fleet.json").cards
@@ -336,22 +329,22 @@ def test_chosen_extras_are_installed_and_their_devices_measured_on(repository, c
     assert '"also"' not in done.out
 
 
-def test_pytest_in_pull_requests_is_said_in_a_new_file_of_cards_and_its_packages_installed(repository, call):
-    done = call("ci", "init", "--harness", ".", "--pytest", "benchmarks", cwd=repository)
+def test_pytest_in_pull_requests_is_said_in_a_new_file_of_cards_and_installed(repository, harness):
+    done = harness("ci", "init", "--harness", ".", "--pytest", "benchmarks", cwd=repository)
     assert done.status == 0, done.err
     assert read_fleet(repository / ".github" / "fleet.json").pytest == ("benchmarks",)
     assert "pytest-benchmark==" in (repository / ".github" / "requirements" / "measure.txt").read_text()
-    more = call("ci", "init", "--harness", ".", "--pytest", "more", cwd=repository)
+    more = harness("ci", "init", "--harness", ".", "--pytest", "more", cwd=repository)
     assert 'for pytest in pull requests write "pytest": ["more"]' in more.out
 
 
-def test_a_light_comparison_is_said_in_a_new_file_of_cards(repository, call):
-    assert call("ci", "init", "--harness", ".", "--light", cwd=repository).status == 0
+def test_a_light_comparison_is_said_in_a_new_file_of_cards(repository, harness):
+    assert harness("ci", "init", "--harness", ".", "--light", cwd=repository).status == 0
     fleet = repository / ".github" / "fleet.json"
     assert read_fleet(fleet).light
-    assert call("ci", "init", "--harness", ".", "--light", "--pytest", "x", cwd=repository).status == 2
+    assert harness("ci", "init", "--harness", ".", "--light", "--pytest", "x", cwd=repository).status == 2
     fleet.write_text(fleet.read_text().replace('"light": true', '"light": false'))
-    assert 'write "light": true' in call("ci", "init", "--harness", ".", "--light", cwd=repository).out
+    assert 'write "light": true' in harness("ci", "init", "--harness", ".", "--light", cwd=repository).out
 
 
 def test_a_later_call_keeps_the_extras_unless_it_names_others(repository):
@@ -365,10 +358,10 @@ def test_a_later_call_keeps_the_extras_unless_it_names_others(repository):
     assert (repository / ".github" / MEASURE_FILE).read_bytes() == composed(())
 
 
-def test_cards_that_lack_an_extra_s_device_are_left_and_told_of(repository, call):
+def test_cards_that_lack_an_extra_s_device_are_left_and_told_of(repository, harness):
     scaffold(repository, PINNED)
     before = (repository / ".github" / "fleet.json").read_bytes()
-    done = call("ci", "init", str(repository), "--harness", PINNED, "--with", "cpu,opengl,tvm", "--force")
+    done = harness("ci", "init", str(repository), "--harness", PINNED, "--with", "cpu,opengl,tvm", "--force")
     assert (repository / ".github" / "fleet.json").read_bytes() == before
     for device in ("cpu:0", "opengl:0"):
         assert (
@@ -378,8 +371,8 @@ def test_cards_that_lack_an_extra_s_device_are_left_and_told_of(repository, call
 
 
 @pytest.mark.parametrize("names", ["nonsense", "tvm,cuda", "tvm nonsense"])
-def test_an_extra_that_there_is_not_writes_nothing(repository, call, names):
-    done = call("ci", "init", str(repository), "--harness", PINNED, "--with", names)
+def test_an_extra_that_there_is_not_writes_nothing(repository, harness, names):
+    done = harness("ci", "init", str(repository), "--harness", PINNED, "--with", names)
     assert done.status == 2
     assert re.search("by the name of|'cuda' cannot be installed", done.err)
     assert files_of(repository) == {}

@@ -114,13 +114,14 @@ def _position(history: History, repository: Path, since: str) -> int:
     """Position of the newest commit not after a commit or date; -1 where all are. Raises UsageError."""
     commits = history.commits
     try:
-        day = dt.datetime.fromisoformat(since).replace(tzinfo=dt.timezone.utc).timestamp()
+        at = dt.datetime.fromisoformat(since)
     except ValueError:
         found = commits.positions.get(git.resolve(repository, since))
         if found is None:
             raise UsageError(f"--since {since} is not on the line of commits of this history.") from None
         return found
-    return max((at for at, commit in enumerate(commits.line) if commit.time < day), default=-1)
+    time_s = (at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)).timestamp()
+    return max((place for place, commit in enumerate(commits.line) if commit.time < time_s), default=-1)
 
 
 def _decision(history: History, accepted: str, root: Path, given: Mapping[str, Any]) -> Decision:

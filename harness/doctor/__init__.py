@@ -1,1 +1,1 @@
-"""Is this machine fit to judge performance? `gather` looks at it, `checks` says what that means."""
+"""Is this machine fit to judge performance? `gather` asks it for `facts`, `checks` says what they mean."""

@@ -1,17 +1,14 @@
-"""The facts that the doctor knows of a machine, and its judgement of them line by line.
-
-A fact that could not be told is None or empty, with a problem beside it.
-"""
+"""The doctor's judgement of a machine's facts, line by line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from harness.records import DeviceInfo, Snapshot
+from harness.doctor.facts import MachineFacts
 
 WARM_AT_REST_C = 60.0
 BUSY_AT_REST_PERCENT = 5.0
@@ -32,72 +29,6 @@ _NEEDED_COUNTERS = ("sw_power_cap", "sw_thermal", "hw_thermal", "hw_power_brake"
 _QUIET_EVENTS = {"idle", "application_clocks"}
 _THERMAL_EVENTS = {"hw_thermal", "sw_thermal"}
 _SLOWING_EVENTS = {"hw_slowdown", "hw_power_brake", *_THERMAL_EVENTS}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
-    """A folder that the harness writes to, there already or not."""
-
-    path: str
-    free_bytes: int | None
-    writable: bool = True
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineFacts:
-    """A device and the machine around it."""
-
-    device: DeviceInfo | None = None
-    device_problem: str = ""
-    cuda_problem: str = ""
-    """Why the default is no CUDA card; empty where it is one, or the device was named."""
-    nvidia_driver: bool = False
-    """Whether the host has NVIDIA's driver loaded."""
-    cuda_version: str = ""
-    """The newest CUDA that the driver knows."""
-    compiler: str = ""
-
-    probe: str = "none"
-    identity: Mapping[str, str] = field(default_factory=dict)
-    rest: Snapshot | None = None
-    """The device before it is given any work."""
-    rest_problem: str = ""
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-
-    tick_ns: float | None = None
-    globaltimer_tick_ns: float | None = None
-    timers_problem: str = ""
-    kernel_problem: str = ""
-    """Why not even the harness's own small kernel runs."""
-
-    load_average: float | None = None
-    cpu_count: int = 1
-    governor: str | None = None
-    disks: Mapping[str, Disk] = field(default_factory=dict)
-    """Disks by what they are for: results, cache, temporary."""
-    python: str = ""
-    packages: Mapping[str, str] = field(default_factory=dict)
-
-    git: str | None = None
-    """Version of git; None where the command is not on PATH."""
-    repository: str | None = None
-    """The repository's top folder; None outside any."""
-    shallow: bool = False
-    repository_problem: str = ""
-    machine: str = ""
-    calibrated_at: str | None = None
-    calibrated_driver: str | None = None
-    calibration_problem: str = ""
-
-    @property
-    def backend(self) -> str:
-        """The device's, or empty."""
-        return self.device.backend if self.device else ""
-
-    @property
-    def is_cpu(self) -> bool:
-        return self.device is not None and self.device.kind == "cpu"
 
 
 Status = Literal["good", "note", "warn", "bad", "unknown"]

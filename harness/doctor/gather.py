@@ -19,7 +19,7 @@ from harness.device.backends import parse_spec
 from harness.device.machine import describe_host, machine_name
 from harness.device.telemetry import Probe, probe_for
 from harness.device.telemetry.host import HostProbe
-from harness.doctor.checks import Disk, MachineFacts
+from harness.doctor.facts import Disk, MachineFacts
 from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageError, WorkerError
 from harness.judgement.noise import read_calibration
 from harness.records import DeviceInfo

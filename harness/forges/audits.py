@@ -31,6 +31,9 @@ class AuditFinding:
     """Whether a job with a card must not start without it."""
 
 
+Check = Callable[[Asking], Iterator[AuditFinding]]
+
+
 def should(good: object, seen: str, to_do: str, *, what: str = "") -> AuditFinding:
     """A finding that is good, or else missing with what to do."""
     return AuditFinding(
@@ -38,14 +41,12 @@ def should(good: object, seen: str, to_do: str, *, what: str = "") -> AuditFindi
     )
 
 
-def protection(
-    what: str, *, relied: bool = False
-) -> Callable[[Callable[[Asking], Iterator[AuditFinding]]], Callable[[Asking], Iterator[AuditFinding]]]:
+def protection(what: str, *, relied: bool = False) -> Callable[[Check[Asking]], Check[Asking]]:
     """A check called `what`, which its findings are about unless they say otherwise. Where the token may not
     see something, nothing is known of it.
     """
 
-    def wrap(check: Callable[[Asking], Iterator[AuditFinding]]) -> Callable[[Asking], Iterator[AuditFinding]]:
+    def decorate(check: Check[Asking]) -> Check[Asking]:
         def run(asking: Asking) -> Iterator[AuditFinding]:
             try:
                 for finding in check(asking):
@@ -58,11 +59,11 @@ def protection(
 
         return run
 
-    return wrap
+    return decorate
 
 
 def missing(findings: Iterable[AuditFinding]) -> list[AuditFinding]:
-    return [each for each in findings if each.state == "missing"]
+    return [finding for finding in findings if finding.state == "missing"]
 
 
 def lines(findings: list[AuditFinding], width: int) -> Iterator[str]:

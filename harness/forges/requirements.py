@@ -59,7 +59,7 @@ def composed(extras: Sequence[str]) -> bytes:
     """
     pins: dict[str, str] = {}
     for name in (_BASE, *extras):
-        pins |= pins_of(_read(name))
+        pins |= _pins(name)
     heading = f"{_WITH}{', '.join(extras) or 'none'}\n"
     again = "# Others: harness ci init --with NAMES --force\n"
     by_name = sorted(pins, key=lambda pin: pin.split("==", 1))
@@ -75,9 +75,7 @@ def extras_of(content: bytes) -> tuple[str, ...]:
 def extras_with(package: str) -> tuple[str, ...]:
     """The extras that bring a package, in order."""
     start = f"{re.sub('[-_.]+', '-', package).lower()}=="
-    return tuple(
-        extra for extra in measuring_extras() if any(pin.startswith(start) for pin in pins_of(_read(extra)))
-    )
+    return tuple(extra for extra in measuring_extras() if any(pin.startswith(start) for pin in _pins(extra)))
 
 
 def pins_of(text: str) -> dict[str, str]:
@@ -85,11 +83,16 @@ def pins_of(text: str) -> dict[str, str]:
     return {pin.partition(" \\\n")[0]: pin for pin in _PIN.findall(text)}
 
 
-def _read(name: str) -> str:
+def _pins(name: str) -> dict[str, str]:
+    return pins_of(read_shipped(_FOLDER / f"{name}.txt", "requirements").decode())
+
+
+def read_shipped(path: Path, what: str) -> bytes:
+    """A file of this package. Raises StoreError where it is missing, which calls such files `what`."""
     try:
-        return (_FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+        return path.read_bytes()
     except OSError as error:
         raise StoreError(
-            f"The requirements are not where this harness should have them: {error.strerror or error} "
+            f"The {what} are not where this harness should have them: {error.strerror or error} "
             f"({error.filename}). Install gpu-harness again."
         ) from None

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 from harness.errors import ConfigError, RefusedError, StoreError, UsageError
 from harness.forges.api import quoted
-from harness.forges.requirements import DEVICES, compiling, composed, extras_of
+from harness.forges.requirements import DEVICES, compiling, composed, extras_of, read_shipped
 from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
@@ -378,13 +378,7 @@ def _shipped(package: Path, places: Mapping[str, str]) -> Mapping[str, bytes]:
         in_checkout = name.startswith("github/") and not (assets / "github").is_dir()
         return package.parent / f".{name}" if in_checkout else assets / name
 
-    try:
-        return {name: place(asset).read_bytes() for name, asset in places.items()}
-    except OSError as error:
-        raise StoreError(
-            f"The workflows are not where this harness should have them: {error.strerror or error} "
-            f"({error.filename}). Install gpu-harness again."
-        ) from None
+    return {name: read_shipped(place(asset), "workflows") for name, asset in places.items()}
 
 
 def _check_folder(folder: Path) -> None:

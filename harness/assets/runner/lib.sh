@@ -54,70 +54,35 @@ printable() {
 
 # ---------------------------------------------------------------- configuration
 
-# What each setting may be, as a pattern for the whole value; then what to tell whoever got it wrong.
-declare -Ar PATTERN=(
-  [repository]='[A-Za-z0-9-]+/[A-Za-z0-9._-]+'
-  [events]='(push|workflow_dispatch|schedule)( (push|workflow_dispatch|schedule))*'
-  [default_branch]='[A-Za-z0-9._/-]+'
-  [mirror_branches]='yes|no'
-  [protected_mirror]='yes|no'
-  [workflows]='[A-Za-z0-9._/-]+( [A-Za-z0-9._/-]+)*'
-  [cards]='all|[A-Za-z0-9:.-]+( [A-Za-z0-9:.-]+)*'
-  [persistence]='keep|on'
-  [sm_clock_mhz]='keep|[1-9][0-9]{1,4}(-[1-9][0-9]{1,4})?'
-  [memory_clock_mhz]='keep|[1-9][0-9]{1,4}(-[1-9][0-9]{1,4})?'
-  [power_limit_w]='keep|[1-9][0-9]{0,3}'
-  [compute_mode]='keep|default|exclusive_process'
-  [user]='[a-z_][a-z0-9_-]*'
-  [labels]='[A-Za-z0-9._-]+( [A-Za-z0-9._-]+)*'
-  [scope]='repository|organization'
-  [runner_group]='[1-9][0-9]*'
-  [api]='https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._/-]+)?'
-  [job_path]='/[A-Za-z0-9._/-]*(:/[A-Za-z0-9._/-]*)*'
-  [job_minutes]='[1-9][0-9]{0,3}'
-)
-declare -Ar EXPECTED=(
-  [repository]='OWNER/NAME'
-  [events]='some of: push workflow_dispatch schedule'
-  [default_branch]='the name of a branch'
-  [mirror_branches]='yes or no'
-  [protected_mirror]='yes or no'
-  [workflows]='paths such as .github/workflows/perf-pr.yml'
-  [cards]="all, or UUIDs as 'nvidia-smi -L' prints them"
-  [persistence]='keep or on'
-  [sm_clock_mhz]='keep, MHZ or MIN-MAX'
-  [memory_clock_mhz]='keep, MHZ or MIN-MAX'
-  [power_limit_w]='keep or whole watts'
-  [compute_mode]='keep, default or exclusive_process'
-  [user]='the name of a user'
-  [labels]='words'
-  [scope]='repository or organization'
-  [runner_group]='the number of a runner group'
-  [api]='https://api.github.com, or https://HOST/api/v3'
-  [job_path]='absolute folders with : between them'
-  [job_minutes]='whole minutes'
-)
-declare -A SETTING=(
-  [repository]=''
-  [events]='push workflow_dispatch schedule'
-  [default_branch]=main
-  [mirror_branches]=yes
-  [protected_mirror]=yes
-  [workflows]=''
-  [cards]=all
-  [persistence]=keep
-  [sm_clock_mhz]=keep
-  [memory_clock_mhz]=keep
-  [power_limit_w]=keep
-  [compute_mode]=keep
-  [user]=gpu-runner
-  [labels]=''
-  [scope]=repository
-  [runner_group]=1
-  [api]=https://api.github.com
-  [job_path]=/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin
-  [job_minutes]=250
-)
+# Every setting: its name and default, what it may be, as a pattern for the whole value, and what to tell whoever got it
+# wrong.
+declare -A SETTING=() PATTERN=() EXPECTED=()
+setting() {
+  SETTING[$1]=$2 PATTERN[$1]=$3 EXPECTED[$1]=$4
+}
+setting repository '' '[A-Za-z0-9-]+/[A-Za-z0-9._-]+' 'OWNER/NAME'
+setting events 'push workflow_dispatch schedule' '(push|workflow_dispatch|schedule)( (push|workflow_dispatch|schedule))*' \
+  'some of: push workflow_dispatch schedule'
+setting default_branch main '[A-Za-z0-9._/-]+' 'the name of a branch'
+setting mirror_branches yes 'yes|no' 'yes or no'
+setting protected_mirror yes 'yes|no' 'yes or no'
+setting workflows '' '[A-Za-z0-9._/-]+( [A-Za-z0-9._/-]+)*' 'paths such as .github/workflows/perf-pr.yml'
+setting cards all 'all|[A-Za-z0-9:.-]+( [A-Za-z0-9:.-]+)*' "all, or UUIDs as 'nvidia-smi -L' prints them"
+setting persistence keep 'keep|on' 'keep or on'
+setting sm_clock_mhz keep 'keep|[1-9][0-9]{1,4}(-[1-9][0-9]{1,4})?' 'keep, MHZ or MIN-MAX'
+setting memory_clock_mhz keep 'keep|[1-9][0-9]{1,4}(-[1-9][0-9]{1,4})?' 'keep, MHZ or MIN-MAX'
+setting power_limit_w keep 'keep|[1-9][0-9]{0,3}' 'keep or whole watts'
+setting compute_mode keep 'keep|default|exclusive_process' 'keep, default or exclusive_process'
+setting user gpu-runner '[a-z_][a-z0-9_-]*' 'the name of a user'
+setting labels '' '[A-Za-z0-9._-]+( [A-Za-z0-9._-]+)*' 'words'
+setting scope repository 'repository|organization' 'repository or organization'
+setting runner_group 1 '[1-9][0-9]*' 'the number of a runner group'
+setting api https://api.github.com 'https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._/-]+)?' \
+  'https://api.github.com, or https://HOST/api/v3'
+setting job_path /usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin '/[A-Za-z0-9._/-]*(:/[A-Za-z0-9._/-]*)*' \
+  'absolute folders with : between them'
+setting job_minutes 250 '[1-9][0-9]{0,3}' 'whole minutes'
+readonly PATTERN EXPECTED
 
 # A file that nobody but OWNER can have written. The mask is what group and others may not: 022 write, 077 anything.
 require_trusted() {

@@ -112,12 +112,10 @@ job_began() {
   if [[ ! -f $began ]]; then
     now=$(date +%s)
     at=$(stat -c %Y -- "$STATE/root/$instance.state" 2> /dev/null) || return 1
-    if ! ((${#notes[@]})) && ! command -v journalctl > /dev/null; then
-      return 1
-    fi
-    if ! ((${#notes[@]})) && [[ $(journalctl --quiet --no-pager --output=cat --unit="runner@$instance.service" \
-      --since="@$at" 2> /dev/null || true) != *'Running job: '* ]]; then
-      return 1
+    if ! ((${#notes[@]})); then
+      command -v journalctl > /dev/null || return 1
+      [[ $(journalctl --quiet --no-pager --output=cat --unit="runner@$instance.service" --since="@$at" 2> /dev/null ||
+        true) == *'Running job: '* ]] || return 1
     fi
     printf '%s\n' "$now" > "$began"
   fi

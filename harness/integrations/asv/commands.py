@@ -24,6 +24,7 @@ from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from asv import feed, util
 from asv.benchmarks import Benchmarks
@@ -82,19 +83,6 @@ def _surround(command: Any, change: Callable[..., Any]) -> None:
     command.run = classmethod(surrounded)
 
 
-@contextmanager
-def _replaced(owner: Any, **names: Any) -> Iterator[None]:
-    """Names of a module or class exchanged for as long as one of asv's commands runs."""
-    before = {name: vars(owner)[name] for name in names}
-    for name, value in names.items():
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(owner, name, value)
-
-
 # run and find: measuring
 
 
@@ -103,7 +91,7 @@ def _measuring(dry: str, run: Run, *args: Any, **options: Any) -> Any:
     with _cleaned_up():
         if not options.get(dry):
             return run(*args, **options)
-        with _requesting(dry_run=True), _replaced(Benchmarks, save=lambda _: None):
+        with _requesting(dry_run=True), patch.multiple(Benchmarks, save=lambda _: None):
             return run(*args, **options)
 
 
@@ -182,7 +170,7 @@ def _removing_records(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
     def removable(folder: str) -> Iterator[_Removable]:
         return (_Removable(results, touched) for results in iter_results(folder))
 
-    with _replaced(rm, iter_results=removable):
+    with patch.multiple(rm, iter_results=removable):
         outcome = run(conf, *args, **options)
     try:
         removed = sum(_remove_records(Path(conf.results_dir), *each) for each in touched.items())
@@ -238,7 +226,7 @@ def _publishing_our_pages(run: Run, *args: Any, **options: Any) -> Any:
         for problem in written.problems:
             log.warning(problem)
 
-    with _replaced(github, Publish=SimpleNamespace(run=publish)):
+    with patch.multiple(github, Publish=SimpleNamespace(run=publish)):
         return run(*args, **options)
 
 
@@ -325,15 +313,15 @@ def _directing_regressions(run: Run, *args: Any, **options: Any) -> Any:
 
         writer = SimpleNamespace(FeedEntry=feed.FeedEntry, write_atom=_feed_writer(benchmarks))
         with (
-            _replaced(publisher, _process_regression=classmethod(unexplained)),
-            _replaced(
+            patch.multiple(publisher, _process_regression=classmethod(unexplained)),
+            patch.multiple(
                 regressions, _GraphDataFilter=_directed_filter(), detect_regressions=detect, feed=writer
             ),
         ):
             publish(cls, conf, repo, benchmarks, *rest)
         explained.tell()
 
-    with _replaced(publisher, publish=classmethod(directed_publish)):
+    with patch.multiple(publisher, publish=classmethod(directed_publish)):
         return run(*args, **options)
 
 
@@ -424,7 +412,7 @@ def _comparing(sources: tuple[str, ...], run: Run, *args: Any, **options: Any) -
         benchmarks = Benchmarks.load(conf)
         warn_of_unknown_directions(benchmarks)
         table = _ComparisonTable(benchmarks, kwargs.get("sort", "default"))
-        with _replaced(
+        with patch.multiple(
             compare, unroll_result=table.unroll_result, _is_result_better=directed_is_better, tabulate=table
         ):
             outcome = print_table(cls, conf, *args, **kwargs)
@@ -434,7 +422,7 @@ def _comparing(sources: tuple[str, ...], run: Run, *args: Any, **options: Any) -
             )
         return outcome
 
-    with _replaced(compare.Compare, print_table=classmethod(directed_print_table)):
+    with patch.multiple(compare.Compare, print_table=classmethod(directed_print_table)):
         return run(*args, **options)
 
 
@@ -495,7 +483,7 @@ def _searching(run: Run, *args: Any, **options: Any) -> Any:
         return results
 
     try:
-        with _replaced(find, run_benchmarks=directed_run_benchmarks):
+        with patch.multiple(find, run_benchmarks=directed_run_benchmarks):
             return run(*args, **options)
     except UserError as error:
         if not search.passed_over or str(error) != "Too many commits failed":
