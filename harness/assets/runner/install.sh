@@ -160,6 +160,7 @@ take_down() {
     for name in gpu-runner gpu-suite; do
         if getent passwd "$name" > /dev/null; then
             # A process that is killed goes on for a moment, and userdel refuses who has one.
+            # shellcheck disable=SC2016 # the inner shell expands it
             run timeout 10 sh -c 'while pkill --signal KILL --uid "$1"; do sleep 0.1; done' sh "$name" || true
             run userdel -- "$name"
         fi
