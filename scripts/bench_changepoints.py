@@ -415,13 +415,13 @@ def read_newton(folder: Path) -> tuple[list[Recorded], list[dict[str, Any]]]:
     return series, json.loads((folder / "labels.json").read_text("utf-8"))
 
 
-def quiet_stretches(method: Method, series: Sequence[Recorded], fewest: int = 12) -> list[Floats]:
-    """The figures between changes that a method reports, where there are some."""
+def quiet_stretches(method: Method, series: Sequence[Recorded]) -> list[Floats]:
+    """The figures between changes that a method reports, where there are a dozen or more."""
     stretches = []
     for one in series:
         values = one.values[np.isfinite(one.values) & (one.values > 0)]
         edges = sorted({0, *(at for at, _ in method.find_in_seconds(values)), values.size})
-        stretches += [values[a:b] for a, b in pairwise(edges) if b - a >= fewest]
+        stretches += [values[a:b] for a, b in pairwise(edges) if b - a >= 12]
     return stretches
 
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-RUN = "import sys; from harness.cli import main; sys.argv[0] = 'harness'; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ def compared(root: Path, suite: str, kernels: Sequence[str], arguments: Sequence
     began = time.monotonic()
     asked = [f"{suite}.{kernel}" for kernel in kernels]
     done = subprocess.run(
-        [sys.executable, "-c", RUN, "compare", "HEAD~1", "HEAD", *asked, *arguments, "--json"],
+        [sys.executable, "-m", "harness", "compare", "HEAD~1", "HEAD", *asked, *arguments, "--json"],
         cwd=root,
         capture_output=True,
         text=True,

@@ -35,7 +35,6 @@ from tests.synthetic_history import Written, extend, scale, write
 ROOT = Path(__file__).resolve().parent.parent
 QUICK, FULL = (2000, 50, 1), (10_000, 200, 4)
 STEPS = ("from nothing", "nothing new", "one card", "all cards")
-HARNESS = "import sys; from harness.cli import main; sys.argv[0] = 'harness'; main()"
 RSS_EVERY_S, PSS_EVERY_S = 0.05, 0.5
 """How often memory is sampled. PSS makes the kernel walk every page."""
 KEPT = ("results", "sizes.json")
@@ -172,7 +171,7 @@ def _publish(written: Written, publisher: str, step: str) -> Figure:
         ]
     else:
         html = below / "html"
-        command = [sys.executable, "-c", HARNESS, "publish", "--without-asv"]
+        command = [sys.executable, "-m", "harness", "publish", "--without-asv"]
     log = below / f"{publisher}.log"
     usage = measure(command, written.repository, log)
     if usage.status:

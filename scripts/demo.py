@@ -25,7 +25,6 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".asv" / "results"
 LOG = ROOT / ".asv" / "demo.log"
 ASV = [sys.executable, "-m", "asv"]
-PUBLISH = "from harness.cli import main; main()"
 PAGES = ROOT / ".asv" / "html" / "harness" / "index.html"
 
 # asv prints every table of every track; these lines say where it is.
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not logged([*ASV, "run", "--show-stderr", "HASHFILE:-"], stdin="\n".join(reversed(commits))):
         return 3
     console.rule("Publishing")
-    if not logged([sys.executable, "-c", PUBLISH, "publish"]):
+    if not logged([sys.executable, "-m", "harness", "publish"]):
         return 3
     runs = [read_run(path) for path in sorted(set(RESULTS.rglob("*.jsonl")) - before)]
     for suite in dict.fromkeys(run.run.source.suite for run in runs):

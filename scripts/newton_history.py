@@ -45,6 +45,8 @@ Rows: TypeAlias = dict[str, dict[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Commit:
+    """A commit to be made."""
+
     time: int
     """In seconds since 1970."""
     message: str
@@ -52,7 +54,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where results come from."""
+    """The machine and Python that results come from, which have a folder and an environment of asv's."""
 
     machine: str
     system: str
@@ -88,7 +90,8 @@ def write(data: Path, folder: Path, wanted: Iterable[str] = ()) -> None:
         if not words or any(word in each["machine"] for word in words)
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    hashes = _repository(folder, _line(_read(data / "commits.json.gz")))
+    line = _line(_read(data / "commits.json.gz"))
+    hashes = _repository(folder, line)
     results = folder / ".asv" / "results"
     tables: dict[Place, dict[int, Rows]] = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     parameters: dict[str, dict[str, None]] = defaultdict(dict)
@@ -98,10 +101,9 @@ def write(data: Path, folder: Path, wanted: Iterable[str] = ()) -> None:
         table = tables[Place.of(each["machine"])]
         for position, value in zip(each["position"], each["value"], strict=True):
             table[position][benchmark][parameter] = value
-    times = [commit.time for commit in _line(_read(data / "commits.json.gz"))]
     for place, table in tables.items():
         for position, rows in table.items():
-            _write_result(results, place, hashes[position], times[position] * 1000, rows)
+            _write_result(results, place, hashes[position], line[position].time * 1000, rows)
         _write_json(results / place.machine / "machine.json", {**place.params, "version": 1})
     listed = {name: _benchmark(name, known) for name, known in sorted(parameters.items())}
     _write_json(results / "benchmarks.json", {**listed, "version": 2})

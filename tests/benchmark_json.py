@@ -73,15 +73,13 @@ def nvbench_file(
     return path
 
 
-def with_samples(
-    state: Mapping[str, Any], path: Path, times_s: Sequence[float], number: int = 0
-) -> dict[str, Any]:
+def with_samples(state: Mapping[str, Any], path: Path, times_s: Sequence[float]) -> dict[str, Any]:
     """A state whose samples are in a file beside the JSON, as --jsonbin has it."""
     folder = path.with_name(f"{path.name}-bin")
     folder.mkdir(exist_ok=True)
-    (folder / f"{number}.bin").write_bytes(np.array(times_s, "<f4").tobytes())
+    (folder / "0.bin").write_bytes(np.array(times_s, "<f4").tobytes())
     told = [
-        {"name": "filename", "type": "string", "value": f"/elsewhere/{folder.name}/{number}.bin"},
+        {"name": "filename", "type": "string", "value": f"/elsewhere/{folder.name}/0.bin"},
         {"name": "size", "type": "int64", "value": str(len(times_s))},
     ]
     samples = {"tag": "nv/json/bin:nv/cold/sample_times", "hint": "file/sample_times", "data": told}

@@ -53,8 +53,8 @@ class Side(NamedTuple):
     given: str = ""
 
 
-def takes(time_ns: int, given: str = "") -> Side:
-    return Side(f"#define NULL_DEVICE_NS {time_ns}", given)
+def takes(time_ns: int) -> Side:
+    return Side(f"#define NULL_DEVICE_NS {time_ns}")
 
 
 def breaks(fault: str) -> Side:

@@ -66,7 +66,6 @@ def test_wrong_usage_is_status_2_and_one_message(harness, project, arguments, wo
     assert done.out == ""
 
 
-@pytest.mark.parametrize("command", ["run", "check"])
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -86,13 +85,12 @@ def test_wrong_usage_is_status_2_and_one_message(harness, project, arguments, wo
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_makes_no_sense_is_status_2_before_anything_is_measured(
-    harness, project, command, arguments, words
-):
-    done = harness(command, *arguments)
-    assert words in done.failed_with(ExitCode.USAGE)
-    assert "harness: " in done.err
-    assert done.out == ""
+def test_what_makes_no_sense_is_status_2_before_anything_is_measured(harness, project, arguments, words):
+    for command in ("run", "check"):
+        done = harness(command, *arguments)
+        assert words in done.failed_with(ExitCode.USAGE)
+        assert "harness: " in done.err
+        assert done.out == ""
     assert not (project.root / ".asv").exists()
 
 

@@ -36,6 +36,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 RESULT = f"{CARD}/{COMMIT[:8]}-checkout-pyany.json"
 COLUMNS = ["result", "params", "version", "started_at", "duration"]
 REAL_GIT = shutil.which("git") or "git"
+COMMITS = 12
 SUITE = Suite(kernels=("naive", "tiled"), sizes=(1024,))
 SECRET = "ghs_not-a-real-token"
 BASIC = base64.b64encode(f"x-access-token:{SECRET}".encode()).decode()
@@ -84,7 +85,7 @@ def calibration(measured_at, folder, **changes):
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     """A history of two cards, with records."""
-    history = History(commits=40, cards=CARDS[:2], suites=(SUITE,), noise=0.003, records=True)
+    history = History(commits=COMMITS, cards=CARDS[:2], suites=(SUITE,), noise=0.003, records=True)
     return write(history, tmp_path_factory.mktemp("history"))
 
 
@@ -471,7 +472,9 @@ def test_results_that_records_hold_are_left_out(place, template):
     shutil.rmtree(place.results)
     shutil.copytree(template.results, place.results)
     derived = {
-        str(template.result(n, card).relative_to(template.results)) for card in CARDS[:2] for n in range(40)
+        str(template.result(n, card).relative_to(template.results))
+        for card in CARDS[:2]
+        for n in range(COMMITS)
     }
     alone = str(template.result(7).relative_to(template.results))
     [record] = template.results.glob(f"{CARDS[0].machine}/*-{template.commits[7][:8]}-*.jsonl")
@@ -548,39 +551,38 @@ def refusal(place, files, prepare=lambda: None):
     return caught.value
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "results.json",
-        "machine.json",
-        "notes.txt",
-        f"{CARD}/notes.txt",
-        f"{CARD}/benchmarks.json",
-        f"{CARD}/0123456-short.json",
-        f"{CARD}/01234567.json",
-        f"{CARD}/01234567-a.json.bak",
-        f"{CARD}/.jsonl",
-        f"{CARD}/-option.jsonl",
-        f"{CARD}/20260101T000000Z-a.jsonl.gz",
-        f"{CARD}/record.jsonl",
-        f"{CARD}/01234567-tab\there.json",
-        f"{CARD}/01234567-line\nM 100644 inline x.json",
-        f"{CARD}/01234567-ünï.json",
-        f"{CARD}/20260101T000000Z-\udce4.jsonl",
-        ".hidden/machine.json",
-        "-option/machine.json",
-        "a b/machine.json",
-        '"quoted"/machine.json',
-        "..x/machine.json",
-        f"{'x' * 129}/machine.json",
-        ".GIT/config",
-    ],
+NO_RESULTS = (
+    "results.json",
+    "machine.json",
+    "notes.txt",
+    f"{CARD}/notes.txt",
+    f"{CARD}/benchmarks.json",
+    f"{CARD}/0123456-short.json",
+    f"{CARD}/01234567.json",
+    f"{CARD}/01234567-a.json.bak",
+    f"{CARD}/.jsonl",
+    f"{CARD}/-option.jsonl",
+    f"{CARD}/20260101T000000Z-a.jsonl.gz",
+    f"{CARD}/record.jsonl",
+    f"{CARD}/01234567-tab\there.json",
+    f"{CARD}/01234567-line\nM 100644 inline x.json",
+    f"{CARD}/01234567-ünï.json",
+    f"{CARD}/20260101T000000Z-\udce4.jsonl",
+    ".hidden/machine.json",
+    "-option/machine.json",
+    "a b/machine.json",
+    '"quoted"/machine.json',
+    "..x/machine.json",
+    f"{'x' * 129}/machine.json",
+    ".GIT/config",
 )
-def test_names_of_no_result_are_refused(place, name):
-    error = refusal(place, {name: "{}"})
-    shown = "".join(each if each.isprintable() else "\ufffd" for each in name)
-    assert shown in error.message
-    assert "is no result; expected benchmarks.json," in error.message
+
+
+def test_names_of_no_result_are_refused(place):
+    error = refusal(place, dict.fromkeys(NO_RESULTS, "{}"))
+    for name in NO_RESULTS:
+        shown = "".join(each if each.isprintable() else "\ufffd" for each in name)
+        assert f"{shown} is no result; expected benchmarks.json," in error.log
 
 
 def test_links_are_refused_and_not_followed(place, tmp_path):
@@ -657,8 +659,14 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("kind", DAMAGED)
-@pytest.mark.parametrize("name", ["benchmarks.json", f"{CARD}/machine.json", f"{CARD}/calibration.harness"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(("benchmarks.json", kind) for kind in DAMAGED),
+        *((f"{CARD}/calibration.harness", kind) for kind in DAMAGED),
+        (f"{CARD}/machine.json", "half"),  # read as benchmarks.json is
+    ],
+)
 def test_damaged_files_are_refused(place, name, kind):
     def write_bytes():
         path = place.results / name
@@ -1410,7 +1418,7 @@ def test_what_is_stored_is_read_as_the_results_were(place, template, tmp_path):
         assert not ours.problems
         for one, other in zip(ours.analysed, theirs.analysed, strict=True):
             assert one.series.values.tolist() == other.series.values.tolist()
-            assert len(one.series.values) == 40
+            assert len(one.series.values) == COMMITS
 
 
 # The command

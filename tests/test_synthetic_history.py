@@ -21,7 +21,6 @@ from asv.benchmarks import Benchmarks
 from asv.config import Config
 from asv.machine import iter_machine_files
 from asv.results import Results, iter_results
-from asv.step_detect import detect_steps
 from asv.util import write_json
 from asv_runner.statistics import compute_stats
 
@@ -162,17 +161,6 @@ def test_asv_publishes_a_graph_of_each_track_with_the_numbers_that_were_meant(pu
                 found = np.array(values, dtype=float)[good]
                 # asv keeps five digits in its graphs.
                 assert found == pytest.approx(truth.rate[revision, columns][good], rel=1e-4)
-
-
-def test_steps_are_where_they_were_planted_for_asv_too(published):
-    written = published
-    points = graph(written, "suites.Matmul.track_gflops", CARD.machine)
-    cases = {f"{kernel} {size}": column for column, (_, kernel, size) in enumerate(written.history.cases)}
-    for case, at, effect in (("naive 1024", 40, -0.10), ("thread_tiling 4096", 70, 0.10)):
-        steps = detect_steps([values[cases[case]] for _, values in points])
-        [before] = [step for step in steps if step[1] == at]
-        [after] = [step for step in steps if step[0] == at]
-        assert after[2] / before[2] - 1 == pytest.approx(effect, abs=0.01)
 
 
 def test_the_store_reads_records_that_agree_with_the_files_of_asv(shown):

@@ -122,11 +122,18 @@ def test_no_file_beside_the_workflows_silences_zizmor():
 
 
 def test_zizmor_sees_what_is_planted(tmp_path):
-    bad = text_of("ci.yml").replace("@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1", "@v7")
-    (tmp_path / "bad.yml").write_text(bad.replace("run: make unit", 'run: echo "${{ github.head_ref }}"'))
+    """What our own policy does not look at, as zizmor does."""
+    made = workflow("ci.yml")
+    steps = made["jobs"]["demo"]["steps"]
+    del steps[0]["with"]["persist-credentials"]
+    steps += [{"uses": "actions/cache@v7"}, {"uses": "./.github/actions/own"}, {"uses": "docker://alpine:3"}]
+    steps.append({"run": 'echo "${{ github.head_ref }}"'})
+    made["jobs"]["call"] = {"uses": f"o/r/.github/workflows/w.yml@{SHA}", "secrets": "inherit"}
+    del made["concurrency"]
+    (tmp_path / "bad.yml").write_text(yaml.safe_dump(made), encoding="utf-8")
     assert {finding["ident"] for finding in zizmor(tmp_path / "bad.yml")} >= {
-        "unpinned-uses",
-        "template-injection",
+        *("unpinned-uses", "unpinned-images", "self-repository", "template-injection"),
+        *("artipacked", "concurrency-limits", "secrets-inherit"),
     }
 
 
@@ -256,16 +263,11 @@ PLANTED = [
     ),
     ("perf-history.yml", set_in("on", "push", to=None), "pushes to any branch"),
     ("perf-history.yml", set_in("on", "push", "branches", to=["main", "topic/**"]), "pushes to any branch"),
-    ("ci.yml", set_in("jobs", "demo", "steps", 0, "uses", to="actions/checkout@v7"), "is not pinned"),
-    ("ci.yml", set_in("jobs", "demo", "steps", 0, "uses", to="actions/checkout@3d3c42e5"), "is not pinned"),
-    ("ci.yml", with_step("demo", {"uses": "./.github/actions/own"}), "is not pinned"),
-    ("ci.yml", with_step("demo", {"uses": "docker://alpine:3"}), "is not pinned"),
     ("ci.yml", set_in("permissions", to="write-all"), "permissions at the top are 'write-all'"),
     ("ci.yml", set_in("permissions", to={"contents": "read"}), "permissions at the top"),
     ("ci.yml", without("permissions"), "permissions at the top are None"),
     ("ci.yml", without("jobs", "demo", "permissions"), "job demo: permissions are None"),
     ("ci.yml", set_in("jobs", "demo", "permissions", to="read-all"), "job demo: permissions are 'read-all'"),
-    ("ci.yml", set_in("jobs", "demo", "permissions", "contents", to="admin"), "permissions say ['admin']"),
     (
         "perf-pr.yml",
         set_in(*MEASURE, "permissions", "contents", to="write"),
@@ -348,13 +350,6 @@ PLANTED = [
     ("ci.yml", set_in("jobs", "demo", "steps", 2, "shell", to="sh"), "goes on after an error"),
     ("perf-pr.yml", without(*MEASURE, "timeout-minutes"), "timeout-minutes is None"),
     ("perf-pr.yml", set_in(*MEASURE, "timeout-minutes", to=4000), "timeout-minutes is 4000"),
-    ("perf-pr.yml", without("concurrency"), "no concurrency group"),
-    (
-        "perf-pr.yml",
-        without(*MEASURE, "steps", 1, "with", "persist-credentials"),
-        "without persist-credentials",
-    ),
-    ("ci.yml", without("jobs", "demo", "steps", 0, "with"), "without persist-credentials"),
     ("perf-pr.yml", without(*MEASURE, "environment"), "no environment to hold it back"),
     ("perf-history.yml", without(*MEASURE, "environment"), "no environment to hold it back"),
     ("pages.yml", without("jobs", "deploy", "environment"), "no environment to hold it back"),
@@ -431,11 +426,6 @@ def test_a_condition_that_looks_at_less_is_found(name, job, word):
     made = workflow(name)
     made["jobs"][job]["if"] = made["jobs"][job]["if"].replace(word, "true ==")
     assert [problem for problem in violations(made) if f"does not look at {word}" in problem]
-
-
-def test_all_secrets_are_not_handed_on():
-    made = {"on": "push", "jobs": {"call": {"uses": f"o/r/w.yml@{SHA}", "secrets": "inherit"}}}
-    assert "job call: hands all secrets on" in violations(made)
 
 
 @pytest.mark.parametrize("on", ["pull_request", ["push", "pull_request"], {"pull_request": None}])

@@ -1,7 +1,8 @@
 """What a workflow of this project must not do, told of its parsed YAML.
 
-The linters know GitHub's rules; these are ours. Where a rule cannot tell, it says no: an expression as
-`runs-on` is a machine of ours, a trigger that is not listed is a stranger's.
+The linters know GitHub's rules, and zizmor that actions are pinned, checkouts keep no credentials, runs have
+a concurrency group and secrets are not inherited; these are ours. Where a rule cannot tell, it says no: an
+expression as `runs-on` is a machine of ours, a trigger that is not listed is a stranger's.
 """
 
 from __future__ import annotations
@@ -49,7 +50,6 @@ CONDITIONS = {
 GitHub's own machines, in any repository."""
 
 _HOSTED = re.compile(r"(ubuntu|windows|macos)-[a-z0-9.-]+")
-_PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
 _SECRET = re.compile(
     r"\bsecrets\b|\bgithub\.token\b|\bgithub\[|GITHUB_TOKEN|toJSON\(\s*github\s*\)", re.IGNORECASE
 )
@@ -131,16 +131,12 @@ def _of_the_whole(workflow: Workflow) -> Iterator[str]:
         yield f"permissions at the top are {workflow.get('permissions')!r}, not {{}}"
     for trigger in NEVER & set(triggers_of(workflow)):
         yield f"{trigger} gives a stranger's pull request this repository's rights"
-    if not (workflow.get("concurrency") or all("concurrency" in job for job in jobs_of(workflow).values())):
-        yield "no concurrency group"
 
 
 def _permissions(_: Workflow, job: Job) -> Iterator[str]:
     permissions = job.get("permissions")
     if not isinstance(permissions, dict):
         yield f"permissions are {permissions!r}, not a list of scopes"
-    elif unknown := {str(level) for level in permissions.values()} - {"read", "write", "none"}:
-        yield f"permissions say {sorted(unknown)}"
 
 
 def _pushes_to(workflow: Workflow) -> set[str]:
@@ -195,14 +191,6 @@ def _secrets(workflow: Workflow, job: Job) -> Iterator[str]:
                 yield f"has an App's key where the workflow file is a commit's own, by {condition!r}"
 
 
-def _pins(_: Workflow, job: Job) -> Iterator[str]:
-    for used in filter(None, [job.get("uses"), *(step.get("uses") for step in _steps(job))]):
-        if not _PINNED.fullmatch(used):
-            yield f"{used} is not pinned to a commit"
-    if job.get("secrets") == "inherit":
-        yield "hands all secrets on"
-
-
 def _caches(_: Workflow, job: Job) -> Iterator[str]:
     """A dispatched run of a stranger's commit can write caches in the default branch's scope."""
     for step in _steps(job):
@@ -232,8 +220,6 @@ def _checkouts(workflow: Workflow, job: Job) -> Iterator[str]:
     trusted = bool(_scopes(job, "write")) or bool(strangers)
     for step in _uses(job, "actions/checkout@"):
         with_ = step.get("with") or {}
-        if with_.get("persist-credentials") is not False:
-            yield "a checkout without persist-credentials: false"
         if trusted and (with_.get("ref") != DEFAULT_BRANCH or "repository" in with_):
             yield f"checks out {with_.get('ref')!r} where only the default branch is to be trusted"
 
@@ -274,7 +260,6 @@ RULES: tuple[Callable[[Workflow, Job], Iterator[str]], ...] = (
     _triggers,
     _machine,
     _secrets,
-    _pins,
     _caches,
     _scripts,
     _timeout,
