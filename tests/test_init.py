@@ -43,6 +43,7 @@ void run(const float *x, float *y, int count)
     scale<<<grid, block>>>(x, y, count);
 }
 """
+INDEX = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 SIGNATURE = "(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)"
 NAIVE = f"""\
 __global__ void sgemm_naive{SIGNATURE}
@@ -161,10 +162,15 @@ def test_kernels_of_one_problem_share_a_suite_with_what_their_launches_say(their
         ("y[i] = f(x[i]);", None),
         ("y[i] = a;", None),
         ("if (x[i] > 0) y[i] = x[i];", None),
+        ("for (int k = 0; k < 5; ++k) y[i] = x[i];", "x"),
+        ("for (int k = 0; k < 5; ++k) y[i] += x[i];", None),
+        ("for (; i < n; i += 512) y[i] += x[i];", "y + x"),
+        ("int j = threadIdx.x; y[j] = x[j];", None),
+        ("y[0] = x[0];", "x"),
     ],
 )
 def test_a_reference_is_written_where_one_assignment_says_it_and_nowhere_else(theirs, body, reference):
-    kernel = f"__global__ void f(const float *x, float *y, float a, int n) {{ int i = threadIdx.x; {body} }}"
+    kernel = f"__global__ void f(const float *x, float *y, float a, int n) {{ {INDEX} {body} }}"
     suites, _ = guessed(theirs({"f.cu": kernel}))
     found = suites["f"].reference
     assert (found and found.expression) == reference
@@ -177,6 +183,7 @@ def test_a_reference_is_written_where_one_assignment_says_it_and_nowhere_else(th
         ("float *x, float *y, int n", "y[0] += x[0];", "InOut"),
         ("float *x, float *y, int n", "float4 *v = (float4 *)y; v[0] = g(x);", "Output"),
         ("float *x, float *y, int n", "atomicAdd(&y[0], x[0]);", "Output"),
+        ("float *x, float *y, int n", "atomicAdd(&(y[0]), x[0]);", "Output"),
         ("const float *x, float *out, int n", "g(x, out);", "Output"),
         ("const float *x, float *y, float beta, int n", "y[0] = beta_of(x);", "InOut"),
     ],
@@ -185,6 +192,83 @@ def test_an_output_is_told_by_what_the_body_does(theirs, signature, body, role):
     suites, _ = guessed(theirs({"f.cu": f"__global__ void f({signature}) {{ {body} }}"}))
     x, y = suites["f"].arrays
     assert (x.role, y.role, y.init) == ("Input", role, "atomic" in body)
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ("*y = *x + 1;", ()),
+        ("y[0] = x[0];", ()),
+        ("atomicAdd(y, x[0]);", ()),
+        ("y[1] = x[1];", ("n",)),
+        ("*(y + 1) = *(x + 1);", ("n",)),
+        ("float4 *v = (float4 *)y; v[0] = g(x);", ("n",)),
+        ("if (n) y[0] = x[0]; y += n; y[0] = x[n];", ("n",)),
+        ("g(x, y);", ("n",)),
+    ],
+)
+def test_an_array_of_one_element_is_one_that_has_no_other_index(theirs, body, shape):
+    suites, _ = guessed(theirs({"f.cu": f"__global__ void f(const float *x, float *y, int n) {{ {body} }}"}))
+    assert suites["f"].arrays[1].shape == shape
+
+
+def test_a_number_alone_is_written_to_every_element(theirs, call):
+    theirs({"f.cu": f"__global__ void f(float *y, float value, int n) {{ {INDEX} y[i] = value; }}"})
+    call("init", "--yes")
+    suite = load_folder(Path("perf/f").resolve())
+    case = suite.case(suite.by_name["f"], {"n": 1000})
+    assert suite.problem.reference(case).shape == (1000,)
+
+
+def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(theirs):
+    product = "(const float *A, const float *B, float *C, int N) { int i = threadIdx.y, j = threadIdx.x;"
+    suites, _ = guessed(theirs({
+        "f.cu": f"__global__ void pairs{product} C[i * N + j] = A[i * N] * B[j * N]; }}",
+        "g.cu": "__global__ void g(float *y) { y[threadIdx.x] = 1; }",
+        "h.cu": f"__global__ void matrixMultiply{product} C[i * N + j] = g(A, B); }}",
+    }))  # fmt: skip
+    (pairs,), (g,), (matrix,) = (suites[name].axes for name in ("pairs", "g", "matrix_multiply"))
+    assert (pairs.default, g.default, matrix.default) == ((4096,), (2**24, 2**26), (1024, 2048, 4096))
+    assert "no parameter is a length" in g.why
+    assert suites["matrix_multiply"].reference.expression == "A @ B"
+
+
+@pytest.mark.parametrize(
+    ("host", "grid"),
+    [
+        ("dim3 b(16, 8); dim3 g((w + b.x - 1) / b.x, h / b.y, b.z);", "(ceil_div(c.w, 16), c.h // 8)"),
+        ("dim3 b(16, 8); dim3 g; g.x = (w + b.x - 1) / b.x; g.y = h;", "(ceil_div(c.w, 16), c.h)"),
+        ("dim3 b(16, 8), g(unheard_of(w));", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
+    ],
+)
+def test_a_grid_is_what_the_launch_says_or_covers_the_array_from_its_last_axis(theirs, host, grid):
+    kernel = (
+        "__global__ void f(const float *x, float *y, int w, int h)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "  y[j * w + i] = g(x[j * w + i]); }\n"
+    )
+    launch = f"void run(float *x, float *y, int w, int h) {{ {host} f<<<g, b>>>(x, y, w, h); }}"
+    suites, _ = guessed(theirs({"f.cu": kernel + launch}))
+    (found,) = suites["f"].kernels
+    assert found.grid == f"lambda c: {grid}"
+    assert ("grid" in found.notes) == ("unheard_of" in host)
+
+
+def test_a_guessed_grid_has_as_many_dimensions_as_the_kernel(theirs):
+    at = "blockIdx.{0} * blockDim.{0} + threadIdx.{0}"
+    index = f"int i = {at.format('x')}, j = {at.format('y')}, k = {at.format('z')};"
+    suites, _ = guessed(theirs({
+        "f.cu": "__global__ void f(const float *x, float *y, int nx, int ny, int nz)\n"
+        f"{{ {index} y[k * ny * nx + j * nx + i] = x[k * ny * nx + j * nx + i]; }}",
+        "g.cu": "template <int NUM_THREADS = 128> __global__ void g(const float *x, float *y, int n)\n"
+        f"{{ {INDEX} y[i] = x[i]; }}",
+        "h.cu": "template <int BLOCK_SIZE = 32> __global__ void h(const float *x, float *y, int n)\n"
+        f"{{ int i = {at.format('x')}, j = {at.format('y')}; y[j * n + i] = x[i * n + j]; }}",
+    }))  # fmt: skip
+    launches = {name: suite.kernels[0] for name, suite in suites.items()}
+    assert launches["f"].grid == "lambda c: (ceil_div(c.nx, 16), ceil_div(c.ny, 16), c.nz)"
+    assert launches["g"].block == "lambda c: c.NUM_THREADS"
+    assert launches["h"].block == "lambda c: (c.BLOCK_SIZE, c.BLOCK_SIZE)"
 
 
 @pytest.mark.parametrize(
@@ -244,6 +328,29 @@ def test_headers_are_found_where_the_build_looks_for_them(theirs):
     assert kernel.include == ("common",)
     assert suites["f"].dtype == "float16"
     assert "made.h" in kernel.notes["source"]
+
+
+def test_a_build_below_the_top_names_folders_from_where_it_stands(theirs):
+    top = theirs({
+        "samples/f/CMakeLists.txt": "include_directories(../../common .)\n",
+        "common/tile.h": '#pragma once\n#include "cuda_runtime.h"\n#define TILE 8\n',
+        "samples/f/local.h": "",
+        "samples/f/src/f.cu": "#include <tile.h>\n#include <local.h>\n"
+        "__global__ void f(const float *x, float *y, int n) { y[TILE] = x[TILE]; }",
+    })  # fmt: skip
+    suites, _ = guessed(top)
+    (kernel,) = suites["f"].kernels
+    assert kernel.include == ("common", "samples/f")
+    assert "source" not in kernel.notes  # cuda_runtime.h is the toolkit's
+
+
+def test_a_header_that_another_of_its_kernels_needs_its_includer_for_is_compiled_as_that(theirs):
+    scaled = "__global__ void {0}(const float *x, float *y, int n) {{ y[n] = {1} * x[n]; }}\n"
+    suites, _ = guessed(theirs({
+        "all.cu": '#define SCALE 2.0f\n#include "f.cuh"\n',
+        "f.cuh": scaled.format("plain", "3.0f") + scaled.format("scaled", "SCALE"),
+    }))  # fmt: skip
+    assert [kernel.source for suite in suites.values() for kernel in suite.kernels] == ["all.cu"] * 2
 
 
 def test_a_header_that_needs_its_includer_is_compiled_as_that(theirs):
