@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -617,6 +618,123 @@ def test_a_triton_kernel_that_is_compiled_first_and_launched_then_is_found(their
     suites, left = guessed(theirs({"t.py": TRITON.replace(launch, compiled + "    compiled[(8,)](x, y)")}))
     assert not left
     assert suites["add"].kernels[0].entry == "add"
+
+
+ROWS = """\
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def scale_kernel(y_ptr, x_ptr, gain_ptr, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    x_ptr += row * n_cols
+    place = y_ptr + row * n_cols
+    offsets = tl.arange(0, BLOCK)
+    tl.store(place + offsets, tl.load(x_ptr + offsets) * tl.load(gain_ptr))
+
+"""
+
+
+def triton_file(parameters: str, *lines: str) -> str:
+    """A file with a Triton kernel and a function f of these parameters and lines; LAUNCH(y, x, gain) stands
+    for the launch.
+    """
+    launch = r"scale_kernel[(rows,)](\1, n_cols, BLOCK=1024)"
+    host = re.sub(r"LAUNCH\((.*)\)", launch, "\n    ".join([f"def f({parameters}):", *lines]))
+    return f"{ROWS}\n{host}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "roles"),
+    [
+        # Returned, of the shape that it is allocated with; alpha is loaded, so it is a tensor.
+        (
+            triton_file("x, alpha", "rows, n_cols = x.shape", "y = torch.empty(rows, n_cols)",
+                        "LAUNCH(y, x, alpha)", "return y.view(x.shape)"),
+            {"x": "Input", "alpha": "Input", "y": "Output"},
+        ),
+        # What is named as an output is read, and what is written has another name.
+        (
+            triton_file("prefix_output, z, gain", "rows, n_cols = z.shape", "LAUNCH(z, prefix_output, gain)"),
+            {"prefix_output": "Input", "z": "Output", "gain": "Input"},
+        ),
+        # In place, through another name for the same memory, and returned too.
+        (
+            triton_file("x, gain", "flat = x.view(-1)", "rows, n_cols = x.shape", "LAUNCH(flat, x, gain)",
+                        "return x"),
+            {"x": "InOut", "gain": "Input"},
+        ),
+        # An axis is handed over by its name.
+        (
+            triton_file("x, gain, n_cols", "rows = x.size(0)", "y = torch.empty((rows, n_cols))",
+                        "LAUNCH(y, x, gain)", "return y"),
+            {"x": "Input", "gain": "Input", "y": "Output"},
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_triton_kernel_loads_and_stores_says_what_its_function_is_given(theirs, call, text, roles):
+    suites, left = guessed(theirs({"f.py": text}))
+    assert not left
+    assert {array.name: array.role for array in suites["f"].arrays} == roles
+    call("init", "--yes", "--only", "f")
+    assert call("list").status == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            triton_file("x, gain, n_cols", "y = torch.empty_like(x)", "LAUNCH(y, x, gain)", "return y"),
+            "what to give for n_cols cannot be guessed",
+        ),
+        (
+            triton_file("x, gain, mode", "y = torch.empty_like(x)", "y = y * 2 if mode else y",
+                        "LAUNCH(y, x, gain)", "return y"),
+            "what to give for mode cannot be guessed",
+        ),
+        (
+            triton_file("x, gain", "rows, n_cols = x.shape", "y = torch.empty_like(x)",
+                        "LAUNCH(y, x, gain)", "return y, x, n_cols, None"),
+            "it returns x, n_cols, None too: write a function that returns y alone",
+        ),
+        (
+            triton_file("x", "return scale_kernel.warmup(x, x, x, 1, BLOCK=1024, grid=(1,))"),
+            "no function at the top of its file launches it",
+        ),
+    ],
+)  # fmt: skip
+def test_a_function_that_no_case_can_call_is_left_out_with_the_reason(theirs, text, why):
+    suites, left = guessed(theirs({"f.py": text}))
+    assert not suites
+    assert why in "".join(left.values())
+
+
+def test_a_triton_reference_follows_the_order_of_the_launch(theirs):
+    text = """\
+import torch, triton, triton.language as tl
+
+@triton.jit
+def less(y_ptr, x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at) - tl.load(y_ptr + at))
+
+def subtract(x: torch.Tensor, y: torch.Tensor):
+    out = torch.empty_like(x)
+    n = out.numel()
+    less[(n,)](y, x, out, n, BLOCK=1024)
+    return out
+"""
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert suites["subtract"].reference.expression == "x - y"
+
+
+def test_shapes_that_are_not_said_are_no_axes(theirs):
+    allocated = "y = torch.zeros(rows, 2 * n_cols)"
+    shape = "rows, n_cols, _, _ = x.shape"
+    text = triton_file("x, gain", shape, allocated, "LAUNCH(y, x, gain)", "return y")
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert [axis.names for axis in suites["f"].axes] == [("n",)]
 
 
 def test_a_grid_of_numbers_alone_is_doubted(theirs):
