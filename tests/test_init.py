@@ -293,6 +293,24 @@ def test_a_signature_that_cannot_be_guessed_is_left_out_with_the_reason(theirs, 
     assert why in done.out
 
 
+def test_numbers_of_the_standard_library_are_numbers(theirs):
+    given = "const std::int32_t *x, ::std::uint8_t *y, latch_t *z, cuda::std::size_t n"
+    suites, left = guessed(theirs({
+        "f.cu": f"typedef volatile int latch_t;\n__global__ void f({given}) {{ y[n] = x[n]; z[n] = x[n]; }}",
+        "g.cu": "__global__ void g(_GRID_CONSTANT size_t n, float *y) { y[n] = 1; }",
+    }))  # fmt: skip
+    assert [array.dtype for array in suites["f"].arrays] == ["int32", "uint8", "int32"]
+    assert suites["f"].numbers[0].dtype == "uint64"
+    assert "of type _GRID_CONSTANT size_t," in left["g"]
+
+
+def test_a_type_that_a_launch_does_not_say_is_guessed_whatever_it_is_called(theirs):
+    kernel = "template <typename Key> __global__ void f(const Key *x, Key *y, int n) { y[n] = x[n]; }\n"
+    launched = "template <typename Key> void run() { f<Key><<<1, 32>>>(x, y, 1); }"
+    suites, _ = guessed(theirs({"f.cu": kernel + launched}))
+    assert "Key = float is a guess" in suites["f"].kernels[0].notes["instantiate"]
+
+
 def test_a_template_without_a_launch_is_left_out_and_names_its_parameter(theirs):
     kernel = "template <int N> __global__ void f(float *y) {{ y[0] = N; }}"
     _, left = guessed(theirs({"f.cu": kernel}))
@@ -794,6 +812,15 @@ def test_the_work_of_a_product_is_counted_in_the_axes_that_its_suite_has(theirs)
 def test_an_executables_benchmarks_are_named(theirs, call):
     theirs({"scale.cu": SCALE, "bench.cu": "NVBENCH_BENCH(one);\nNVBENCH_BENCH_TYPES(two, T);\n"})
     assert "bench.cu has 2 of nvbench's benchmarks" in call("init", "--yes").out
+
+
+def test_many_executables_are_one_line(theirs, call):
+    theirs({f"bench_{number}.cu": "NVBENCH_BENCH(one);\n" for number in range(5)})
+    done = call("init", "--yes")
+    assert done.status == 3
+    assert "5 files, bench_0.cu, bench_1.cu, bench_2.cu and so on, have 5 of nvbench's" in done.out
+    assert done.out.count("bench_") == 3
+    assert "compare --with-command" in done.out
 
 
 # --- C++ --------------------------------------------------------------------------------------------

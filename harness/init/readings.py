@@ -175,7 +175,7 @@ class Reading:
     def _argument(self, parameter: TemplateParameter, text: str, launch: Launch | None) -> str:
         """What a text says for a parameter of the template; empty where it is no number, or no type."""
         if parameter.is_type:
-            return "" if text in {"T", "scalar_t", "Type", "DType", "data_t"} else text
+            return "" if text in {parameter.name, "T", "scalar_t", "Type", "DType", "data_t"} else text
         of_launch = launch.names if launch else {}
         value = integer(
             tuple(tokens(text)), lambda name: of_launch.get(name) or self.repository.meaning(self.file, name)
@@ -186,8 +186,9 @@ class Reading:
         """NumPy's name of a parameter's type. Raises NotReadError."""
         text = template.get(parameter.type, parameter.type)
         for _ in range(4):
-            if text in DTYPES:
-                return DTYPES[text]
+            plain = re.sub(r"^(?:::)?(?:cuda::)?(?:std::)?", "", text)
+            if plain in DTYPES:
+                return DTYPES[plain]
             if vector := _VECTOR.fullmatch(text):
                 raise NotReadError(
                     f"parameter {parameter.name} is of type {text}: {vector[2]} elements of {vector[1]} an "
@@ -198,7 +199,7 @@ class Reading:
                 known = self.repository.meaning(self.source, text)
             if known is None:
                 break
-            text = text_of([token for token in known if token.text not in {"const", "struct"}])
+            text = text_of([token for token in known if token.text not in {"const", "volatile", "struct"}])
         by_setup = "ensorMap" in text or "Texture" in text
         raise NotReadError(
             f"parameter {parameter.name} is of type {text}, which is no number and no array of numbers."
