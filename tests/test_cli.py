@@ -116,6 +116,7 @@ def test_a_folder_without_suites_is_status_2(harness, tmp_path, monkeypatch, com
     done = harness(command)
     assert done.status == ExitCode.USAGE
     assert "no folder with a suite.py matches kernels/*" in done.err
+    assert "'harness init' writes" in done.err
 
 
 @pytest.mark.parametrize("command", ["run", "check", "list"])

@@ -339,7 +339,7 @@ def test_headers_are_found_where_the_build_looks_for_them(theirs):
         "configure_file(made.h.in made.h)\n",
         "common/tile.h": "#pragma once\n#define TILE 8\ntypedef __half element;\n",
         "dev/cuda_fp16.h": "what another compiler is given",
-        "src/f.cu": '#include "tile.h"\n#include "made.h"\n#include <cuda_fp16.h>\n'
+        "src/f.cu": '#include "tile.h"\n#include <made.h>\n#include <cuda_fp16.h>\n'
         "__global__ void f(const element *x, element *y, int n) { int i = threadIdx.x; y[i] = x[i]; }",
     })  # fmt: skip
     suites, _ = guessed(top)

@@ -234,8 +234,9 @@ class Repository:
                 resolved = self._resolve(included, posixpath.dirname(here), kind)
                 if resolved is None:
                     # One that the build makes, rather than a library's.
-                    made = posixpath.basename(included) in self._made or "/" not in included
-                    if kind == '"' and made and not _TOOLKIT.fullmatch(included):
+                    made = posixpath.basename(included) in self._made
+                    own = kind == '"' and "/" not in included and not _TOOLKIT.fullmatch(included)
+                    if made or own:
                         missing.append(included)
                 elif resolved[0] not in found:
                     found[resolved[0]] = resolved[1]

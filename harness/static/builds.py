@@ -225,8 +225,8 @@ def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
         there = " or ".join(kernel.sources)
         yield Refusal("needs-backend", f"{name} has no CUDA source: it runs on {there}.")
     if not isinstance(source, (str, Generated, HostLibrary)):
-        told = f"{name} is a function of the host: it builds itself what it launches."
-        yield Refusal("host-function", told)
+        told = f"{name} is a function of the host, which builds itself what it launches"
+        yield Refusal("host-function", f"{told}: 'harness check' calls it on a device.")
     if missing := lacking(kernel, "cuda"):
         yield Refusal("needs-package", missing)
     if (refused := _compiler_lacks(arch)) and isinstance(source, str):

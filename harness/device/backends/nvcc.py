@@ -360,7 +360,10 @@ def ptx_target(program: Program, arch: str) -> str:
         return arch
     wanted, there = ((int(each["major"]), int(each["minor"])) for each in (match, card))
     if there < wanted or (match["own"] and not is_for(match["arch"], there)):
-        raise BuildError(f"{program.name} is PTX for {match['arch']}, which {arch} does not run.")
+        raise BuildError(
+            f"{program.name} is PTX for {match['arch']}, which {arch} does not run. Write it anew for {arch} "
+            "or an older architecture, or give its CUDA source in its place."
+        )
     return match["arch"] if match["own"] and there == wanted else arch
 
 
