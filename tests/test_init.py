@@ -168,10 +168,11 @@ def test_kernels_of_one_problem_share_a_suite_with_what_their_launches_say(their
         ("for (; i < n; i += 512) y[i] += x[i];", "y + x"),
         ("int j = threadIdx.x; y[j] = x[j];", None),
         ("y[0] = x[0];", "x"),
+        ("int at = i + start; y[at] = x[at];", None),
     ],
 )
 def test_a_reference_is_written_where_one_assignment_says_it_and_nowhere_else(theirs, body, reference):
-    kernel = f"__global__ void f(const float *x, float *y, float a, int n) {{ {INDEX} {body} }}"
+    kernel = f"__global__ void f(const float *x, float *y, float a, int n, int start) {{ {INDEX} {body} }}"
     suites, _ = guessed(theirs({"f.cu": kernel}))
     found = suites["f"].reference
     assert (found and found.expression) == reference
@@ -389,6 +390,16 @@ def test_what_a_build_says_and_an_instruction_needs_is_given_to_the_compiler(the
     }))  # fmt: skip
     (kernel,) = suites["f"].kernels
     assert (kernel.arch, kernel.options) == ("sm_90a", ("--expt-relaxed-constexpr",))
+
+
+def test_a_library_with_instructions_of_a_newer_card_asks_for_none(theirs):
+    suites, _ = guessed(theirs({
+        "CMakeLists.txt": "include_directories(include)\n",
+        "include/library/all.h": "#ifdef NEW\n#define CLUSTER __cluster_dims__(2)\n#endif\n",
+        "f.cu": "#include <library/all.h>\n__global__ void f(float *y, int n) { y[n] = 1; }",
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert (kernel.arch, kernel.include) == ("", ("include",))
 
 
 def test_a_constant_of_a_header_that_comes_before_is_found(theirs, call):

@@ -268,6 +268,8 @@ class Elementwise:
 
     output: str
     expression: str
+    index: frozenset[str] = frozenset()
+    """The kernel's parameters in i."""
 
     @property
     def magnitude(self) -> str:
@@ -308,7 +310,10 @@ def elementwise(kernel: CudaKernel) -> Elementwise | None:
         return None
     if not _reaches_each(index, locals_) or (name in read and _is_repeated(body, index)):
         return None
-    return Elementwise(python_name(name), expression)
+    whole = _expanded(index, locals_)
+    words = {token.text for at, token in enumerate(whole) if text_at(whole, at - 1) != "."}
+    numbers = {parameter.name for parameter in kernel.parameters if not parameter.pointer}
+    return Elementwise(python_name(name), expression, frozenset(words & numbers))
 
 
 def _only_store(body: Sequence[Token], pointers: set[str]) -> int | None:
@@ -332,17 +337,21 @@ def _only_store(body: Sequence[Token], pointers: set[str]) -> int | None:
     return stores[0] if len(stores) == 1 and not together else None
 
 
-def _reaches_each(index: Sequence[Token], locals_: Mapping[str, Expression], depth: int = 0) -> bool:
+def _expanded(index: Sequence[Token], locals_: Mapping[str, Expression], depth: int = 0) -> Sequence[Token]:
+    """An index, and behind it what its local names stand for."""
+    words = {token.text for token in index}
+    values = [token for word in sorted(words & locals_.keys()) for token in locals_[word]]
+    more = [token for token in values if token.text not in words]
+    return _expanded([*index, *more], locals_, depth + 1) if more and depth < 4 else index
+
+
+def _reaches_each(index: Sequence[Token], locals_: Mapping[str, Expression]) -> bool:
     """Whether an index runs over the threads of all blocks, by what its local names stand for, or is that of
     a single element. The threads of one block alone would reach a part of the array.
     """
-    words = {token.text for token in index}
-    if text_of(index) == "0" or {"blockIdx", "threadIdx"} <= words:
-        return True
-    if any("thread_rank" in word for word in words):
-        return True
-    values = [token for word in words & locals_.keys() for token in locals_[word]]
-    return depth < 4 and bool(values) and _reaches_each([*index, *values], locals_, depth + 1)
+    words = {token.text for token in _expanded(index, locals_)}
+    whole = {"blockIdx", "threadIdx"} <= words or any("thread_rank" in word for word in words)
+    return whole or text_of(index) == "0"
 
 
 def _is_repeated(body: Sequence[Token], index: Sequence[Token]) -> bool:

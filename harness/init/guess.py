@@ -112,9 +112,10 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     numbers = _numbers(first, axes, shapes)
     axes_here = [python_name(axis) for axis in axes]
     product = [python_name(name) for name in matrices or ()]
-    reference = reference_of(
-        first.kernel.name, arrays, numbers, axes_here, matrices=product, body=first.elementwise
-    )
+    body = first.elementwise
+    if body is not None and not body.index <= {*axes}:
+        body = None  # an offset or a stride: part of the array is written
+    reference = reference_of(first.kernel.name, arrays, numbers, axes_here, matrices=product, body=body)
     by_parameter = {number.name.removesuffix("_wide"): number.name for number in numbers}
     order = tuple(by_parameter.get(name, name) for name in map(python_name, first.names))
     inputs = [a.name for a in arrays if a.role == "Input"]
@@ -123,7 +124,8 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     dtype = next(array.dtype for array in arrays if array.role != "Input")
     name = _suite_name(group, matrices, taken)
     kernels: list[KernelGuess] = []
-    largest = max((shape[0] for shape in shapes.values()), key=len) or (axes[0],)
+    covered = [shapes[matrices[2]]] if matrices else shapes.values()
+    largest = max((shape[0] for shape in covered), key=len) or (axes[0],)
     for each in group:
         geometry = Geometry(repository, each, axes, largest)
         kernels.append(_kernel(repository, each, geometry, {kernel.name for kernel in kernels}))
@@ -282,7 +284,8 @@ def _launched_with(first: FoundKernel, name: str) -> tuple[str, str]:
         value = integer(launch.arguments[at], launch.names.get)
         if value is not None:
             return str(value), f"as launched at {first.launched_at}"
-    return "1", "guessed: its name says that it is no length"
+    first = "0" if re.search(r"(?i)start|offset|seed", name) else "1"
+    return first, "guessed: its name says that it is no length"
 
 
 def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken: set[str]) -> KernelGuess:

@@ -118,8 +118,10 @@ class Repository:
         return tuple(dict.fromkeys(flag for name in builds for flag in _FLAG.findall(self.text(name))))
 
     def arch_of(self, name: str) -> tuple[str, str]:
-        """The architecture that a file and its includes need, and what for; empty for any."""
-        text = "\n".join(self.text(each) for each in self._closure(name)[0])
+        """The architecture that a file and the headers beside it need, and what for; empty for any. A header
+        of a library, which a folder finds, has all of it for those who ask.
+        """
+        text = "\n".join(self.text(file) for file, folder in self._closure(name)[0].items() if not folder)
         return next(((arch, what) for what, arch in _ARCHES.items() if what in text), ("", ""))
 
     def torch_headers(self, name: str) -> list[str]:
