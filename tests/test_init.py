@@ -443,6 +443,15 @@ def test_a_suite_that_was_renamed_is_not_written_again(theirs, call):
     assert [folder.name for folder in (top / "perf").iterdir()] == ["mine"]
 
 
+def test_a_file_of_one_name_in_two_folders_is_two_files(theirs, call):
+    text = triton_file("x, gain", "rows, n_cols = x.shape", "y = torch.empty(rows, n_cols)",
+                       "LAUNCH(y, x, gain)", "return y")  # fmt: skip
+    theirs({"one/ops.py": text, "two/ops.py": text})
+    assert call("init", "--yes").status == 0
+    again = call("init", "--yes")
+    assert [line.split()[0] for line in again.out.splitlines() if "suite.py" in line] == ["unchanged"] * 2
+
+
 def test_a_dry_run_writes_nothing_and_a_folder_without_git_is_told(tmp_path, call):
     write_files(tmp_path, {"scale.cu": SCALE})
     done = call("init", str(tmp_path), "--dry-run")
