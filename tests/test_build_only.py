@@ -169,6 +169,7 @@ def test_what_is_not_for_nvcc_is_listed_with_why(project):
     done = project(kernels, {"right.cu": RIGHT, "shader.glsl": ""}, "check", "--build-only", "sm_86")
     assert done.status == ExitCode.FINE
     assert "Not built: host is a function of the host" in done.err
+    assert "'harness check' calls it on a device" in done.err
     assert [line.split()[-1] for line in done.out.splitlines()[2:6]] == [
         *("built", "needs-capability", "host-function", "needs-backend"),
     ]
@@ -487,7 +488,7 @@ def test_what_is_compiled_already_is_a_source(compiled, tmp_path, project, name,
 @pytest.mark.parametrize(
     ("name", "arch", "given", "words"),
     [
-        ("right.ptx", "sm_75", "", "is PTX for sm_80, which sm_75 does not run"),
+        ("right.ptx", "sm_75", "", "is PTX for sm_80, which sm_75 does not run. Write it anew for sm_75"),
         ("right.ptx", "sm_86", "entry='wrong'", "no kernel function named 'wrong'"),
         ("right.ptx", "sm_86", "args=('x', 'n', 'y')", "The first that differs is number 2"),
         ("right.cubin", "sm_90", "", "is a binary for sm_80, which sm_90 does not run"),

@@ -103,7 +103,9 @@ def test_a_device_that_is_not_there_is_status_3(harness, project):
 @pytest.mark.parametrize("command", ["run", "check", "list"])
 def test_a_folder_without_suites_is_status_2(harness, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
-    assert "no folder with a suite.py matches kernels/*" in harness(command).failed_with(ExitCode.USAGE)
+    told = harness(command).failed_with(ExitCode.USAGE)
+    assert "no folder with a suite.py matches kernels/*" in told
+    assert "'harness init' writes" in told
 
 
 @pytest.mark.parametrize("command", ["run", "check", "list"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,6 +44,7 @@ void run(const float *x, float *y, int count)
     scale<<<grid, block>>>(x, y, count);
 }
 """
+INDEX = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 SIGNATURE = "(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)"
 NAIVE = f"""\
 __global__ void sgemm_naive{SIGNATURE}
@@ -161,10 +163,16 @@ def test_kernels_of_one_problem_share_a_suite_with_what_their_launches_say(their
         ("y[i] = f(x[i]);", None),
         ("y[i] = a;", None),
         ("if (x[i] > 0) y[i] = x[i];", None),
+        ("for (int k = 0; k < 5; ++k) y[i] = x[i];", "x"),
+        ("for (int k = 0; k < 5; ++k) y[i] += x[i];", None),
+        ("for (; i < n; i += 512) y[i] += x[i];", "y + x"),
+        ("int j = threadIdx.x; y[j] = x[j];", None),
+        ("y[0] = x[0];", "x"),
+        ("int at = i + start; y[at] = x[at];", None),
     ],
 )
 def test_a_reference_is_written_where_one_assignment_says_it_and_nowhere_else(theirs, body, reference):
-    kernel = f"__global__ void f(const float *x, float *y, float a, int n) {{ int i = threadIdx.x; {body} }}"
+    kernel = f"__global__ void f(const float *x, float *y, float a, int n, int start) {{ {INDEX} {body} }}"
     suites, _ = guessed(theirs({"f.cu": kernel}))
     found = suites["f"].reference
     assert (found and found.expression) == reference
@@ -177,6 +185,7 @@ def test_a_reference_is_written_where_one_assignment_says_it_and_nowhere_else(th
         ("float *x, float *y, int n", "y[0] += x[0];", "InOut"),
         ("float *x, float *y, int n", "float4 *v = (float4 *)y; v[0] = g(x);", "Output"),
         ("float *x, float *y, int n", "atomicAdd(&y[0], x[0]);", "Output"),
+        ("float *x, float *y, int n", "atomicAdd(&(y[0]), x[0]);", "Output"),
         ("const float *x, float *out, int n", "g(x, out);", "Output"),
         ("const float *x, float *y, float beta, int n", "y[0] = beta_of(x);", "InOut"),
     ],
@@ -185,6 +194,83 @@ def test_an_output_is_told_by_what_the_body_does(theirs, signature, body, role):
     suites, _ = guessed(theirs({"f.cu": f"__global__ void f({signature}) {{ {body} }}"}))
     x, y = suites["f"].arrays
     assert (x.role, y.role, y.init) == ("Input", role, "atomic" in body)
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ("*y = *x + 1;", ()),
+        ("y[0] = x[0];", ()),
+        ("atomicAdd(y, x[0]);", ()),
+        ("y[1] = x[1];", ("n",)),
+        ("*(y + 1) = *(x + 1);", ("n",)),
+        ("float4 *v = (float4 *)y; v[0] = g(x);", ("n",)),
+        ("if (n) y[0] = x[0]; y += n; y[0] = x[n];", ("n",)),
+        ("g(x, y);", ("n",)),
+    ],
+)
+def test_an_array_of_one_element_is_one_that_has_no_other_index(theirs, body, shape):
+    suites, _ = guessed(theirs({"f.cu": f"__global__ void f(const float *x, float *y, int n) {{ {body} }}"}))
+    assert suites["f"].arrays[1].shape == shape
+
+
+def test_a_number_alone_is_written_to_every_element(theirs, call):
+    theirs({"f.cu": f"__global__ void f(float *y, float value, int n) {{ {INDEX} y[i] = value; }}"})
+    call("init", "--yes")
+    suite = load_folder(Path("perf/f").resolve())
+    case = suite.case(suite.by_name["f"], {"n": 1000})
+    assert suite.problem.reference(case).shape == (1000,)
+
+
+def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(theirs):
+    product = "(const float *A, const float *B, float *C, int N) { int i = threadIdx.y, j = threadIdx.x;"
+    suites, _ = guessed(theirs({
+        "f.cu": f"__global__ void pairs{product} C[i * N + j] = A[i * N] * B[j * N]; }}",
+        "g.cu": "__global__ void g(float *y) { y[threadIdx.x] = 1; }",
+        "h.cu": f"__global__ void matrixMultiply{product} C[i * N + j] = g(A, B); }}",
+    }))  # fmt: skip
+    (pairs,), (g,), (matrix,) = (suites[name].axes for name in ("pairs", "g", "matrix_multiply"))
+    assert (pairs.default, g.default, matrix.default) == ((4096,), (2**24, 2**26), (1024, 2048, 4096))
+    assert "no parameter is a length" in g.why
+    assert suites["matrix_multiply"].reference.expression == "A @ B"
+
+
+@pytest.mark.parametrize(
+    ("host", "grid"),
+    [
+        ("dim3 b(16, 8); dim3 g((w + b.x - 1) / b.x, h / b.y, b.z);", "(ceil_div(c.w, 16), c.h // 8)"),
+        ("dim3 b(16, 8); dim3 g; g.x = (w + b.x - 1) / b.x; g.y = h;", "(ceil_div(c.w, 16), c.h)"),
+        ("dim3 b(16, 8), g(unheard_of(w));", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
+    ],
+)
+def test_a_grid_is_what_the_launch_says_or_covers_the_array_from_its_last_axis(theirs, host, grid):
+    kernel = (
+        "__global__ void f(const float *x, float *y, int w, int h)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "  y[j * w + i] = g(x[j * w + i]); }\n"
+    )
+    launch = f"void run(float *x, float *y, int w, int h) {{ {host} f<<<g, b>>>(x, y, w, h); }}"
+    suites, _ = guessed(theirs({"f.cu": kernel + launch}))
+    (found,) = suites["f"].kernels
+    assert found.grid == f"lambda c: {grid}"
+    assert ("grid" in found.notes) == ("unheard_of" in host)
+
+
+def test_a_guessed_grid_has_as_many_dimensions_as_the_kernel(theirs):
+    at = "blockIdx.{0} * blockDim.{0} + threadIdx.{0}"
+    index = f"int i = {at.format('x')}, j = {at.format('y')}, k = {at.format('z')};"
+    suites, _ = guessed(theirs({
+        "f.cu": "__global__ void f(const float *x, float *y, int nx, int ny, int nz)\n"
+        f"{{ {index} y[k * ny * nx + j * nx + i] = x[k * ny * nx + j * nx + i]; }}",
+        "g.cu": "template <int NUM_THREADS = 128> __global__ void g(const float *x, float *y, int n)\n"
+        f"{{ {INDEX} y[i] = x[i]; }}",
+        "h.cu": "template <int BLOCK_SIZE = 32> __global__ void h(const float *x, float *y, int n)\n"
+        f"{{ int i = {at.format('x')}, j = {at.format('y')}; y[j * n + i] = x[i * n + j]; }}",
+    }))  # fmt: skip
+    launches = {name: suite.kernels[0] for name, suite in suites.items()}
+    assert launches["f"].grid == "lambda c: (ceil_div(c.nx, 16), ceil_div(c.ny, 16), c.nz)"
+    assert launches["g"].block == "lambda c: c.NUM_THREADS"
+    assert launches["h"].block == "lambda c: (c.BLOCK_SIZE, c.BLOCK_SIZE)"
 
 
 @pytest.mark.parametrize(
@@ -206,6 +292,24 @@ def test_a_signature_that_cannot_be_guessed_is_left_out_with_the_reason(theirs, 
     assert done.status == 3
     assert "f (f.cu:1)" in done.out
     assert why in done.out
+
+
+def test_numbers_of_the_standard_library_are_numbers(theirs):
+    given = "const std::int32_t *x, ::std::uint8_t *y, latch_t *z, cuda::std::size_t n"
+    suites, left = guessed(theirs({
+        "f.cu": f"typedef volatile int latch_t;\n__global__ void f({given}) {{ y[n] = x[n]; z[n] = x[n]; }}",
+        "g.cu": "__global__ void g(_GRID_CONSTANT size_t n, float *y) { y[n] = 1; }",
+    }))  # fmt: skip
+    assert [array.dtype for array in suites["f"].arrays] == ["int32", "uint8", "int32"]
+    assert suites["f"].numbers[0].dtype == "uint64"
+    assert "of type _GRID_CONSTANT size_t," in left["g"]
+
+
+def test_a_type_that_a_launch_does_not_say_is_guessed_whatever_it_is_called(theirs):
+    kernel = "template <typename Key> __global__ void f(const Key *x, Key *y, int n) { y[n] = x[n]; }\n"
+    launched = "template <typename Key> void run() { f<Key><<<1, 32>>>(x, y, 1); }"
+    suites, _ = guessed(theirs({"f.cu": kernel + launched}))
+    assert "Key = float is a guess" in suites["f"].kernels[0].notes["instantiate"]
 
 
 def test_a_template_without_a_launch_is_left_out_and_names_its_parameter(theirs):
@@ -236,7 +340,7 @@ def test_headers_are_found_where_the_build_looks_for_them(theirs):
         "configure_file(made.h.in made.h)\n",
         "common/tile.h": "#pragma once\n#define TILE 8\ntypedef __half element;\n",
         "dev/cuda_fp16.h": "what another compiler is given",
-        "src/f.cu": '#include "tile.h"\n#include "made.h"\n#include <cuda_fp16.h>\n'
+        "src/f.cu": '#include "tile.h"\n#include <made.h>\n#include <cuda_fp16.h>\n'
         "__global__ void f(const element *x, element *y, int n) { int i = threadIdx.x; y[i] = x[i]; }",
     })  # fmt: skip
     suites, _ = guessed(top)
@@ -244,6 +348,29 @@ def test_headers_are_found_where_the_build_looks_for_them(theirs):
     assert kernel.include == ("common",)
     assert suites["f"].dtype == "float16"
     assert "made.h" in kernel.notes["source"]
+
+
+def test_a_build_below_the_top_names_folders_from_where_it_stands(theirs):
+    top = theirs({
+        "samples/f/CMakeLists.txt": "include_directories(../../common .)\n",
+        "common/tile.h": '#pragma once\n#include "cuda_runtime.h"\n#define TILE 8\n',
+        "samples/f/local.h": "",
+        "samples/f/src/f.cu": "#include <tile.h>\n#include <local.h>\n"
+        "__global__ void f(const float *x, float *y, int n) { y[TILE] = x[TILE]; }",
+    })  # fmt: skip
+    suites, _ = guessed(top)
+    (kernel,) = suites["f"].kernels
+    assert kernel.include == ("common", "samples/f")
+    assert "source" not in kernel.notes  # cuda_runtime.h is the toolkit's
+
+
+def test_a_header_that_another_of_its_kernels_needs_its_includer_for_is_compiled_as_that(theirs):
+    scaled = "__global__ void {0}(const float *x, float *y, int n) {{ y[n] = {1} * x[n]; }}\n"
+    suites, _ = guessed(theirs({
+        "all.cu": '#define SCALE 2.0f\n#include "f.cuh"\n',
+        "f.cuh": scaled.format("plain", "3.0f") + scaled.format("scaled", "SCALE"),
+    }))  # fmt: skip
+    assert [kernel.source for suite in suites.values() for kernel in suite.kernels] == ["all.cu"] * 2
 
 
 def test_a_header_that_needs_its_includer_is_compiled_as_that(theirs):
@@ -263,6 +390,16 @@ def test_what_a_build_says_and_an_instruction_needs_is_given_to_the_compiler(the
     }))  # fmt: skip
     (kernel,) = suites["f"].kernels
     assert (kernel.arch, kernel.options) == ("sm_90a", ("--expt-relaxed-constexpr",))
+
+
+def test_a_library_with_instructions_of_a_newer_card_asks_for_none(theirs):
+    suites, _ = guessed(theirs({
+        "CMakeLists.txt": "include_directories(include)\n",
+        "include/library/all.h": "#ifdef NEW\n#define CLUSTER __cluster_dims__(2)\n#endif\n",
+        "f.cu": "#include <library/all.h>\n__global__ void f(float *y, int n) { y[n] = 1; }",
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert (kernel.arch, kernel.include) == ("", ("include",))
 
 
 def test_a_constant_of_a_header_that_comes_before_is_found(theirs, call):
@@ -304,6 +441,15 @@ def test_a_suite_that_was_renamed_is_not_written_again(theirs, call):
     done = call("init", "--json")
     assert (done.status, done.json["suites"]) == (0, [])
     assert [folder.name for folder in (top / "perf").iterdir()] == ["mine"]
+
+
+def test_a_file_of_one_name_in_two_folders_is_two_files(theirs, call):
+    text = triton_file("x, gain", "rows, n_cols = x.shape", "y = torch.empty(rows, n_cols)",
+                       "LAUNCH(y, x, gain)", "return y")  # fmt: skip
+    theirs({"one/ops.py": text, "two/ops.py": text})
+    assert call("init", "--yes").status == 0
+    again = call("init", "--yes")
+    assert [line.split()[0] for line in again.out.splitlines() if "suite.py" in line] == ["unchanged"] * 2
 
 
 def test_a_dry_run_writes_nothing_and_a_folder_without_git_is_told(tmp_path, call):
@@ -512,6 +658,123 @@ def test_a_triton_kernel_that_is_compiled_first_and_launched_then_is_found(their
     assert suites["add"].kernels[0].entry == "add"
 
 
+ROWS = """\
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def scale_kernel(y_ptr, x_ptr, gain_ptr, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    x_ptr += row * n_cols
+    place = y_ptr + row * n_cols
+    offsets = tl.arange(0, BLOCK)
+    tl.store(place + offsets, tl.load(x_ptr + offsets) * tl.load(gain_ptr))
+
+"""
+
+
+def triton_file(parameters: str, *lines: str) -> str:
+    """A file with a Triton kernel and a function f of these parameters and lines; LAUNCH(y, x, gain) stands
+    for the launch.
+    """
+    launch = r"scale_kernel[(rows,)](\1, n_cols, BLOCK=1024)"
+    host = re.sub(r"LAUNCH\((.*)\)", launch, "\n    ".join([f"def f({parameters}):", *lines]))
+    return f"{ROWS}\n{host}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "roles"),
+    [
+        # Returned, of the shape that it is allocated with; alpha is loaded, so it is a tensor.
+        (
+            triton_file("x, alpha", "rows, n_cols = x.shape", "y = torch.empty(rows, n_cols)",
+                        "LAUNCH(y, x, alpha)", "return y.view(x.shape)"),
+            {"x": "Input", "alpha": "Input", "y": "Output"},
+        ),
+        # What is named as an output is read, and what is written has another name.
+        (
+            triton_file("prefix_output, z, gain", "rows, n_cols = z.shape", "LAUNCH(z, prefix_output, gain)"),
+            {"prefix_output": "Input", "z": "Output", "gain": "Input"},
+        ),
+        # In place, through another name for the same memory, and returned too.
+        (
+            triton_file("x, gain", "flat = x.view(-1)", "rows, n_cols = x.shape", "LAUNCH(flat, x, gain)",
+                        "return x"),
+            {"x": "InOut", "gain": "Input"},
+        ),
+        # An axis is handed over by its name.
+        (
+            triton_file("x, gain, n_cols", "rows = x.size(0)", "y = torch.empty((rows, n_cols))",
+                        "LAUNCH(y, x, gain)", "return y"),
+            {"x": "Input", "gain": "Input", "y": "Output"},
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_triton_kernel_loads_and_stores_says_what_its_function_is_given(theirs, call, text, roles):
+    suites, left = guessed(theirs({"f.py": text}))
+    assert not left
+    assert {array.name: array.role for array in suites["f"].arrays} == roles
+    call("init", "--yes", "--only", "f")
+    assert call("list").status == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            triton_file("x, gain, n_cols", "y = torch.empty_like(x)", "LAUNCH(y, x, gain)", "return y"),
+            "what to give for n_cols cannot be guessed",
+        ),
+        (
+            triton_file("x, gain, mode", "y = torch.empty_like(x)", "y = y * 2 if mode else y",
+                        "LAUNCH(y, x, gain)", "return y"),
+            "what to give for mode cannot be guessed",
+        ),
+        (
+            triton_file("x, gain", "rows, n_cols = x.shape", "y = torch.empty_like(x)",
+                        "LAUNCH(y, x, gain)", "return y, x, n_cols, None"),
+            "it returns x, n_cols, None too: write a function that returns y alone",
+        ),
+        (
+            triton_file("x", "return scale_kernel.warmup(x, x, x, 1, BLOCK=1024, grid=(1,))"),
+            "no function at the top of its file launches it",
+        ),
+    ],
+)  # fmt: skip
+def test_a_function_that_no_case_can_call_is_left_out_with_the_reason(theirs, text, why):
+    suites, left = guessed(theirs({"f.py": text}))
+    assert not suites
+    assert why in "".join(left.values())
+
+
+def test_a_triton_reference_follows_the_order_of_the_launch(theirs):
+    text = """\
+import torch, triton, triton.language as tl
+
+@triton.jit
+def less(y_ptr, x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at) - tl.load(y_ptr + at))
+
+def subtract(x: torch.Tensor, y: torch.Tensor):
+    out = torch.empty_like(x)
+    n = out.numel()
+    less[(n,)](y, x, out, n, BLOCK=1024)
+    return out
+"""
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert suites["subtract"].reference.expression == "x - y"
+
+
+def test_shapes_that_are_not_said_are_no_axes(theirs):
+    allocated = "y = torch.zeros(rows, 2 * n_cols)"
+    shape = "rows, n_cols, _, _ = x.shape"
+    text = triton_file("x, gain", shape, allocated, "LAUNCH(y, x, gain)", "return y")
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert [axis.names for axis in suites["f"].axes] == [("n",)]
+
+
 def test_a_grid_of_numbers_alone_is_doubted(theirs):
     kernel = "__global__ void f(float *x, float *y) { int i = blockIdx.x; y[i] = x[i]; }"
     launched = kernel + "\nint main() { const int size = 4096; f<<<size / 4, 256>>>(x, y); f2(); }"
@@ -569,6 +832,15 @@ def test_the_work_of_a_product_is_counted_in_the_axes_that_its_suite_has(theirs)
 def test_an_executables_benchmarks_are_named(theirs, call):
     theirs({"scale.cu": SCALE, "bench.cu": "NVBENCH_BENCH(one);\nNVBENCH_BENCH_TYPES(two, T);\n"})
     assert "bench.cu has 2 of nvbench's benchmarks" in call("init", "--yes").out
+
+
+def test_many_executables_are_one_line(theirs, call):
+    theirs({f"bench_{number}.cu": "NVBENCH_BENCH(one);\n" for number in range(5)})
+    done = call("init", "--yes")
+    assert done.status == 3
+    assert "5 files, bench_0.cu, bench_1.cu, bench_2.cu and so on, have 5 of nvbench's" in done.out
+    assert done.out.count("bench_") == 3
+    assert "compare --with-command" in done.out
 
 
 # --- C++ --------------------------------------------------------------------------------------------

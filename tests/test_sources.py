@@ -168,6 +168,7 @@ def test_a_missing_include_says_who_asked_for_it(folder):
     with pytest.raises(SuiteError) as raised:
         text_of(folder)
     assert raised.value.message.startswith(f"Cannot read kernel source {folder / 'c.h'}, included by b.h: ")
+    assert "name the folder that has it in the kernel's include" in raised.value.message
 
 
 def test_a_source_that_is_no_text_is_a_sentence(folder):

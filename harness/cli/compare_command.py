@@ -179,5 +179,8 @@ def repository_of(config: Config) -> Path:
     """The repository around the project. Raises UsageError where there is none."""
     repository = git.repository_of(config.root)
     if repository is None:
-        raise UsageError(f"{config.root} is in no git repository: there are no commits to compare.")
+        raise UsageError(
+            f"{config.root} is in no git repository: there are no commits to compare."
+            " Make one with git init, and commit before and after a change."
+        )
     return repository

@@ -21,7 +21,7 @@ from harness.spec.planning import divided, plan
 
 NOT_FOR_THIS_DEVICE = (
     "Nothing of it runs on this device. 'harness devices' says what else there is here, and why no more; "
-    "'harness check --build-only sm_90' compiles CUDA kernels without a card."
+    "'harness check --build-only sm_90' compiles CUDA kernels without a card; Triton's functions need one."
 )
 
 
@@ -75,7 +75,7 @@ def execute(
             if any(row.status == "not-built" for row in result.rows):
                 click.echo(
                     "The null device compiles nothing: references stood in for kernels. 'harness check "
-                    "--build-only sm_90' compiles them without a card.",
+                    "--build-only sm_90' compiles CUDA kernels without a card; Triton's functions need one.",
                     err=True,
                 )
             tell_result(result, "the rows above are all that was finished")

@@ -155,10 +155,7 @@ def _show(
             "headers; for functions that launch @triton.jit, cupy.RawKernel and @numba.cuda.jit kernels, and "
             "functions of torch.Tensors, in .py files."
         )
-    for file, whose, count in repository.executables:
-        click.echo(
-            harmless(f"{file} has {count} of {whose}'s benchmarks: an executable of its own, left to it.")
-        )
+    _show_executables(repository.executables)
     if proposed:
         width = max(5, *(len(suite.name) for suite in proposed))
         click.echo(f"\n{'suite':{width}}  kernels  reference  from")
@@ -176,6 +173,24 @@ def _show(
             names = ", ".join(f"{each.kernel} ({each.where})" for each in kernels[:_SHOWN])
             more = f" and {len(kernels) - _SHOWN} more" if len(kernels) > _SHOWN else ""
             click.echo(harmless(f"  {names}{more}: {why}"))
+
+
+def _show_executables(executables: Sequence[tuple[str, str, int]]) -> None:
+    """C++ benchmarks, a line each file; of many files, a line for all of those of one form."""
+    by_form: dict[str, list[tuple[str, int]]] = {}
+    for file, whose, count in executables:
+        by_form.setdefault(whose, []).append((file, count))
+    for whose, files in by_form.items():
+        if len(files) > _SHOWN:
+            total, names = sum(count for _, count in files), ", ".join(file for file, _ in files[:_SHOWN])
+            has, are = f"{len(files)} files, {names} and so on, have {total}", "executables of their own"
+            click.echo(harmless(f"{has} of {whose}'s benchmarks: {are}, left to them."))
+            continue
+        for file, count in files:
+            has = f"{file} has {count} of {whose}'s benchmarks"
+            click.echo(harmless(f"{has}: an executable of its own, left to it."))
+    if executables:
+        click.echo("Two builds of an executable are compared by harness compare --with-command.")
 
 
 def _show_written(

@@ -48,6 +48,9 @@ class Use:
     strides: tuple[str, ...] = ()
     """Names that an index is multiplied by, each as often as it is."""
     indexed: bool = False
+    """Whether more than its first element is used: no mention but `*p`, `p[0]` and `atomicAdd(p, 1)` is sure
+    not to.
+    """
 
 
 def uses(kernel: CudaKernel) -> dict[str, Use]:
@@ -72,12 +75,16 @@ def _with_use(
     locals_: Mapping[str, Expression],
 ) -> Use:
     """What is known of an array, with what one mention of it tells more."""
-    before = [token.text for token in body[max(0, at - 3) : at]]
+    before = [token.text for token in body[max(0, at - 4) : at]]
+    if before[-2:] == ["&", "("]:  # atomicAdd(&(y[i]), 1)
+        before.pop()
+    before = before[-3:]
     after = at + 1
     if text_at(body, after) == "[":
         after = closing(body, after)
-        more = _strides(body[at + 2 : after], locals_)
-        use = replace(use, indexed=True, strides=_joined(use.strides, more))
+        index = body[at + 2 : after]
+        indexed = use.indexed or text_of(index) != "0"
+        use = replace(use, indexed=indexed, strides=_joined(use.strides, _strides(index, locals_)))
         after += 1
     elif before[-1:] == ["*"] and _is_dereference(body, at - 1):
         pass
@@ -85,7 +92,7 @@ def _with_use(
         return replace(use, written=True, added=True, indexed=use.indexed or text_at(body, after) == "+")
     else:  # A += row * K
         more = _strides(_statement(body, at), locals_) if before[-1:] != ["("] else Counter()
-        return replace(use, strides=_joined(use.strides, more))
+        return replace(use, indexed=True, strides=_joined(use.strides, more))
     if before[-1:] == ["&"] and len(before) > 2 and before[0].startswith("atomic"):
         return replace(use, written=True, added=True)
     while text_at(body, after) in {")", "[", "]", ".", "x", "y", "z", "w", "0"}:
@@ -261,6 +268,8 @@ class Elementwise:
 
     output: str
     expression: str
+    index: frozenset[str] = frozenset()
+    """The kernel's parameters in i."""
 
     @property
     def magnitude(self) -> str:
@@ -282,6 +291,35 @@ def elementwise(kernel: CudaKernel) -> Elementwise | None:
     plain = {
         p.name for p in kernel.parameters if not p.pointer and p.type in {"float", "double", "half", "__half"}
     }
+    at = _only_store(body, pointers)
+    if at is None:
+        return None
+    close = closing(body, at + 1)
+    index, sign, name = body[at + 2 : close], body[close + 1].text, body[at].text
+    locals_ = assigned(body)
+    once = {name: value for name, value in locals_.items() if _is_set_once(body, name)}
+    right = _with_locals(_statement(body, close + 2), once, pointers, text_of(index))
+    if sign not in {"=", "+=", "-=", "*="} or right is None:
+        return None
+    if sign != "=":
+        right = (*tokens(f"{name} {sign[0]} ("), *right, *tokens(")"))
+    read = {token.text for token in right}
+    known = pointers | plain
+    expression = translate(right, lambda word: python_name(word) if word in known else None, division="/")
+    if expression is None or not pointers - {name} <= read:
+        return None
+    if not _reaches_each(index, locals_) or (name in read and _is_repeated(body, index)):
+        return None
+    whole = _expanded(index, locals_)
+    words = {token.text for at, token in enumerate(whole) if text_at(whole, at - 1) != "."}
+    numbers = {parameter.name for parameter in kernel.parameters if not parameter.pointer}
+    return Elementwise(python_name(name), expression, frozenset(words & numbers))
+
+
+def _only_store(body: Sequence[Token], pointers: set[str]) -> int | None:
+    """Where the one assignment to an array begins; None where there are more, where threads work together, or
+    where it hangs on what is in an array.
+    """
     words = [token.text for token in body]
     if words.count("for") + words.count("while") > 1 or "__shared__" in words or "?" in words:
         return None
@@ -295,22 +333,32 @@ def elementwise(kernel: CudaKernel) -> Elementwise | None:
         and text_at(body, at + 1) == "["
         and text_at(body, closing(body, at + 1) + 1) in _ASSIGN
     ]
-    if len(stores) != 1 or any(word.startswith(("atomic", "__syncthreads", "__shfl")) for word in words):
-        return None
-    at = stores[0]
-    close = closing(body, at + 1)
-    index, sign, name = text_of(body[at + 2 : close]), body[close + 1].text, body[at].text
-    once = {name: value for name, value in assigned(body).items() if _is_set_once(body, name)}
-    right = _with_locals(_statement(body, close + 2), once, pointers, index)
-    if sign not in {"=", "+=", "-=", "*="} or right is None or "," in index:
-        return None
-    if sign != "=":
-        right = (*tokens(f"{name} {sign[0]} ("), *right, *tokens(")"))
-    known = pointers | plain
-    expression = translate(right, lambda word: python_name(word) if word in known else None, division="/")
-    if expression is None or not pointers - {name} <= {token.text for token in right}:
-        return None
-    return Elementwise(python_name(name), expression)
+    together = any(word.startswith(("atomic", "__syncthreads", "__shfl")) for word in words)
+    return stores[0] if len(stores) == 1 and not together else None
+
+
+def _expanded(index: Sequence[Token], locals_: Mapping[str, Expression], depth: int = 0) -> Sequence[Token]:
+    """An index, and behind it what its local names stand for."""
+    words = {token.text for token in index}
+    values = [token for word in sorted(words & locals_.keys()) for token in locals_[word]]
+    more = [token for token in values if token.text not in words]
+    return _expanded([*index, *more], locals_, depth + 1) if more and depth < 4 else index
+
+
+def _reaches_each(index: Sequence[Token], locals_: Mapping[str, Expression]) -> bool:
+    """Whether an index runs over the threads of all blocks, by what its local names stand for, or is that of
+    a single element. The threads of one block alone would reach a part of the array.
+    """
+    words = {token.text for token in _expanded(index, locals_)}
+    whole = {"blockIdx", "threadIdx"} <= words or any("thread_rank" in word for word in words)
+    return whole or text_of(index) == "0"
+
+
+def _is_repeated(body: Sequence[Token], index: Sequence[Token]) -> bool:
+    """Whether a loop comes to the same element again: no name of the index stands in what runs the loop."""
+    names = {token.text for token in index if token.kind == "word"}
+    loops = (body[at + 1 : closing(body, at + 1)] for at, t in enumerate(body) if t.text in {"for", "while"})
+    return any(names.isdisjoint(token.text for token in loop) for loop in loops)
 
 
 def _is_set_once(body: Sequence[Token], name: str) -> bool:

@@ -28,7 +28,6 @@ _QUALIFIERS = {
     *("const", "volatile", "constexpr", "static", "register", "struct", "class", "enum", "typename"),
     *("restrict", "__restrict__", "__restrict", "__grid_constant__", "inline"),
 }
-_INTEGER_WORDS = {"unsigned", "signed", "int", "long", "short", "char"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,8 +444,7 @@ def _parameter(found: Sequence[Token]) -> FunctionParameter:
     words = [token.text for token in told]
     stars = words.count("*")
     name = words[-1] if len(words) > 1 and told[-1].kind == "word" else ""
-    before = [word for word in (words[:-1] if name else words) if word != "*"]
-    kind = " ".join(before) if set(before) <= _INTEGER_WORDS else "".join(before)
+    kind = text_of([token for token in (told[:-1] if name else told) if token.text != "*"])
     problem = "" if name else f"no name and type can be told from '{text_of(found)}'"
     if stars + array > 1:
         problem = "it is a pointer to pointers"

@@ -83,15 +83,17 @@ def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> 
     texts = {name: (place / name / "suite.py").read_text(errors="replace") for name in _there(folder, below)}
     found = []
     for suite in suites:
-        others = [text for name, text in texts.items() if name != suite.name]
-        left = tuple(k for k in suite.kernels if not any(_names(text, k) for text in others))
+        others = {f"{below}/{name}": text for name, text in texts.items() if name != suite.name}
+        left = tuple(k for k in suite.kernels if not any(_names(others[at], k, at) for at in others))
         if left:
             found.append(replace(suite, kernels=left))
     return found
 
 
-def _names(text: str, kernel: KernelGuess) -> bool:
-    return f'"{kernel.name}"' in text and posixpath.basename(kernel.source) in text
+def _names(text: str, kernel: KernelGuess, folder: str) -> bool:
+    """Whether the text of a suite that lies in `folder` names a kernel and its file."""
+    file = posixpath.relpath(kernel.source, folder)
+    return f'"{kernel.name}"' in text and (file in text or _quoted(file) in text)
 
 
 def suites_folder(folder: Path, asked: str | None) -> str:

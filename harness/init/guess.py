@@ -22,7 +22,7 @@ OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|od
 """What an array is called that a kernel writes."""
 _NO_AXIS = re.compile(
     r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start"
-    r"|.*mode.*)"
+    r"|.*mode.*|.*reps?|.*repeat.*)"
 )
 _SQUARE = {"m", "n", "k"}
 _LADDER_WORDS = re.compile(
@@ -82,7 +82,7 @@ def _matrices(each: FoundKernel) -> tuple[str, str, str] | None:
     axes = {name for name in each.integers if name.lower() in _SQUARE}
     pointers = each.pointers
     by_letter = {re.sub(r"^(d|dev|mat|p)_|_(ptr|d|dev|mat)$", "", name.lower()): name for name in pointers}
-    says = re.search(r"(?i)gemm|matmul|mat_?mul|mm\b", each.kernel.name) is not None
+    says = re.search(r"(?i)gemm|mat(rix)?_?mul|mm\b", each.kernel.name) is not None
     lettered = {"a", "b", "c"} <= by_letter.keys()
     if len(pointers) != 3 or not lettered or each.elementwise is not None:
         return None
@@ -104,6 +104,7 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     roles = _roles(group)
     if not any(role != "Input" for role, _ in roles.values()):
         return "none of its arrays can be told to be an output"
+    no_length = not axes
     axes = axes or ["n"]
     matrices = _matrices(first)
     shapes = _matrix_shapes(group, matrices, axes) if matrices else _shapes(group, axes, roles)
@@ -111,9 +112,10 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     numbers = _numbers(first, axes, shapes)
     axes_here = [python_name(axis) for axis in axes]
     product = [python_name(name) for name in matrices or ()]
-    reference = reference_of(
-        first.kernel.name, arrays, numbers, axes_here, matrices=product, body=first.elementwise
-    )
+    body = first.elementwise
+    if body is not None and not body.index <= {*axes}:
+        body = None  # an offset or a stride: part of the array is written
+    reference = reference_of(first.kernel.name, arrays, numbers, axes_here, matrices=product, body=body)
     by_parameter = {number.name.removesuffix("_wide"): number.name for number in numbers}
     order = tuple(by_parameter.get(name, name) for name in map(python_name, first.names))
     inputs = [a.name for a in arrays if a.role == "Input"]
@@ -122,13 +124,21 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     dtype = next(array.dtype for array in arrays if array.role != "Input")
     name = _suite_name(group, matrices, taken)
     kernels: list[KernelGuess] = []
+    covered = [shapes[matrices[2]]] if matrices else shapes.values()
+    largest = max((shape[0] for shape in covered), key=len) or (axes[0],)
     for each in group:
-        kernels.append(_kernel(repository, each, axes, {kernel.name for kernel in kernels}))
+        geometry = Geometry(repository, each, axes, largest)
+        kernels.append(_kernel(repository, each, geometry, {kernel.name for kernel in kernels}))
     return SuiteGuess(
         name=name,
         arrays=tuple(arrays),
         numbers=tuple(numbers),
-        axes=sizes_of(axes_here, product=matrices is not None),
+        axes=sizes_of(
+            axes_here,
+            product=matrices is not None,
+            rank=max(len(array.shape) for array in arrays),
+            why="guessed, as no parameter is a length" if no_length else "",
+        ),
         dtype=dtype,
         args=() if order == plain else order,
         reference=reference,
@@ -213,9 +223,12 @@ def _shapes(
 
     def shape(name: str, role: str) -> Shape:
         if own := inner[name]:
-            leading = next((axis for axis in axes if axis not in own), own[-1])
-            return (leading, *own), f"its index is multiplied by {', '.join(own)}", False
-        if role == "Output+0" and not any(each.use[name].indexed for each in group):
+            others = [axis for axis in axes if axis not in own]
+            leading = (*others, own[-1])[0]
+            doubt = f"guessed: its first length may not be {leading}; " if len(others) > 1 else ""
+            return (leading, *own), f"{doubt}its index is multiplied by {', '.join(own)}", False
+        use = [each.use[name] for each in group]
+        if any(u.read or u.written for u in use) and not any(u.indexed for u in use):
             return (), "one element, as it has no index", False
         if whole:
             return whole, f"an index is compared with {' * '.join(whole)}", False
@@ -268,13 +281,14 @@ def _launched_with(first: FoundKernel, name: str) -> tuple[str, str]:
     """A value for an integer that is no length: the launch's, where that is a constant; and what says so."""
     at, launch = first.names.index(name), first.launch
     if launch is not None and at < len(launch.arguments):
-        value = integer(launch.arguments[at], launch.names)
+        value = integer(launch.arguments[at], launch.names.get)
         if value is not None:
             return str(value), f"as launched at {first.launched_at}"
-    return "1", "guessed: its name says that it is no length"
+    plain = "0" if re.search(r"(?i)start|offset|seed", name) else "1"
+    return plain, "guessed: its name says that it is no length"
 
 
-def _kernel(repository: Repository, each: FoundKernel, axes: Sequence[str], taken: set[str]) -> KernelGuess:
+def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken: set[str]) -> KernelGuess:
     kernel = each.kernel
     name = kernel.name
     if name in taken:
@@ -286,7 +300,6 @@ def _kernel(repository: Repository, each: FoundKernel, axes: Sequence[str], take
         f"{{{p.name}}}" if p.name in numbers else each.template[p.name] for p in kernel.template
     )
     whole = kernel.qualified + (f"<{arguments}>" if kernel.template else "")
-    geometry = Geometry(repository, each, axes)
     notes = {**each.notes, **geometry.notes}
     file, _, variable = each.file.partition("::")
     arch, what = ("", "") if variable else repository.arch_of(each.source)

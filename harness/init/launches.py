@@ -6,28 +6,39 @@ import re
 from collections.abc import Sequence
 
 from harness.init.bodies import python_name, translate
-from harness.init.cpp import Expression, split, text_at, text_of, tokens
+from harness.init.cpp import Expression, Token, split, text_at, text_of, tokens
 from harness.init.readings import FoundKernel
 from harness.init.repository import Repository
+
+_THREADS = re.compile(r"(?i)(k|num_?)?(threads|block_?(size|dim|threads))(_?per_?block)?")
+"""What a parameter of a template is called that says how many threads a block has."""
 
 
 class Geometry:
     """Block, grid and dynamic shared memory of a kernel, in Python, and what they rest on."""
 
-    def __init__(self, repository: Repository, each: FoundKernel, axes: Sequence[str]) -> None:
-        self.each, self.axes = each, axes
+    def __init__(
+        self, repository: Repository, each: FoundKernel, axes: Sequence[str], shape: Sequence[str]
+    ) -> None:
+        """`shape` is that of the largest array, which a guessed grid covers."""
+        self.repository, self.each, self.axes = repository, each, axes
         self.launch = each.launch
-        self.names = {**repository.names_of(each.file), **(each.launch.names if each.launch else {})}
         self.known = self._known()
         self.body = text_of(each.kernel.body)
+        planar = "threadIdx.y" in self.body or "blockIdx.y" in self.body
+        self.shape = axes if planar and len(shape) < 2 else shape
         self.notes: dict[str, str] = {}
         block = self._said(1)
         bounds = self._python(each.kernel.bounds) if each.kernel.bounds else None
         threads = block or ((bounds,) if bounds else None)
         if block is None:
             self.notes["block"] = "of __launch_bounds__, its most" if bounds else self._not_said(1)
+        if threads is None and (count := next(filter(_THREADS.fullmatch, self._template_numbers()), "")):
+            square = "threadIdx.y" in self.body and "block" in count.lower()
+            threads = (f"c.{count}",) * (2 if square else 1)
+            self.notes["block"] += f"; {count} is a parameter of its template"
         if threads is None:
-            threads = ("16", "16") if "threadIdx.y" in self.body and len(axes) > 1 else ("256",)
+            threads = ("16", "16") if "threadIdx.y" in self.body and len(self.shape) > 1 else ("256",)
         if block is None and len(given := self._given(1)) == 1:  # a parameter of the function that launches
             self.known[given[0].text] = threads[0]
         grid = self._said(0)
@@ -60,8 +71,7 @@ class Geometry:
         """Names of the launch's surroundings that are an axis or a parameter of the template, in Python."""
         found = {name: f"c.{python_name(name)}" for name in self.each.names if name in self.each.integers}
         found |= {axis: f"c.{python_name(axis)}" for axis in self.axes}
-        numbers = [parameter for parameter in self.each.kernel.template if not parameter.is_type]
-        found |= {number.name: f"c.{number.name}" for number in numbers}
+        found |= {number: f"c.{number}" for number in self._template_numbers()}
         if self.launch is not None:
             for parameter, argument in zip(self.each.kernel.parameters, self.launch.arguments, strict=False):
                 if parameter.name in self.each.integers and len(argument) == 1 and argument[0].kind == "word":
@@ -71,27 +81,57 @@ class Geometry:
                     found[text] = f"c.{parameter_.name}"
         return found
 
+    def _template_numbers(self) -> list[str]:
+        return [parameter.name for parameter in self.each.kernel.template if not parameter.is_type]
+
+    def _meaning(self, name: str) -> Expression | None:
+        """What a name stands for at the launch; None where it is given no value."""
+        of_launch = self.launch.names.get(name) if self.launch else None
+        return of_launch or self.repository.meaning(self.each.file, name)
+
     def _python(self, expression: Expression, depth: int = 0) -> str | None:
         def name_of(name: str) -> str | None:
             if name in self.known:
                 return self.known[name]
-            if depth > 6 or name not in self.names:
-                return None
-            inner = self._python(self.names[name], depth + 1)
+            value = self._meaning(name) if depth <= 6 else None
+            inner = self._python(value, depth + 1) if value else None
             return f"({inner})" if inner else None
 
-        return translate(_with_sizes(expression), name_of)
+        return translate(self._with_members(_with_sizes(expression)), name_of)
+
+    def _with_members(self, expression: Expression) -> Expression:
+        """With the numbers of a dim3 for `block.x` and its like."""
+        found: list[Token] = []
+        for token in expression:
+            if [each.text for each in found[-1:]] == ["."] and token.text in {"x", "y", "z"} and found[:-1]:
+                parts = self._parts(found[-2].text)
+                if parts is not None:
+                    at = "xyz".index(token.text)
+                    found[-2:] = [
+                        *tokens("("),
+                        *(parts[at] if at < len(parts) else tokens("1")),
+                        *tokens(")"),
+                    ]
+                    continue
+            found.append(token)
+        return tuple(found)
+
+    def _parts(self, name: str) -> list[Expression] | None:
+        """The numbers of a dim3 of this name, x first; None where it is none, or given no value."""
+        members = (self._meaning(f"{name}.{axis}") for axis in "xyz")
+        if found := [member for member in members if member]:
+            return found
+        value = self._meaning(name) or ()
+        if text_at(value, 0) == "dim3" and text_at(value, 1) in {"(", "{"}:
+            return split(value[2:-1])
+        return None
 
     def _said(self, number: int) -> tuple[str, ...] | None:
         """What the launch has there in Python, x first; None where it is not understood."""
         expression = self._given(number)
         name = expression[0].text if len(expression) == 1 else ""
-        if name in self.names and name not in self.known:
-            value = self.names[name]
-            expression = value if text_at(value, 0) == "dim3" else expression
-        elif f"{name}.x" in self.names:
-            parts = (self.names.get(f"{name}.{axis}") for axis in "xyz")
-            return self._all([part for part in parts if part is not None])
+        if name not in self.known and (parts := self._parts(name)):
+            return self._all(parts)
         if text_at(expression, 0) == "dim3" and text_at(expression, 1) in {"(", "{"}:
             return self._all(split(expression[2:-1]))
         return self._all([expression])
@@ -105,17 +145,15 @@ class Geometry:
         return tuple(str(part) for part in found)
 
     def _guessed_grid(self, threads: Sequence[str]) -> tuple[str, ...]:
-        axes = [f"c.{python_name(axis)}" for axis in self.axes]
-        macros = {p.name for p in self.each.kernel.template}
         lower = {axis.lower(): axis for axis in self.axes}
-        if {"m", "n"} <= lower.keys() and "blockIdx.y" in self.body:
-            m, n = f"c.{python_name(lower['m'])}", f"c.{python_name(lower['n'])}"
-            if {"BM", "BN"} <= macros:
-                return f"ceil_div({n}, c.BN)", f"ceil_div({m}, c.BM)"
-            return f"ceil_div({n}, {threads[0]})", f"ceil_div({m}, {(*threads, threads[0])[1]})"
-        if len(axes) > 1 and "blockIdx.y" in self.body:
-            return f"ceil_div({axes[1]}, {threads[0]})", f"ceil_div({axes[0]}, {(*threads, '1')[1]})"
-        return (f"ceil_div({' * '.join(axes)}, {' * '.join(threads)})",)
+        if {"m", "n"} <= lower.keys() and {"BM", "BN"} <= {*self._template_numbers()}:
+            return f"ceil_div(c.{lower['n']}, c.BN)", f"ceil_div(c.{lower['m']}, c.BM)"
+        lengths = [f"c.{python_name(axis)}" for axis in reversed(self.shape)]  # x runs along the last axis
+        dimensions = 1 + sum(f"blockIdx.{axis}" in self.body for axis in "yz")
+        if dimensions == 1 or len(lengths) < 2:
+            return (f"ceil_div({' * '.join(reversed(lengths))}, {' * '.join(threads)})",)
+        sides = zip(lengths[:dimensions], (*threads, *"11"), strict=False)
+        return tuple(length if side == "1" else f"ceil_div({length}, {side})" for length, side in sides)
 
 
 def _with_sizes(expression: Expression) -> Expression:

@@ -43,15 +43,18 @@ class Axes:
     why: str
 
 
-def sizes_of(axes: Sequence[str], *, product: bool) -> tuple[Axes, ...]:
-    """Sizes for the axes of a problem, in suite.py's names; those of a product of matrices move together."""
+def sizes_of(axes: Sequence[str], *, product: bool, rank: int, why: str = "") -> tuple[Axes, ...]:
+    """Sizes for the axes of a problem, in suite.py's names; those of a product of matrices move together.
+
+    `rank` is that of its largest array, which is to have some 2**24 elements.
+    """
     if product:
         why = "sizes are guessed; square, and multiples of any tile"
         return (Axes(tuple(axes), (1024, 2048, 4096), (256,), why),)
-    if len(axes) == 1:
-        return (Axes(tuple(axes), (2**24, 2**26), (2**16,), "sizes are guessed"),)
-    side = {2: 4096, 3: 256}.get(len(axes), 64)
-    return tuple(Axes((axis,), (side,), (min(side, 256),), "its size is guessed") for axis in axes)
+    if len(axes) == 1 and rank < 2:
+        return (Axes(tuple(axes), (2**24, 2**26), (2**16,), why or "sizes are guessed"),)
+    side = {2: 4096, 3: 256}.get(max(len(axes), rank), 64)
+    return tuple(Axes((axis,), (side,), (min(side, 256),), why or "its size is guessed") for axis in axes)
 
 
 def snake_case(name: str) -> str:

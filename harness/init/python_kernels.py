@@ -5,10 +5,10 @@ numba's own kernels, and CUDA text in a cupy.RawKernel.
 from __future__ import annotations
 
 import ast
+import keyword
 import posixpath
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -18,6 +18,7 @@ from harness.init.launches import callable_of
 from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.references import reference_of
 from harness.init.repository import Repository
+from harness.init.triton_kernels import VIEWS, Launches, base_of, launches_in, named, stored_expression
 
 _SEEN = re.compile(
     rb"triton\.jit|from triton import|RawKernel|RawModule|cuda\.jit|rawkernel|torch\.ops\.|load_inline"
@@ -96,21 +97,13 @@ def _module(repository: Repository, file: str) -> _Module | None:
         if isinstance(node, ast.FunctionDef) and (framework := _jit_of(node, known))
     }
     made: dict[str, str] = {}
-    for name, value in _named(ast.walk(tree)):
+    for name, value in named(ast.walk(tree)):
         called = _dotted(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
         if called in {"RawKernel", "ElementwiseKernel", "ReductionKernel", "get_function"}:
             made[name] = "cupy"
         elif called in {"load_inline", "load"} and "cpp_extension" in text:
             made[name] = "torch"
     return _Module(file, tree, text, jitted, made)
-
-
-def _named(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
-    """The names that are given a value, and these values."""
-    for node in nodes:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name), *_], value=value):
-                yield name, value
 
 
 def _jit_of(node: ast.FunctionDef, known: Mapping[str, str]) -> str:
@@ -160,11 +153,12 @@ def _is_called(module: _Module, name: str) -> bool:
 
 def _launches(node: ast.FunctionDef, module: _Module) -> tuple[str, set[str]]:
     """The framework of what a function launches, empty for nothing, and the kernels of this file among it."""
-    framework, kernels = "", set()
+    framework, kernels, launches = "", set(), False
     for call in ast.walk(node):
         if not isinstance(call, ast.Call):
             continue
         function = call.func
+        launches = launches or isinstance(function, ast.Subscript)
         name = _dotted(function.value if isinstance(function, ast.Subscript) else function)
         first = name.split(".")[0]
         # `compiled = kernel.warmup(...)`, then `compiled[grid](...)`: Triton's own tutorial of softmax
@@ -176,7 +170,7 @@ def _launches(node: ast.FunctionDef, module: _Module) -> tuple[str, set[str]]:
             framework = framework or "torch"
         elif first in module.made:
             framework = framework or module.made[first]
-    return framework, kernels
+    return (framework if launches or framework != "triton" else "", kernels)
 
 
 # --- a function that launches ---------------------------------------------------------------------
@@ -186,29 +180,36 @@ def _launcher(
     module: _Module, node: ast.FunctionDef, framework: str, kernels: set[str]
 ) -> SuiteGuess | LeftOut | None:
     """A suite of a function of tensors; None for one that takes none, such as a benchmark."""
-    tensors, numbers, others = _parameters(node)
+    launches = launches_in(node, {name: module.jitted[name][1] for name in sorted(kernels)})
+    shapes = _shapes(node)
+    axes = list(dict.fromkeys(axis for shape in shapes.values() for axis in shape)) or ["n"]
+    tensors, numbers, others = _parameters(node, launches, axes)
     where = f"{module.file}:{node.lineno}"
     if not tensors or node.args.vararg:
         return None
     if others:
         return LeftOut(node.name, where, f"what to give for {', '.join(others)} cannot be guessed")
-    shapes = _shapes(node)
     results = _results(node)
-    returned = [name for name in results if name not in tensors]
-    written = [
-        name for name in tensors if not returned and re.search(r"(?i)^out|out(put)?$|^dst|^result", name)
-    ]
+    no_arrays = {*tensors, *launches.plain}
+    returned = [name for name in results if name.isidentifier() and name not in no_arrays | {*keyword.kwlist}]
+    if returned and (besides := [name for name in results if name not in returned]):
+        alone = f"write a function that returns {', '.join(returned)} alone"
+        return LeftOut(node.name, where, f"it returns {', '.join(besides)} too: {alone}")
+    written = [name for name in tensors if name in launches.stored]
     if not returned and not written:
-        return LeftOut(node.name, where, "what it writes cannot be told: it returns no array")
-    axes = list(dict.fromkeys(axis for shape in shapes.values() for axis in shape)) or ["n"]
+        written = [name for name in tensors if re.search(r"(?i)^out|out(put)?$|^dst|^result", name)]
+    if not returned and not written:
+        return LeftOut(node.name, where, "what it writes cannot be told: it returns no array of its own")
     dtype = _dtype(module, node, kernels)
-    arrays = [
-        _array(name, "Output" if name in written else "Input", shapes, axes, dtype, "a parameter")
+    roles = {
+        name: "Input" if name not in written else "InOut" if name in launches.loaded else "Output"
         for name in tensors
-    ]
+    }
+    arrays = [_array(name, role, shapes, axes, dtype, "a parameter") for name, role in roles.items()]
     arrays += [_array(name, "Output", shapes, axes, dtype, "what it returns") for name in returned]
-    body = _triton_body(module, kernels, [*tensors, *returned])
+    body = stored_expression(launches, [*tensors, *returned])
     matrices = [array.name for array in arrays] if _is_product(node.name, arrays) else None
+    about = (ast.get_docstring(node) or "").partition("\n")[0]
     notes: dict[str, str] = {}
     if line := module.works_when_imported:
         notes[""] = f"importing the file runs line {line}: guard it with if __name__ == '__main__'"
@@ -221,12 +222,12 @@ def _launcher(
         name=snake_case(node.name).strip("_"),
         arrays=tuple(arrays),
         numbers=tuple(numbers),
-        axes=sizes_of(axes, product=matrices is not None),
+        axes=sizes_of(axes, product=matrices is not None, rank=max(len(array.shape) for array in arrays)),
         dtype=dtype,
         args=(),
         reference=reference_of(node.name, arrays, numbers, axes, matrices=matrices, body=body),
         kernels=(_kernel(node, module.file, framework, notes),),
-        about=(ast.get_docstring(node) or "").partition("\n")[0].rstrip("."),
+        about="" if about.endswith(":") else about.rstrip("."),
     )
 
 
@@ -242,20 +243,29 @@ def _kernel(node: ast.FunctionDef, file: str, framework: str, notes: Mapping[str
     )
 
 
-def _parameters(node: ast.FunctionDef) -> tuple[list[str], list[Number], list[str]]:
-    """Names of tensors, numbers, and what is neither and has no default."""
+def _parameters(
+    node: ast.FunctionDef, launches: Launches, axes: Sequence[str]
+) -> tuple[list[str], list[Number], list[str]]:
+    """Names of tensors, numbers, and what is neither and has no default. Axes are given by their names."""
+    used = {base_of(each) for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    arrays = used | launches.loaded | launches.stored
+    no_tensors = launches.plain | {"self", "ctx", "provider"}
     given = [*node.args.posonlyargs, *node.args.args]
     plain = given[: len(given) - len(node.args.defaults)]
     optional = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
     plain += [each for each, default in optional if default is None]
     tensors, numbers, others = [], [], []
     for parameter in plain:
-        kind = ast.unparse(parameter.annotation) if parameter.annotation else _KIND.get(parameter.arg, "")
+        by_name = "" if parameter.arg in launches.loaded else _KIND.get(parameter.arg, "")
+        kind = ast.unparse(parameter.annotation) if parameter.annotation else by_name
+        unclear = launches.given and parameter.arg not in arrays
         if kind in _SCALAR_TYPES:
             dtype = _SCALAR_TYPES[kind]
             value = "0.5" if dtype == "float32" else "1"
             numbers.append(Number(parameter.arg, value, dtype, "guessed: say what is usual"))
-        elif kind in _NO_TENSOR or parameter.arg in {"self", "ctx", "provider"}:
+        elif parameter.arg in axes:
+            continue
+        elif kind in _NO_TENSOR or parameter.arg in no_tensors or (unclear and not kind):
             others.append(parameter.arg)
         else:
             tensors.append(parameter.arg)
@@ -266,6 +276,8 @@ def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
     """Axes of arrays, from `m, k = a.shape`, `n = x.numel()`, `c = torch.empty((m, n))`, `empty_like(x)`."""
     found: dict[str, tuple[str, ...]] = {}
     like: dict[str, str] = {}
+    several = re.search(r"shape\[-?[1-9]\]|size\(-?[1-9]\)", ast.unparse(node))
+    first = "" if several else r"|shape\[0\]|size\(0\)"  # the length of what has no other axis
     of_interest = (ast.Call, ast.Attribute, ast.Subscript)
     assigned = (each for each in ast.walk(node) if isinstance(each, ast.Assign))
     of_these = ((each.targets[0], each.value) for each in assigned if isinstance(each.value, of_interest))
@@ -274,11 +286,11 @@ def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
         if isinstance(target, ast.Tuple):
             names = [python_name(ast.unparse(item)) for item in target.elts]
             shape = re.fullmatch(r"(\w+)\.(?:shape|size\(\))", text)
-            if shape and all(map(str.isidentifier, names)):
+            if shape and all(map(str.isidentifier, names)) and len({*names, "_"}) > len(names):
                 found.setdefault(shape[1], tuple(names))
         elif not isinstance(target, ast.Name):
             continue
-        elif length := re.fullmatch(r"(\w+)\.(?:numel\(\)|size|shape\[0\]|size\(0\))", text):
+        elif length := re.fullmatch(rf"(\w+)\.(?:numel\(\)|size{first})", text):
             found.setdefault(length[1], (python_name(target.id),))
         elif other := re.match(r"\w+\.(?:empty|zeros|ones)_like\((\w+)", text):
             like[target.id] = other[1]
@@ -296,19 +308,29 @@ def _sizes(node: ast.expr) -> tuple[str, ...]:
         return ()
     if ast.unparse(node.func).rpartition(".")[2] not in {"empty", "zeros"}:
         return ()
-    sizes = node.args[0].elts if isinstance(node.args[0], ast.Tuple) else node.args[:1]
+    sizes = node.args[0].elts if isinstance(node.args[0], ast.Tuple) else node.args
     named = all(isinstance(size, ast.Name) for size in sizes)
     return tuple(python_name(ast.unparse(size)) for size in sizes) if named else ()
 
 
 def _results(node: ast.FunctionDef) -> list[str]:
+    """What a function returns: the name of each value, a constant's text, `output` for what has no name."""
     for each in ast.walk(node):
         if isinstance(each, ast.Return) and each.value is not None:
             values = each.value.elts if isinstance(each.value, ast.Tuple) else [each.value]
-            if any(isinstance(value, ast.Constant) for value in values):
-                return []
-            return [v.id if isinstance(v, ast.Name) else f"output{n or ''}" for n, v in enumerate(values)]
+            return [_result(value) or f"output{number or ''}" for number, value in enumerate(values)]
     return []
+
+
+def _result(value: ast.expr) -> str:
+    match value:
+        case ast.Constant():
+            return ast.unparse(value)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in VIEWS:
+            return name
+        case ast.Name(id=name):
+            return name
+    return ""
 
 
 def _array(
@@ -335,57 +357,6 @@ def _dtype(module: _Module, node: ast.FunctionDef, kernels: set[str]) -> str:
             if found != "float32" or each is node:
                 return "float16" if found == "half" else str(found)
     return "float32"
-
-
-# --- what a kernel computes -------------------------------------------------------------------------
-
-
-def _triton_body(module: _Module, kernels: set[str], arrays: Sequence[str]) -> Elementwise | None:
-    """What a Triton kernel stores, where it is made of what it loads at the same place, whatever happens."""
-    if len(kernels) != 1:
-        return None
-    node = module.jitted[next(iter(kernels))][1]
-    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
-    stores = [call for call in calls if ast.unparse(call.func) == "tl.store"]
-    if len(stores) != 1 or any(isinstance(each, (ast.For, ast.While)) for each in ast.walk(node)):
-        return None
-    if len(stores[0].args) < 2:  # what it is given by name is not looked for
-        return None
-    names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
-    often = Counter(each.id for each in names if isinstance(each.ctx, ast.Store))
-    values = {name: value for name, value in _named(ast.walk(node)) if often[name] == 1}
-    pointers = [argument.arg for argument in node.args.args][: len(arrays)]
-    place = _place(stores[0].args[0], pointers)
-    if place is None:
-        return None
-    by_pointer = dict(zip(pointers, map(python_name, arrays), strict=False))
-    expression = _stored(stores[0].args[1], values, by_pointer, place[1])
-    return None if expression is None else Elementwise(by_pointer[place[0]], ast.unparse(expression))
-
-
-def _place(node: ast.expr, pointers: Sequence[str]) -> tuple[str, str] | None:
-    """`x_ptr + offsets` as pointer and offset."""
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
-        return None
-    pointer = ast.unparse(node.left)
-    return (pointer, ast.unparse(node.right)) if pointer in pointers else None
-
-
-def _stored(
-    node: ast.expr, values: Mapping[str, ast.expr], arrays: Mapping[str, str], offset: str, depth: int = 0
-) -> ast.expr | None:
-    if isinstance(node, ast.Constant):
-        return node
-    if isinstance(node, ast.Name) and node.id in values and depth < 8:
-        return _stored(values[node.id], values, arrays, offset, depth + 1)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
-        left = _stored(node.left, values, arrays, offset, depth + 1)
-        right = _stored(node.right, values, arrays, offset, depth + 1)
-        return None if left is None or right is None else ast.BinOp(left, node.op, right)
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.load":
-        place = _place(node.args[0], list(arrays)) if node.args else None
-        return ast.Name(arrays[place[0]]) if place and place[1] == offset else None
-    return None
 
 
 # --- numba ------------------------------------------------------------------------------------------
@@ -448,7 +419,7 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
         name=node.name.lower(),
         arrays=tuple(arrays),
         numbers=tuple(numbers),
-        axes=sizes_of(axes, product=product),
+        axes=sizes_of(axes, product=product, rank=max(len(array.shape) for array in arrays)),
         dtype="float32",
         args=() if list(order) == plain else order,
         reference=reference_of(node.name, arrays, numbers, axes, matrices=matrices, body=body),
@@ -500,9 +471,9 @@ def _numba_body(
 def _raw_kernels(module: _Module) -> Iterator[tuple[str, int, str]]:
     """Name, line and CUDA text of each `name = cupy.RawKernel("text", "entry")` at a file's top."""
     strings = {
-        name: value.value for name, value in _named(module.tree.body) if isinstance(value, ast.Constant)
+        name: value.value for name, value in named(module.tree.body) if isinstance(value, ast.Constant)
     }
-    for name, value in _named(module.tree.body):
+    for name, value in named(module.tree.body):
         if not (isinstance(value, ast.Call) and value.args and ast.unparse(value.func).endswith("RawKernel")):
             continue
         first = value.args[0]

@@ -154,12 +154,16 @@ class Reading:
         return False
 
     def _undefined(self) -> list[str]:
-        """Names in capitals that the body uses and nothing defines: macros that the build gives."""
-        words = {token.text for token in (*self.kernel.body, *self.kernel.bounds) if token.kind == "word"}
-        own = {parameter.name for parameter in self.kernel.parameters}
-        own |= {parameter.name for parameter in self.kernel.template}
-        known = own | self.repository.names_of(self.source).keys() | self.repository.declared_in(self.source)
-        return sorted(word for word in words if _MACRO.fullmatch(word) and word not in known)
+        """Names in capitals that kernels of the file use and nothing defines: macros that the build gives."""
+        words: set[str] = set()
+        for kernel in self.repository.source(self.file).kernels:
+            own = {p.name for p in kernel.parameters} | {p.name for p in kernel.template}
+            words |= {token.text for token in (*kernel.body, *kernel.bounds) if token.kind == "word"} - own
+        return sorted(word for word in words if _MACRO.fullmatch(word) and not self._defines(word))
+
+    def _defines(self, word: str) -> bool:
+        repository = self.repository
+        return repository.meaning(self.source, word) is not None or repository.declares(self.source, word)
 
     def _template(self, launches: Sequence[CudaLaunch]) -> dict[str, str]:
         """What stands for each parameter of the template; nothing for a number that is not told."""
@@ -179,28 +183,31 @@ class Reading:
     def _argument(self, parameter: TemplateParameter, text: str, launch: CudaLaunch | None) -> str:
         """What a text says for a parameter of the template; empty where it is no number, or no type."""
         if parameter.is_type:
-            return "" if text in {"T", "scalar_t", "Type", "DType", "data_t"} else text
-        names = {**self.repository.names_of(self.file), **(launch.names if launch else {})}
-        value = integer(tuple(tokens(text)), names)
+            return "" if text in {parameter.name, "T", "scalar_t", "Type", "DType", "data_t"} else text
+        of_launch = launch.names if launch else {}
+        value = integer(
+            tuple(tokens(text)), lambda name: of_launch.get(name) or self.repository.meaning(self.file, name)
+        )
         return "" if value is None else str(value)
 
     def _dtype(self, parameter: FunctionParameter, template: Mapping[str, str]) -> str:
         """NumPy's name of a parameter's type. Raises NotReadError."""
         text = template.get(parameter.type, parameter.type)
         for _ in range(4):
-            if text in DTYPES:
-                return DTYPES[text]
+            plain = re.sub(r"^(?:::)?(?:cuda::)?(?:std::)?", "", text)
+            if plain in DTYPES:
+                return DTYPES[plain]
             if vector := _VECTOR.fullmatch(text):
                 raise NotReadError(
                     f"parameter {parameter.name} is of type {text}: {vector[2]} elements of {vector[1]} an "
                     "index, which an array's shape cannot say"
                 )
-            known = self.repository.names_of(self.source).get(text)
+            known = self.repository.meaning(self.source, text)
             if known is None and self._compile_includer([text]):
-                known = self.repository.names_of(self.source).get(text)
+                known = self.repository.meaning(self.source, text)
             if known is None:
                 break
-            text = text_of([token for token in known if token.text not in {"const", "struct"}])
+            text = text_of([token for token in known if token.text not in {"const", "volatile", "struct"}])
         by_setup = "ensorMap" in text or "Texture" in text
         raise NotReadError(
             f"parameter {parameter.name} is of type {text}, which is no number and no array of numbers."
@@ -208,15 +215,18 @@ class Reading:
         )
 
 
-def integer(expression: Expression, names: Mapping[str, Expression], depth: int = 0) -> int | None:
-    """The value of an expression of integers and constants; None where it has another name in it."""
+def integer(
+    expression: Expression, meaning: Callable[[str], Expression | None], depth: int = 0
+) -> int | None:
+    """The value of an expression of integers and of names whose `meaning` is one in turn; None where it has
+    another name in it.
+    """
 
     def value_of(name: str) -> str | None:
         if name in {"true", "false"}:
             return str(int(name == "true"))
-        if depth > 6 or name not in names:
-            return None
-        value = integer(names[name], names, depth + 1)
+        inner = meaning(name) if depth <= 6 else None
+        value = integer(inner, meaning, depth + 1) if inner else None
         return None if value is None else str(value)
 
     text = translate(expression, value_of)

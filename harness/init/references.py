@@ -52,6 +52,9 @@ def _elementwise(
         tolerance = f"{factor}{unit} * ({magnitude})"
     if unit is not None and not magnitude:
         tolerance = f"{body.roundings + 4} * {unit} * (1 + abs({expression}))"
+    if not inputs and out.role == "Output" and out.shape:  # a number alone, in every element
+        sizes = ", ".join(f"case.{axis}" for axis in out.shape)
+        expression = f"np.full(({sizes},), {expression})"
     return Reference(expression, tolerance, f"read from the body of {name}")
 
 

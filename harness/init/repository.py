@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
@@ -37,6 +37,13 @@ _BUILD = ("CMakeLists.txt", ".cmake", "Makefile", ".mk", "setup.py")
 _ARCHES = {"tcgen05.": "sm_100a", "wgmma.": "sm_90a", "cp.async.bulk": "sm_90", "__cluster_dims__": "sm_90"}
 """What in a text needs which architecture, the most demanding first."""
 _SEEN = re.compile(rb"__global__|<<<")
+_TOOLKIT = re.compile(
+    r"(?:cuda|cuda_(?:runtime|fp|bf16|gl|texture|pipeline|awbarrier|profiler|occupancy|vdpau|egl)\w*"
+    r"|cu(?:blas|fft|rand|sparse|solver|pti|dnn)\w*|npp\w*|nv\w+|mma|cooperative_groups|math_constants"
+    r"|(?:device|vector|driver|host|builtin|channel|texture|surface)_(?:types|functions|launch_parameters"
+    r"|defines|descriptor|indirect_functions))\.h(?:pp)?"
+)
+"""Headers of CUDA itself, which no repository has, although some include them in quotes."""
 
 
 class Repository:
@@ -51,7 +58,8 @@ class Repository:
         self._added: dict[str, str] = {}
         # Each file is read, and what it includes is followed, once.
         self.bytes_of, self.text, self.source = cache(self._bytes_of), cache(self._text), cache(self._source)
-        self._closure, self.names_of = cache(self._found_closure), cache(self._names_of)
+        self._closure, self._resolve = cache(self._found_closure), cache(self._resolved)
+        self._includes, self.meaning = cache(self._read_includes), cache(self._meaning)
 
     def _listed(self, suites: Sequence[str]) -> list[str]:
         found = []
@@ -110,15 +118,19 @@ class Repository:
         return tuple(dict.fromkeys(flag for name in builds for flag in _FLAG.findall(self.text(name))))
 
     def arch_of(self, name: str) -> tuple[str, str]:
-        """The architecture that a file and its includes need, and what for; empty for any."""
-        text = "\n".join(self.text(each) for each in self._closure(name)[0])
+        """The architecture that a file and the headers beside it need, and what for; empty for any. A header
+        of a library, which a folder finds, has all of it for those who ask.
+        """
+        text = "\n".join(self.text(file) for file, folder in self._closure(name)[0].items() if not folder)
         return next(((arch, what) for what, arch in _ARCHES.items() if what in text), ("", ""))
 
     def torch_headers(self, name: str) -> list[str]:
         """PyTorch's headers that a file includes and the repository does not have."""
         included = [each for file in self._closure(name)[0] for each in self._includes(file)]
         return [
-            each for kind, each in included if _TORCH.match(each) and self._resolve(each, name, kind) is None
+            each
+            for kind, each in included
+            if _TORCH.match(each) and self._resolve(each, posixpath.dirname(name), kind) is None
         ]
 
     @cached_property
@@ -195,19 +207,20 @@ class Repository:
         cmake = [name for name in self.files if name.endswith(("CMakeLists.txt", ".cmake"))]
         return {posixpath.basename(found) for name in cmake for found in _BUILT.findall(self.text(name))}
 
-    def _resolve(self, included: str, name: str, kind: str) -> tuple[str, str] | None:
-        """The file that an include names, and the folder that must be searched for it, empty for none.
+    def _resolved(self, included: str, folder: str, kind: str) -> tuple[str, str] | None:
+        """The file that an include in `folder` names, and the folder that must be searched for it, empty for
+        none.
 
         `kind` is how it begins: `"` or `<`. A plain name in angle brackets is a library's, unless the build
         says where it lies.
         """
-        beside = posixpath.normpath(posixpath.join(posixpath.dirname(name), included))
+        beside = posixpath.normpath(posixpath.join(folder, included))
         if kind == '"' and beside in self._known:
             return beside, ""
-        for folder in self.include_folders:
-            inside = posixpath.normpath(posixpath.join(folder, included))
+        for searched in self.include_folders:
+            inside = posixpath.normpath(posixpath.join(searched, included))
             if inside in self._known:
-                return inside, folder
+                return inside, searched
         if kind == '"' or "/" in included:
             for candidate in self._by_base.get(posixpath.basename(included), []):
                 if candidate.endswith(f"/{included}") or candidate == included:
@@ -220,18 +233,19 @@ class Repository:
         while waiting:
             here = waiting.popleft()
             for kind, included in self._includes(here):
-                resolved = self._resolve(included, here, kind)
+                resolved = self._resolve(included, posixpath.dirname(here), kind)
                 if resolved is None:
                     # One that the build makes, rather than a library's.
-                    made = posixpath.basename(included) in self._made or "/" not in included
-                    if kind == '"' and made:
+                    made = posixpath.basename(included) in self._made
+                    own = kind == '"' and "/" not in included and not _TOOLKIT.fullmatch(included)
+                    if made or own:
                         missing.append(included)
                 elif resolved[0] not in found:
                     found[resolved[0]] = resolved[1]
                     waiting.append(resolved[0])
         return found, missing
 
-    def _includes(self, name: str) -> list[tuple[str, str]]:
+    def _read_includes(self, name: str) -> list[tuple[str, str]]:
         return _INCLUDE.findall(self.text(name))
 
     def includes_of(self, name: str) -> tuple[tuple[str, ...], list[str]]:
@@ -239,18 +253,20 @@ class Repository:
         found, missing = self._closure(name)
         return tuple(dict.fromkeys(filter(None, found.values()))), list(dict.fromkeys(missing))
 
-    def _names_of(self, name: str) -> Mapping[str, Expression]:
-        """Macros, constants and aliases at the top of a file and of all that it includes."""
-        found: dict[str, Expression] = {}
-        for each in self._closure(name)[0]:
-            found = {**self.source(each).names, **found}
-        return found
+    def _meaning(self, name: str, word: str) -> Expression | None:
+        """What a macro, a constant or an alias at the top of a file or of its includes stands for: no tokens
+        for a macro that has parameters or no text. None where none of the files defines the word.
+        """
+        for file in self._closure(name)[0]:
+            if word in self.text(file) and word in self.source(file).names:
+                return self.source(file).names[word]
+        return None
 
-    def declared_in(self, name: str) -> set[str]:
-        """Words in capitals that a file and its includes declare in any scope: `SIZE = 1`, `enum {A, B}`."""
-        found = self._closure(name)[0]
-        groups = [group for each in found for match in _DECLARED.findall(self.text(each)) for group in match]
-        return {word for group in groups for word in re.findall(r"\w+", group)}
+    def declares(self, name: str, word: str) -> bool:
+        """Whether a file or its includes declare a word in capitals in any scope: `SIZE = 1`, `enum {A}`."""
+        texts = (text for file in self._closure(name)[0] if word in (text := self.text(file)))
+        groups = (group for text in texts for found in _DECLARED.findall(text) for group in found)
+        return any(word in re.findall(r"\w+", group) for group in groups)
 
     def defining(self, word: str, name: str) -> str | None:
         """A file that includes this one, and knows a name that this one does not."""
@@ -259,17 +275,17 @@ class Repository:
             other for other in self.files if other.endswith(CPP_SUFFIXES) and base in self.bytes_of(other)
         ]
         for other in [*includers, *self.sources]:
-            if other != name and name in self._closure(other)[0] and word in self.names_of(other):
+            if other != name and name in self._closure(other)[0] and self.meaning(other, word) is not None:
                 return other
         return None
 
 
 def _cmake_folder(word: str, here: str) -> str:
-    for variable in ("${CMAKE_CURRENT_SOURCE_DIR}", "${CMAKE_CURRENT_LIST_DIR}"):
-        word = word.replace(variable, here or ".")
+    """A folder that a CMake file in `here` names, below the repository's top."""
+    word = word.removeprefix("$<BUILD_INTERFACE:").rstrip(">")
     for variable in ("${PROJECT_SOURCE_DIR}", "${CMAKE_SOURCE_DIR}"):
+        if word.startswith(variable):
+            return posixpath.normpath(word.replace(variable, "."))
+    for variable in ("${CMAKE_CURRENT_SOURCE_DIR}", "${CMAKE_CURRENT_LIST_DIR}"):
         word = word.replace(variable, ".")
-    if word.startswith("$<BUILD_INTERFACE:"):
-        word = word[len("$<BUILD_INTERFACE:") :].rstrip(">")
-    inside = word if word.startswith((".", "/")) or not here else posixpath.join(here, word)
-    return posixpath.normpath(inside)
+    return posixpath.normpath(posixpath.join(here, word))

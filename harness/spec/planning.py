@@ -269,7 +269,8 @@ def load_suites(
     folders = discover(config.root, config.suites)
     if not folders:
         raise SuiteError(
-            f"No suite in {config.root}: no folder with a suite.py matches {', '.join(config.suites)}."
+            f"No suite in {config.root}: no folder with a suite.py matches {', '.join(config.suites)}. "
+            "'harness init' writes suites for the kernels that a project has."
         )
     begun = [begin(folder, commit, timeout_s=timeout_s, suite_from=suite_from) for folder in folders]
     loaded = [each.result() for each in begun]
@@ -300,7 +301,10 @@ def load_pairs(
     root = config.root
     repository = git.repository_of(root)
     if repository is None:
-        raise UsageError(f"{root} is in no git repository: there are no commits to compare.")
+        raise UsageError(
+            f"{root} is in no git repository: there are no commits to compare."
+            " Make one with git init, and commit before and after a change."
+        )
     base = git.resolve(repository, base)
     head = None if head is None else git.resolve(repository, head)
     revisions: tuple[str | None, ...] = (base, head)

@@ -524,9 +524,13 @@ def _text(path: Path, by: str = "") -> str:
         text = read_regular(path).decode("utf-8-sig")
         return text.replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise SuiteError(
-            f"Cannot read kernel source {path}{by}: {error}. Check the name in suite.py."
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        do = "Check the name in suite.py."
+        if by:
+            do = (
+                "Write that file, or name the folder that has it in the kernel's include, such as 'include/'."
+            )
+        raise SuiteError(f"Cannot read kernel source {path}{by}: {why}. {do}") from None
 
 
 def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> str:

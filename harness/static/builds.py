@@ -224,9 +224,8 @@ def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
         backends = " or ".join(kernel.sources)
         yield Refusal("needs-backend", f"{name} has no CUDA source: it runs on {backends}.")
     if not isinstance(source, (str, Generated, HostLibrary)):
-        yield Refusal(
-            "host-function", f"{name} is a function of the host: it builds itself what it launches."
-        )
+        what = f"{name} is a function of the host, which builds itself what it launches"
+        yield Refusal("host-function", f"{what}: 'harness check' calls it on a device.")
     if missing := lacking(kernel, "cuda"):
         yield Refusal("needs-package", missing)
     if (refused := _compiler_lacks(arch)) and isinstance(source, str):

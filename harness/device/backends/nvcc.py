@@ -357,7 +357,10 @@ def ptx_target(program: Program, arch: str) -> str:
         return arch
     wanted, capability = _capability(match), _capability(card)
     if capability < wanted or (match["own"] and not is_for(match["arch"], capability)):
-        raise BuildError(f"{program.name} is PTX for {match['arch']}, which {arch} does not run.")
+        raise BuildError(
+            f"{program.name} is PTX for {match['arch']}, which {arch} does not run. Write it anew for {arch} "
+            "or an older architecture, or give its CUDA source in its place."
+        )
     return match["arch"] if match["own"] and capability == wanted else arch
 
 

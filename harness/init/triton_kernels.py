@@ -1,0 +1,190 @@
+"""Triton kernels, read out of source: which of its parameters a kernel loads and stores, what the function
+that launches it hands over for each, and what is stored where that is one expression per element.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.init.bodies import Elementwise, python_name
+
+VIEWS = {"view", "reshape", "contiguous", "flatten", "detach", "squeeze", "unsqueeze"}
+"""Methods of a tensor whose result lies in the same memory, or is a copy of the same elements."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """What a function hands to the Triton kernels that it launches, by the function's own names."""
+
+    loaded: frozenset[str]
+    stored: frozenset[str]
+    plain: frozenset[str]
+    """Names that are numbers: kernels that get them neither load nor store there."""
+    given: tuple[tuple[ast.FunctionDef, Mapping[str, ast.expr]], ...]
+    """Each launch: the kernel, and the arguments by its parameters' names."""
+
+
+def launches_in(node: ast.FunctionDef, kernels: Mapping[str, ast.FunctionDef]) -> Launches:
+    """The launches of these kernels in a function."""
+    views = dict(_views(node))
+    given = tuple(_given(node, kernels))
+    loaded: set[str] = set()
+    stored: set[str] = set()
+    plain: set[str] = set()
+    for kernel, arguments in given:
+        loads, stores, unclear = _accesses(kernel)
+        for parameter, value in arguments.items():
+            name = base_of(value)
+            name = views.get(name, name)
+            loaded |= {name} if parameter in loads else set()
+            stored |= {name} if parameter in stores else set()
+            if isinstance(value, ast.Name) and parameter not in loads | stores | unclear:
+                plain.add(name)
+    return Launches(frozenset(loaded), frozenset(stored), frozenset(plain - loaded - stored), given)
+
+
+def base_of(value: ast.expr) -> str:
+    """`x` of `x`, `x.view(-1)` and `x[0]`; empty where it is more than one name's."""
+    while isinstance(value, (ast.Attribute, ast.Call, ast.Subscript)):
+        value = value.func if isinstance(value, ast.Call) else value.value
+    return value.id if isinstance(value, ast.Name) else ""
+
+
+def named(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """The names that are given a value, and these values."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name), *_], value=value):
+                yield name, value
+
+
+def _views(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """Names that stand for another's memory, `flat = x.view(-1)`, and that other's."""
+    for name, value in named(ast.walk(node)):
+        match value:
+            case ast.Name(id=other):
+                yield name, other
+            case ast.Call(func=ast.Attribute(attr=method)) if method in VIEWS:
+                yield name, base_of(value)
+
+
+def _given(
+    node: ast.FunctionDef, kernels: Mapping[str, ast.FunctionDef]
+) -> Iterator[tuple[ast.FunctionDef, Mapping[str, ast.expr]]]:
+    for call in ast.walk(node):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Subscript)):
+            continue
+        name = base_of(call.func.value)
+        if name not in kernels and len(kernels) == 1:  # `compiled = kernel.warmup(...)` goes by another name
+            name = next(iter(kernels))
+        if name not in kernels:
+            continue
+        kernel = kernels[name]
+        names = [parameter.arg for parameter in (*kernel.args.posonlyargs, *kernel.args.args)]
+        by_name = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        yield kernel, {**dict(zip(names, call.args, strict=False)), **by_name}
+
+
+def _accesses(kernel: ast.FunctionDef) -> tuple[set[str], set[str], set[str]]:
+    """The parameters that a kernel loads from, those that it stores to, and those that it hands on."""
+    parameters = {parameter.arg for parameter in (*kernel.args.posonlyargs, *kernel.args.args)}
+    values: dict[str, ast.expr] = {}
+    for name, value in named(ast.walk(kernel)):
+        values.setdefault(name, value)
+    loads: set[str] = set()
+    stores: set[str] = set()
+    unclear: set[str] = set()
+    for call in ast.walk(kernel):
+        if not isinstance(call, ast.Call):
+            continue
+        function = ast.unparse(call.func)
+        word = function.rpartition(".")[2]
+        if word in {"load", "store"} or word.startswith("atomic_"):
+            own = isinstance(call.func, ast.Attribute) and not function.startswith("tl.")  # of a descriptor
+            name = _pointer(call.func if own else _first(call), parameters, values)
+            loads |= {name} if word != "store" else set()
+            stores |= {name} if word != "load" else set()
+        elif not function.startswith("tl."):
+            unclear |= {each.id for each in ast.walk(call) if isinstance(each, ast.Name)}
+    return loads & parameters, stores & parameters, unclear & parameters
+
+
+def _first(call: ast.Call) -> ast.expr | None:
+    by_name = (keyword.value for keyword in call.keywords if keyword.arg in {"pointer", "base"})
+    return call.args[0] if call.args else next(by_name, None)
+
+
+def _pointer(
+    node: ast.expr | None, parameters: set[str], values: Mapping[str, ast.expr], depth: int = 0
+) -> str:
+    """The parameter that an address begins with, `x` of `x + row * stride`; empty where none is found."""
+    match node:
+        case ast.Name(id=name) if name in parameters:
+            return name
+        case ast.Name(id=name) if name in values and depth < 8:
+            return _pointer(values[name], parameters, values, depth + 1)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+            first = _pointer(left, parameters, values, depth)
+            return first or _pointer(right, parameters, values, depth)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="tl"))):
+            return _pointer(_first(node), parameters, values, depth)
+        case ast.Call(func=ast.Attribute(value=value)) | ast.Attribute(value=value):
+            return _pointer(value, parameters, values, depth)
+    return ""
+
+
+# --- what a kernel computes -------------------------------------------------------------------------
+
+
+def stored_expression(launches: Launches, arrays: Sequence[str]) -> Elementwise | None:
+    """What a Triton kernel stores, where it is made of what it loads at the same place, whatever happens."""
+    if len(launches.given) != 1:
+        return None
+    node, given = launches.given[0]
+    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+    stores = [call for call in calls if ast.unparse(call.func) == "tl.store"]
+    if len(stores) != 1 or any(isinstance(each, (ast.For, ast.While)) for each in ast.walk(node)):
+        return None
+    if len(stores[0].args) < 2:  # what it is given by name is not looked for
+        return None
+    names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+    often = Counter(each.id for each in names if isinstance(each.ctx, ast.Store))
+    values = {name: value for name, value in named(ast.walk(node)) if often[name] == 1}
+    by_pointer = {
+        parameter: python_name(value.id)
+        for parameter, value in given.items()
+        if isinstance(value, ast.Name) and value.id in arrays
+    }
+    place = _place(stores[0].args[0], by_pointer)
+    if place is None:
+        return None
+    expression = _stored(stores[0].args[1], values, by_pointer, place[1])
+    return None if expression is None else Elementwise(by_pointer[place[0]], ast.unparse(expression))
+
+
+def _place(node: ast.expr, pointers: Mapping[str, str]) -> tuple[str, str] | None:
+    """`x_ptr + offsets` as pointer and offset."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+        return None
+    pointer = ast.unparse(node.left)
+    return (pointer, ast.unparse(node.right)) if pointer in pointers else None
+
+
+def _stored(
+    node: ast.expr, values: Mapping[str, ast.expr], arrays: Mapping[str, str], offset: str, depth: int = 0
+) -> ast.expr | None:
+    if isinstance(node, ast.Constant):
+        return node
+    if isinstance(node, ast.Name) and node.id in values and depth < 8:
+        return _stored(values[node.id], values, arrays, offset, depth + 1)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
+        left = _stored(node.left, values, arrays, offset, depth + 1)
+        right = _stored(node.right, values, arrays, offset, depth + 1)
+        return None if left is None or right is None else ast.BinOp(left, node.op, right)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.load":
+        place = _place(node.args[0], arrays) if node.args else None
+        return ast.Name(arrays[place[0]]) if place and place[1] == offset else None
+    return None
