@@ -73,7 +73,7 @@ def judged(*items: CaseBlock | Verdict) -> dict[str, Rejudged]:
 
 
 def written(folder: Path, *items: CaseBlock | Verdict, complete: bool = True, **over: object) -> Path:
-    described = dataclasses.replace(COMPARISON, **over)
+    described = dataclasses.replace(COMPARISON, **over)  # type: ignore[arg-type]
     with RecordWriter(folder, described) as writer:
         for item in items:
             writer.add(item)
