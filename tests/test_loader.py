@@ -307,6 +307,14 @@ def test_what_makes_no_sense_in_a_suite_says_where(project):
     assert f'File "{project.suite / "suite.py"}", line 3' in raised.value.log
 
 
+def test_a_function_of_no_framework_is_no_source(project):
+    source = '{"cuda": PythonFunction("f.py")}'
+    text = "from harness.spec.kernel import PythonFunction\n" + toy.SUITE.replace('"plain.cu"', source)
+    project.write({"kernels/toy/suite.py": text})
+    with pytest.raises(SuiteError, match=r"describes what no suite can be: .*sources"):
+        load(project.suite)
+
+
 @pytest.mark.parametrize("folder", ["kernels/portable", "nowhere/at/all"])
 def test_a_folder_without_a_suite(project, folder):
     with pytest.raises(SuiteError, match=r"No suite\.py in .*: a suite is a folder with a suite\.py"):

@@ -84,8 +84,8 @@ class ProblemData(msgspec.Struct, frozen=True):
 
 
 class SourceData(msgspec.Struct, frozen=True):
-    kind: str
-    """A key of _SOURCE_KINDS."""
+    kind: Literal["generated", "function", "library", "triton", "torch", "cupy", "numba"]
+    """The keys of _SOURCE_KINDS: a process that is not to be trusted tells no other."""
     file: str = ""
     name: str = ""
     needs: tuple[str, ...] = ()
