@@ -96,7 +96,7 @@ def _print_cards(history: History) -> None:
     few = len(history.cards) <= _CARDS
     if not few:
         series = counted(sum(len(card.analysed) for card in history.cards), "case")
-        out.print(f"{len(history.cards)} cards, {series} in all{_told(newest, commits)}", style="bold")
+        out.print(f"{len(history.cards)} cards, {series} in all{_newest_hash(newest, commits)}", style="bold")
     late = [
         f"{harmless(card.name)} {how}" for card in history.cards if (how := _behind(card, commits, newest))
     ]
@@ -138,10 +138,11 @@ def _ended(history: History) -> Iterator[str]:
 
 
 def _newest(card: CardHistory) -> int:
-    return max((int(one.series.positions[-1]) for one in card.analysed), default=-1)
+    """The position of the newest commit that a card has measured; -1 for none."""
+    return max((last for _, last in card.spans.values()), default=-1)
 
 
-def _told(newest: int, commits: Commits) -> str:
+def _newest_hash(newest: int, commits: Commits) -> str:
     return f", newest {commits[newest].hash[:10]}" if newest >= 0 else ""
 
 
@@ -313,8 +314,8 @@ def _failed(cases: Sequence[str], span: str) -> Text:
 def _title(card: CardHistory, commits: Commits) -> str:
     measured = {int(at) for one in card.analysed for at in one.series.positions}
     name = harmless(f"{card.name} ({card.machine.get('gpu', 'unknown card')})")
-    cases, commits_told = counted(len(card.analysed), "case"), counted(len(measured), "commit")
-    return f"{name}: {cases}, {commits_told}{_told(_newest(card), commits)}"
+    counts = f"{counted(len(card.analysed), 'case')}, {counted(len(measured), 'commit')}"
+    return f"{name}: {counts}{_newest_hash(_newest(card), commits)}"
 
 
 def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
