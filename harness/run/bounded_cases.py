@@ -125,9 +125,9 @@ def suite_of(record: Record, root: Path) -> LoadedSuite:
     source = record.source
     folder = root / source.path
     with suppress(SuiteError):  # it may be broken by now
-        here = load(folder)
-        if here.source.tree_sha256 == source.tree_sha256:
-            return here
+        loaded = load(folder)
+        if loaded.source.tree_sha256 == source.tree_sha256:
+            return loaded
     if source.commit is None or source.dirty:
         raise UsageError(
             f"What was measured are files of {source.path} that are neither the working tree's now nor those "
@@ -143,15 +143,15 @@ def bounded_cases(
     loaded, card = suite_of(record, root), card_of(record)
     planned = plan(loaded.suite, [*record.times_ns])
     result = build_only(loaded, planned, [record.device.arch], timeout_s, instructions=True, tell=tell)
-    told = facts(loaded.suite.problem, planned, result.builds, {card.name: card}, record.l2)
+    all_facts = facts(loaded.suite.problem, planned, result.builds, {card.name: card}, record.l2)
     found: dict[str, BoundedCase] = {}
-    for each in told:
+    for each in all_facts:
         for case, bound in each.bounds.get(card.name, {}).items():
             time_ns = record.times_ns[case]
             found[case] = BoundedCase(
                 case=case, card=card.name, time_ns=time_ns, bound_ns=bound.time_ns, by=bound.by
             )
-    why = {case: each.build.message or each.problem for each in told for case in each.cases}
+    why = {case: each.build.message or each.problem for each in all_facts for case in each.cases}
     none = [
         f"{case} has no bound: {why.get(case) or 'the suite has it no more, or its clocks are not known'}"
         for case in record.times_ns

@@ -126,9 +126,9 @@ def _kept(key: str | None) -> BuildOnlyReply | None:
 
 def _keep(key: str | None, found: BuildOnlyReply) -> None:
     """Keep what would be found again: a compilation that failed may have run out of time or memory."""
-    told = [each.code.problem for each in found.builds if each.code]
+    problems = [each.code.problem for each in found.builds if each.code]
     failed = any(each.status == "failed" for each in found.builds)
-    if key is not None and found.relied_on is not None and not failed and not any(told):
+    if key is not None and found.relied_on is not None and not failed and not any(problems):
         BinaryCache().put(key, msgspec.msgpack.encode(found))
 
 

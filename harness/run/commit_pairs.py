@@ -183,9 +183,9 @@ class PairJournal:
         path = folder / f"{case.suite}.{case.kernel}-{case.size and case.size.label}.jsonl"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            known = read_regular(path) if path.exists() else b""
+            content = read_regular(path) if path.exists() else b""
             file = path.open("ab")
-            if known and not known.endswith(b"\n"):
+            if content and not content.endswith(b"\n"):
                 file.write(b"\n")  # what a harness that was killed left of its last line
         except OSError as error:
             raise StoreError(
@@ -193,7 +193,7 @@ class PairJournal:
                 "--results, or none with --no-save."
             ) from None
         self._lines = JsonLines(path, file, "The bisection goes on without it.")
-        for line in () if fresh else known.splitlines():
+        for line in () if fresh else content.splitlines():
             try:
                 pair = msgspec.json.decode(line, type=_Pair)
             except (msgspec.DecodeError, UnicodeDecodeError):

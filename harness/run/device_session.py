@@ -227,15 +227,15 @@ class DeviceSession:
 
     def _wait_for_turn(self, stack: ExitStack) -> None:
         """Have the device to ourselves, which another process may be measuring."""
-        told: list[str] = []
+        sentences: list[str] = []
 
         def wait(sentence: str) -> None:
             self.builder.kill()  # its context on the device would disturb whoever measures there
             self.observer.waiting(sentence)
-            told.append(sentence)
+            sentences.append(sentence)
 
         stack.enter_context(held(self.device, self._command, self._busy, wait))
-        if told:
+        if sentences:
             self.builder = stack.enter_context(closing(WorkerProcess(self.scratch)))
             self._open(self.builder)
 
@@ -377,9 +377,9 @@ def unfit(planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False) 
 def identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
     """The device with what its driver knows better: the card's UUID, and the driver's own version."""
     # A fact that the card refuses to tell says "unavailable: ..." instead, which is no UUID.
-    known = {name: fact for name, fact in identity.items() if not fact.startswith("unavailable")}
+    facts = {name: fact for name, fact in identity.items() if not fact.startswith("unavailable")}
     return dataclasses.replace(
-        device, uuid=device.uuid or known.get("uuid"), driver=known.get("driver") or device.driver
+        device, uuid=device.uuid or facts.get("uuid"), driver=facts.get("driver") or device.driver
     )
 
 

@@ -62,14 +62,14 @@ def format_of(executable: Executable) -> Format:
     words = executable.command.replace(OUT, "")
     if "--benchmark_" in words:
         return "google-benchmark"
-    told = run_shell(f"{words} --help", executable.folder, _HELP_S)
+    answer = run_shell(f"{words} --help", executable.folder, _HELP_S)
     for name, option in _HELP_TELLS.items():
-        if option in told.log:
+        if option in answer.log:
             return name
     raise UsageError(
         f"{executable.command!r} does not tell with --help whether it is nvbench or Google Benchmark (it "
-        f"{told.how}): say so with --format {'|'.join(FORMATS)}.",
-        log=told.log,
+        f"{answer.how}): say so with --format {'|'.join(FORMATS)}.",
+        log=answer.log,
     )
 
 
@@ -131,9 +131,9 @@ def _on_device(file: ImportedFile, wanted: str | None) -> tuple[DeviceInfo, dict
     """What a file has of one device: the only one, or the wanted one."""
     found = [each for each in file.devices if len(file.devices) == 1 or each[0].spec == wanted]
     if not found:
-        there = ", ".join(device.spec for device, _ in file.devices)
+        specs = ", ".join(device.spec for device, _ in file.devices)
         raise StoreError(
-            f"It measured on {there or 'no device'}, and one is compared at a time: have it measure on one, "
+            f"It measured on {specs or 'no device'}, and one is compared at a time: have it measure on one, "
             "as with --devices 0, or say with --device which counts."
         )
     device, cases = found[0]

@@ -154,9 +154,9 @@ def read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
 
 def unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> str:
     """A sentence where labels are of nothing that was judged, else empty."""
-    there = {(_bare(record.path.name), in_short(case.now.case)) for record in judged for case in record.cases}
+    every = {(_bare(record.path.name), in_short(case.now.case)) for record in judged for case in record.cases}
     labels = [label for of_record in known.values() for label in of_record.values()]
-    astray = [label for label in labels if (_bare(label.file), in_short(label.case)) not in there]
+    astray = [label for label in labels if (_bare(label.file), in_short(label.case)) not in every]
     which = f", the first of {astray[0].case} in {astray[0].file}" if astray else ""
     return f"{len(astray)} of {len(labels)} labels are of no case that was judged{which}." if astray else ""
 

@@ -96,8 +96,8 @@ class _Sanitizing:
             room = (session.device.memory_bytes or 0) // _PROCESS_BYTES
             spec = session.device.spec
             with ThreadPoolExecutor(max(1, min(room, os.cpu_count() or 1))) as pool:
-                told = pool.map(lambda pair: self._under(pair[0], pair[1], program, spec), pairs)
-                for (planned, _), one in zip(pairs, told, strict=True):
+                rows = pool.map(lambda pair: self._under(pair[0], pair[1], program, spec), pairs)
+                for (planned, _), one in zip(pairs, rows, strict=True):
                     self.observer.sanitizing(planned.case.short_id)
                     found.append(one)
         return found
@@ -107,19 +107,19 @@ class _Sanitizing:
             log = scratch / f"{tool}.log"
             before = compute_sanitizer.before(program, tool, log)
             child = WorkerProcess(scratch, before=before)
-            told = self._run(planned, tool, child, device, compute_sanitizer.OPTIONS)
+            ran = self._run(planned, tool, child, device, compute_sanitizer.OPTIONS)
             text = _text(log)
         compute_sanitizer.check(text)
         if found := tuple(compute_sanitizer.findings(text)):
-            return Sanitized(case=told.case, tool=tool, status="found", findings=found)
-        if told.status == "failed":
-            return replace(told, log=f"{told.log}\n{text}".strip()[-_LOG_CHARACTERS:])
+            return Sanitized(case=ran.case, tool=tool, status="found", findings=found)
+        if ran.status == "failed":
+            return replace(ran, log=f"{ran.log}\n{text}".strip()[-_LOG_CHARACTERS:])
         if not compute_sanitizer.ended(text):
             message = f"{tool} said nothing of what it saw, not even how many errors: nobody knows."
             return replace(
-                told, status="failed", reason="crashed", message=message, log=text[-_LOG_CHARACTERS:]
+                ran, status="failed", reason="crashed", message=message, log=text[-_LOG_CHARACTERS:]
             )
-        return told
+        return ran
 
     def simulated(self, planned: PlannedCase) -> Sanitized:
         self.observer.sanitizing(planned.case.short_id)
@@ -130,17 +130,17 @@ class _Sanitizing:
         with scratch_folder() as scratch:
             log = scratch / "oclgrind.log"
             child = WorkerProcess(scratch, env=oclgrind.environment(scratch, log))
-            told = self._run(planned, OCLGRIND, child, _SIMULATED, oclgrind.OPTIONS)
+            ran = self._run(planned, OCLGRIND, child, _SIMULATED, oclgrind.OPTIONS)
             text = _text(log)
-        if told.status == "clean" and (found := tuple(oclgrind.findings(text))):
-            return replace(told, status="found", findings=found)
-        return told
+        if ran.status == "clean" and (found := tuple(oclgrind.findings(text))):
+            return replace(ran, status="found", findings=found)
+        return ran
 
     def _run(
         self, planned: PlannedCase, tool: str, child: WorkerProcess, device: str, options: tuple[str, ...]
     ) -> Sanitized:
         """What became of the process, as far as it knows itself."""
-        told, loaded = Sanitized(case=planned.case.id, tool=tool, status="clean"), self.loaded
+        ran, loaded = Sanitized(case=planned.case.id, tool=tool, status="clean"), self.loaded
         kernel, sizes = planned.kernel.name, planned.case.sizes
         try:
             with closing(child):
@@ -149,11 +149,11 @@ class _Sanitizing:
                 reply = child.ask(request, self.timeout_s)
                 child.finish(_END_S)
         except HarnessError as error:
-            return replace(told, status="failed", reason=error.reason, message=error.message, log=error.log)
+            return replace(ran, status="failed", reason=error.reason, message=error.message, log=error.log)
         if isinstance(reply, Failed):
             message = loaded.explained(reply.message, reply.log)
-            return replace(told, status="failed", reason=reply.reason, message=message, log=reply.log)
-        return told
+            return replace(ran, status="failed", reason=reply.reason, message=message, log=reply.log)
+        return ran
 
 
 def _text(log: Path) -> str:

@@ -108,7 +108,7 @@ def _resources(facts: StaticFacts) -> Resources | None:
     used, code = facts.build.usage, facts.build.code
     if used is None:
         return None
-    told = code.instructions if code else None
+    sass = code.instructions if code else None
     return Resources(
         registers=used.registers,
         static_shared_bytes=used.shared_bytes,
@@ -120,6 +120,6 @@ def _resources(facts: StaticFacts) -> Resources | None:
         constant_bytes=code.constant_bytes if code else None,
         code_bytes=code.bytes if code else None,
         occupancy=facts.residency.occupancy if facts.residency else None,
-        instructions=told.kinds if told else {},
-        loop_instructions=told.hottest.kinds if told and told.hottest else {},
+        instructions=sass.kinds if sass else {},
+        loop_instructions=sass.hottest.kinds if sass and sass.hottest else {},
     )

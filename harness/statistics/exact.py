@@ -213,18 +213,18 @@ class ExactSearch:
         (1962) 90-95.
         """
         start, stop = stretch
-        there = (self._all > middle) == is_over
-        there[start:stop] = False
-        figures = int(np.count_nonzero(there))
-        stays = int(np.count_nonzero(there[1:] & ~there[:-1])) + int(there[0])
-        rate = figures / max(there.size - (stop - start), 1)
+        is_beyond = (self._all > middle) == is_over
+        is_beyond[start:stop] = False
+        figures = int(np.count_nonzero(is_beyond))
+        stays = int(np.count_nonzero(is_beyond[1:] & ~is_beyond[:-1])) + int(is_beyond[0])
+        rate = figures / max(is_beyond.size - (stop - start), 1)
         if (
             stays < _STAYS
             or figures > BURST * stays
             or _binomial_tail(figures - stays, figures, rate) > _IN_A_ROW
         ):
             return 0.0  # levels of their own; by chance
-        times = 1 if stop == there.size else stays + 1
+        times = 1 if stop == is_beyond.size else stays + 1
         return float(times * ((figures - stays + 0.5) / (figures + 1)) ** (stop - start - 1))
 
 

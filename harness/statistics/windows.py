@@ -478,11 +478,11 @@ def searched(z: float, places_: float) -> float:
 @lru_cache(maxsize=256)
 def _limit(significance: float, short: int, *, last: bool = False) -> float:
     """The z with a p-value of `significance`."""
-    there = places(short, last=last, count=math.inf)
+    many = places(short, last=last, count=math.inf)
     low, high = 1.0, 40.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if searched(middle, there) > significance else (low, middle)
+        low, high = (middle, high) if searched(middle, many) > significance else (low, middle)
     return high
 
 
