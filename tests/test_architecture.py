@@ -189,6 +189,15 @@ def test_there_is_no_cycle():
     assert not graph
 
 
+def test_a_class_name_means_one_thing():
+    homes: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in tree_of(module).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module)
+    assert not {name: modules for name, modules in homes.items() if len(modules) > 1}
+
+
 def test_a_foreign_library_is_known_in_one_place():
     astray = [
         (module, name)

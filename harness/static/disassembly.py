@@ -18,7 +18,7 @@ import msgspec
 
 from harness.device.backends import nvcc
 from harness.device.backends.cubin import INSTRUCTION_BYTES
-from harness.device.backends.cubin_lines import SourceLine
+from harness.device.backends.cubin_lines import LineEntry
 from harness.errors import BuildError
 from harness.static.sass import Instruction, Instructions, instructions_in, summarised
 from harness.system.cache import BinaryCache
@@ -49,7 +49,7 @@ class Listed(NamedTuple):
     """One kernel's code as it is given to nvdisasm, and the source lines of it."""
 
     instructions: bytes
-    lines: tuple[SourceLine, ...]
+    lines: tuple[LineEntry, ...]
 
 
 Disassembled: TypeAlias = "dict[Listed, Instructions | BuildError]"

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.device.backends.cubin_lines import SourceLine
+from harness.device.backends.cubin_lines import LineEntry
 
 _LINE = re.compile(
     r"^\s*(?:\{\s*)?/\*(?P<at>[0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?(?P<name>[A-Z][\w.]*)\s*(?P<operands>[^;]*);",
@@ -144,7 +144,7 @@ def instructions_in(text: str) -> list[Instruction]:
     return found
 
 
-def summarised(instructions: Sequence[Instruction], lines: Sequence[SourceLine] = ()) -> Instructions:
+def summarised(instructions: Sequence[Instruction], lines: Sequence[LineEntry] = ()) -> Instructions:
     """What the instructions of one kernel are, and which source lines they come from."""
     loops = _loops(instructions)
     hottest = max(loops, key=_heat) if loops else None
@@ -158,7 +158,7 @@ def summarised(instructions: Sequence[Instruction], lines: Sequence[SourceLine] 
 
 
 def _places(
-    instructions: Sequence[Instruction], hottest: Loop | None, lines: Sequence[SourceLine]
+    instructions: Sequence[Instruction], hottest: Loop | None, lines: Sequence[LineEntry]
 ) -> dict[str, str]:
     begins = [line.at for line in lines]
     counted: defaultdict[str, Counter[str]] = defaultdict(Counter)

@@ -19,14 +19,14 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLine:
+class LineEntry:
     at: int
     """Bytes from the kernel's begin to the first instruction of the line."""
     file: str
     line: int
 
 
-def lines_of(binary: bytes, symbol: str) -> tuple[SourceLine, ...]:
+def lines_of(binary: bytes, symbol: str) -> tuple[LineEntry, ...]:
     """A kernel's lines in the order of its instructions; empty where the file has none or is damaged."""
     with suppress(*DAMAGE):
         held = sections(binary)
@@ -80,7 +80,7 @@ class _DwarfReader:
         return found
 
 
-def _unit(program: bytes, begin: int, own: set[int]) -> Iterator[SourceLine]:
+def _unit(program: bytes, begin: int, own: set[int]) -> Iterator[LineEntry]:
     """The lines of one unit, of sequences whose address stands at one of these places."""
     read = _DwarfReader(program, begin)
     end = begin + 4 + read.fixed("<I")
@@ -103,7 +103,7 @@ def _unit(program: bytes, begin: int, own: set[int]) -> Iterator[SourceLine]:
         elif operation != _COPY:
             machine.standard(operation)
         if (operation >= first or operation == _COPY) and machine.counts:
-            yield SourceLine(machine.at, files.get(machine.file, ""), machine.line)
+            yield LineEntry(machine.at, files.get(machine.file, ""), machine.line)
 
 
 class _LineRegisters:
