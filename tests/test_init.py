@@ -368,8 +368,8 @@ def test_a_header_of_the_toolkit_in_quotes_is_left_to_the_compiler(theirs, call)
     kernel = "__global__ void f(const float *x, float *y, int n) { y[n] = x[n]; }"
     theirs({"src/f.cu": '#include "beside.h"\n' + kernel, "src/beside.h": '#include "cuda.h"\n'})
     call("init", "--yes", "--only", "f")
-    kernel = load_folder(Path("perf/f").resolve()).by_name["f"]
-    assert kernel.include == ("src",)
+    found = load_folder(Path("perf/f").resolve()).by_name["f"]
+    assert found.include == ("src",)
     assert "cuda.h" not in call("list").err
 
 
