@@ -364,6 +364,15 @@ def test_a_build_below_the_top_names_folders_from_where_it_stands(theirs):
     assert "source" not in kernel.notes  # cuda_runtime.h is the toolkit's
 
 
+def test_a_header_of_the_toolkit_in_quotes_is_left_to_the_compiler(theirs, call):
+    kernel = "__global__ void f(const float *x, float *y, int n) { y[n] = x[n]; }"
+    theirs({"src/f.cu": '#include "beside.h"\n' + kernel, "src/beside.h": '#include "cuda.h"\n'})
+    call("init", "--yes", "--only", "f")
+    found = load_folder(Path("perf/f").resolve()).by_name["f"]
+    assert found.include == ("src",)
+    assert "cuda.h" not in call("list").err
+
+
 def test_a_header_that_another_of_its_kernels_needs_its_includer_for_is_compiled_as_that(theirs):
     scaled = "__global__ void {0}(const float *x, float *y, int n) {{ y[n] = {1} * x[n]; }}\n"
     suites, _ = guessed(theirs({

@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
@@ -249,9 +249,22 @@ class Repository:
         return _INCLUDE.findall(self.text(name))
 
     def includes_of(self, name: str) -> tuple[tuple[str, ...], list[str]]:
-        """The folders that a file's includes need, and those that are missing."""
+        """The folders that a file's includes need, and those that are missing.
+
+        A file that has the toolkit's headers in quotes needs a folder, its own at least: without any, what is
+        in quotes is put in place before nvcc is asked.
+        """
         found, missing = self._closure(name)
-        return tuple(dict.fromkeys(filter(None, found.values()))), list(dict.fromkeys(missing))
+        folders = tuple(dict.fromkeys(filter(None, found.values())))
+        own = (posixpath.dirname(name) or ".",)
+        return folders or (own if self._quotes_toolkit(found) else ()), list(dict.fromkeys(missing))
+
+    def _quotes_toolkit(self, files: Iterable[str]) -> bool:
+        return any(
+            kind == '"' and _TOOLKIT.fullmatch(included) and not self._resolve(included, "", kind)
+            for file in files
+            for kind, included in self._includes(file)
+        )
 
     def _meaning(self, name: str, word: str) -> Expression | None:
         """What a macro, a constant or an alias at the top of a file or of its includes stands for: no tokens
