@@ -206,6 +206,10 @@ def test_the_overview_says_what_is_open(pages, shown):
     assert "p < 0.001" in effects
     assert "Code" in pages.column("Open regressions", 3)[naive]
     assert "registers 56 → 62" in pages.column("Open regressions", 3)[naive]
+    by_paths = "{cause: 'code', worst: {attribution: 'unknown'}}"
+    cause = pages.script(f"return harness.events.columns({{}})[3].cell({by_paths}).textContent")
+    assert cause.startswith("Not clear")
+    assert cause.endswith("code, by what its commit touches")
     hrefs = pages.script("return [...document.querySelectorAll('.commit a')].map(one => one.hash)")
     event = events[naive]
     assert f"#commit={event['suspects'][0]['hash']}&at={event['bad']}" in hrefs

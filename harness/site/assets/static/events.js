@@ -73,7 +73,8 @@
   }
 
   function cause(event) {
-    const class_ = CAUSES[event.cause];
+    const byPaths = event.cause === "code" && event.worst.attribution !== "code";
+    const class_ = byPaths ? "code, by what its commit touches" : CAUSES[event.cause];
     return el("div", { class: "cause" }, changes.cause(event.worst), class_ ? el("small", null, class_) : null);
   }
 
