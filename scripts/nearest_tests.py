@@ -114,7 +114,9 @@ def main() -> int:
     chosen = ["-q", "-m", "not gpu and not slow", "-x", *tests[:MOST_FILES]]
     status = pytest.main(chosen, plugins=[budget])
     further = len(tests[MOST_FILES:])
-    if status == pytest.ExitCode.OK or (status == pytest.ExitCode.INTERRUPTED and budget.over):
+    # Where all that is near needs a card or a browser there is nothing to run here, which is no failure.
+    fine = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    if status in fine or (status == pytest.ExitCode.INTERRUPTED and budget.over):
         print(f"Not run: {budget.left} tests of these files, and {further} files further away ('make test').")
         return 0
     return int(status)
