@@ -274,13 +274,28 @@ def scaffold(
         files[own] = encode_fleet(cards)
     if kept:
         del files[own]
+    changed = _write_changed(folder, top, files, force=force)
+    measured = {spec.partition(":")[0] for card in cards.cards for spec in card.devices}
+    return Scaffolded(
+        written=changed,
+        unchanged=tuple(name for name in files if name not in changed),
+        kept=kept,
+        extras=tuple(extras),
+        untested=tuple(path for path in tests if path not in cards.pytest),
+        unmeasured=tuple(spec for spec in devices if spec.partition(":")[0] not in measured),
+        light=cards.light,
+    )
+
+
+def _write_changed(folder: Path, top: str, files: Mapping[str, bytes], *, force: bool) -> tuple[str, ...]:
+    """Write the files that are not there as they are to be, all of them or none, and return their names."""
+
+    def is_there(name: str, content: bytes) -> bool:
+        path = folder / name
+        return path.is_file() and not path.is_symlink() and path.read_bytes() == content
+
     try:
-        unchanged = tuple(
-            name
-            for name, content in files.items()
-            if (path := folder / name).is_file() and not path.is_symlink() and path.read_bytes() == content
-        )
-        changed = {name: content for name, content in files.items() if name not in unchanged}
+        changed = {name: content for name, content in files.items() if not is_there(name, content)}
         if not force and (in_the_way := [name for name in changed if os.path.lexists(folder / name)]):
             raise UsageError(
                 f"In {folder} there are already {', '.join(in_the_way)}. Nothing was written; --force "
@@ -292,16 +307,7 @@ def scaffold(
             f"Cannot write the workflows into {folder}: {error.strerror or error} ({error.filename}). "
             "Nothing was changed there."
         ) from None
-    measured = {spec.partition(":")[0] for card in cards.cards for spec in card.devices}
-    return Scaffolded(
-        written=tuple(changed),
-        unchanged=unchanged,
-        kept=kept,
-        extras=tuple(extras),
-        untested=tuple(path for path in tests if path not in cards.pytest),
-        unmeasured=tuple(spec for spec in devices if spec.partition(":")[0] not in measured),
-        light=cards.light,
-    )
+    return tuple(changed)
 
 
 def check_requirement(requirement: str) -> None:

@@ -100,31 +100,23 @@ def publish_pages(
     with side_by_side() as mapped:
         found = open_results(results, commits, directions, mapped)
         cases = cases_of(found.groups, built=found.built)
-        for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
-            site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
-        for page in PAGES:
-            site.put(f"{page}.html", page_html(page).encode())
+        _write_shell(site)
         work = [
             CardPages(site, card, number, found, commits, cases, decisions, today)
             for number, card in enumerate(found.cards)
         ]
         cards = _publish_changed(work, mapped, tell)
-    for first in range(0, len(commits), COMMITS_A_FILE):
-        line = commits.line[first : first + COMMITS_A_FILE]
-        rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
-        site.write(f"commits/{first // COMMITS_A_FILE}", rows)
-    _write_touched(site, repository, commits)
+    _write_commits(site, repository, commits)
     of_suites = _write_suites(site, suites, cards, cases, git.repository_of(root))
     overview = Overview(site, cards, [each.name for each in found.cards], cases, commits)
     events = by_cards_alone(
         settled(events_of(overview.changes, commits), decisions, commits, today), overview.spans
     )
-    folders = {suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()}
-    kernels = {group.name: frozenset(group.kernels) for group in found.groups if group.is_suite}
-    by_name = {case.name: case for case in cases}
-    events = with_suspects(
-        events, repository, commits, by_name, SourceFolders(folders=folders, kernels=kernels)
+    sources = SourceFolders(
+        folders={suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()},
+        kernels={group.name: frozenset(group.kernels) for group in found.groups if group.is_suite},
     )
+    events = with_suspects(events, repository, commits, {case.name: case for case in cases}, sources)
     overview.write(
         {
             "generated_at": now.isoformat(timespec="seconds"),
@@ -143,6 +135,14 @@ def publish_pages(
         open=sum(each.is_open for event in events for each in event.changes),
         problems=tuple(problem for card in cards for problem in card.problems),
     )
+
+
+def _write_shell(site: Site) -> None:
+    """What every site has: scripts, styles, and the pages that they fill."""
+    for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
+        site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
+    for page in PAGES:
+        site.put(f"{page}.html", page_html(page).encode())
 
 
 def page_html(name: str) -> str:
@@ -223,21 +223,23 @@ def _write_suites(
     return listed
 
 
-def _write_touched(site: Site, repository: Path, commits: Commits) -> None:
-    """The paths that each commit touched, in files as those of commits. A file that was written stays as it
-    is, as long as its last commit is the last of its place.
+def _write_commits(site: Site, repository: Path, commits: Commits) -> None:
+    """Write the commits, and the paths that each touched, in files of so many. A file of paths stays as it is
+    as long as its last commit is the last of its place.
     """
     for first in range(0, len(commits), COMMITS_A_FILE):
-        line = commits.line[first : first + COMMITS_A_FILE]
-        name, last = f"touched/{first // COMMITS_A_FILE}", line[-1].hash
+        line, number = commits.line[first : first + COMMITS_A_FILE], first // COMMITS_A_FILE
+        rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
+        site.write(f"commits/{number}", rows)
+        name, last = f"touched/{number}", line[-1].hash
         if site.holds(name, last):
             continue
         try:
             paths = git.touched(repository, [each.hash for each in line])
         except GitError:  # of a clone that does not have all; another may
             paths, last = {}, ""
-        rows = [_few(paths.get(each.hash, ())) for each in line]
-        site.write(name, {"last": last, "paths": rows}, api=False)
+        few = [_few(paths.get(each.hash, ())) for each in line]
+        site.write(name, {"last": last, "paths": few}, api=False)
 
 
 def _few(paths: Sequence[str]) -> list[str]:
