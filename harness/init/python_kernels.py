@@ -365,25 +365,12 @@ def _dtype(module: _Module, node: ast.FunctionDef, kernels: set[str]) -> str:
 def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
     """A suite of a cuda.jit kernel, which is launched over a grid: its arrays are what it indexes."""
     names = [argument.arg for argument in node.args.args]
-    indexed: dict[str, list[str]] = {}
-    stores: list[tuple[str, ast.expr]] = []
-    is_sum = False
-    for each in ast.walk(node):
-        match each:
-            case ast.Subscript(value=ast.Name(id=name), slice=place) if name in names:
-                indexed.setdefault(name, []).append(ast.unparse(place).strip("()"))
-            case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name)), *_]) if name in names:
-                stores.append((name, each.value))
-            case ast.AugAssign(target=ast.Subscript(value=ast.Name(id=name)) as target) if name in names:
-                stores.append((name, ast.BinOp(target, each.op, each.value)))
-        match each:
-            case ast.AugAssign(op=ast.Add(), value=ast.BinOp(op=ast.Mult())):
-                is_sum = True
+    indexed, stores = _accesses(node, names)
     where = f"{module.file}:{node.lineno}"
     if not stores:
         return LeftOut(node.name, where, "it writes no array that it is given")
     shapes = {
-        name: tuple(axis.strip() for axis in indexed[name][0].split(",")) for name in names if name in indexed
+        name: tuple(axis.strip() for axis in indexed[name].split(",")) for name in names if name in indexed
     }
     if not all(axis.isidentifier() for shape in shapes.values() for axis in shape):
         return LeftOut(node.name, where, "how it indexes its arrays was not understood")
@@ -402,7 +389,7 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
         if name not in shapes
     ]
     axes = list(dict.fromkeys(axis_of.values()))
-    product = len(axes) == 3 and is_sum and _is_product("matmul", arrays)
+    product = len(axes) == 3 and _sums_products(node) and _is_product("matmul", arrays)
     matrices = [array.name for array in arrays] if product else None
     body = None if product else _numba_body(node, stores, shapes)
     side = "16" if len(index) > 1 else "256"
@@ -424,6 +411,33 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
         args=() if list(order) == plain else order,
         reference=reference_of(node.name, arrays, numbers, axes, matrices=matrices, body=body),
         kernels=(kernel,),
+    )
+
+
+def _accesses(
+    node: ast.FunctionDef, names: Sequence[str]
+) -> tuple[dict[str, str], list[tuple[str, ast.expr]]]:
+    """Of a kernel's arrays the text of the first index of each, and what is stored in which, in order."""
+    indexed: dict[str, str] = {}
+    stores: list[tuple[str, ast.expr]] = []
+    for each in ast.walk(node):
+        match each:
+            case ast.Subscript(value=ast.Name(id=name), slice=place) if name in names:
+                indexed.setdefault(name, ast.unparse(place).strip("()"))
+            case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name)), *_]) if name in names:
+                stores.append((name, each.value))
+            case ast.AugAssign(target=ast.Subscript(value=ast.Name(id=name)) as target) if name in names:
+                stores.append((name, ast.BinOp(target, each.op, each.value)))
+    return indexed, stores
+
+
+def _sums_products(node: ast.FunctionDef) -> bool:
+    return any(
+        isinstance(each, ast.AugAssign)
+        and isinstance(each.op, ast.Add)
+        and isinstance(each.value, ast.BinOp)
+        and isinstance(each.value.op, ast.Mult)
+        for each in ast.walk(node)
     )
 
 
