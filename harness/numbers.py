@@ -151,7 +151,7 @@ def times(ratio: float | None) -> str:
         return ""
     if 0 < ratio < 0.95:
         return f"{ratio:.2g}x"
-    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.1f}x"
+    return f"{ratio:,.0f}x" if ratio >= 99.95 else f"{ratio:.1f}x"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

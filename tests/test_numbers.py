@@ -111,6 +111,7 @@ def test_a_width_is_never_negative():
         (seconds(12.34), "12.3 s"),
         (times(1.84), "1.8x"),
         (times(123.4), "123x"),
+        (times(99.97), "100x"),
         (exact(0.0025), "0.25 %"),
         (exact(0.9999), "99.99 %"),
         (rough(0.00123), "0.12 %"),

@@ -83,7 +83,7 @@
   format.speedUp = function (ratio) {
     if (!known(ratio)) return "";
     if (ratio > 0 && ratio < 0.95) return `${Number(ratio.toPrecision(2))}x`;
-    return `${fixed(ratio, ratio >= 100 ? 0 : 1)}x`;
+    return `${fixed(ratio, ratio >= 99.95 ? 0 : 1)}x`;
   };
 
   const pad = (number) => String(number).padStart(2, "0");
