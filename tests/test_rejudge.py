@@ -22,7 +22,6 @@ from harness.run.rejudge import Rejudged, Score, Truth, rejudge, score, shortene
 from harness.spec.problem import Case
 from harness.statistics.paired import ProcessEffect, readable
 from harness.store.records_file import RecordWriter, StoredComparison, read_comparison
-from tests.support import caller
 from tests.test_case_trial import block, quads
 
 SOURCE = Source(suite="toy", path="kernels/toy", commit="b" * 40)
@@ -85,11 +84,6 @@ def packed(path: Path) -> Path:
     made.write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
     return made
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch):
-    return caller(capsys, monkeypatch)
 
 
 # Verdicts

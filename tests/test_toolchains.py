@@ -23,7 +23,7 @@ from harness.spec.sources import Program
 from harness.statistics.paired import log_ratios
 from harness.store.records_file import read_comparison
 from harness.system.cache import BinaryCache
-from tests.support import caller, device_is_missing, write_files, write_null_script
+from tests.support import device_is_missing, write_files, write_null_script
 
 KERNEL = Program(
     name="toy.twice",
@@ -60,11 +60,6 @@ suite = Suite("toy", Twice(), headline="GB/s", kernels=[
 @pytest.fixture(autouse=True)
 def no_ci(monkeypatch):
     monkeypatch.delenv("CI", raising=False)
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch):
-    return caller(capsys, monkeypatch)
 
 
 def test_toolchains_are_told_by_what_sets_them_apart():

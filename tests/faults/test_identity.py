@@ -21,7 +21,7 @@ from harness.spec import sources, suite_files
 from harness.spec.loader import load_folder
 from harness.spec.sources import Program
 from harness.system.cache import BinaryCache
-from tests.support import GPU, IMPORT_PATH, Done, caller, commit, make_repository, run_command, write_files
+from tests.support import GPU, IMPORT_PATH, Done, commit, make_repository, run_command, write_files
 
 pytestmark = pytest.mark.fault
 
@@ -70,11 +70,6 @@ __kernel void one(__global const float* x, __global float* y, int n) {
 
 def suite(imports: str = "import helper", body: str = MAKE, source: str = ON_CPU) -> str:
     return SUITE.format(imports=imports, body=body, source=source)
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch):
-    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from harness.store.records_file import newest_rows, read_run
 from harness.sweep.journal import read_sweep
 from harness.system.cache import BinaryCache
 from harness.system.files import read_regular, scratch_folder
-from tests.support import COMMAND, IMPORT_PATH, Done, caller, programs, records_below
+from tests.support import COMMAND, IMPORT_PATH, Done, programs, records_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,11 +52,6 @@ def _nowhere(path: Path) -> None:
 
 PLANTED: tuple[Callable[[Path], None], ...] = (_pipe, _endless, _to_a_pipe, _nowhere, Path.mkdir)
 ASV = {"version": 2, "commit_hash": "1" * 40, "result_columns": ["result"], "results": {}, "params": {}}
-
-
-@pytest.fixture
-def harness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture

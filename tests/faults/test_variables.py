@@ -13,7 +13,7 @@ import pytest
 
 from harness.config import VARIABLES, load_config
 from harness.errors import ConfigError, ExitCode
-from tests.support import IMPORT_PATH, ROOT, Done, caller, commit, make_repository, run_command
+from tests.support import IMPORT_PATH, ROOT, Done, commit, make_repository, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,11 +27,6 @@ _NAME = re.compile(r"HARNESS_[A-Z0-9_]*[A-Z0-9]")
 OTHER = {"HARNESS_DISPATCH", "HARNESS_FILE"}
 """A macro in the sources of kernels, and a name of Python's in harness.forges.scaffold."""
 _NO_SOURCE = {".git", ".asv", ".venv", "__pycache__", "node_modules"}
-
-
-@pytest.fixture
-def harness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    return caller(capsys, monkeypatch)
 
 
 @pytest.mark.parametrize(
