@@ -69,16 +69,7 @@ def execute(
         echo_json([_as_json(result) for result in finished])
     else:
         for result in finished:
-            if result.rows:
-                show_sheets(run_tables(result) if measure is not None else [check_table(result)])
-            tell_lines(f"Left out: {row.message}" for row in result.rows if row.status == "skipped")
-            if any(row.status == "not-built" for row in result.rows):
-                click.echo(
-                    "The null device compiles nothing: references stood in for kernels. 'harness check "
-                    "--build-only sm_90' compiles CUDA kernels without a card; Triton's functions need one.",
-                    err=True,
-                )
-            tell_result(result, "the rows above are all that was finished")
+            _show(result, timed=measure is not None)
     status = status_of(finished)
     left_out = [row.reason for result in finished for row in result.rows if row.status == "skipped"]
     if status is ExitCode.FINE and len(left_out) == sum(len(result.rows) for result in finished):
@@ -86,6 +77,20 @@ def execute(
             click.echo(NOT_FOR_THIS_DEVICE, err=True)
         return ExitCode.NOT_MEASURED
     return status
+
+
+def _show(result: RunResult, *, timed: bool) -> None:
+    """Print the tables of one suite, and tell on standard error what they leave out."""
+    if result.rows:
+        show_sheets(run_tables(result) if timed else [check_table(result)])
+    tell_lines(f"Left out: {row.message}" for row in result.rows if row.status == "skipped")
+    if any(row.status == "not-built" for row in result.rows):
+        click.echo(
+            "The null device compiles nothing: references stood in for kernels. 'harness check "
+            "--build-only sm_90' compiles CUDA kernels without a card; Triton's functions need one.",
+            err=True,
+        )
+    tell_result(result, "the rows above are all that was finished")
 
 
 def _as_json(result: RunResult) -> dict[str, Any]:
