@@ -220,7 +220,7 @@ def build(vendor: Path, scratch: Path) -> None:
 
 def asv_loads() -> dict[str, str | None]:
     """Each remote URL in asv's index.html with its integrity."""
-    html = files("asv").joinpath("www", "index.html").read_text(encoding="utf-8")
+    html = (files("asv") / "www" / "index.html").read_text(encoding="utf-8")
     return find_remote_loads(html)
 
 

@@ -106,7 +106,8 @@ def test_what_holds_the_token_loads_no_package_but_three(github, post, tmp_path,
     assert done.returncode == 0, done.stderr
     packages = {name for name in done.stderr.split() if not name.startswith("_")} - sys.stdlib_module_names
     assert {"harness", "click", "msgspec"} <= packages
-    assert packages <= {"harness", "click", "msgspec", "platformdirs", "typing_extensions"}
+    # Python 3.10 has no tomllib.
+    assert packages - {"tomli"} <= {"harness", "click", "msgspec", "platformdirs", "typing_extensions"}
     assert len(github.writes) == (2 if command == "post" else 5)
 
 

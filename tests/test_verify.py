@@ -83,7 +83,7 @@ def test_a_bound_per_element():
 
 def test_how_far_the_worst_element_is():
     found = verify.compare(
-        output([((0, 1), 1.5), ((2, 3), 11.25)]), REFERENCE, np.linspace(1, 12, 12).reshape(3, 4)
+        output([((0, 1), 1.5), ((2, 3), 11.25)]), REFERENCE, np.arange(1, 13, dtype=np.float64).reshape(3, 4)
     )
     assert found.largest_error == 0.5
     assert found.largest_ratio == 0.25

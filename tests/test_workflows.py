@@ -106,6 +106,9 @@ def test_zizmor_finds_nothing():
     assert zizmor(GITHUB / "workflows", *TO_COPY) == []
 
 
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="the newest zizmor for Python 3.10 does not know all that is ignored"
+)
 def test_every_ignored_finding_is_one_and_has_its_reason_beside_it():
     asked = [
         (rule, path.name, reason.strip())

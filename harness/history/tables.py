@@ -462,7 +462,7 @@ def _load(file: Path) -> _GrowingTable | None:
         name: {each: place for place, each in enumerate(known)} for name, known in cached.columns.items()
     }
     try:
-        values = {
+        values: dict[str, npt.NDArray[np.float32]] = {
             name: np.frombuffer(cached.values[name], np.float32).reshape(len(cached.files), -1)
             for name in cached.columns
         }

@@ -441,7 +441,7 @@ def heat_sheets(result: SweepResult) -> Iterator[Sheet]:
     for size in figures.sizes:
         cells = _heat_cells(figures, size, (*rest, *filter(None, (down, across))))
         columns = [
-            Column(f" {value}  ", [cells[(*panel, *line, value)] for panel, line in rows])
+            Column(f" {value}  ", [cells[panel + line + (value,)] for panel, line in rows])
             for value in values[across]
         ]
         yield Sheet(

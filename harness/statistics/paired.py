@@ -326,7 +326,7 @@ def clock_exponent(
     residuals = _about_arm_medians(y + _start_exponent(x, y, head) * x, head)
     # How far a residual may be off for a start that is between two of those tried.
     doubt = _EXPONENT_STEP * np.abs(_about_arm_medians(x, head))
-    kept = np.zeros(x.size, dtype=np.bool_)
+    kept: NDArray[np.bool_] = np.zeros(x.size, dtype=np.bool_)
     for _ in range(_MAX_REFITS):
         sizes = np.abs(residuals)
         # Where the relation is exact, residuals are nothing but rounding.

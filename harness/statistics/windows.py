@@ -319,7 +319,7 @@ def _noise(
     quiet = is_quiet(_with_neighbours(_sum((near > ROUNDING).astype(np.float64), blocks)), sizes)
     is_rough = _sum(rough.astype(np.float64), blocks) > 0.5 * _sum(np.ones(count), blocks)
     variance = _half_square(near, floor, is_rough)
-    rho = np.zeros(blocks)
+    rho: Floats = np.zeros(blocks)
     # Of a step in a series so short, the quantile 0.8 of the differences still knows nothing.
     far = [lag for lag in lags if lag <= count // 6]
     if lags and not far:
@@ -341,7 +341,7 @@ def _noise(
 def _autoregression(near: Floats, far: Floats, lag: float, sizes: Floats) -> tuple[Floats, Floats]:
     """Variance and rho of autoregressions with `near` at lag 1 and `far` at `lag`, from half squares."""
     far = np.maximum(far, ROUNDING**2)
-    rho = np.zeros(near.size)
+    rho: Floats = np.zeros(near.size)
     for _ in range(4):
         rho = np.clip(1 - near / far * (1 - rho**lag), 0, MOST_RHO)
     variance = np.maximum(far / (1 - rho**lag), near)
@@ -436,7 +436,8 @@ def huber(values: Floats, sd: float) -> float:
 
 
 def clipped(values: Floats, limit: float) -> Floats:
-    return np.minimum(np.maximum(values, -limit), limit)
+    inside: Floats = np.minimum(np.maximum(values, -limit), limit)
+    return inside
 
 
 def centred(count: int) -> Floats:

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Literal, TypeVar, Union, cast, get_args
+from typing import Any, BinaryIO, Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
@@ -84,7 +84,8 @@ class LostError(Exception):
 def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
     """A decoder of what may come in reply to a kind of request."""
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
-    return msgspec.json.Decoder(Union[(*get_args(base), Progress, Failed)])
+    (reply,) = get_args(base)
+    return msgspec.json.Decoder(reply | Progress | Failed)
 
 
 class _Child:
