@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import inspect
 import os
 import re
 import zlib
@@ -415,8 +416,12 @@ def decoded_line(path: Path, number: int, line: bytes, kind: type[T], advice: st
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of one line of a record."""
+    described = msgspec.json.schema(_Line)
+    for definition in described["$defs"].values():
+        if "description" in definition:  # a docstring, whose indentation Python 3.13 takes off by itself
+            definition["description"] = inspect.cleandoc(definition["description"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"gpu-harness run record, one line, schema version {SCHEMA_VERSION}",
-        **msgspec.json.schema(_Line),
+        **described,
     }
