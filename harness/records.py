@@ -474,7 +474,7 @@ class Verdict:
     """What became of one case of a comparison, in codes and numbers.
 
     `reason` is a stable code. `message` holds what neither they nor the figures tell, such as a compiler's
-    error; in older records the figures as well, in words. `report.sentences` makes words of it.
+    error; in older records the figures as well, in words. `output.sentences` makes words of it.
     """
 
     case: str
