@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -92,19 +92,23 @@ class Card:
         return SimpleNamespace(record=lambda stream: None, query=lambda: not self.queue)
 
 
+class Tensor:
+    """What keeps a result's memory."""
+
+
 class Returning:
-    """A function that returns its result of four bytes at the next of these addresses; on a stream of its own
-    where `foreign`.
+    """A function that returns its result of four bytes at the first of the free addresses; on a stream of its
+    own where `foreign`. What is let go is free again, the next to be given where `reused`.
     """
 
     returns = True
 
-    def __init__(self, card: Card, addresses: list[int], *, foreign: bool) -> None:
-        self.card, self.addresses, self.foreign = card, itertools.cycle(addresses), foreign
+    def __init__(self, card: Card, free: list[int], *, foreign: bool = False, reused: bool = True) -> None:
+        self.card, self.free, self.foreign, self.reused = card, free, foreign, reused
         self.address = 0
 
     def __call__(self, arguments: Sequence[Any]) -> None:
-        self.address = next(self.addresses)
+        self.address = self.free.pop(0)
         self.card.queue.append(partial(self.work, self.address))
         if self.foreign:
             self.card.queue.pop()()
@@ -113,7 +117,9 @@ class Returning:
         self.card.memory[address : address + 4] = 7
 
     def results(self, arguments: Sequence[Any]) -> list[ReturnedArray]:
-        return [ReturnedArray(self.address, 4, int(arguments[0]), None)]
+        tensor = Tensor()
+        weakref.finalize(tensor, self.free.insert, 0 if self.reused else len(self.free), self.address)
+        return [ReturnedArray(self.address, 4, int(arguments[0]), tensor)]
 
 
 @pytest.mark.parametrize(("foreign", "seen"), [(False, 255), (True, 7)])
@@ -125,7 +131,7 @@ def test_a_returned_result_is_looked_at_where_the_function_put_it(monkeypatch, f
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     device: Any = object.__new__(CudaDevice)
     device.__dict__ |= {"synchronize": card.synchronize, "occupy": card.occupy, "stream": None}
-    call: Any = Returning(card, [32], foreign=foreign)
+    call: Any = Returning(card, [32, 40], foreign=foreign)
     built = cuda.CudaBuilt(call=call, python=call)
     device.launch(built, LAUNCH, [8])
     card.synchronize()
@@ -145,7 +151,7 @@ def test_a_result_in_other_memory_at_each_call_is_refused(monkeypatch):
     monkeypatch.setattr(cuda, "_driver", lambda: card)
     device: Any = object.__new__(CudaDevice)
     device.__dict__ |= {"synchronize": card.synchronize, "occupy": lambda ns: None, "stream": None}
-    call: Any = Returning(card, [32, 40, 48], foreign=False)
+    call: Any = Returning(card, [32, 40, 48], reused=False)
     with pytest.raises(LaunchError, match="in other memory at each call"):
         device.launch_held(
             cuda.CudaBuilt(call=call, python=call), LAUNCH, [8], [(8, 0, np.zeros(2, np.uint8))]

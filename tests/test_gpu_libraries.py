@@ -90,7 +90,10 @@ def test_a_library_held_against_itself_is_as_fast(name):
         assert row.library is not None
         assert row.library.kernel == name
         assert row.library.quads >= 5
-        assert row.library.share == pytest.approx(1.0, abs=0.02)
+        assert row.library.low is not None
+        assert row.library.low < 1.01, row.library
+        assert (row.library.high or 0) > 0.99, row.library
+        assert row.library.share == pytest.approx(1.0, abs=0.1)
 
 
 def test_the_share_is_that_of_the_rows_own_figures():

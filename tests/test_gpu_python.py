@@ -327,6 +327,8 @@ os.environ["JAX_CUDA_VISIBLE_DEVICES"] = "@CARD@"
 import jax
 import torch
 
+jax.devices()  # it leaves another card current when it starts, and PyTorch would refuse to lend it this one's
+
 
 @jax.jit
 def _twice(x):
@@ -348,6 +350,19 @@ def test_jax_takes_part_by_dlpack(tmp_path):
         QUICK,
     )
     assert rows["twice"].status == "measured", rows["twice"].message
+
+
+def test_a_function_that_makes_another_card_current_runs_on_its_own(tmp_path):
+    needs("torch")
+    other = "cuda:0" if GPU != "cuda:0" else "cuda:1"
+    try:
+        find_device(other)
+    except DeviceError:
+        pytest.skip("There is one card.")
+    file = f"import torch\n\ntorch.cuda.set_device({other!r})\n\n\ndef twice(x):\n    return 2 * x\n"
+    kernels = 'Kernel("twice", TorchFunction("k.py"))'
+    row = rows_of(tmp_path, kernels, {"k.py": file}, QUICK)["twice"]
+    assert row.status == "measured", row.message
 
 
 OPERATOR = """\

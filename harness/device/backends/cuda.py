@@ -274,13 +274,26 @@ class CudaDevice(Device):
             return None
         return _resident_blocks(library, *built.image, launch)
 
+    @contextlib.contextmanager
+    def _starting(self) -> Iterator[None]:
+        """What imports a host function, or calls it for the first time, belongs in here: a framework that
+        starts may leave another card current (JAX does).
+        """
+        try:
+            yield
+        finally:
+            self.context.push()  # in place of whatever is current
+            self.context.pop()
+
     def _host(self, program: Program) -> CudaBuilt:
         identity = host_resources(program, self.info.arch)
         if program.python is not None:
             context = frameworks.ExecutionContext(int(self.stream.handle), self.index, cubin.code_sha256)
-            python = frameworks.FrameworkFunction(program.python, context)
+            with self._starting():
+                python = frameworks.FrameworkFunction(program.python, context)
             return CudaBuilt(call=python, python=python, resources=identity, by_host=True)
-        call = host_function(program, int(self.stream.handle))
+        with self._starting():
+            call = host_function(program, int(self.stream.handle))
 
         def enqueue(arguments: Sequence[Argument]) -> None:
             try:
@@ -379,7 +392,7 @@ class CudaDevice(Device):
         assert isinstance(built, CudaBuilt)
         if built.python is None:
             return
-        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+        with _translated(f"Launching grid {launch.grid}, block {launch.block}"), self._starting():
             kernels = built.python.first(arguments, self.synchronize)
         self.synchronize()
         built.resources = frameworks.with_kernels(built.resources, kernels)
@@ -440,15 +453,21 @@ class CudaDevice(Device):
             return
         with _translated("Filling results"):
             for _ in range(_MOST_FILLED):
-                self._run(built, launch, arguments)
-                returned = self._returned(built, arguments)
-                for result in returned:
-                    _driver().memset_d8_async(result.address, POISON, result.size_bytes, self.stream)
-                filled = {result.address for result in returned}
+                filled = self._run_and_fill(built, launch, arguments)
                 if filled == built.filled:
                     return
                 built.filled = filled
         raise LaunchError(_NEVER_THE_SAME)
+
+    def _run_and_fill(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> set[int]:
+        """The addresses of the results. A call of its own, as what is returned must be let go before the next
+        run, which would else be given other memory.
+        """
+        self._run(built, launch, arguments)
+        returned = self._returned(built, arguments)
+        for result in returned:
+            _driver().memset_d8_async(result.address, POISON, result.size_bytes, self.stream)
+        return {result.address for result in returned}
 
     def _run(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
