@@ -255,7 +255,9 @@ def _code(case: JudgedCase) -> str:
         return "The code: the clocks do not explain it."
     told = f"{percent(abs(case.cycles.effect))} {'more' if case.cycles.effect > 0 else 'fewer'} cycles"
     if leading(case)[1] == "cycles" and case.time:
-        return f"The code: at its power limit the card hides that from the time ({effect(case.time)})."
+        half = case.cycles.effect / 2
+        hidden = "part of that" if case.time.effect * half >= half**2 else "that"
+        return f"The code: at its power limit the card hides {hidden} from the time ({effect(case.time)})."
     if changed:
         return f"The code: {told}."
     return f"The code: {told}, which at its power limit the card hides from the time."
