@@ -399,8 +399,10 @@ class CudaDevice(Device):
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
-            for each in sequence(built, launch, arguments):
-                self._run(*each)
+            # Before it is timed, a function of Python's is called in here.
+            with self._starting() if built.by_host else contextlib.nullcontext():
+                for each in sequence(built, launch, arguments):
+                    self._run(*each)
             self._deliver(self._returned(built, arguments))
 
     def _returned(self, built: Built, arguments: Sequence[Argument]) -> list[frameworks.ReturnedArray]:
