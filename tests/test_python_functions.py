@@ -21,7 +21,7 @@ from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.bench.measure import MeasureSettings
 from harness.bench.worker import Worker
-from harness.device.frameworks import Cupy, Framework, Numba, Torch
+from harness.device.frameworks import Cupy, ExecutionContext, Framework, FrameworkFunction, Numba, Torch
 from harness.errors import HarnessError, LaunchError, SuiteError
 from harness.spec.kernel import Parameter
 from harness.spec.layout import Layout
@@ -300,6 +300,18 @@ def test_an_output_with_room_between_its_lines_cannot_be_returned():
     framework = Framework(cast("Any", None))
     with pytest.raises(LaunchError, match="ask for y as a parameter"):
         framework.found(np.zeros((2, 2), np.float32), padded)
+
+
+def test_a_function_gets_the_numbers_of_each_call(tmp_path, monkeypatch):
+    """Base's problem may pass another scalar than head's to a kernel, with the same arrays."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = write_files(tmp_path, {"scaled.py": "def fill(y, s):\n    y[:] = s\n"}) / "scaled.py"
+    parameters = Parameter("y", "float32", (4,)), Parameter("s", "float32", None)
+    call = PythonCall("numba", file, "fill", parameters, ("y",), {}, tmp_path, "")
+    function, y = FrameworkFunction(call, ExecutionContext()), np.zeros(16, np.uint8)
+    for value in (0.25, 0.75, float("-inf"), float("nan")):
+        function([y, np.float32(value)])
+        np.testing.assert_array_equal(y.view(np.float32), np.float32(value))
 
 
 def test_a_result_that_is_kept_is_found_out(tmp_path):

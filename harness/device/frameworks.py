@@ -531,7 +531,7 @@ class FrameworkFunction:
             ) from error
         self.returns = bool(self._binding and self._binding.returned)
         """Whether results lie where the function put them, until they are delivered."""
-        self._kept: dict[tuple[int, ...], tuple[list[Any], dict[str, Any]]] = {}
+        self._kept: dict[tuple[bytes | int, ...], tuple[list[Any], dict[str, Any]]] = {}
         self._result: Any = None
 
     def __call__(self, arguments: Sequence[Argument]) -> None:
@@ -613,7 +613,11 @@ class FrameworkFunction:
         return ReturnedArray(address, size_bytes, output, tensor)
 
     def _kept_or_converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
-        key = tuple(_address(argument) for argument in arguments)
+        # A number by its bits: -inf has no whole number, and 0.25 would be that of 0.75.
+        key = tuple(
+            argument.tobytes() if isinstance(argument, np.generic) else _address(argument)
+            for argument in arguments
+        )
         if key not in self._kept:
             if len(self._kept) == _MOST_KEPT:
                 self._kept.clear()
@@ -643,7 +647,7 @@ class FrameworkFunction:
 
 
 def _address(argument: Argument) -> int:
-    """The address of an array on a card or on the host; a number is its own."""
+    """The address of an array on a card or on the host."""
     return int(argument.ctypes.data) if isinstance(argument, np.ndarray) else int(argument)
 
 
