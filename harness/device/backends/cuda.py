@@ -150,7 +150,6 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
         driver=".".join(map(str, divmod(driver.get_driver_version() // 10, 100))),
         kind="gpu",
         arch=f"sm_{major}{minor}",
-        uuid=str(handle.uuid()) if hasattr(handle, "uuid") else None,
         pci_bus_id=handle.pci_bus_id(),
         compute_capability=(major, minor),
         compute_units=read("MULTIPROCESSOR_COUNT"),
