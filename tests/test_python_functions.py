@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,8 +24,9 @@ from harness.bench.measure import MeasureSettings
 from harness.bench.worker import Worker
 from harness.device.frameworks import Cupy, ExecutionContext, Framework, FrameworkFunction, Numba, Torch
 from harness.errors import HarnessError, LaunchError, SuiteError
+from harness.records import Launch
 from harness.spec.kernel import Parameter
-from harness.spec.layout import Layout
+from harness.spec.layout import Layout, numpy_dtype
 from harness.spec.python_functions import PythonCall
 from harness.system.files import try_lock
 from tests.support import IMPORT_PATH, run_command, write_files
@@ -414,6 +416,37 @@ def test_what_numba_and_cupy_compiled_is_told():
     function = eval("lambda x: raw(x)", {"raw": raw})
     (told,) = cupy.kernels(function)
     assert (told.name, told.registers, told.spilled_bytes, told.shared_bytes) == ("raw", 20, 0, 32)
+
+
+class RawKernel:
+    """CuPy's, which takes Python's numbers for 64 bits, and others in their width."""
+
+    def __init__(self, code: str, name: str) -> None:
+        self.given: tuple[Any, ...] = ()
+
+    def __call__(self, grid: Any, block: Any, given: tuple[Any, ...], shared_mem: int) -> None:
+        self.given = given
+
+
+def test_a_kernel_gets_numbers_in_the_width_that_it_declares(tmp_path, monkeypatch):
+    cupy = SimpleNamespace(
+        RawKernel=RawKernel,
+        cuda=SimpleNamespace(ExternalStream=lambda stream, index: nullcontext()),
+        get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cast("Any", cupy))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    text = "import cupy\n\nkernel = cupy.RawKernel('', 'kernel')\n"
+    file = write_files(tmp_path, {"raw_numbers.py": text}) / "raw_numbers.py"
+    numbers = np.float32(2.5), np.int32(7), np.int64(2**40), numpy_dtype("bfloat16").type(1)
+    parameters = tuple(Parameter(f"p{at}", each.dtype.name) for at, each in enumerate(numbers))
+    launch = Launch(grid=(1, 1, 1), block=(1, 1, 1))
+    call = PythonCall("cupy", file, "kernel", parameters, (), {}, tmp_path, "", launch)
+    function = FrameworkFunction(call, ExecutionContext(index=1))
+    function(numbers)
+    given = cast("Any", call.load()).given
+    assert given == (2.5, 7, 2**40, 0x3F80)
+    assert [each.dtype.name for each in given] == ["float32", "int32", "int64", "uint16"]
 
 
 TORCH = """\

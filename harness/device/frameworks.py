@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,10 @@ class Framework:
     def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:  # noqa: ARG002
         """What launches a kernel that is no function of the host's; None for a function."""
         return None
+
+    def number(self, argument: Argument) -> Any:
+        """A number as a kernel that is launched takes it; functions get Python's."""
+        return argument.item()
 
     def values(self) -> Mapping[str, Any]:
         """What a function can ask for by name besides the problem's own."""
@@ -342,7 +347,10 @@ class Cupy(Framework):
         shared = launch.dynamic_shared_bytes
         if shared > 48 * 1024:
             kernel.max_dynamic_shared_size_bytes = shared
-        return lambda *given: kernel(launch.grid, launch.block, _c_numbers(given), shared_mem=shared)
+        return lambda *given: kernel(launch.grid, launch.block, given, shared_mem=shared)
+
+    def number(self, argument: Argument) -> Any:
+        return _in_its_width(argument)
 
     def kernels(self, function: Any) -> list[CompiledKernel]:
         return [
@@ -357,11 +365,12 @@ class Cupy(Framework):
         ]
 
 
-def _c_numbers(arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """The arguments with sizes as the C int that a kernel declares, and CuPy and numba would take for 64
-    bits.
+def _in_its_width(argument: Argument) -> Any:
+    """A number of the width that a kernel declares: CuPy and numba would take one of Python's for 64 bits. Of
+    bfloat16, which they lack, the unsigned integer of its width.
     """
-    return tuple(np.int32(value) if type(value) is int else value for value in arguments)
+    dtype = argument.dtype
+    return argument if dtype.isbuiltin == 1 else np.asarray(argument).view(f"u{dtype.itemsize}")[()]
 
 
 def _candidates(function: Any) -> list[Any]:
@@ -408,8 +417,11 @@ class Numba(Framework):
         if self.cuda is None or not all(hasattr(kernel, name) for name in of_kernels):
             return None
         launch = _grid_of(call)
-        configured = kernel[launch.grid, launch.block, self.stream, launch.dynamic_shared_bytes]
-        return lambda *given: configured(*_c_numbers(given))
+        configuration = launch.grid, launch.block, self.stream, launch.dynamic_shared_bytes
+        return kernel[configuration]  # type: ignore[no-any-return]
+
+    def number(self, argument: Argument) -> Any:
+        return _in_its_width(argument)
 
     def kernels(self, function: Any) -> list[CompiledKernel]:
         return [
@@ -627,8 +639,9 @@ class FrameworkFunction:
 
     def _converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments as the function takes them, by position and by keyword."""
+        number = self.framework.number if self._binding is None else methodcaller("item")
         values: dict[str, Any] = {
-            parameter.name: argument.item()
+            parameter.name: number(argument)
             if parameter.shape is None
             else self.framework.tensor(argument, parameter)
             for parameter, argument in zip(self._call.parameters, arguments, strict=True)
