@@ -316,6 +316,21 @@ def test_a_function_gets_the_numbers_of_each_call(tmp_path, monkeypatch):
         np.testing.assert_array_equal(y.view(np.float32), np.float32(value))
 
 
+def test_a_function_gets_what_a_setup_gave(tmp_path):
+    file = {"planned.py": "def planned(x, y, plan):\n    plan.run(x, y)\n"}
+    made = """
+class Plan:
+    def run(self, x, y):
+        y[:] = 2 * x
+
+
+"""
+    given = "args=('x', 'y', 'plan'), setup=lambda case, arrays: {'plan': Plan()}"
+    kernel = f"Kernel('planned', {{'cpu': NumbaFunction('planned.py')}}, {given})"
+    text = SUITE.replace("suite = ", f"{made}suite = ").format(kernels=kernel)
+    assert checked(write_files(tmp_path, {"suite.py": text, **file})) == [("verified", "", "")]
+
+
 def test_a_result_that_is_kept_is_found_out(tmp_path):
     """Nothing is poisoned but the output that it is copied to, and other inputs lead to another."""
     pytest.importorskip("numba")

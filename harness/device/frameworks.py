@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +101,7 @@ class Framework:
 
     def number(self, argument: Argument) -> Any:
         """A number as a kernel that is launched takes it; functions get Python's."""
-        return argument.item()
+        return _as_python(argument)
 
     def values(self) -> Mapping[str, Any]:
         """What a function can ask for by name besides the problem's own."""
@@ -369,8 +368,14 @@ def _in_its_width(argument: Argument) -> Any:
     """A number of the width that a kernel declares: CuPy and numba would take one of Python's for 64 bits. Of
     bfloat16, which they lack, the unsigned integer of its width.
     """
-    dtype = argument.dtype
-    return argument if dtype.isbuiltin == 1 else np.asarray(argument).view(f"u{dtype.itemsize}")[()]
+    if not isinstance(argument, np.generic) or argument.dtype.isbuiltin == 1:
+        return argument
+    return np.asarray(argument).view(f"u{argument.dtype.itemsize}")[()]
+
+
+def _as_python(argument: Argument) -> Any:
+    """A number as Python's; what a setup gave as it is."""
+    return argument.item() if isinstance(argument, np.generic) else argument
 
 
 def _candidates(function: Any) -> list[Any]:
@@ -625,11 +630,7 @@ class FrameworkFunction:
         return ReturnedArray(address, size_bytes, output, tensor)
 
     def _kept_or_converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
-        # A number by its bits: -inf has no whole number, and 0.25 would be that of 0.75.
-        key = tuple(
-            argument.tobytes() if isinstance(argument, np.generic) else _address(argument)
-            for argument in arguments
-        )
+        key = tuple(map(_key, arguments))
         if key not in self._kept:
             if len(self._kept) == _MOST_KEPT:
                 self._kept.clear()
@@ -639,7 +640,7 @@ class FrameworkFunction:
 
     def _converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments as the function takes them, by position and by keyword."""
-        number = self.framework.number if self._binding is None else methodcaller("item")
+        number = self.framework.number if self._binding is None else _as_python
         values: dict[str, Any] = {
             parameter.name: number(argument)
             if parameter.shape is None
@@ -657,6 +658,15 @@ class FrameworkFunction:
     @property
     def _name(self) -> str:
         return f"{self._call.name} of {self._call.file.name}"
+
+
+def _key(argument: Argument) -> bytes | int:
+    """What an argument is known by: a number by its bits, since -inf has no whole number and 0.25 has that of
+    0.75. What a setup gave is kept together with its key, so that its id stays its own.
+    """
+    if isinstance(argument, np.generic):
+        return argument.tobytes()
+    return _address(argument) if isinstance(argument, np.ndarray) else id(argument)
 
 
 def _address(argument: Argument) -> int:
