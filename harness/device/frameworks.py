@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.device.backends.base import Argument
+from harness.device.backends.base import Argument, as_python
 from harness.errors import (
     BuildError,
     HarnessError,
@@ -101,7 +101,7 @@ class Framework:
 
     def number(self, argument: Argument) -> Any:
         """A number as a kernel that is launched takes it; functions get Python's."""
-        return _as_python(argument)
+        return as_python(argument)
 
     def values(self) -> Mapping[str, Any]:
         """What a function can ask for by name besides the problem's own."""
@@ -373,11 +373,6 @@ def _in_its_width(argument: Argument) -> Any:
     return np.asarray(argument).view(f"u{argument.dtype.itemsize}")[()]
 
 
-def _as_python(argument: Argument) -> Any:
-    """A number as Python's; what a setup gave as it is."""
-    return argument.item() if isinstance(argument, np.generic) else argument
-
-
 def _candidates(function: Any) -> list[Any]:
     """What may be a kernel: what is named itself, or of a function all at the top of its module."""
     return [*getattr(function, "__globals__", {"": function}).values()]
@@ -640,7 +635,7 @@ class FrameworkFunction:
 
     def _converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments as the function takes them, by position and by keyword."""
-        number = self.framework.number if self._binding is None else _as_python
+        number = self.framework.number if self._binding is None else as_python
         values: dict[str, Any] = {
             parameter.name: number(argument)
             if parameter.shape is None

@@ -36,6 +36,7 @@ from harness.device.backends.base import (
     Stamping,
     Timing,
     as_bits,
+    as_python,
     check_parts,
     host_function,
     host_resources,
@@ -296,7 +297,7 @@ class CudaDevice(Device):
 
         def enqueue(arguments: Sequence[Argument]) -> None:
             try:
-                call(*map(_as_python, arguments))
+                call(*map(as_python, arguments))
             except HarnessError:
                 raise
             except Exception as error:
@@ -323,7 +324,7 @@ class CudaDevice(Device):
         stream = int(self.stream.handle)
 
         def enqueue(arguments: Sequence[Argument]) -> None:
-            if code := function(stream, *map(_as_python, arguments)):
+            if code := function(stream, *map(as_python, arguments)):
                 meaning = program.errors.get(code, "its documentation says what that is")
                 raise LaunchError(f"{program.name} returned {code}: {meaning}.")
 
@@ -715,11 +716,6 @@ def _resources(function: Any, binary: bytes) -> Resources:
         binary_sha256=hashlib.sha256(binary).hexdigest(),
         code_sha256=cubin.code_sha256(binary),
     )
-
-
-def _as_python(argument: Argument) -> Any:
-    """An address or a number as Python's; what a setup gave as it is."""
-    return argument.item() if isinstance(argument, np.generic) else argument
 
 
 def _formats(
