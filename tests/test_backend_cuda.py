@@ -19,6 +19,7 @@ from harness.device.backends.cuda import CudaBuilt, CudaDevice
 from harness.device.frameworks import ReturnedArray
 from harness.errors import LaunchError
 from harness.records import Launch
+from harness.spec.sources import Program
 
 LAUNCH = Launch(grid=(1, 1, 1), block=(1, 1, 1))
 
@@ -90,6 +91,34 @@ class Card:
 
     def Event(self) -> object:  # noqa: N802
         return SimpleNamespace(record=lambda stream: None, query=lambda: not self.queue)
+
+
+class Contexts:
+    """PyCUDA's stack of contexts, whose own one is of the second card, and what is current on it."""
+
+    def __init__(self) -> None:
+        self.current = "second card"
+
+    def push(self) -> None:
+        self.current = "second card"
+
+    def pop(self) -> None:
+        """What is under the one on top is the same."""
+
+
+def test_a_function_that_starts_a_framework_at_its_first_call_leaves_the_card_current(monkeypatch):
+    contexts = Contexts()
+    monkeypatch.setattr(cuda, "_translated", lambda what: nullcontext())
+    device: Any = object.__new__(CudaDevice)
+    device.__dict__ |= {"context": contexts, "info": SimpleNamespace(arch="sm_90")}
+    device.stream = SimpleNamespace(handle=0)
+
+    def starts(array: object) -> None:
+        contexts.current = "first card"
+
+    program = Program("starts", "", "", kind="host", host=lambda stream: starts)
+    device.launch(device.build(program), LAUNCH, [8])
+    assert contexts.current == "second card"
 
 
 class Tensor:

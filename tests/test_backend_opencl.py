@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.device import lock
 from harness.device.backends import opencl
 from harness.errors import DeviceError
 
@@ -62,6 +63,42 @@ def test_platforms_without_a_device_are_a_sentence(platforms):
     platforms.append(platform("Vendor"))
     with pytest.raises(DeviceError, match="OpenCL has platforms but no device"):
         opencl._handles()
+
+
+CARD = {
+    "name": "NVIDIA H100 80GB HBM3",
+    "type": GPU,
+    "driver_version": "580.95.05",
+    "version": "OpenCL 3.0 CUDA",
+    "max_work_item_sizes": [1024, 1024, 64],
+    "max_compute_units": 132,
+    "global_mem_size": 80 * 2**30,
+    "global_mem_cache_size": 0,
+    "max_work_group_size": 1024,
+    "local_mem_size": 48 * 2**10,
+    "max_clock_frequency": 1980,
+}
+
+
+def test_each_of_several_cards_is_found_by_nvml_and_locked_alone(platforms):
+    names = {"platform": SimpleNamespace(name="NVIDIA CUDA", vendor="NVIDIA Corporation")}
+    first, second = (
+        opencl._describe(
+            index,
+            SimpleNamespace(**CARD, **names, pci_domain_id_nv=1, pci_bus_id_nv=bus, pci_slot_id_nv=8),
+        )
+        for index, bus in enumerate((0x65, 0xC4))
+    )
+    assert (first.pci_bus_id, second.pci_bus_id) == ("00000001:65:01.0", "00000001:c4:01.0")
+    assert lock._path(first) != lock._path(second)
+    other = opencl._describe(0, SimpleNamespace(**CARD, **names))
+    assert (other.pci_bus_id, other.uuid) == (None, None)
+
+
+def test_the_names_that_are_asked_are_pyopencls():
+    cl = pytest.importorskip("pyopencl")
+    for name in ("pci_domain_id_nv", "pci_bus_id_nv", "pci_slot_id_nv", "warp_size_nv"):
+        assert hasattr(cl.Device, name), name
 
 
 def test_without_a_cache_intels_runtime_is_found_all_the_same(monkeypatch, tmp_path):

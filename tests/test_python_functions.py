@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,10 +22,11 @@ from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.bench.measure import MeasureSettings
 from harness.bench.worker import Worker
-from harness.device.frameworks import Cupy, Framework, Numba, Torch
+from harness.device.frameworks import Cupy, ExecutionContext, Framework, FrameworkFunction, Numba, Torch
 from harness.errors import HarnessError, LaunchError, SuiteError
+from harness.records import Launch
 from harness.spec.kernel import Parameter
-from harness.spec.layout import Layout
+from harness.spec.layout import Layout, numpy_dtype
 from harness.spec.python_functions import PythonCall
 from harness.system.files import try_lock
 from tests.support import IMPORT_PATH, run_command, write_files
@@ -302,6 +304,33 @@ def test_an_output_with_room_between_its_lines_cannot_be_returned():
         framework.found(np.zeros((2, 2), np.float32), padded)
 
 
+def test_a_function_gets_the_numbers_of_each_call(tmp_path, monkeypatch):
+    """Base's problem may pass another scalar than head's to a kernel, with the same arrays."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = write_files(tmp_path, {"scaled.py": "def fill(y, s):\n    y[:] = s\n"}) / "scaled.py"
+    parameters = Parameter("y", "float32", (4,)), Parameter("s", "float32", None)
+    call = PythonCall("numba", file, "fill", parameters, ("y",), {}, tmp_path, "")
+    function, y = FrameworkFunction(call, ExecutionContext()), np.zeros(16, np.uint8)
+    for value in (0.25, 0.75, float("-inf"), float("nan")):
+        function([y, np.float32(value)])
+        np.testing.assert_array_equal(y.view(np.float32), np.float32(value))
+
+
+def test_a_function_gets_what_a_setup_gave(tmp_path):
+    file = {"planned.py": "def planned(x, y, plan):\n    plan.run(x, y)\n"}
+    made = """
+class Plan:
+    def run(self, x, y):
+        y[:] = 2 * x
+
+
+"""
+    given = "args=('x', 'y', 'plan'), setup=lambda case, arrays: {'plan': Plan()}"
+    kernel = f"Kernel('planned', {{'cpu': NumbaFunction('planned.py')}}, {given})"
+    text = SUITE.replace("suite = ", f"{made}suite = ").format(kernels=kernel)
+    assert checked(write_files(tmp_path, {"suite.py": text, **file})) == [("verified", "", "")]
+
+
 def test_a_result_that_is_kept_is_found_out(tmp_path):
     """Nothing is poisoned but the output that it is copied to, and other inputs lead to another."""
     pytest.importorskip("numba")
@@ -402,6 +431,37 @@ def test_what_numba_and_cupy_compiled_is_told():
     function = eval("lambda x: raw(x)", {"raw": raw})
     (told,) = cupy.kernels(function)
     assert (told.name, told.registers, told.spilled_bytes, told.shared_bytes) == ("raw", 20, 0, 32)
+
+
+class RawKernel:
+    """CuPy's, which takes Python's numbers for 64 bits, and others in their width."""
+
+    def __init__(self, code: str, name: str) -> None:
+        self.given: tuple[Any, ...] = ()
+
+    def __call__(self, grid: Any, block: Any, given: tuple[Any, ...], shared_mem: int) -> None:
+        self.given = given
+
+
+def test_a_kernel_gets_numbers_in_the_width_that_it_declares(tmp_path, monkeypatch):
+    cupy = SimpleNamespace(
+        RawKernel=RawKernel,
+        cuda=SimpleNamespace(ExternalStream=lambda stream, index: nullcontext()),
+        get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cast("Any", cupy))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    text = "import cupy\n\nkernel = cupy.RawKernel('', 'kernel')\n"
+    file = write_files(tmp_path, {"raw_numbers.py": text}) / "raw_numbers.py"
+    numbers = np.float32(2.5), np.int32(7), np.int64(2**40), numpy_dtype("bfloat16").type(1)
+    parameters = tuple(Parameter(f"p{at}", each.dtype.name) for at, each in enumerate(numbers))
+    launch = Launch(grid=(1, 1, 1), block=(1, 1, 1))
+    call = PythonCall("cupy", file, "kernel", parameters, (), {}, tmp_path, "", launch)
+    function = FrameworkFunction(call, ExecutionContext(index=1))
+    function(numbers)
+    given = cast("Any", call.load()).given
+    assert given == (2.5, 7, 2**40, 0x3F80)
+    assert [each.dtype.name for each in given] == ["float32", "int32", "int64", "uint16"]
 
 
 TORCH = """\

@@ -608,12 +608,12 @@ def _passed(prepared: PreparedKernel) -> tuple[str, ...]:
             passed[name] = f"{what} {number} {_kind(problem, name, case)}"
     for number, (name, size_bytes) in enumerate(workspaces(prepared.kernel, case).items()):
         passed[name] = f"workspace {number} of {size_bytes} bytes"
-    names = argument_names(problem, prepared.kernel)
-    if prepared.kernel.setup is not None:
-        # Whatever it gives, its own files decide.
-        setup = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
-        passed = {name: f"{name} by setup {setup}" for name in names} | passed
-    return tuple(passed.get(name, name) for name in names)
+    arguments = tuple(passed.get(name, name) for name in argument_names(problem, prepared.kernel))
+    if prepared.kernel.setup is None:
+        return arguments
+    # Whatever it gives, in place of an array too, its own files decide.
+    setup = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
+    return *arguments, f"setup {setup}"
 
 
 def code_identities(facts: protocol.SideFacts, *, one_compiler: bool = True) -> frozenset[str]:

@@ -70,7 +70,9 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     function: str = ""
     """The function of the code that is launched."""
     passed: tuple[str, ...] = ()
-    """What each argument is: which input or output, its type and shape; or the value of an axis."""
+    """What each argument is: which input or output, its type and shape; or the value of an axis. Last, what
+    decides what a setup gives.
+    """
     launch: Launch | None = None
     resources: Resources | None = None
     digest: str = ""

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.device.backends.base import Argument
+from harness.device.backends.base import Argument, as_python
 from harness.errors import (
     BuildError,
     HarnessError,
@@ -98,6 +98,10 @@ class Framework:
     def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:  # noqa: ARG002
         """What launches a kernel that is no function of the host's; None for a function."""
         return None
+
+    def number(self, argument: Argument) -> Any:
+        """A number as a kernel that is launched takes it; functions get Python's."""
+        return as_python(argument)
 
     def values(self) -> Mapping[str, Any]:
         """What a function can ask for by name besides the problem's own."""
@@ -342,7 +346,10 @@ class Cupy(Framework):
         shared = launch.dynamic_shared_bytes
         if shared > 48 * 1024:
             kernel.max_dynamic_shared_size_bytes = shared
-        return lambda *given: kernel(launch.grid, launch.block, _c_numbers(given), shared_mem=shared)
+        return lambda *given: kernel(launch.grid, launch.block, given, shared_mem=shared)
+
+    def number(self, argument: Argument) -> Any:
+        return _in_its_width(argument)
 
     def kernels(self, function: Any) -> list[CompiledKernel]:
         return [
@@ -357,11 +364,13 @@ class Cupy(Framework):
         ]
 
 
-def _c_numbers(arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """The arguments with sizes as the C int that a kernel declares, and CuPy and numba would take for 64
-    bits.
+def _in_its_width(argument: Argument) -> Any:
+    """A number of the width that a kernel declares: CuPy and numba would take one of Python's for 64 bits. Of
+    bfloat16, which they lack, the unsigned integer of its width.
     """
-    return tuple(np.int32(value) if type(value) is int else value for value in arguments)
+    if not isinstance(argument, np.generic) or argument.dtype.isbuiltin == 1:
+        return argument
+    return np.asarray(argument).view(f"u{argument.dtype.itemsize}")[()]
 
 
 def _candidates(function: Any) -> list[Any]:
@@ -408,8 +417,11 @@ class Numba(Framework):
         if self.cuda is None or not all(hasattr(kernel, name) for name in of_kernels):
             return None
         launch = _grid_of(call)
-        configured = kernel[launch.grid, launch.block, self.stream, launch.dynamic_shared_bytes]
-        return lambda *given: configured(*_c_numbers(given))
+        configuration = launch.grid, launch.block, self.stream, launch.dynamic_shared_bytes
+        return kernel[configuration]  # type: ignore[no-any-return]
+
+    def number(self, argument: Argument) -> Any:
+        return _in_its_width(argument)
 
     def kernels(self, function: Any) -> list[CompiledKernel]:
         return [
@@ -531,7 +543,7 @@ class FrameworkFunction:
             ) from error
         self.returns = bool(self._binding and self._binding.returned)
         """Whether results lie where the function put them, until they are delivered."""
-        self._kept: dict[tuple[int, ...], tuple[list[Any], dict[str, Any]]] = {}
+        self._kept: dict[tuple[bytes | int, ...], tuple[list[Any], dict[str, Any]]] = {}
         self._result: Any = None
 
     def __call__(self, arguments: Sequence[Argument]) -> None:
@@ -613,7 +625,7 @@ class FrameworkFunction:
         return ReturnedArray(address, size_bytes, output, tensor)
 
     def _kept_or_converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
-        key = tuple(_address(argument) for argument in arguments)
+        key = tuple(map(_key, arguments))
         if key not in self._kept:
             if len(self._kept) == _MOST_KEPT:
                 self._kept.clear()
@@ -623,8 +635,9 @@ class FrameworkFunction:
 
     def _converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments as the function takes them, by position and by keyword."""
+        number = self.framework.number if self._binding is None else as_python
         values: dict[str, Any] = {
-            parameter.name: argument.item()
+            parameter.name: number(argument)
             if parameter.shape is None
             else self.framework.tensor(argument, parameter)
             for parameter, argument in zip(self._call.parameters, arguments, strict=True)
@@ -642,8 +655,17 @@ class FrameworkFunction:
         return f"{self._call.name} of {self._call.file.name}"
 
 
+def _key(argument: Argument) -> bytes | int:
+    """What an argument is known by: a number by its bits, since -inf has no whole number and 0.25 has that of
+    0.75. What a setup gave is kept together with its key, so that its id stays its own.
+    """
+    if isinstance(argument, np.generic):
+        return argument.tobytes()
+    return _address(argument) if isinstance(argument, np.ndarray) else id(argument)
+
+
 def _address(argument: Argument) -> int:
-    """The address of an array on a card or on the host; a number is its own."""
+    """The address of an array on a card or on the host."""
     return int(argument.ctypes.data) if isinstance(argument, np.ndarray) else int(argument)
 
 

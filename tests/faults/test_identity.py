@@ -167,6 +167,15 @@ def test_a_function_is_as_its_whole_folder(is_identical, head):
     assert not is_identical(FUNCTION, head)
 
 
+@pytest.mark.parametrize("name", ["n", "map"], ids=["in place of the problem's", "further"])
+def test_what_a_setup_gives_is_as_its_whole_folder(is_identical, name):
+    """A structure may go by an array's own name, as a tensor map does."""
+    body = f"def setup(case, arrays):\n    return {{'{name}': bytes([helper.ROUNDS % 256])}}"
+    text = suite(body=body, source=f"'one.cu', setup=setup, args=('x', 'y', '{name}')")
+    files = {"twice/suite.py": text, "twice/helper.py": HELPER, "twice/one.cu": "void one();\n"}
+    assert not is_identical(files, {"twice/helper.py": SLOW}, "null")
+
+
 def test_a_function_is_identical_to_itself(is_identical):
     prelude = suite().replace("headline=", "prelude={'cuda': '../portable/cuda.h'}, headline=")
     files = {**FUNCTION, "twice/suite.py": prelude, "portable/cuda.h": "// read to be hashed\n"}

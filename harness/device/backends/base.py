@@ -38,6 +38,11 @@ def as_bits(argument: Argument) -> Argument:
     return argument
 
 
+def as_python(argument: Argument) -> Any:
+    """An address or a number as Python's; what a setup gave as it is."""
+    return argument.item() if isinstance(argument, np.generic) else argument
+
+
 def host_resources(program: Program, arch: str) -> Resources:
     """The resources of a function of the host, of which no compiler tells more than an identity."""
     code = program.python.code_sha256 if program.python else program.sha256

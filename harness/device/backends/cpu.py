@@ -23,6 +23,7 @@ from harness.device.backends.base import (
     HostMemory,
     Memory,
     Timing,
+    as_python,
     host_function,
     host_resources,
 )
@@ -141,4 +142,4 @@ def _as_host(parameter: Parameter, argument: Argument) -> Any:
     """An array as its layout says, a number as Python's; what a setup gave as it is."""
     if parameter.layout is not None:
         return parameter.layout.unpack(argument)
-    return argument.item() if isinstance(argument, np.generic) else argument
+    return as_python(argument)

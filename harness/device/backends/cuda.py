@@ -36,6 +36,7 @@ from harness.device.backends.base import (
     Stamping,
     Timing,
     as_bits,
+    as_python,
     check_parts,
     host_function,
     host_resources,
@@ -150,7 +151,6 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
         driver=".".join(map(str, divmod(driver.get_driver_version() // 10, 100))),
         kind="gpu",
         arch=f"sm_{major}{minor}",
-        uuid=str(handle.uuid()) if hasattr(handle, "uuid") else None,
         pci_bus_id=handle.pci_bus_id(),
         compute_capability=(major, minor),
         compute_units=read("MULTIPROCESSOR_COUNT"),
@@ -297,7 +297,7 @@ class CudaDevice(Device):
 
         def enqueue(arguments: Sequence[Argument]) -> None:
             try:
-                call(*map(_as_python, arguments))
+                call(*map(as_python, arguments))
             except HarnessError:
                 raise
             except Exception as error:
@@ -324,7 +324,7 @@ class CudaDevice(Device):
         stream = int(self.stream.handle)
 
         def enqueue(arguments: Sequence[Argument]) -> None:
-            if code := function(stream, *map(_as_python, arguments)):
+            if code := function(stream, *map(as_python, arguments)):
                 meaning = program.errors.get(code, "its documentation says what that is")
                 raise LaunchError(f"{program.name} returned {code}: {meaning}.")
 
@@ -399,8 +399,10 @@ class CudaDevice(Device):
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
-            for each in sequence(built, launch, arguments):
-                self._run(*each)
+            # Before it is timed, a function of Python's is called in here.
+            with self._starting() if built.by_host else contextlib.nullcontext():
+                for each in sequence(built, launch, arguments):
+                    self._run(*each)
             self._deliver(self._returned(built, arguments))
 
     def _returned(self, built: Built, arguments: Sequence[Argument]) -> list[frameworks.ReturnedArray]:
@@ -714,11 +716,6 @@ def _resources(function: Any, binary: bytes) -> Resources:
         binary_sha256=hashlib.sha256(binary).hexdigest(),
         code_sha256=cubin.code_sha256(binary),
     )
-
-
-def _as_python(argument: Argument) -> Any:
-    """An address or a number as Python's; what a setup gave as it is."""
-    return argument.item() if isinstance(argument, np.generic) else argument
 
 
 def _formats(

@@ -143,8 +143,7 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
         driver=handle.driver_version.strip(),
         kind=kind,
         arch=f"{handle.platform.name.strip()} {handle.version.strip()} {' '.join(handle.name.split())}",
-        uuid=_extension(lambda: bytes(handle.uuid_khr).hex()),
-        pci_bus_id=_extension(lambda: _pci_bus_id(handle.pci_bus_info_khr)),
+        pci_bus_id=_extension(lambda: _pci_bus_id(handle)),
         compute_units=int(handle.max_compute_units),
         memory_bytes=int(handle.global_mem_size),
         # A CPU's caches are shared with the host program, so a flush would promise more than it can keep.
@@ -171,8 +170,12 @@ def _extension(read: Callable[[], _T]) -> _T | None:
         return None
 
 
-def _pci_bus_id(info: Any) -> str:
-    return f"{info.pci_domain:08x}:{info.pci_bus:02x}:{info.pci_device:02x}.{info.pci_function:x}"
+def _pci_bus_id(handle: Any) -> str:
+    """Where a card of NVIDIA's is, as NVML takes it. PyOpenCL has no name for the extensions of other vendors
+    that tell this, nor for a UUID.
+    """
+    device, function = divmod(handle.pci_slot_id_nv, 8)
+    return f"{handle.pci_domain_id_nv:08x}:{handle.pci_bus_id_nv:02x}:{device:02x}.{function:x}"
 
 
 def open_device(index: int) -> OpenCLDevice:
