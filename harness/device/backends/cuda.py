@@ -282,8 +282,9 @@ class CudaDevice(Device):
         try:
             yield
         finally:
-            self.context.push()  # in place of whatever is current
-            self.context.pop()
+            with _translated("Making the card current"):
+                self.context.push()  # in place of whatever is current
+                self.context.pop()
 
     def _host(self, program: Program) -> CudaBuilt:
         identity = host_resources(program, self.info.arch)
