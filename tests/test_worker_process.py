@@ -22,7 +22,7 @@ from tests.support import KERNELS, Recorder, write_files
 
 TICKS = '{"type":"TimersReply","tick_ns":500.0}'
 FAKE = """\
-import os, signal, sys, time
+import fcntl, os, signal, sys, time
 for line in sys.stdin:
     for answer in {answers!r}:
         if answer == "end":
@@ -31,7 +31,14 @@ for line in sys.stdin:
             os.kill(os.getpid(), signal.SIGRTMIN + 1)
         if answer == "hang":
             time.sleep(60)
-        print(answer, flush=True)
+        if answer == "babble":
+            fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 2**20)
+            while True:  # faster than anybody reads
+                os.write(1, 1000 * b'{{"type":"Progress","stage":"verify","side":"head"}}\\n')
+        if answer == "deep":
+            answer = '{{"type":"TimersReply","more":' + "[" * 100_000
+        sys.stdout.buffer.write(answer.encode(errors="surrogateescape") + b"\\n")
+        sys.stdout.flush()
 """
 
 
@@ -76,7 +83,12 @@ def test_the_answer_has_the_type_that_the_request_says(child):
 
 
 @pytest.mark.parametrize(
-    "line", ["hello", "{}", '{"type":"FindStepsReply","steps":3}', '{"type":"TimersReply","tick_ns":"much"}']
+    "line",
+    [
+        *("hello", "{}", "deep", '{"type":"Progress","stage":"\udcff"}'),
+        '{"type":"FindStepsReply","steps":3}',
+        '{"type":"TimersReply","tick_ns":"much"}',
+    ],
 )
 def test_another_answer_is_none(child, line):
     with pytest.raises(WorkerError, match="said what is no answer while building the kernel"):
@@ -89,6 +101,7 @@ def test_another_answer_is_none(child, line):
         ("end", "crashed", "The worker process exited with status 3 while verifying head."),
         ("signal", "crashed", "The worker process was ended by signal 35 while verifying head."),
         ("hang", "timed-out", "No answer within 1 s while verifying head: the worker process was ended."),
+        ("babble", "timed-out", "No answer within 1 s while verifying head: the worker process was ended."),
     ],
 )
 def test_whose_turn_it_was_is_a_field(child, end, reason, words):

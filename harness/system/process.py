@@ -295,12 +295,15 @@ class Process(_Child):
             line = self._line(deadline)
             try:
                 reply = _decoder(type(request)).decode(line)
-            except msgspec.MsgspecError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self.kill()
                 raise LostError("garbled", str(error)) from None
             if not isinstance(reply, Progress):
                 return cast("R | Failed", reply)
             heard(reply)
+            if time.monotonic() > deadline:  # a pipe that is never empty is never waited for
+                self.kill()
+                raise LostError("timed-out")
 
     def _line(self, deadline: float) -> bytes:
         searched = 0
