@@ -25,7 +25,7 @@ from harness.run.compare import JudgeSettings, pair_settings_for, policy_for, wi
 from harness.spec.case_id import in_short
 from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
-from harness.store.records_file import PACKED, StoredComparison
+from harness.store.records_file import PACKED, UNREADABLE, StoredComparison
 from harness.system.files import read_regular
 
 
@@ -137,7 +137,7 @@ def read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
             labels = msgspec.json.decode(read_regular(file), type=list[Label])
         except OSError as error:
             raise UsageError(f"Cannot read the labels in {file}: {error.strerror or error}.") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise UsageError(
                 f"{file} holds no labels ({error}); expected a list of objects with file, case, and as truth "
                 "slower, same or faster."
