@@ -4,7 +4,12 @@ nothing of a request that was given up reaches the next one.
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -149,3 +154,42 @@ def test_a_process_that_watches_twice_notes_once():
     with commands_told(heard.append):
         subprocess.run(["true"], check=True)
     assert heard == ["true"]
+
+
+@pytest.mark.usefixtures("started_workers")
+def test_what_a_suite_left_in_its_folder_is_not_run_as_this_user(tmp_path, monkeypatch):
+    """The suite's user can write there; who asks for its processes is this user's, with its tokens."""
+    planted = write_files(
+        tmp_path / "scratch",
+        {
+            "harness/__init__.py": "",
+            "harness/system/__init__.py": "",
+            "harness/system/relay.py": "open('ran', 'w')",
+            "json.py": "open('ran', 'w')",
+        },
+    )
+    asked: list[list[str]] = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                request, files, _, _ = socket.recv_fds(connection, 2**20, 3)
+                asked.append(json.loads(request)["arguments"])
+                for file in files:
+                    os.close(file)
+                connection.sendall(b"0\n7")
+
+        monkeypatch.setenv("HARNESS_SUITE_SOCKET", str(tmp_path / "socket"))
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        process = Process("harness.bench.worker", cwd=planted, python="/opt/python")
+        assert process.wait(time.monotonic() + 20)
+        log = process.log()
+        assert not (planted / "ran").exists()
+        assert process.kill() == 7, log
+        process.close()
+        thread.join(20)
+    assert asked == [["/opt/python", "-m", "harness.bench.worker"]]
