@@ -156,7 +156,7 @@ def _table(path: Path) -> Mapping[str, Any] | None:
 def _table_in(text: str, path: Path) -> Mapping[str, Any] | None:
     try:
         content = tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
     if path.name == "harness.toml":
         return content

@@ -287,7 +287,7 @@ def test_an_interrupted_one_goes_on_where_it_was(tmp_path):
     assert (stopped.interrupted, stopped.comparisons) == (True, 4)
     [journal] = tmp_path.glob("*/bisects/*.jsonl")
     torn = journal.read_bytes()[:-20]  # killed while it wrote
-    journal.write_bytes(torn)
+    journal.write_bytes(b'{"more":' + b"[" * 100_000 + b"\n" + torn)
     done, devices = searched(levels, results=tmp_path)
     assert numbers(done) == [23]
     assert [each.remembered for each in done.looked].count(True) == 2

@@ -183,7 +183,9 @@ def test_a_wrong_value_is_named_with_its_variable(folder, monkeypatch, variable,
 
 @pytest.mark.parametrize("name", ["harness.toml", "pyproject.toml"])
 @pytest.mark.parametrize(
-    "content", [b"device = \n", b"[tool\n", b"a = 1\na = 2\n", b"\xff\xfe", b"words"], ids=repr
+    "content",
+    [b"device = \n", b"[tool\n", b"a = 1\na = 2\n", b"\xff\xfe", b"words", b"deep = " + b"[" * 100_000],
+    ids=lambda content: repr(content[:20]),
 )
 def test_a_file_that_is_no_toml_is_named(folder, name, content):
     (folder / name).write_bytes(content)

@@ -144,9 +144,12 @@ def test_what_the_device_cannot_launch_is_rejected_with_the_limit(tmp_path):
     ("rule", "words"),
     [
         ("'A <'", "'A <', which is no expression"),
+        ("'A' + 100_000 * ' + A'", "which is no expression: "),
         ("'A < C'", "'A < C': name 'C' is not defined. It may use n, A"),
         ("'A / 0'", "'A / 0' at 64 with A = 1 raised ZeroDivisionError"),
         ("'len(str(A))'", "name 'len' is not defined"),
+        ("'A and ().__class__.__base__.__subclasses__()'", "which asks for '__subclasses__'; expected"),
+        ("'[each for each in (A for _ in (1,)).gi_frame.f_back.f_builtins]'", "asks for 'f_builtins'"),
         ("lambda case: case.C", "has no axis, macro or scalar named 'C'"),
     ],
 )

@@ -4,7 +4,12 @@ nothing of a request that was given up reaches the next one.
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -22,7 +27,7 @@ from tests.support import KERNELS, Recorder, write_files
 
 TICKS = '{"type":"TimersReply","tick_ns":500.0}'
 FAKE = """\
-import os, signal, sys, time
+import fcntl, os, signal, sys, time
 for line in sys.stdin:
     for answer in {answers!r}:
         if answer == "end":
@@ -31,7 +36,14 @@ for line in sys.stdin:
             os.kill(os.getpid(), signal.SIGRTMIN + 1)
         if answer == "hang":
             time.sleep(60)
-        print(answer, flush=True)
+        if answer == "babble":
+            fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 2**20)
+            while True:  # faster than anybody reads
+                os.write(1, 1000 * b'{{"type":"Progress","stage":"verify","side":"head"}}\\n')
+        if answer == "deep":
+            answer = '{{"type":"TimersReply","more":' + "[" * 100_000
+        sys.stdout.buffer.write(answer.encode(errors="surrogateescape") + b"\\n")
+        sys.stdout.flush()
 """
 
 
@@ -76,7 +88,12 @@ def test_the_answer_has_the_type_that_the_request_says(child):
 
 
 @pytest.mark.parametrize(
-    "line", ["hello", "{}", '{"type":"FindStepsReply","steps":3}', '{"type":"TimersReply","tick_ns":"much"}']
+    "line",
+    [
+        *("hello", "{}", "deep", '{"type":"Progress","stage":"\udcff"}'),
+        '{"type":"FindStepsReply","steps":3}',
+        '{"type":"TimersReply","tick_ns":"much"}',
+    ],
 )
 def test_another_answer_is_none(child, line):
     with pytest.raises(WorkerError, match="said what is no answer while building the kernel"):
@@ -89,6 +106,7 @@ def test_another_answer_is_none(child, line):
         ("end", "crashed", "The worker process exited with status 3 while verifying head."),
         ("signal", "crashed", "The worker process was ended by signal 35 while verifying head."),
         ("hang", "timed-out", "No answer within 1 s while verifying head: the worker process was ended."),
+        ("babble", "timed-out", "No answer within 1 s while verifying head: the worker process was ended."),
     ],
 )
 def test_whose_turn_it_was_is_a_field(child, end, reason, words):
@@ -136,3 +154,42 @@ def test_a_process_that_watches_twice_notes_once():
     with commands_told(heard.append):
         subprocess.run(["true"], check=True)
     assert heard == ["true"]
+
+
+@pytest.mark.usefixtures("started_workers")
+def test_what_a_suite_left_in_its_folder_is_not_run_as_this_user(tmp_path, monkeypatch):
+    """The suite's user can write there; who asks for its processes is this user's, with its tokens."""
+    planted = write_files(
+        tmp_path / "scratch",
+        {
+            "harness/__init__.py": "",
+            "harness/system/__init__.py": "",
+            "harness/system/relay.py": "open('ran', 'w')",
+            "json.py": "open('ran', 'w')",
+        },
+    )
+    asked: list[list[str]] = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                request, files, _, _ = socket.recv_fds(connection, 2**20, 3)
+                asked.append(json.loads(request)["arguments"])
+                for file in files:
+                    os.close(file)
+                connection.sendall(b"0\n7")
+
+        monkeypatch.setenv("HARNESS_SUITE_SOCKET", str(tmp_path / "socket"))
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        process = Process("harness.bench.worker", cwd=planted, python="/opt/python")
+        assert process.wait(time.monotonic() + 20)
+        log = process.log()
+        assert not (planted / "ran").exists()
+        assert process.kill() == 7, log
+        process.close()
+        thread.join(20)
+    assert asked == [["/opt/python", "-m", "harness.bench.worker"]]

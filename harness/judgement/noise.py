@@ -18,6 +18,7 @@ from harness.judgement.case_trial import NoisePriors
 from harness.records import DeviceInfo
 from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, fit_prior, prior_of_case
 from harness.statistics.paired import ProcessEffect
+from harness.store.records_file import UNREADABLE
 from harness.system.cache import write_atomically
 from harness.system.files import read_regular
 
@@ -114,7 +115,7 @@ def read_calibration(folder: Path) -> Calibration | None:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
     try:
         found = msgspec.json.decode(content, type=Calibration)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise StoreError(
             f"{path} is no calibration ({error}). Delete it and run 'harness calibrate'."
         ) from None

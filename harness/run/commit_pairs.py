@@ -23,7 +23,7 @@ from harness.run.device_session import DeviceSession
 from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite, begin
 from harness.spec.planning import PlannedCase, plan
-from harness.store.records_file import JsonLines
+from harness.store.records_file import UNREADABLE, JsonLines
 from harness.system.files import read_regular
 from harness.system.process import Failed, failure
 
@@ -196,7 +196,7 @@ class PairJournal:
         for line in () if fresh else content.splitlines():
             try:
                 pair = msgspec.json.decode(line, type=_Pair)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except UNREADABLE:
                 continue
             if pair.context == context:
                 self._pairs.append(pair)

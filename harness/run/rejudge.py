@@ -16,16 +16,17 @@ from harness.bench.abba import PairSettings, least_quads
 from harness.device.peaks import BeyondPeakError
 from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import CaseTrial, NoisePriors, Precision, Round, settle
-from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
+from harness.judgement.gates import CanaryLevel, Gated, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
 from harness.judgement.limits import TWINS
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.records import CaseBlock, Comparison, PairedBlock, Verdict
 from harness.run.compare import JudgeSettings, pair_settings_for, policy_for, with_twins
+from harness.run.turns import MAX_TIME_S
 from harness.spec.case_id import in_short
 from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
-from harness.store.records_file import PACKED, StoredComparison
+from harness.store.records_file import PACKED, UNREADABLE, StoredComparison
 from harness.system.files import read_regular
 
 
@@ -137,7 +138,7 @@ def read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
             labels = msgspec.json.decode(read_regular(file), type=list[Label])
         except OSError as error:
             raise UsageError(f"Cannot read the labels in {file}: {error.strerror or error}.") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise UsageError(
                 f"{file} holds no labels ({error}); expected a list of objects with file, case, and as truth "
                 "slower, same or faster."
@@ -305,8 +306,9 @@ class _Replay:
         block = self.left.pop(fitting[0] if fitting else 0).block
         self.whole[stage].append(block)
         block = shortened(block, trial.precision, self.pair)
-        gated = gate(block, usual=usual_level(levels))
-        levels.append(canary_level(block.quads))
+        gated = _gated(block, levels)
+        if not block.in_turns:
+            levels.append(canary_level(block.quads))
         trial.add(block, gated)
         return True
 
@@ -319,8 +321,7 @@ class _Replay:
         if stage in self.stretched:
             return False
         self.stretched.add(stage)
-        usual = usual_level(levels)
-        whole = [Round.of(block, gate(block, usual=usual)) for block in self.whole[stage]]
+        whole = [Round.of(block, _gated(block, levels)) for block in self.whole[stage]]
         if sum(each.all.time is not None for each in whole) < (1 if stage else 2):
             return False
         (trial.again if stage else trial.rounds)[:] = whole
@@ -332,6 +333,11 @@ class _Replay:
         return True
 
 
+def _gated(block: PairedBlock, levels: Sequence[CanaryLevel]) -> Gated:
+    # Sides in processes of their own have canaries of their own, as in a comparison.
+    return gate(block, usual=None if block.in_turns else usual_level(levels))
+
+
 def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> PairedBlock:
     """The block as it would have been, had it ended where today's rules end it."""
     if not block.quads:
@@ -340,6 +346,7 @@ def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> P
     pair = dataclasses.replace(pair, min_quads=max(pair.min_quads, precision.min_quads))
     slot_ns = block.launches_per_slot * median(time_ns for quad in block.quads for time_ns in quad.times_ns)
     least = max(least_quads(pair, slot_ns), MIN_QUADS)
+    most_s = max(MAX_TIME_S, pair.max_time_s) if block.in_turns else pair.max_time_s
     while count < most:
         quads = [quad for quad in block.quads[:count] if readable(quad.times_ns)]
         ratios = log_ratios([q.order for q in quads], [q.times_ns for q in quads]) if quads else ()
@@ -347,7 +354,7 @@ def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> P
         if wanted <= count:
             break
         count = wanted
-        if (block.quads[count - 1].ended_ns - block.quads[0].started_ns) / 1e9 > pair.max_time_s:
+        if (block.quads[count - 1].ended_ns - block.quads[0].started_ns) / 1e9 > most_s:
             break
     if count == len(block.quads):
         return block

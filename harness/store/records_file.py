@@ -33,7 +33,7 @@ PART = ".part"
 PACKED = ".gz"
 """What the name of a record ends in that gzip has packed."""
 _ENDINGS = (".jsonl", f".jsonl{PACKED}")
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are no record."""
 
 
@@ -198,7 +198,7 @@ class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
 def _adopt_parts(folder: Path) -> None:
     """Give records of killed runs, whose files are not locked, their names; leave what is no record."""
     for part in folder.glob(f"*.jsonl{PART}"):
-        with contextlib.suppress(OSError, *_UNREADABLE), open_regular(part) as file:
+        with contextlib.suppress(OSError, *UNREADABLE), open_regular(part) as file:
             first = msgspec.json.decode(file.readline(MOST_BYTES), type=_RecordHead)
             described = first.run or first.comparison
             if described and not part.is_symlink() and try_lock(file.fileno()):
@@ -375,7 +375,7 @@ def whole_lines(content: bytes) -> list[bytes]:
     if lines and not content.endswith(b"\n"):
         try:
             msgspec.json.decode(lines[-1])
-        except _UNREADABLE:
+        except UNREADABLE:
             lines.pop()
     return lines
 
@@ -383,7 +383,7 @@ def whole_lines(content: bytes) -> list[bytes]:
 def _first(path: Path, line: bytes) -> _RecordHead:
     try:
         return msgspec.json.decode(line, type=_RecordHead)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise StoreError(
             f"{path} is no run record: its first line does not describe a run ({error})."
         ) from None
@@ -410,7 +410,7 @@ def decoded_line(path: Path, number: int, line: bytes, kind: type[T], advice: st
     """A line of JSON. Raises StoreError, with its number and the advice, where it is damaged."""
     try:
         return msgspec.json.decode(line, type=kind)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise StoreError(f"{path}, line {number} is damaged ({error}). {advice}") from None
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.spec.case_id import size_label
-from harness.store.records_file import JsonLines, decoded_line
+from harness.store.records_file import UNREADABLE, JsonLines, decoded_line
 from harness.sweep.model import (
     SCHEMA_VERSION,
     Duel,
@@ -34,7 +34,6 @@ from harness.system.cache import write_atomically
 from harness.system.files import open_regular, read_regular, try_lock
 
 Item = PreparedConfiguration | SweepRow | Duel | Repeat | Final
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _SweepLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -184,7 +183,7 @@ class _VersionLine(msgspec.Struct):
 def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
     try:
         version = msgspec.json.decode(lines[0] if lines else b"", type=_VersionLine).sweep.schema_version
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise StoreError(f"{path} is no sweep: its first line does not describe one ({error}).") from None
     if version > SCHEMA_VERSION:
         raise StoreError(

@@ -246,7 +246,8 @@ class Process(_Child):
         address = os.environ.get(SUITE_SOCKET)
         self._relayed = bool(address)
         command = [*before, python or sys.executable, "-m", module]
-        relay = [sys.executable, "-m", "harness.system.relay", address] if address else []
+        # Isolated: the suite's user can write to the folder, and this runs as us.
+        relay = [sys.executable, "-I", str(Path(__file__).with_name("relay.py")), address] if address else []
         super().__init__(
             [*relay, *command],
             # -m puts the current folder first on the import path, whatever lies in it.
@@ -295,12 +296,15 @@ class Process(_Child):
             line = self._line(deadline)
             try:
                 reply = _decoder(type(request)).decode(line)
-            except msgspec.MsgspecError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self.kill()
                 raise LostError("garbled", str(error)) from None
             if not isinstance(reply, Progress):
                 return cast("R | Failed", reply)
             heard(reply)
+            if time.monotonic() > deadline:  # a pipe that is never empty is never waited for
+                self.kill()
+                raise LostError("timed-out")
 
     def _line(self, deadline: float) -> bytes:
         searched = 0

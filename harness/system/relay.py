@@ -1,6 +1,6 @@
 """Stands in for a process that another user runs: its input and output are that process's, and so is its end.
 
-    python -m harness.system.relay SOCKET PYTHON -m MODULE
+    python -I relay.py SOCKET PYTHON -m MODULE
 
 Whoever keeps the socket (suite-user.py of the runner's files) runs the command with the files that are open
 here, without network and without sight of this user's processes. SIGUSR1 and SIGUSR2 stop and wake it; it is
