@@ -442,12 +442,18 @@ class GitHub:
         urls = {"run_url": "https://api.github.example/x", "html_url": f"{RUNS}/{RUN}"}
         return Answer(200, {"workflow_run_id": RUN, **urls})
 
-    def setting(self, _query: Any, _body: Any, path: str) -> Answer:
+    def setting(self, query: Any, _body: Any, path: str) -> Answer:
         if path.startswith(self.unseen):
             raise Fail(403, "Resource not accessible by integration")
         if path not in self.settings:
             raise Fail(404, "Not Found")
-        return Answer(200, self.settings[path])
+        shown, headers = self.settings[path], dict[str, str]()
+        if isinstance(shown, dict) and "total_count" in shown:
+            lists = {name: each for name, each in shown.items() if isinstance(each, list)}
+            for name, each in lists.items():
+                found, headers = self.page(f"/repos/{REPOSITORY}{path}", query, each)
+                shown = {**shown, name: found}
+        return Answer(200, shown, headers)
 
     def branch(self, _query: Any, _body: Any, name: str) -> Answer:
         if name not in self.branches:
@@ -510,7 +516,7 @@ ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
         r"(|/environments/.+|/actions/(?:permissions|secrets|variables|runners|caches).*|/rules/branches/.+)",
         GitHub.setting,
         "metadata: read",
-        set(),
+        _PAGES,
     ),
     ("GET", r"/branches/([^/]+)", GitHub.branch, "contents: read", set()),
     ("PATCH", r"/git/refs/heads/([^/]+)", GitHub.move_ref, "contents: write", set()),

@@ -196,6 +196,21 @@ def test_an_app_s_key_is_for_the_default_branch_alone(github, audit, branches, g
     assert audit("--relied").status == 0  # no job with a card relies on it
 
 
+@pytest.mark.parametrize(
+    ("setting", "what", "lists", "bad"),
+    [
+        ("/actions/caches", "caches", "actions_caches", {"ref": "refs/heads/pull-request/7"}),
+        ("/actions/runners", "runners", "runners", {"name": "pet", "ephemeral": False}),
+    ],
+)
+def test_one_of_many_that_is_bad_is_told(github, audit, setting, what, lists, bad):
+    """GitHub lists thirty at a time, a hundred where it is asked for them."""
+    [good] = WELL[setting][lists]
+    github.settings[setting] = {"total_count": 131, lists: [*([good] * 130), good | bad]}
+    found = {each["what"]: each for each in audit("--json").json}
+    assert found[what]["state"] == "missing"
+
+
 def test_what_the_token_may_not_see_is_unknown_and_not_missing(github, audit):
     """As of a workflow's own token, which may read environments and neither their secrets nor settings."""
     github.unseen = (

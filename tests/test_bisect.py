@@ -551,6 +551,12 @@ def test_a_change_of_the_history_stands_for_case_and_ends(tmp_path, capsys, monk
     good, bad = written.commits[19][:10], written.commits[20][:10]
     assert done.err.startswith(f"harness bisect matmul.naive@1024 {good} {bad}\n"), (done.err, change)
     assert "No suite in" in done.err  # that history has no kernels
+    written.results.rename(written.conf.parent / "elsewhere")
+    none = call("bisect", "matmul.naive@1024")
+    assert none.status == ExitCode.USAGE
+    assert "Missing argument 'GOOD'" in none.err
+    written.conf.write_text(written.conf.read_text().replace(".asv/results", "elsewhere"))
+    assert call("bisect", change["id"]).err == done.err  # as harness history finds it there
     unknown = call("bisect", "0123456789")
     assert unknown.status == ExitCode.USAGE
     assert "Missing argument 'GOOD'" in unknown.err

@@ -56,6 +56,7 @@ def test_the_installed_command_is_this_one():
         (["run", "--timeout", "0"], "not in the range"),
         (["run", "--timeout", "soon"], "not a valid float"),
         (["run", "--max-time", "-1"], "not in the range"),
+        (["run", "--seed", "-1"], "not in the range"),
         (["run", "--seed", "x"], "not a valid integer"),
     ],
     ids=" ".join,

@@ -247,12 +247,15 @@ def test_a_bare_report_is_posted_in_place_of_the_jobs(gitlab, post, tmp_path):
     assert json.loads(post("--review", "review.json", "--json").out)["state"] == "posted"
 
 
-def test_a_comment_starts_nothing_there(gitlab, tmp_path, harness, monkeypatch):
+@pytest.mark.parametrize(
+    ("command", "said"), [("request", "PERF_MERGE_REQUEST"), ("post-static", "at GitHub alone")]
+)
+def test_what_is_github_s_alone_is_refused_there(gitlab, tmp_path, harness, monkeypatch, command, said):
     for name, value in job(gitlab).items():
         monkeypatch.setenv(name, value)
-    done = harness("ci", "request", cwd=tmp_path)
+    done = harness("ci", command, cwd=tmp_path)
     assert (done.status, gitlab.log) == (2, [])
-    assert "PERF_MERGE_REQUEST" in done.err
+    assert said in done.err
 
 
 def test_a_report_in_a_job_of_gitlabs_links_to_it(gitlab):

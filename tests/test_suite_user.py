@@ -56,6 +56,12 @@ for line in sys.stdin:
         if os.fork() == 0:
             os.setsid()
             while True: pass
+    if word == "have brief ones":
+        if os.fork() == 0:
+            while True:
+                if (brief := os.fork()) == 0:
+                    os._exit(0)
+                os.waitpid(brief, 0)
     if word.startswith("exit "):
         sys.exit(int(word[5:]))
     print("done", flush=True)
@@ -212,6 +218,17 @@ def test_it_is_stopped_and_woken_and_its_number_is_told(start: Start) -> None:
     assert until(lambda: state() == "T")
     os.kill(process.pid, signal.SIGUSR2)
     assert until(lambda: state() != "T")
+    assert ask(process, "more") == "done\n"
+
+
+def test_one_of_it_may_end_while_all_are_stopped(start: Start) -> None:
+    process = start()
+    ask(process, NOTHING)
+    ask(process, "have brief ones")
+    for _ in range(200):
+        os.kill(process.pid, signal.SIGUSR1)
+        os.kill(process.pid, signal.SIGUSR2)
+        time.sleep(0.002)
     assert ask(process, "more") == "done\n"
 
 

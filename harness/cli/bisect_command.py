@@ -13,7 +13,7 @@ import click
 from harness.cli import completion, echo_json, options, tell
 from harness.cli.compare_command import repository_of, settings_from
 from harness.config import Config, load_config
-from harness.errors import ExitCode, UsageError
+from harness.errors import ExitCode, StoreError, UsageError
 from harness.spec.case_id import CaseId, in_short
 from harness.system import git
 
@@ -73,8 +73,18 @@ def command(selection: options.Selection, case: str, good: str | None, bad: str,
 def _of_change(config: Config, change: str, results: Path | None) -> tuple[str, str, str]:
     """Case, good and bad of a change of the history, or of an event's worst. Raises UsageError."""
     from harness.history.reading import read_history
+    from harness.integrations.asv.conf import history_of
 
-    history = read_history(results or config.results_folder, config.root)
+    lacking = (
+        f"Missing argument 'GOOD': 'harness bisect {change} main~20' looks for the commit after main~20."
+    )
+    folder, repository = history_of(config)
+    try:
+        history = read_history(
+            results or folder, config.root, repository=repository, directions=config.directions
+        )
+    except StoreError as error:
+        raise UsageError(f"{lacking} {error.message}") from None
     changes = (stated.change for card in history.cards for stated in card.changes)
     ranges = [(each.id, each.case, each.good, each.bad) for each in changes]
     ranges += [(each.id, each.worst.change.case, each.good, each.bad) for each in history.events]
@@ -82,8 +92,7 @@ def _of_change(config: Config, change: str, results: Path | None) -> tuple[str, 
         if name == change:
             return case, history.commits[good].hash, history.commits[bad].hash
     raise UsageError(
-        f"Missing argument 'GOOD': 'harness bisect {change} main~20' looks for the commit after main~20. "
-        f"{change} is no id of an event or a change in 'harness history --all' either."
+        f"{lacking} {change} is no id of an event or a change in 'harness history --all' either."
     )
 
 

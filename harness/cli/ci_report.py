@@ -148,6 +148,11 @@ def post_static(calling: Calling, author: str) -> None:
     Exit status 0 where it was posted, or there is nothing to post; 2 where the report was refused; 3 where
     GitHub could not be reached, or refused.
     """
+    if calling.api.forge is GITLAB:
+        raise UsageError(
+            "Static facts are posted at GitHub alone. 'harness static --base COMMIT --markdown FILE' writes "
+            "what changed, for a job's artifacts."
+        )
     run = events.compiled_run(calling.event, calling.repository)
     result: dict[str, Any] = {"head": run.head, "run": run.id}
     try:

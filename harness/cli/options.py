@@ -57,6 +57,12 @@ def seconds(name: str, text: str, **more: Any) -> Option:
     return value(name, "SECONDS", text, type=ABOVE_ZERO, **more)
 
 
+def seed(text: str) -> Option:
+    """A number as NumPy's generators take it."""
+    kind = click.IntRange(min=0)
+    return click.option("--seed", metavar="INTEGER", type=kind, default=1, show_default=True, help=text)
+
+
 def together(*options: Option) -> Option:
     """Options as one decorator, in the order of the help text."""
     return lambda function: functools.reduce(lambda call, option: option(call), reversed(options), function)
@@ -182,7 +188,7 @@ def case_options(function: F) -> F:
         device,
         flag("--quick", "The suite's small sizes; the default on a CPU."),
         seconds("--timeout", "For one case, by default 120; for loading a suite, by default 60."),
-        click.option("--seed", default=1, show_default=True, help="Seed of the input data."),
+        seed("Seed of the input data."),
         json,
     )(one_selection(function))
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @options.no_save
 @options.no_wait
 @options.seconds("--timeout", "For one configuration.", default=60.0, show_default=True)
-@click.option("--seed", default=1, show_default=True, help="Seed of the data and of the order.")
+@options.seed("Seed of the data and of the order.")
 @options.several(
     "--export", "html:FILE|t4:FILE", "Write the result as a page, or in Kernel Tuner's T4 format, too"
 )

@@ -54,6 +54,11 @@ class _Asking:
                 raise
             return None
 
+    def every(self, path: str, name: str, *, needs: str) -> list[Any]:
+        """All pages of a list, which the answers have under a name. Raises ApiError."""
+        pages = self.api.pages(path, dict[str, Any], needs=needs)
+        return [each for page in pages for each in page.get(name, ())]
+
 
 Check = Callable[[_Asking], Iterator[AuditFinding]]
 
@@ -229,7 +234,8 @@ def _required(asking: _Asking) -> Iterator[AuditFinding]:
 
 @protection("runners")
 def _runners(asking: _Asking) -> Iterator[AuditFinding]:
-    found = asking.get("actions", "runners", needs="administration: read").get("runners", ())
+    path = path_of(asking.repository, "actions", "runners")
+    found = asking.every(path, "runners", needs="administration: read")
     kept = [quoted(str(each.get("name"))) for each in found if each.get("ephemeral") is False]
     to_do = "register runners for one job each: docs/runners.md, Registration"
     seen = f"{', '.join(kept)} take more than one job" if kept else f"{len(found)}, for one job each"
@@ -239,10 +245,10 @@ def _runners(asking: _Asking) -> Iterator[AuditFinding]:
 @protection("runner groups")
 def _groups(asking: _Asking) -> Iterator[AuditFinding]:
     owner = asking.repository.partition("/")[0]
-    answer: Any = asking.api.get(f"/orgs/{owner}/actions/runner-groups", object, needs="runners: read")
+    path = f"/orgs/{owner}/actions/runner-groups"
     wide = [
         quoted(str(group.get("name")))
-        for group in answer.get("runner_groups", ())
+        for group in asking.every(path, "runner_groups", needs="runners: read")
         if group.get("visibility") == "all" and group.get("allows_public_repositories")
     ]
     to_do = "organization, Actions, Runner groups: cards in a group of this repository alone"
@@ -256,7 +262,8 @@ def _groups(asking: _Asking) -> Iterator[AuditFinding]:
 
 @protection("caches")
 def _caches(asking: _Asking) -> Iterator[AuditFinding]:
-    listed = asking.get("actions", "caches", needs="actions: read").get("actions_caches", ())
+    path = path_of(asking.repository, "actions", "caches")
+    listed = asking.every(path, "actions_caches", needs="actions: read")
     # No workflow of ours writes any there: who has done so was a stranger's suite.
     written = [each for each in listed if str(each.get("ref")) == f"refs/heads/{DISPATCH_BRANCH}"]
     written += [each for each in listed if str(each.get("ref")).startswith("refs/heads/pull-request/")]

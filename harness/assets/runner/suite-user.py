@@ -9,6 +9,7 @@ connection ends, everything that it started is killed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -99,7 +100,8 @@ def serve(connection: socket.socket, user: str, cache: str) -> None:
             if not word:
                 return
             for pid in members(first):
-                os.kill(pid, signal.SIGSTOP if word == b"s" else signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):  # it has ended since they were listed
+                    os.kill(pid, signal.SIGSTOP if word == b"s" else signal.SIGCONT)
     finally:
         child.kill()  # and with it, by --kill-child, the first process of the namespace, and so all of them
         child.wait()

@@ -6,7 +6,7 @@ is better is heeded wherever asv compares: in compare, continuous, find, and pub
 and their feed.
 
 asv measures by way of `run_benchmarks`, which alone knows which parameters were asked for; setup_cache, which
-measures, is told by a AsvRequest.
+measures, is told by an AsvRequest.
 """
 
 from __future__ import annotations
