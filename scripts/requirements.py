@@ -9,6 +9,7 @@ index.
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ AGAIN = "# Anew, at the top of gpu-harness: make requirements\n"
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         venv.create(scratch, with_pip=True)
         programs = Path(scratch) / "bin"
