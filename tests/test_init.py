@@ -240,6 +240,8 @@ def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(t
     [
         ("dim3 b(16, 8); dim3 g((w + b.x - 1) / b.x, h / b.y, b.z);", "(ceil_div(c.w, 16), c.h // 8)"),
         ("dim3 b(16, 8); dim3 g; g.x = (w + b.x - 1) / b.x; g.y = h;", "(ceil_div(c.w, 16), c.h)"),
+        ("dim3 b(16, 8); dim3 g((w + b.x - 1) / b.x, 1); g.y = h;", "(ceil_div(c.w, 16), c.h)"),
+        ("dim3 b(16, 8); dim3 g; g.y = w * h / b.y;", "(1, c.w * c.h // 8)"),
         ("dim3 b(16, 8), g(unheard_of(w));", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
     ],
 )
