@@ -803,6 +803,17 @@ def test_a_torch_extensions_kernels_are_measured_through_their_operator(theirs):
     assert "TorchFunction" in left["f"]
 
 
+def test_what_is_nested_too_deeply_costs_its_own_file_or_reference_alone(theirs):
+    deep = "1" + " + 1" * 600
+    kernel = f"__global__ void f(const float *x, float *y, int n) {{ {INDEX} y[i] = x[i] * ({deep}); }}"
+    minus = "x = " + "-" * 50_000 + "1\n"
+    triton = triton_file("x, gain", f"rows, n_cols = x.shape[0] + {deep}, 1", "y = torch.empty_like(x)",
+                         "LAUNCH(y, x, gain)", "return y")  # fmt: skip
+    suites, left = guessed(theirs({"sum.cu": kernel, "minus.py": ROWS + minus, "sum.py": triton}))
+    assert suites["f"].reference is None
+    assert left == dict.fromkeys(["minus.py", "sum.py"], "it is not Python that can be read")
+
+
 def test_files_that_are_none_of_what_they_look_like_cost_nothing(theirs, call):
     top = theirs({
         "broken.py": "@triton.jit\ndef (", "binary.cu": "\0__global__\xff" * 50, "scale.cu": SCALE,

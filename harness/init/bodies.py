@@ -5,6 +5,7 @@ where that is one assignment per element.
 from __future__ import annotations
 
 import ast
+import contextlib
 import keyword
 import re
 from collections import Counter
@@ -228,17 +229,17 @@ def _number(text: str) -> str | None:
 
 _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Attribute, ast.Constant, ast.Load)
 _OPERATORS = (ast.operator, ast.unaryop)
+TOO_DEEP = (RecursionError, MemoryError)
+"""What Python raises for text that is nested too deeply, such as a sum of a thousand terms."""
 
 
 def _checked(text: str) -> str | None:
     """The expression as Python writes it; None where it is none, or more than arithmetic and calls."""
-    try:
+    with contextlib.suppress(SyntaxError, ValueError, *TOO_DEEP):
         tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    if not all(isinstance(node, (*_NODES, *_OPERATORS)) for node in ast.walk(tree)):
-        return None
-    return ast.unparse(_CeilDiv().visit(tree))
+        if all(isinstance(node, (*_NODES, *_OPERATORS)) for node in ast.walk(tree)):
+            return ast.unparse(_CeilDiv().visit(tree))
+    return None
 
 
 class _CeilDiv(ast.NodeTransformer):
