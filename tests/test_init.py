@@ -814,6 +814,11 @@ def test_what_is_nested_too_deeply_costs_its_own_file_or_reference_alone(theirs)
     assert left == dict.fromkeys(["minus.py", "sum.py"], "it is not Python that can be read")
 
 
+def test_a_number_that_is_none_of_decimal_digits_stands_in_a_files_name(theirs):
+    suites, _ = guessed(theirs({"1²2.cu": SCALE}))
+    assert list(suites) == ["scale"]
+
+
 def test_files_that_are_none_of_what_they_look_like_cost_nothing(theirs, call):
     top = theirs({
         "broken.py": "@triton.jit\ndef (", "binary.cu": "\0__global__\xff" * 50, "scale.cu": SCALE,

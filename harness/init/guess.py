@@ -59,7 +59,7 @@ def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
 
 def _natural(text: str) -> list[tuple[int, str]]:
     """What to sort by, so that 10 comes after 9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
 # --- which kernels solve one problem ------------------------------------------------------------
