@@ -825,12 +825,13 @@ def test_files_that_are_none_of_what_they_look_like_cost_nothing(theirs, call):
         "open.cu": "__global__ void f(float *x) { if (", "lone.cu": "__global__ \" ' R\"(", "empty.cu": "",
         "tests/t.cu": SCALE.replace("scale", "tested"), "third_party/v.cu": SCALE.replace("scale", "theirs"),
     })  # fmt: skip
+    (top / os.fsdecode(b"not_utf_\xff.cu")).write_text(SCALE.replace("scale", "odd"), encoding="utf-8")
     os.mkfifo(top / "pipe.cu")
     (top / "loop.cu").symlink_to("loop.cu")
     done = call("init", "--yes")
     assert done.status == 0
     assert [folder.name for folder in (top / "perf").iterdir()] == ["scale"]
-    assert "Passed over: tests (1), third_party (1)" in done.out
+    assert "Passed over: names that are not UTF-8 (1), tests (1), third_party (1)" in done.out
     assert "not Python that can be read" in done.out
 
 
