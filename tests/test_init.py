@@ -17,7 +17,7 @@ from harness.init.files import suite_text
 from harness.init.guess import suites_of
 from harness.init.repository import Repository
 from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of
+from harness.spec.planning import launch_of, plan
 from tests.support import caller, make_repository, write_files
 
 SCALE = """\
@@ -220,6 +220,26 @@ def test_a_number_alone_is_written_to_every_element(theirs, call):
     suite = load_folder(Path("perf/f").resolve())
     case = suite.case(suite.by_name["f"], {"n": 1000})
     assert suite.problem.reference(case).shape == (1000,)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "body"),
+    [
+        (
+            "count",
+            "const float *x, int *n",
+            "atomicAdd(n, x[i] > 0);",
+        ),  # without a length, the axis would be n
+        ("f", "const float *__x, float *__y, int __n", "if (i < __n) __y[i] = __x[i];"),
+        ("none", "const float *x, float *y, int n", "y[i] = x[i];"),
+    ],
+)
+def test_a_suite_loads_whatever_names_the_source_has(theirs, call, name, parameters, body):
+    theirs({"f.cu": f"__global__ void {name}({parameters}) {{ {INDEX} {body} }}"})
+    call("init", "--yes")
+    suite = load_folder(Path(f"perf/{name}").resolve())
+    case = next(each.case for each in plan(suite, quick=True))
+    assert len(suite.parameters(suite.by_name[name], case)) == parameters.count(",") + 1
 
 
 def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(theirs):

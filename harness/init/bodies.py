@@ -34,6 +34,8 @@ _CEIL_DIV = re.compile(r"(?i)(ceil|div|round)_?(div|ceil|up)|i?divup|cdiv|ceil_?
 def python_name(name: str) -> str:
     """What a parameter is called in suite.py: its own name, unless Python or a Problem has taken it."""
     taken = keyword.iskeyword(name) or hasattr(Problem, name) or name in {"self", "case", "np"}
+    if name.startswith("__"):  # to which Python adds the class's name
+        return f"p{name}"
     return f"{name}_" if taken else name
 
 

@@ -105,7 +105,7 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     if not any(role != "Input" for role, _ in roles.values()):
         return "none of its arrays can be told to be an output"
     no_length = not axes
-    axes = axes or ["n"]
+    axes = axes or [_free_name("n", {*first.names})]
     matrices = _matrices(first)
     shapes = _matrix_shapes(group, matrices, axes) if matrices else _shapes(group, axes, roles)
     arrays = [_array(first, name, roles[name], shapes[name]) for name in roles]
