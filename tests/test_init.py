@@ -834,6 +834,16 @@ def test_what_is_nested_too_deeply_costs_its_own_file_or_reference_alone(theirs)
     assert left == dict.fromkeys(["minus.py", "sum.py"], "it is not Python that can be read")
 
 
+def test_names_that_each_stand_for_many_more_take_no_time(theirs):
+    sums = "".join(f"#define A{n} ({' + '.join([f'A{n + 1}'] * 12)})\n" for n in range(6))
+    kernel = f"template <int B> __global__ void f(const float *x, float *y, int n) {{ {INDEX} y[i] = x[i]; }}"
+    launch = "void run() { f<A0><<<A1, 32>>>(x, y, n); }"
+    suites, _ = guessed(theirs({"f.cu": f"{sums}#define A6 1\n{kernel}\n{launch}"}))
+    (found,) = suites["f"].kernels
+    assert found.macros == {"B": 12**6}
+    assert "A1, which was not understood" in found.notes["grid"]
+
+
 def test_a_number_that_is_none_of_decimal_digits_stands_in_a_files_name(theirs):
     suites, _ = guessed(theirs({"1²2.cu": SCALE}))
     assert list(suites) == ["scale"]

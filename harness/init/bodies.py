@@ -231,12 +231,17 @@ def _number(text: str) -> str | None:
 
 _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Attribute, ast.Constant, ast.Load)
 _OPERATORS = (ast.operator, ast.unaryop)
+_MOST_CHARACTERS = 4000
 TOO_DEEP = (RecursionError, MemoryError)
 """What Python raises for text that is nested too deeply, such as a sum of a thousand terms."""
 
 
 def _checked(text: str) -> str | None:
-    """The expression as Python writes it; None where it is none, or more than arithmetic and calls."""
+    """The expression as Python writes it; None where it is none, or more than arithmetic and calls, or longer
+    than anybody writes: names may stand for names, each of them for many more.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        return None
     with contextlib.suppress(SyntaxError, ValueError, *TOO_DEEP):
         tree = ast.parse(text.strip(), mode="eval")
         if all(isinstance(node, (*_NODES, *_OPERATORS)) for node in ast.walk(tree)):
