@@ -17,7 +17,7 @@ from harness.init.files import suite_text
 from harness.init.guess import suites_of
 from harness.init.repository import Repository
 from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of
+from harness.spec.planning import launch_of, plan
 from tests.support import caller, make_repository, write_files
 
 SCALE = """\
@@ -222,6 +222,26 @@ def test_a_number_alone_is_written_to_every_element(theirs, call):
     assert suite.problem.reference(case).shape == (1000,)
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters", "body"),
+    [
+        (
+            "count",
+            "const float *x, int *n",
+            "atomicAdd(n, x[i] > 0);",
+        ),  # without a length, the axis would be n
+        ("f", "const float *__x, float *__y, int __n", "if (i < __n) __y[i] = __x[i];"),
+        ("none", "const float *x, float *y, int n", "y[i] = x[i];"),
+    ],
+)
+def test_a_suite_loads_whatever_names_the_source_has(theirs, call, name, parameters, body):
+    theirs({"f.cu": f"__global__ void {name}({parameters}) {{ {INDEX} {body} }}"})
+    call("init", "--yes")
+    suite = load_folder(Path(f"perf/{name}").resolve())
+    case = next(each.case for each in plan(suite, quick=True))
+    assert len(suite.parameters(suite.by_name[name], case)) == parameters.count(",") + 1
+
+
 def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(theirs):
     product = "(const float *A, const float *B, float *C, int N) { int i = threadIdx.y, j = threadIdx.x;"
     suites, _ = guessed(theirs({
@@ -240,6 +260,8 @@ def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(t
     [
         ("dim3 b(16, 8); dim3 g((w + b.x - 1) / b.x, h / b.y, b.z);", "(ceil_div(c.w, 16), c.h // 8)"),
         ("dim3 b(16, 8); dim3 g; g.x = (w + b.x - 1) / b.x; g.y = h;", "(ceil_div(c.w, 16), c.h)"),
+        ("dim3 b(16, 8); dim3 g((w + b.x - 1) / b.x, 1); g.y = h;", "(ceil_div(c.w, 16), c.h)"),
+        ("dim3 b(16, 8); dim3 g; g.y = w * h / b.y;", "(1, c.w * c.h // 8)"),
         ("dim3 b(16, 8), g(unheard_of(w));", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
     ],
 )
@@ -801,18 +823,45 @@ def test_a_torch_extensions_kernels_are_measured_through_their_operator(theirs):
     assert "TorchFunction" in left["f"]
 
 
+def test_what_is_nested_too_deeply_costs_its_own_file_or_reference_alone(theirs):
+    deep = "1" + " + 1" * 600
+    kernel = f"__global__ void f(const float *x, float *y, int n) {{ {INDEX} y[i] = x[i] * ({deep}); }}"
+    minus = "x = " + "-" * 50_000 + "1\n"
+    triton = triton_file("x, gain", f"rows, n_cols = x.shape[0] + {deep}, 1", "y = torch.empty_like(x)",
+                         "LAUNCH(y, x, gain)", "return y")  # fmt: skip
+    suites, left = guessed(theirs({"sum.cu": kernel, "minus.py": ROWS + minus, "sum.py": triton}))
+    assert suites["f"].reference is None
+    assert left == dict.fromkeys(["minus.py", "sum.py"], "it is not Python that can be read")
+
+
+def test_names_that_each_stand_for_many_more_take_no_time(theirs):
+    sums = "".join(f"#define A{n} ({' + '.join([f'A{n + 1}'] * 12)})\n" for n in range(6))
+    kernel = f"template <int B> __global__ void f(const float *x, float *y, int n) {{ {INDEX} y[i] = x[i]; }}"
+    launch = "void run() { f<A0><<<A1, 32>>>(x, y, n); }"
+    suites, _ = guessed(theirs({"f.cu": f"{sums}#define A6 1\n{kernel}\n{launch}"}))
+    (found,) = suites["f"].kernels
+    assert found.macros == {"B": 12**6}
+    assert "A1, which was not understood" in found.notes["grid"]
+
+
+def test_a_number_that_is_none_of_decimal_digits_stands_in_a_files_name(theirs):
+    suites, _ = guessed(theirs({"1²2.cu": SCALE}))
+    assert list(suites) == ["scale"]
+
+
 def test_files_that_are_none_of_what_they_look_like_cost_nothing(theirs, call):
     top = theirs({
         "broken.py": "@triton.jit\ndef (", "binary.cu": "\0__global__\xff" * 50, "scale.cu": SCALE,
         "open.cu": "__global__ void f(float *x) { if (", "lone.cu": "__global__ \" ' R\"(", "empty.cu": "",
         "tests/t.cu": SCALE.replace("scale", "tested"), "third_party/v.cu": SCALE.replace("scale", "theirs"),
     })  # fmt: skip
+    (top / os.fsdecode(b"not_utf_\xff.cu")).write_text(SCALE.replace("scale", "odd"), encoding="utf-8")
     os.mkfifo(top / "pipe.cu")
     (top / "loop.cu").symlink_to("loop.cu")
     done = call("init", "--yes")
     assert done.status == 0
     assert [folder.name for folder in (top / "perf").iterdir()] == ["scale"]
-    assert "Passed over: tests (1), third_party (1)" in done.out
+    assert "Passed over: names that are not UTF-8 (1), tests (1), third_party (1)" in done.out
     assert "not Python that can be read" in done.out
 
 

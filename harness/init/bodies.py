@@ -5,6 +5,7 @@ where that is one assignment per element.
 from __future__ import annotations
 
 import ast
+import contextlib
 import keyword
 import re
 from collections import Counter
@@ -33,6 +34,8 @@ _CEIL_DIV = re.compile(r"(?i)(ceil|div|round)_?(div|ceil|up)|i?divup|cdiv|ceil_?
 def python_name(name: str) -> str:
     """What a parameter is called in suite.py: its own name, unless Python or a Problem has taken it."""
     taken = keyword.iskeyword(name) or hasattr(Problem, name) or name in {"self", "case", "np"}
+    if name.startswith("__"):  # to which Python adds the class's name
+        return f"p{name}"
     return f"{name}_" if taken else name
 
 
@@ -228,17 +231,22 @@ def _number(text: str) -> str | None:
 
 _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Attribute, ast.Constant, ast.Load)
 _OPERATORS = (ast.operator, ast.unaryop)
+_MOST_CHARACTERS = 4000
+TOO_DEEP = (RecursionError, MemoryError)
+"""What Python raises for text that is nested too deeply, such as a sum of a thousand terms."""
 
 
 def _checked(text: str) -> str | None:
-    """The expression as Python writes it; None where it is none, or more than arithmetic and calls."""
-    try:
+    """The expression as Python writes it; None where it is none, or more than arithmetic and calls, or longer
+    than anybody writes: names may stand for names, each of them for many more.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        return None
+    with contextlib.suppress(SyntaxError, ValueError, *TOO_DEEP):
         tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    if not all(isinstance(node, (*_NODES, *_OPERATORS)) for node in ast.walk(tree)):
-        return None
-    return ast.unparse(_CeilDiv().visit(tree))
+        if all(isinstance(node, (*_NODES, *_OPERATORS)) for node in ast.walk(tree)):
+            return ast.unparse(_CeilDiv().visit(tree))
+    return None
 
 
 class _CeilDiv(ast.NodeTransformer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import keyword
 import os
 import posixpath
 import sys
@@ -203,7 +204,8 @@ def _undo(done: Sequence[tuple[Path, bytes | None]]) -> None:
 
 def _class_name(name: str) -> str:
     found = "".join(part[:1].upper() + part[1:] for part in name.split("_") if part)
-    return f"{found}Problem" if found in harness.__all__ or not found.isidentifier() else found
+    taken = found in harness.__all__ or keyword.iskeyword(found)
+    return f"{found}Problem" if taken or not found.isidentifier() else found
 
 
 def _comment(text: str, indent: int) -> str:

@@ -59,7 +59,7 @@ def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
 
 def _natural(text: str) -> list[tuple[int, str]]:
     """What to sort by, so that 10 comes after 9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
 # --- which kernels solve one problem ------------------------------------------------------------
@@ -105,7 +105,7 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     if not any(role != "Input" for role, _ in roles.values()):
         return "none of its arrays can be told to be an output"
     no_length = not axes
-    axes = axes or ["n"]
+    axes = axes or [_free_name("n", {*first.names})]
     matrices = _matrices(first)
     shapes = _matrix_shapes(group, matrices, axes) if matrices else _shapes(group, axes, roles)
     arrays = [_array(first, name, roles[name], shapes[name]) for name in roles]

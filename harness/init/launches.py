@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -106,25 +107,21 @@ class Geometry:
             if [each.text for each in found[-1:]] == ["."] and token.text in {"x", "y", "z"} and found[:-1]:
                 parts = self._parts(found[-2].text)
                 if parts is not None:
-                    at = "xyz".index(token.text)
-                    found[-2:] = [
-                        *tokens("("),
-                        *(parts[at] if at < len(parts) else tokens("1")),
-                        *tokens(")"),
-                    ]
+                    found[-2:] = [*tokens("("), *parts["xyz".index(token.text)], *tokens(")")]
                     continue
             found.append(token)
         return tuple(found)
 
     def _parts(self, name: str) -> list[Expression] | None:
         """The numbers of a dim3 of this name, x first; None where it is none, or given no value."""
-        members = (self._meaning(f"{name}.{axis}") for axis in "xyz")
-        if found := [member for member in members if member]:
-            return found
         value = self._meaning(name) or ()
-        if text_at(value, 0) == "dim3" and text_at(value, 1) in {"(", "{"}:
-            return split(value[2:-1])
-        return None
+        is_made = text_at(value, 0) == "dim3" and text_at(value, 1) in {"(", "{"}
+        made = split(value[2:-1]) if is_made else []
+        members = [self._meaning(f"{name}.{axis}") for axis in "xyz"]  # given to it one at a time
+        if not any((*made, *members)):
+            return None
+        rest = itertools.repeat(tuple(tokens("1")))
+        return [member or part for member, part in zip(members, itertools.chain(made, rest), strict=False)]
 
     def _said(self, number: int) -> tuple[str, ...] | None:
         """What the launch has there in Python, x first; None where it is not understood."""

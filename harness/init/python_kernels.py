@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from harness.init.bodies import Elementwise, python_name, translate
+from harness.init.bodies import TOO_DEEP, Elementwise, python_name, translate
 from harness.init.cpp import tokens
 from harness.init.launches import callable_of
 from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
@@ -69,26 +69,27 @@ def python_suites(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOu
     for file in repository.files:
         if not fnmatchcase(file, "*.py") or not _SEEN.search(repository.bytes_of(file)):
             continue
-        module = _module(repository, file)
-        if module is None:
+        try:
+            module = _module(repository, file)
+            for name, line, text in _raw_kernels(module):
+                repository.add(f"{file}::{name}", "\n" * (line - 1) + text)
+            for made in _suites_in(module):
+                if isinstance(made, LeftOut):
+                    left.append(made)
+                else:
+                    suites.append(made)
+        except (SyntaxError, *TOO_DEEP):
             left.append(LeftOut(posixpath.basename(file), file, "it is not Python that can be read"))
-            continue
-        for name, line, text in _raw_kernels(module):
-            repository.add(f"{file}::{name}", "\n" * (line - 1) + text)
-        for made in _suites_in(module):
-            if isinstance(made, LeftOut):
-                left.append(made)
-            else:
-                suites.append(made)
     return suites, left
 
 
-def _module(repository: Repository, file: str) -> _Module | None:
+def _module(repository: Repository, file: str) -> _Module:
+    """Raises SyntaxError for what is not Python."""
     text = repository.text(file)
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    except ValueError as error:  # a null byte, before Python 3.12
+        raise SyntaxError(str(error)) from None
     from_triton = re.search(r"^from triton import [^\n]*\bjit\b", text, re.MULTILINE)
     known = {**_JIT, "jit": "triton"} if from_triton else _JIT
     jitted = {

@@ -10,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
 from harness.init.cpp import (
@@ -215,22 +216,24 @@ class Reading:
         )
 
 
-def integer(
-    expression: Expression, meaning: Callable[[str], Expression | None], depth: int = 0
-) -> int | None:
+def integer(expression: Expression, meaning: Callable[[str], Expression | None]) -> int | None:
     """The value of an expression of integers and of names whose `meaning` is one in turn; None where it has
     another name in it.
     """
 
-    def value_of(name: str) -> str | None:
+    @cache  # names that each stand for a sum of others would be looked up without end
+    def value_of(name: str, depth: int) -> str | None:
         if name in {"true", "false"}:
             return str(int(name == "true"))
         inner = meaning(name) if depth <= 6 else None
-        value = integer(inner, meaning, depth + 1) if inner else None
+        value = value_at(inner, depth + 1) if inner else None
         return None if value is None else str(value)
 
-    text = translate(expression, value_of)
-    return None if text is None else _value(ast.parse(text, mode="eval").body)
+    def value_at(expression: Expression, depth: int) -> int | None:
+        text = translate(expression, lambda name: value_of(name, depth))
+        return None if text is None else _value(ast.parse(text, mode="eval").body)
+
+    return value_at(expression, 0)
 
 
 _OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {

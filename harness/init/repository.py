@@ -53,7 +53,7 @@ class Repository:
         self.folder = folder
         self.top = repository_of(folder)
         self.passed_over: dict[str, int] = {}
-        """How many files were not looked at, by the folder's name that says why."""
+        """How many files were not looked at, by the folder's name that says why, or by another reason."""
         self.files = self._listed(suites)
         self._added: dict[str, str] = {}
         # Each file is read, and what it includes is followed, once.
@@ -68,6 +68,8 @@ class Repository:
             why = next((part for part in parts if part in NOT_THEIRS or part.lower() in TESTS), "")
             if not why and any(name.startswith(f"{suite}/") for suite in suites):
                 why = "suites"
+            if not why and not _is_text(name):
+                why = "names that are not UTF-8"
             if why:
                 self.passed_over[why] = self.passed_over.get(why, 0) + 1
             else:
@@ -291,6 +293,15 @@ class Repository:
             if other != name and name in self._closure(other)[0] and self.meaning(other, word) is not None:
                 return other
         return None
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name can stand in a suite.py, which is UTF-8, and in a record, which is JSON."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _cmake_folder(word: str, here: str) -> str:
