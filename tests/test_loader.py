@@ -291,6 +291,12 @@ def test_a_syntax_error_is_a_sentence(project):
     assert f'File "{project.suite / "suite.py"}", line 2' in raised.value.log
 
 
+def test_a_sentence_that_is_no_utf_8_is_quoted(project):
+    project.write({"kernels/toy/suite.py": "raise ValueError(chr(0xDCFF))\n"})
+    with pytest.raises(SuiteError, match=r"no UTF-8: .*suite\.py:1 raised ValueError: .udcff"):
+        load(project.suite)
+
+
 def test_gflops_need_a_count_of_operations(project):
     text = (project.suite / "suite.py").read_text(encoding="utf-8")
     assert "def flop" in text

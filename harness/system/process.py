@@ -414,7 +414,12 @@ def serve(requests: Any, answer: Callable[[Any, Callable[[Progress], None]], msg
     decoder = msgspec.json.Decoder(requests)
 
     def send(reply: msgspec.Struct) -> None:
-        left = memoryview(msgspec.json.encode(reply) + b"\n")
+        try:
+            encoded = msgspec.json.encode(reply)
+        except UnicodeEncodeError as error:  # a file's name may be any bytes
+            said = f"It answered with text that is no UTF-8: {error.object[:1000]!a}."
+            encoded = msgspec.json.encode(Failed(reason="error", message=said))
+        left = memoryview(encoded + b"\n")
         while left:  # a raw pipe takes as much as it has room for
             left = left[replies.write(left) :]
 
