@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 
 import pytest
 
 from harness.errors import ExitCode
+from harness.history.export import export
 from harness.history.facts import CommitInfo, Commits, read_commits
 from harness.history.reading import History, open_results, read_card
 from harness.history.triage import Decision
@@ -407,6 +409,23 @@ def test_opposite_changes_on_two_machines_stay_what_each_is(project):
     found = project.read(40)
     kinds = {name: [each.change.kind for each in card.changes] for name, card in found.items()}
     assert kinds == {"up": ["regression"], "down": ["improvement"]}
+
+
+def test_commits_of_dates_that_no_calendar_has_are_exported(tmp_path, project):
+    repository = make_repository(tmp_path / "repo")
+    for seconds in (0, 2**40, 2**62):
+        git(repository, "commit", "-q", "--allow-empty", "-m", "A date", date=f"@{seconds} +0000")
+    commits = read_commits(repository)
+    for at, each in enumerate(commits.line):
+        project.put(at, {X: at + 1}, commit_hash=each.hash)
+    project.read()
+    found = open_results(project.results, commits)
+    card = read_card(found.cards[0], found, commits)
+    path = tmp_path / "points.csv"
+    assert export(History(commits=commits, cards=(card,), events=()), path) == 3
+    with path.open(newline="") as file:
+        dates = [row["committed_at"][:10] for row in csv.DictReader(file)]
+    assert dates == ["1970-01-01", "9999-12-31", "9999-12-31"]
 
 
 def test_results_of_a_side_branch_are_counted_and_of_a_merge_shown(tmp_path, project):
