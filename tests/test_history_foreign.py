@@ -305,6 +305,17 @@ def test_what_differs_in_how_a_case_was_measured_is_told_at_its_first_point(proj
     assert {len(one.series.epochs) for one in card.analysed} == {1}
 
 
+def test_what_a_result_tells_of_its_machine_turns_no_terminal_around(project, capsys):
+    for at in range(40):
+        system = "Linux" if at < 20 else "\x1b]0;owned\x1b[2J\u202eevil"
+        project.put(at, {X: (1 if at < 20 else 2) + 1e-3 * (at % 4)}, system=system)
+    [card] = project.read(40).values()
+    print_history(History(commits=line(40), cards=(card,), events=()), every=True)
+    shown = capsys.readouterr().out
+    assert "Measured otherwise: os Linux → \ufffd]0;owned" in " ".join(shown.split())
+    assert not {"\x1b", "\u202e"} & set(shown)
+
+
 def test_a_number_that_asv_chooses_in_each_run_tells_nothing(project):
     project.lists(X, number=0)
     project.lists(Y, number=5)
