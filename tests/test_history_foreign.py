@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 
 import pytest
 
 from harness.errors import ExitCode
+from harness.history.export import export
 from harness.history.facts import CommitInfo, Commits, read_commits
 from harness.history.reading import History, open_results, read_card
 from harness.history.triage import Decision
@@ -303,6 +305,17 @@ def test_what_differs_in_how_a_case_was_measured_is_told_at_its_first_point(proj
     assert {len(one.series.epochs) for one in card.analysed} == {1}
 
 
+def test_what_a_result_tells_of_its_machine_turns_no_terminal_around(project, capsys):
+    for at in range(40):
+        system = "Linux" if at < 20 else "\x1b]0;owned\x1b[2J\u202eevil"
+        project.put(at, {X: (1 if at < 20 else 2) + 1e-3 * (at % 4)}, system=system)
+    [card] = project.read(40).values()
+    print_history(History(commits=line(40), cards=(card,), events=()), every=True)
+    shown = capsys.readouterr().out
+    assert "Measured otherwise: os Linux → \ufffd]0;owned" in " ".join(shown.split())
+    assert not {"\x1b", "\u202e"} & set(shown)
+
+
 def test_a_number_that_asv_chooses_in_each_run_tells_nothing(project):
     project.lists(X, number=0)
     project.lists(Y, number=5)
@@ -407,6 +420,23 @@ def test_opposite_changes_on_two_machines_stay_what_each_is(project):
     found = project.read(40)
     kinds = {name: [each.change.kind for each in card.changes] for name, card in found.items()}
     assert kinds == {"up": ["regression"], "down": ["improvement"]}
+
+
+def test_commits_of_dates_that_no_calendar_has_are_exported(tmp_path, project):
+    repository = make_repository(tmp_path / "repo")
+    for seconds in (0, 2**40, 2**62):
+        git(repository, "commit", "-q", "--allow-empty", "-m", "A date", date=f"@{seconds} +0000")
+    commits = read_commits(repository)
+    for at, each in enumerate(commits.line):
+        project.put(at, {X: at + 1}, commit_hash=each.hash)
+    project.read()
+    found = open_results(project.results, commits)
+    card = read_card(found.cards[0], found, commits)
+    path = tmp_path / "points.csv"
+    assert export(History(commits=commits, cards=(card,), events=()), path) == 3
+    with path.open(newline="") as file:
+        dates = [row["committed_at"][:10] for row in csv.DictReader(file)]
+    assert dates == ["1970-01-01", "9999-12-31", "9999-12-31"]
 
 
 def test_results_of_a_side_branch_are_counted_and_of_a_merge_shown(tmp_path, project):

@@ -172,6 +172,15 @@ def test_many_files_are_read_once_only(folder):
     assert [row["'naive'", "1024"] for row in fresh.values()] == [9.0] * 30
 
 
+def test_a_damaged_file_costs_the_others_no_second_look(folder):
+    whole = put(folder, 1)
+    put(folder, 2, {"suites.Toy.time_other": [[1.0], 5, "1", 7]})
+    first = read_table(folder, BENCHMARKS)
+    assert "is left out" in " ".join(first.problems)
+    same_in_disguise(whole, whole.read_text().replace("1.0, 2.0", "9.0, 9.0"))
+    assert everything(read_table(folder, BENCHMARKS)) == everything(first)
+
+
 @pytest.mark.parametrize("number", [0, 2, 9], ids=["before the others", "between", "after them"])
 def test_a_new_file_is_all_that_is_read_beside_the_cache(folder, number):
     others = [put(folder, 1), put(folder, 3)]

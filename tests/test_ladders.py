@@ -445,6 +445,12 @@ def test_a_failure_is_told_in_place_of_a_figure(shelf, harness):
     assert "tiled: wrong-result. It is wrong." in done.out
 
 
+def test_a_failure_turns_no_terminal_around(shelf, harness):
+    failed = {"status": "failed", "measurement": None, "reason": "error", "message": "\x1b[2J\u202eno\nway"}
+    shelf.put(row("plain", 64), row("tiled", 1, given=failed))
+    assert "tiled: error. \ufffd[2J\ufffdno\nway\n" in harness("report", "ladder", "first").out
+
+
 def test_the_share_of_a_vendors_kernel_is_shown_with_its_name(shelf, harness):
     share = LibraryShare(kernel="vendors", share=0.5, quads=9, library_time_ns=32)
     shelf.put(row("plain", 64, given={"library": share}))

@@ -406,15 +406,6 @@ def test_texts_of_others_are_only_text_in_the_feed(text):
         assert f"{text} ({text})" in told
 
 
-@pytest.mark.parametrize(
-    ("time", "day"),
-    [(-(2**40), "1970-01-01"), (0, "1970-01-01"), (2**40, "9999-12-31"), (2**63 - 1, "9999-12-31")],
-)
-def test_a_date_that_no_calendar_has_is_no_error(time, day):
-    [entry] = feed_of([event(time=time)]).findall(f"{ATOM}entry")
-    assert str(said(entry, "updated")).startswith(day)
-
-
 def card_status(opened=0, unjudged=0, unknown=0, series=4, *, stale=False):
     return CardStatus(open=opened, unjudged=unjudged, unknown=unknown, series=series, stale=stale)
 

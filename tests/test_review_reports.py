@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from harness.output.review.grouping import grouped, total
+from harness.output.review.model import LIMITS
 from harness.output.review.reports import code_quality, junit, openmetrics, sarif
 from tests.review_samples import SAMPLES, card, case, review
 
@@ -27,6 +28,15 @@ def test_junit_counts_every_case_once_and_passes_only_what_is_fine(name):
         told = [test for suite in suites for test in suite if test.find(kind) is not None]
         assert sorted(test.get("name", "") for test in told) == sorted(each.label for each in found)
         assert sum(int(suite.get(f"{kind}s", suite.get(kind, ""))) for suite in suites) == len(found)
+
+
+@pytest.mark.timeout(15)
+def test_a_report_of_many_cases_is_written_in_seconds():
+    """A job that may write reads what anybody's pull request has written."""
+    cases = [case("naive", size, "missing") for size in range(1, LIMITS["cases"] + 1)]
+    made = review(*(card(*cases, device=f"NVIDIA {number}") for number in range(4)))
+    for told in (junit, sarif, code_quality):
+        assert len(told(made)) > 4 * len(cases)
 
 
 def test_what_a_compiler_wrote_is_text_in_xml():

@@ -217,6 +217,15 @@ def test_every_table_has_the_same_figures(capsys, monkeypatch):
     assert typeset("13.5 %") in shown["comment"]
 
 
+def test_a_log_turns_no_terminal_around(capsys):
+    log = "a.cu(1): error\n\x1b]0;owned\x07\x1b[2J \u202ered\n\tat line 3"
+    print_comparison([compared(replace(SLOWER, status="failed", side="head", log=log))], ExitCode.REGRESSION)
+    shown = capsys.readouterr().out
+    assert "    a.cu(1): error\n" in shown
+    assert "at line 3" in shown
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+
+
 def test_nothing_measured_is_nothing_assumed(capsys):
     """Where no time was taken, no face speaks of a calibration."""
     gone = replace(SLOWER, **STATUSES["missing"][0])

@@ -63,9 +63,18 @@ class Commits:
         return self.line[position]
 
 
+_LAST_S = 253_402_300_799
+"""The end of the year 9999: git takes dates of which a calendar knows nothing."""
+
+
 def read_commits(repository: Path, revision: str = "HEAD") -> Commits:
     """The first parents of a revision. Raises GitError where it cannot be read."""
-    return Commits(tuple(CommitInfo(*fields) for fields in git.first_parents(repository, revision)))
+    return Commits(
+        tuple(
+            CommitInfo(full_hash, min(max(time, 0), _LAST_S), author, subject)
+            for full_hash, time, author, subject in git.first_parents(repository, revision)
+        )
+    )
 
 
 T = TypeVar("T")

@@ -427,8 +427,9 @@ def _columns(table: _GrowingTable, benchmark: str, params: Any) -> npt.NDArray[n
     """Where the figures of one file belong, by the parameters that this file names."""
     key = (benchmark, bytes(params) if isinstance(params, msgspec.Raw) else repr(params))
     if (places := table.places.get(key)) is None:
-        columns = table.columns.setdefault(benchmark, {})
+        # First of all: a table with columns and no figures, as damaged parameters would leave, is no table.
         lists = [list(map(str, values)) for values in _parsed(params) or [] if isinstance(values, list)]
+        columns = table.columns.setdefault(benchmark, {})
         places = np.array([columns.setdefault(each, len(columns)) for each in product(*lists)], np.intp)
         table.places[key] = places
     return places

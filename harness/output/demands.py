@@ -12,6 +12,7 @@ from harness.output.tables import console, print_out
 from harness.spec.suite import Suite
 from harness.static.demand import Demand
 from harness.static.occupancy import CardModel
+from harness.system.texts import harmless
 
 SuiteDemands = Iterable[tuple[Suite, Sequence[Demand]]]
 
@@ -23,7 +24,7 @@ def print_demands(card: CardModel, found: SuiteDemands) -> None:
         if sheet.columns:
             print_out(sheet)
         for line in problems_of(demands):
-            console().print(line, style="dim", highlight=False, markup=False)
+            console().print(harmless(line, keep="\n"), style="dim")
 
 
 def sheet_of(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> Sheet:

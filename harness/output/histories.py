@@ -343,7 +343,7 @@ def _span(good: int, bad: int, commits: Commits) -> str:
 
 def _print_change(each: Stated, case: SeriesCase, commits: Commits) -> None:
     out, commit = console(), commits[each.change.bad]
-    out.print(Text.assemble((clean(each.change.case), "bold"), " ", sentence(each.change, case)))
+    out.print(Text.assemble((clean(each.change.case), "bold"), " ", harmless(sentence(each.change, case))))
     if each.change.commits == 1:
         who = f"  {commit.hash[:10]} {clean(commit.subject)} ({clean(commit.author)})"
         out.print(who, style="dim", overflow="ellipsis", no_wrap=True)

@@ -12,6 +12,7 @@ from harness.output.sheet import Column, Sheet, inline
 from harness.output.tables import console, print_out
 from harness.spec.case_id import size_label
 from harness.spec.suite import Ladder
+from harness.system.texts import harmless
 
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")
@@ -31,7 +32,7 @@ def print_ladder(report: LadderReport, now: dt.datetime) -> None:
             out.print(heading, style="cyan")
         print_out(Sheet(columns=columns))
         for note in notes:
-            out.print(note, style="dim")
+            out.print(harmless(note, keep="\n"), style="dim")
     if ladder.note:
         out.print(ladder.note, style="dim")
 

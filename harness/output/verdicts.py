@@ -277,7 +277,8 @@ def lines_of(
         )
         if logs and verdict.log and verdict.log not in shown:
             shown.add(verdict.log)  # one broken file costs many cases
-            yield Text("\n".join(f"    {line}" for line in verdict.log.splitlines()), style="dim")
+            lines = [harmless(line, keep="\t") for line in verdict.log.splitlines()]
+            yield Text("\n".join(f"    {line}" for line in lines), style="dim")
 
 
 def closing(verdicts: Sequence[Verdict], device_s: float | None) -> str:

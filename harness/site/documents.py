@@ -354,8 +354,6 @@ _FORBIDDEN = re.compile(
     r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
 )
 """What XML cannot hold, and what turns the direction of the text around it."""
-_LAST_S = 253_402_300_799
-"""The end of the year 9999."""
 _NO_URN = r"[^A-Za-z0-9._-]+"
 _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 
@@ -398,8 +396,7 @@ def _entry(
     others = f", and {more} more on {counted(len(event['cards']), 'card')}" if more else ""
     _add(entry, "title", f"{what}: {case} on {name} {100 * worst['effect']:+.1f} %{others}")
     _add(entry, "id", f"urn:gpu-harness:event:{event['id']}")
-    # git takes dates of which a calendar knows nothing.
-    time = dt.datetime.fromtimestamp(min(max(suspect["time"], 0), _LAST_S), tz=dt.timezone.utc)
+    time = dt.datetime.fromtimestamp(suspect["time"], tz=dt.timezone.utc)
     _add(entry, "updated", time.isoformat(timespec="seconds"))
     place = urlencode({"card": file, "case": case, "change": worst["id"]}, errors="replace")
     _add(entry, "link", href=f"case.html#{place}")

@@ -272,7 +272,7 @@ def _days(commits: Commits) -> dict[str, Numbers]:
     astray; a time axis cannot, so a commit is of no earlier day than those before it.
     """
     times = np.array([commit.time for commit in commits.line], np.int64)
-    days = np.maximum.accumulate(np.clip(times // 86_400, 0, 2**31))
+    days = np.maximum.accumulate(times // 86_400)
     firsts = np.flatnonzero(np.diff(days, prepend=-1))
     return {"days": Numbers(days[firsts], "u32"), "firsts": Numbers(firsts, "u32")}
 

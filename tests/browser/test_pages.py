@@ -21,6 +21,7 @@ import pytest
 
 from harness.numbers import percent, rough, typeset
 from harness.site.publishing import publish_pages
+from harness.store.imported import FORMATS
 from tests import synthetic_history as synthetic
 from tests.browser.chromium import serve
 from tests.browser.history_site import (
@@ -232,6 +233,23 @@ def test_an_event_has_its_commands_to_copy(pages, shown):
         "return harness.command('x', 'harness', 'compare', \"a(b, 'c')\").querySelector('code').textContent"
     )
     assert pages.script(quoted) == r"harness compare 'a(b, '\''c'\'')'"
+
+
+@pytest.mark.parametrize("card", ["static-sm_86", *(f"{name}-quadro-gv100" for name in FORMATS)])
+def test_what_no_command_measures_has_none_that_would(pages, card):
+    pages.visit("index")
+    kase = {"name": "matmul.naive@1024", "suite": "matmul", "kernel": "naive"}
+    change = {"case": 0, "card": 0, "good_hash": "a" * 40, "bad_hash": "b" * 40, "id": "0123456789"}
+
+    def commands(card, state):
+        site = {"cases": [kase], "cards": [{"name": card}]}
+        told = json.dumps([site, {**change, "kind": "regression", "state": state}])
+        return pages.script(f"return harness.commandsOf(...{told})?.textContent ?? null")
+
+    assert "harness bisect matmul.naive@1024" in commands("nvidia-h200", "new")
+    acknowledge = "harness history --acknowledge 0123456789 --reason why --author who"
+    assert commands(card, "new") == f"CommandsCopy acknowledge{acknowledge}"
+    assert commands(card, "fixed") is None
 
 
 def test_a_button_copies_its_command(pages, on_disk):

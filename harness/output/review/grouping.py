@@ -161,13 +161,18 @@ def grouped(review: Review) -> Groups:
     found: dict[str, list[CaseOnCard]] = {name: [] for name in Groups.__dataclass_fields__}
     for card in review.cards:
         for case in card.cases:
-            at_head = case.status == "failed" and case.side == "head"
-            group = "broken" if at_head else _OF_STATUS.get(case.status, "invalid")
-            group = "by_card" if is_by_card(case) else group
-            found[group].append(CaseOnCard(card, case))
+            found[group_of(case)].append(CaseOnCard(card, case))
     found["slower"].sort(key=_effect_of, reverse=True)
     found["faster"].sort(key=_effect_of)
     return Groups(**{name: tuple(members) for name, members in found.items()})
+
+
+def group_of(case: CaseReview) -> str:
+    """The name of a case's group in `Groups`."""
+    if is_by_card(case):
+        return "by_card"
+    at_head = case.status == "failed" and case.side == "head"
+    return "broken" if at_head else _OF_STATUS.get(case.status, "invalid")
 
 
 def is_by_card(case: CaseReview) -> bool:

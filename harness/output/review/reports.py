@@ -11,22 +11,28 @@ from collections.abc import Iterator
 from typing import Any
 
 import harness
-from harness.output.review.grouping import CaseOnCard, Groups, grouped, units_of
-from harness.output.review.model import Review
+from harness.output.review.grouping import CaseOnCard, group_of, grouped, units_of
+from harness.output.review.model import CaseReview, Review
 from harness.output.sentences import reason, sentence
 from harness.system.texts import harmless
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+_KINDS = {
+    **dict.fromkeys(("slower", "broken", "missing"), "failure"),
+    "invalid": "error",
+    **dict.fromkeys(("inconclusive", "by_card"), "skipped"),
+}
+"""What JUnit calls a case by its group; one of another group is fine."""
 
 
 def junit(review: Review) -> str:
     """A test suite for each card and suite, a test for each case. What is slower, missing or fails is a
     failure; what is invalid an error; what could not be told is skipped, with the reason.
     """
-    groups, root = grouped(review), ET.Element("testsuites", name="harness compare")
+    root = ET.Element("testsuites", name="harness compare")
     for card in review.cards:
         found = [CaseOnCard(card, case) for case in card.cases]
-        kinds = [_kind(groups, each) for each in found]
+        kinds = [_kind(case) for case in card.cases]
         suite = ET.SubElement(
             root,
             "testsuite",
@@ -50,12 +56,8 @@ def junit(review: Review) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _kind(groups: Groups, found: CaseOnCard) -> str:
-    if found in groups.failing:
-        return "failure"
-    if found in groups.invalid:
-        return "error"
-    return "skipped" if found in groups.unjudged else ""
+def _kind(case: CaseReview) -> str:
+    return _KINDS.get(group_of(case), "")
 
 
 def _said(found: CaseOnCard) -> str:
@@ -65,16 +67,15 @@ def _said(found: CaseOnCard) -> str:
 
 def sarif(review: Review) -> str:
     """What is slower, missing or fails as errors, what could not be judged as warnings, at its kernel."""
-    groups = grouped(review)
     results = [
         {
             "ruleId": found.case.status,
-            "level": "error" if found in groups.failing else "warning",
+            "level": "error" if _kind(found.case) == "failure" else "warning",
             "message": {"text": _said(found)},
             "locations": [_location(found)] if found.case.kernel in found.card.places else [],
             "partialFingerprints": {"case/v1": _fingerprint(found)},
         }
-        for found in _told(groups)
+        for found in _told(review)
     ]
     statuses = sorted({str(each["ruleId"]) for each in results})
     driver = {
@@ -88,14 +89,13 @@ def sarif(review: Review) -> str:
 
 def code_quality(review: Review) -> str:
     """GitLab's report: what has a line of source to stand at, and nothing else."""
-    groups = grouped(review)
-    found = [each for each in _told(groups) if each.case.kernel in each.card.places]
+    found = [each for each in _told(review) if each.case.kernel in each.card.places]
     issues = [
         {
             "description": _said(each),
             "check_name": f"gpu-harness/{each.case.status}",
             "fingerprint": _fingerprint(each),
-            "severity": "major" if each in groups.failing else "info",
+            "severity": "major" if _kind(each.case) == "failure" else "info",
             "location": {"path": place.path, "lines": {"begin": place.line}},
         }
         for each in found
@@ -131,7 +131,8 @@ def _labels(found: CaseOnCard) -> str:
     return ",".join(f'{name}="{value}"' for name, value in escaped.items())
 
 
-def _told(groups: Groups) -> Iterator[CaseOnCard]:
+def _told(review: Review) -> Iterator[CaseOnCard]:
+    groups = grouped(review)
     yield from groups.failing
     yield from groups.unjudged
 

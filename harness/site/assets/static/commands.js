@@ -45,6 +45,9 @@
     return el("span", { class: "command" }, button, el("code", null, line));
   };
 
+  /** Cards that no command here measures: what was compiled and not run, and what another harness timed. */
+  const ELSEWHERE = /^(static|nvbench|google-benchmark)-/;
+
   /**
    * The commands about a change, or about an event of which it is the worst; at hand where only they can tell more.
    */
@@ -58,13 +61,16 @@
     const device = backend ? ["--device", backend[0]] : [];
     const asv = ["asv", "continuous", "--bench", `^${kase.name.replace(/\(.*/, "").replaceAll(".", "\\.")}`, from, to];
     const compare = isSuite ? ["harness", "compare", `${from}..${to}`, kase.name, ...device] : asv;
-    const parts = [harness.command("Copy compare", ...compare)];
-    if (isSuite && shown.state !== "unjudged" && shown.kind !== "drift")
+    const parts = [];
+    const isMeasured = !ELSEWHERE.test(card.name);
+    if (isMeasured) parts.push(harness.command("Copy compare", ...compare));
+    if (isMeasured && isSuite && shown.state !== "unjudged" && shown.kind !== "drift")
       parts.push(harness.command("Copy bisect", "harness", "bisect", kase.name, from, to, ...device));
     if (shown.state === "new" || shown.state === "expired") {
       const decided = ["--reason", "why", "--author", "who"];
       parts.push(harness.command("Copy acknowledge", "harness", "history", "--acknowledge", shown.id, ...decided));
     }
+    if (!parts.length) return null;
     const list = el("div", { class: "commands" }, parts);
     return shown.state === "unjudged" ? list : el("details", { class: "quietly" }, el("summary", null, "Commands"), list);
   };
