@@ -111,10 +111,11 @@ def test_a_folder_without_suites_is_status_2(harness, tmp_path, monkeypatch, com
 
 @pytest.mark.parametrize("command", ["run", "check", "list"])
 def test_a_broken_suite_is_status_2_with_its_traceback(harness, project, command):
-    project.write({"kernels/toy/suite.py": "suite = 1 / 0\n"})
+    project.write({"kernels/toy/suite.py": "suite = 1 / 0  # \x1b[2J\x1b]0;title\x07\n"})
     done = harness(command)
     assert "suite.py:1 raised ZeroDivisionError" in done.failed_with(ExitCode.USAGE)
     assert "Traceback" in done.err
+    assert not {"\x1b", "\x07"} & {*done.err}
     assert done.out == ""
 
 

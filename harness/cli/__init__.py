@@ -74,7 +74,12 @@ def tell_lines(lines: Iterable[str]) -> None:
 
 def tell_failed(sentence: str, log: str) -> None:
     """Tell on standard error what failed, with the evidence below it."""
-    click.echo("\n".join(filter(None, (sentence, indent(log, "    ")))), err=True)
+    click.echo("\n".join(filter(None, (harmless(sentence), indent(_plain(log), "    ")))), err=True)
+
+
+def _plain(log: str) -> str:
+    """What others printed, without their colours and whatever else moves a cursor."""
+    return harmless(click.unstyle(log), keep="\n\t")
 
 
 def show_sheets(sheets: Iterable[Any]) -> None:
@@ -200,7 +205,7 @@ def _run() -> int:
         message = harmless(error.message, keep="\n")
         click.echo(f"harness: {message}", err=True)
         if error.log:
-            click.echo(error.log, err=True)
+            click.echo(_plain(error.log), err=True)
         return error.exit_code
     except click.ClickException as error:
         error.show()
