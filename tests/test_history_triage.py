@@ -530,6 +530,16 @@ def test_a_slide_is_a_drift_and_open():
     assert not [each for each in noisy(np.linspace(1, 1.15, 120)).changes if each.kind == "drift"]
 
 
+def test_steps_among_strays_are_what_commits_did_and_no_slide():
+    random = np.random.default_rng(1)
+    factors = np.repeat([1.0, 0.88, 0.77, 0.68], 30) * np.exp(0.03 * random.standard_normal(120))
+    factors[random.choice(120, 12, replace=False)] *= np.linspace(0.5, 0.9, 12)
+    found = noisy(factors).changes
+    assert [(each.kind, abs(each.bad - at) <= 3) for each, at in zip(found, (30, 60, 90), strict=True)] == [
+        ("regression", True)
+    ] * 3
+
+
 def test_a_step_counts_where_another_card_is_sure_of_it():
     unsure = replace(analysed(100, 90, card="b"), changes=(), candidates=analysed(100, 90, card="b").changes)
     assert confirmed_by(evidence_of([unsure])) == frozenset()

@@ -224,6 +224,13 @@ GOOGLE = {
         ],
         {("BM_a", ()): (5,)},
     ),
+    "old means alone": (
+        [
+            {"name": name, "iterations": 10, "real_time": 2, "cpu_time": 5, "time_unit": "ns"}
+            for name in ("BM_a/8_mean", "BM_a/8_median", "BM_a/8_stddev", "BM_b_mean")
+        ],
+        {("BM_a", (("arg1", 8),)): (5,), ("BM_b_mean", ()): (5,)},
+    ),
     "complexity": (
         [
             google_entry("BM_a/8", 1, "ms"),

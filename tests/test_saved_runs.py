@@ -242,9 +242,10 @@ def in_tokyo():
 @pytest.mark.parametrize(
     "text", ["2026-01-01T12:00:00.500000", "2026-01-01T12:00:00.500000Z", "2026-01-01T13:00:00.500000+01:00"]
 )
-def test_versions_before_5_write_utc_without_saying_so(tmp_path, real, text):
+@pytest.mark.parametrize("version", ["2.5.0", "4.0.0"])
+def test_versions_before_5_write_utc_without_saying_so(tmp_path, real, text, version):
     path = tmp_path / "old.json"
-    path.write_text(json.dumps({**real, "version": "4.0.0", "datetime": text}), encoding="utf-8")
+    path.write_text(json.dumps({**real, "version": version, "datetime": text}), encoding="utf-8")
     assert read_saved(path).saved_at == START + dt.timedelta(seconds=0.5)
 
 
@@ -288,8 +289,8 @@ STATS = ("benchmarks", 1, "stats")
         (["machine_info", "node"], KeyError, ["machine_info has no node"]),
         (["machine_info", "node"], "", ["machine_info has no node"]),
         (["commit_info"], KeyError, ["no file of pytest-benchmark", "commit_info"]),
-        (["version"], "6.0.0", ["pytest-benchmark '6.0.0'", "versions 3 to 5", "Upgrade"]),
-        (["version"], "2.5.0", ["pytest-benchmark '2.5.0'"]),
+        (["version"], "6.0.0", ["pytest-benchmark '6.0.0'", "versions 2 to 5", "Upgrade"]),
+        (["version"], "1.0.0", ["pytest-benchmark '1.0.0'"]),
         (["version"], "next", ["pytest-benchmark 'next'"]),
         (["version"], 5, ["no file of pytest-benchmark"]),
         (["datetime"], "yesterday", ["'yesterday' is not when it was saved"]),

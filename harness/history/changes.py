@@ -329,14 +329,19 @@ def _slide(series: Series, values: Floats, smallest: float, steps: Sequence[Chan
     there = found.start + np.flatnonzero(np.isfinite(window) & (window > 0))
     logs = np.log(values[there])
     level = np.searchsorted([step.at for step in steps], there, side="right")
-    by_steps = sum(
-        float(np.var(logs[level == each])) * int((level == each).sum()) for each in np.unique(level)
-    )
-    by_line = float(np.polyfit(there, logs, 1, full=True)[1].sum())
-    # Schwarz's criterion: each level costs its height and its place, the line two parameters.
+    by_steps = sum(_deviation(logs[level == each]) for each in np.unique(level))
+    # Ten blocks of the window have the slide's ends in their middles.
+    line = math.log1p(found.effect) / 0.9 * np.linspace(0, 1, logs.size)
+    # Schwarz's criterion: each level costs its height and its place, the line two parameters. Noise of two
+    # exponentials, as of squares a few strays would be nearly all, and what is left between them nothing.
     more = 2 * np.unique(level).size - 1 - 2
-    gain = logs.size * math.log(max(by_line, _NOTHING) / max(by_steps, _NOTHING))
+    gain = 2 * logs.size * math.log(max(_deviation(logs - line), _NOTHING) / max(by_steps, _NOTHING))
     return found if gain < more * math.log(logs.size) else None
+
+
+def _deviation(logs: Floats) -> float:
+    """How far figures are from their median, all together."""
+    return float(np.abs(logs - np.median(logs)).sum())
 
 
 def _is_part(step: ChangePoint, slide: Drift) -> bool:

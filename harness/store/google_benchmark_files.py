@@ -89,9 +89,13 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
 def _runs(entries: Sequence[_GoogleEntry]) -> dict[str, list[_GoogleEntry]]:
     """The entries of each benchmark, its repetitions and what was made of them, by its name.
 
-    Versions before 1.5 tell neither the name of a run nor what is a mean of others, but by its ending.
+    Versions before 1.5 tell neither the name of a run nor what is a mean of others, but by its ending. Where
+    a benchmark's mean and standard deviation are there, they may be all that was written.
     """
     names = {each.name for each in entries}
+    names |= {name[: -len("_mean")] for name in names if name.endswith("_mean")} & {
+        name[: -len("_stddev")] for name in names if name.endswith("_stddev")
+    }
     runs: dict[str, list[_GoogleEntry]] = defaultdict(list)
     for entry in entries:
         old = None if entry.run_type else _SUMMARY.fullmatch(entry.name)

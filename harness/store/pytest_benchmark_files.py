@@ -19,7 +19,7 @@ import msgspec
 from harness.errors import StoreError, UsageError
 from harness.store.imported import Integer, converted, utc_moment
 
-_KNOWN = range(3, 6)
+_KNOWN = range(2, 6)
 """Major versions of pytest-benchmark whose files are known."""
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e9
 """Times that anything takes: beyond them ratios leave the range of a float."""

@@ -33,6 +33,7 @@ from tests.browser.history_site import (
     publish_long,
     publish_shown,
 )
+from tests.support import commit_each, make_repository
 from tests.synthetic_history import HOSTILE_TEXTS
 
 pytestmark = pytest.mark.slow
@@ -1310,3 +1311,43 @@ def test_vendored_files_are_those_of_the_manifest():
         assert hashlib.sha256((VENDOR / asset["path"]).read_bytes()).hexdigest() == asset["sha256"]
     assert "uPlot 1.6.32 (MIT)" in licences
     assert "Permission is hereby granted" in licences
+
+
+@pytest.fixture(scope="module")
+def of_asv(tmp_path_factory):
+    """Results of another asv project, of which one benchmark takes twice as long since the ninth commit."""
+    root = make_repository(tmp_path_factory.mktemp("asv"))
+    boxes = [root / "results" / name for name in ("box", "pi")]
+    for box in boxes:
+        box.mkdir(parents=True)
+        machine = json.dumps({"machine": box.name, "version": 1})
+        (box / "machine.json").write_text(machine, encoding="utf-8")
+    listed = {"bench.time_x": {"type": "time", "unit": "seconds", "params": [], "version": "1"}, "version": 2}
+    (root / "results" / "benchmarks.json").write_text(json.dumps(listed), encoding="utf-8")
+    for place, name in enumerate(commit_each(root, [{"a": str(day)} for day in range(16)])):
+        content = {
+            "commit_hash": name,
+            "env_name": "py",
+            "params": {},
+            "result_columns": ["result", "params", "version"],
+            "results": {"bench.time_x": [[(1 + place // 8) * (1 + place % 3 / 1000)], [], "1"]},
+            "version": 2,
+        }
+        for box in boxes:
+            (box / f"{name[:8]}-py.json").write_text(json.dumps(content), encoding="utf-8")
+    publish_pages(root / "results", root, root / "html", project="p")
+    return root / "html" / "harness"
+
+
+def test_a_machine_without_a_card_and_without_suites_has_words_and_commands_that_fit(browser, of_asv):
+    event = json.loads((of_asv / "api" / "events.json").read_text(encoding="utf-8"))[0]
+    with serve(of_asv) as url:
+        pages = Pages(browser, url)
+        pages.visit("card")
+        assert pages.text(".chooser small") == "1 open regression"
+        pages.visit("commit", commit=event["bad_hash"])
+        pages.wait(lambda: pages.count(".command"), "the page of the commit")
+        assert (
+            pages.text(".command code")
+            == f"asv continuous {event['good_hash'][:10]} {event['bad_hash'][:10]}"
+        )

@@ -48,6 +48,14 @@
   /** Cards that no command here measures: what was compiled and not run, and what another harness timed. */
   const ELSEWHERE = /^(static|nvbench|google-benchmark)-/;
 
+  const ofSuite = (kase) => kase.name.startsWith(`${kase.suite}.${kase.kernel}@`);
+
+  /** The command that measures two commits again: asv's where all benchmarks are its own. */
+  harness.compareCommand = function (site, from, to) {
+    const program = site.cases.some(ofSuite) ? ["harness", "compare"] : ["asv", "continuous"];
+    return harness.command("Copy compare", ...program, from.slice(0, 10), to.slice(0, 10));
+  };
+
   /**
    * The commands about a change, or about an event of which it is the worst; at hand where only they can tell more.
    */
@@ -55,7 +63,7 @@
     if (shown.kind === "environment" && shown.state !== "unjudged") return null;
     const [kase, card] = [site.cases[change.case], site.cards[change.card]];
     const [from, to] = [change.good_hash, change.bad_hash].map((hash) => hash.slice(0, 10));
-    const isSuite = kase.name.startsWith(`${kase.suite}.${kase.kernel}@`);
+    const isSuite = ofSuite(kase);
     // A machine is called by its card, unless it has none.
     const backend = /^(opencl|opengl|cpu|null)\b/.exec(card.name);
     const device = backend ? ["--device", backend[0]] : [];

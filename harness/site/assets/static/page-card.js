@@ -266,7 +266,7 @@
       el(
         "dl",
         { class: "facts" },
-        item("device", text(card.gpu, null, 100)),
+        card.gpu ? item("device", text(card.gpu, null, 100)) : null,
         card.driver ? item("driver", text(card.driver, null, 40)) : null,
         item("newest run", newest),
         item("regressions", open),
@@ -310,8 +310,7 @@
         el(
           "small",
           null,
-          text(card.gpu, null, 100),
-          card.open ? `, ${format.count(card.open, "open regression")}` : "",
+          text([card.gpu, card.open && format.count(card.open, "open regression")].filter(Boolean).join(", "), null, 140),
         ),
       ),
     );
