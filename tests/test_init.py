@@ -749,6 +749,16 @@ def test_what_a_triton_kernel_loads_and_stores_says_what_its_function_is_given(t
             triton_file("x", "return scale_kernel.warmup(x, x, x, 1, BLOCK=1024, grid=(1,))"),
             "no function at the top of its file launches it",
         ),
+        # What an annotation names is a tensor or no tensor, however it is used.
+        (
+            triton_file("x: torch.Tensor, gain: torch.Tensor, state: quant.State", "y = torch.empty_like(x)",
+                        "n_cols = state.shape[1]", "LAUNCH(y, x, gain)", "return y"),
+            "what to give for state cannot be guessed",
+        ),
+        (
+            "import torch\ndef f(x: torch.Tensor, d: torch.dtype):\n    return torch.ops.mine.cast(x, d)\n",
+            "what to give for d cannot be guessed",
+        ),
     ],
 )  # fmt: skip
 def test_a_function_that_no_case_can_call_is_left_out_with_the_reason(theirs, text, why):
