@@ -326,6 +326,15 @@ def test_a_templates_own_defaults_are_values_where_nothing_launches_it(theirs):
     assert "instantiate" not in kernel.notes
 
 
+def test_a_name_of_a_namespace_is_no_macro_that_the_build_gives(theirs):
+    suites, _ = guessed(theirs({
+        "f.cu": "#include <cub/cub.cuh>\n__global__ void f(const float *x, float *y, int n)\n"
+        f"{{ {INDEX} cub::Load<float, 4, cub::BLOCK_LOAD_DIRECT> load; y[i] = x[i] * SCALE; }}"
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert kernel.notes["macros"].startswith("SCALE: ")
+
+
 def test_two_kernels_of_one_name(theirs):
     one = "__global__ void f(const float *x, float *y, int n) { int i = threadIdx.x; y[i] = x[i]; }\n"
     launched = one + "void run() { f<<<1, 64>>>(x, y, n); }"

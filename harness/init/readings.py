@@ -10,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
 from harness.init.cpp import (
@@ -158,7 +159,9 @@ class Reading:
         words: set[str] = set()
         for kernel in self.repository.source(self.file).kernels:
             own = {p.name for p in kernel.parameters} | {p.name for p in kernel.template}
-            words |= {token.text for token in (*kernel.body, *kernel.bounds) if token.kind == "word"} - own
+            text = (*kernel.body, *kernel.bounds)
+            own |= {name.text for sign, name in pairwise(text) if sign.text == "::"}  # which no macro has
+            words |= {token.text for token in text if token.kind == "word"} - own
         return sorted(word for word in words if _MACRO.fullmatch(word) and not self._defines(word))
 
     def _defines(self, word: str) -> bool:
