@@ -326,6 +326,18 @@ def test_a_templates_own_defaults_are_values_where_nothing_launches_it(theirs):
     assert "instantiate" not in kernel.notes
 
 
+def test_template_and_geometry_are_of_one_launch(theirs):
+    one = "f<T, {0}><<<(n + {0} - 1) / {0}, {0}>>>(x, y, n);"
+    suites, _ = guessed(theirs({
+        "f.cu": "template <typename T, int N> __global__ void f(const T *x, T *y, int n)\n"
+        f"{{ {INDEX} y[i] = x[i]; }}\n"
+        "template <typename T> void run(const T *x, T *y, int n)\n"
+        f"{{ if (n > 99) {{ {one.format(128)} }} else {{ {one.format(32)} }} }}\n"
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert (kernel.macros, kernel.block) == ({"N": 128}, "128")
+
+
 def test_a_name_of_a_namespace_is_no_macro_that_the_build_gives(theirs):
     suites, _ = guessed(theirs({
         "f.cu": "#include <cub/cub.cuh>\n__global__ void f(const float *x, float *y, int n)\n"

@@ -103,8 +103,9 @@ class Reading:
             raise NotReadError(f"its signature cannot be guessed: {problem}")
         launched = self.repository.launches_of(self.kernel.name, self.file)
         mine = [each for each in launched if len(each[1].arguments) <= len(parameters)]
+        mine.sort(key=lambda each: self._untold(each[1]))
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
-        template = self._template([each for _, each in mine])
+        template = self._template(mine[0][1] if mine else None)
         types = {parameter.name: self._dtype(parameter, template) for parameter in parameters}
         if not any(parameter.pointer and not parameter.const for parameter in parameters):
             raise NotReadError("it writes no array: no parameter is a pointer to non-const")
@@ -168,17 +169,25 @@ class Reading:
         repository = self.repository
         return repository.meaning(self.source, word) is not None or repository.declares(self.source, word)
 
-    def _template(self, launches: Sequence[CudaLaunch]) -> dict[str, str]:
-        """What stands for each parameter of the template; nothing for a number that is not told."""
+    def _arguments(self, launch: CudaLaunch | None) -> dict[str, str]:
+        """What a launch says for each parameter of the template, or else its default; nothing for what is not
+        told.
+        """
+        given = launch.template if launch else ()
         parameters = self.kernel.template
-        found = defaults = {each.name: self._argument(each, each.default, None) for each in parameters}
-        for launch in launches:
-            given = (*launch.template, *(each.default for each in parameters[len(launch.template) :]))
-            pairs = zip(parameters, given, strict=False)
-            found = {each.name: self._argument(each, text, launch) for each, text in pairs}
-            if all(found.values()):
-                return found
-        found = {name: text or defaults[name] for name, text in found.items()}
+        texts = (*given, *(each.default for each in parameters[len(given) :]))
+        pairs = zip(parameters, texts, strict=False)
+        return {each.name: self._argument(each, text, launch) for each, text in pairs}
+
+    def _untold(self, launch: CudaLaunch) -> int:
+        """How much of the template a launch leaves open: the kernel is measured as the one that says most."""
+        return list(self._arguments(launch).values()).count("")
+
+    def _template(self, launch: CudaLaunch | None) -> dict[str, str]:
+        """What stands for each parameter of the template; nothing for a number that is not told."""
+        defaults = self._arguments(None)
+        found = {name: text or defaults[name] for name, text in self._arguments(launch).items()}
+        parameters = self.kernel.template
         if guessed := [each.name for each in parameters if each.is_type and not found[each.name]]:
             self.notes["instantiate"] = f"{', '.join(guessed)} = float is a guess: no launch says a type"
         return found | dict.fromkeys(guessed, "float")
