@@ -413,6 +413,18 @@ def test_a_header_that_needs_its_includer_is_compiled_as_that(theirs):
     assert (kernel.file, kernel.source, kernel.instantiate) == ("f.cuh", "all.cu", "deep::f")
 
 
+def test_a_header_that_does_not_define_half_is_compiled_as_what_includes_it(theirs):
+    kernel = "__global__ void {0}(const half *x, half *y, int n) {{ int i = threadIdx.x; y[i] = x[i]; }}"
+    suites, left = guessed(theirs({
+        "all.cu": '#include <cuda_fp16.h>\n#include "f.cuh"\n',
+        "f.cuh": kernel.format("f"),
+        "operator.cu": '#include <torch/all.h>\n#include "g.cuh"\n',
+        "g.cuh": kernel.format("g"),
+    }))  # fmt: skip
+    assert [kernel.source for suite in suites.values() for kernel in suite.kernels] == ["all.cu"]
+    assert "without PyTorch's headers" in left["g"]
+
+
 def test_what_a_build_says_and_an_instruction_needs_is_given_to_the_compiler(theirs):
     suites, _ = guessed(theirs({
         "Makefile": "NVCC_FLAGS = -O3 --expt-relaxed-constexpr\n",

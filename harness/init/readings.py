@@ -10,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
@@ -43,6 +44,8 @@ DTYPES = {
     "__nv_fp8_e5m2": "float8_e5m2",
 }
 """NumPy's name, or ml_dtypes', of an element by C++'s."""
+_OF_HEADERS = {"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"}
+"""Types that no compiler knows without a header."""
 _MACRO = re.compile(
     r"(?!(?:NULL|NAN|INFINITY|EOF|CHAR_BIT|SIZE_MAX|RAND_MAX)$|(?:M|FLT|DBL|INT|UINT|LONG|INT32|INT64|CUDART|CU)_)"
     r"[A-Z][A-Z0-9_]{3,}"
@@ -114,7 +117,10 @@ class Reading:
                 f"no launch was found that says a number for its template's parameter {untold[0]}: "
                 "write instantiate= yourself"
             )
-        if headers := self.repository.torch_headers(self.file):
+        of_headers = [name for name, dtype in types.items() if dtype in _OF_HEADERS]
+        if of_headers and not self.repository.has_library(self.source):
+            self._compile(f"the type of {of_headers[0]}", self.repository.has_library)
+        if headers := self.repository.torch_headers(self.source):
             raise NotReadError(
                 f"its file includes {headers[0]}, and kernels are compiled without PyTorch's headers: "
                 "measure the operator that launches it, as a TorchFunction"
@@ -148,12 +154,15 @@ class Reading:
 
     def _compile_includer(self, words: Sequence[str]) -> bool:
         """Whether a file that includes this one knows such a word, and so is compiled in its place."""
-        for word in words:
-            if other := self.repository.defining(word, self.source):
-                self.notes["source"] = f"it is not {self.file} alone: {word} is defined before it is included"
-                self.source = other
-                return True
-        return False
+        return any(self._compile(word, partial(self._means, word)) for word in words)
+
+    def _compile(self, word: str, knows: Callable[[str], bool]) -> bool:
+        """Whether a file includes this one and knows a word, and so is compiled in its place."""
+        other = self.repository.including(self.source, knows)
+        if other:
+            self.notes["source"] = f"it is not {self.file} alone: {word} is defined before it is included"
+            self.source = other
+        return bool(other)
 
     def _undefined(self) -> list[str]:
         """Names in capitals that kernels of the file use and nothing defines: macros that the build gives."""
@@ -166,8 +175,10 @@ class Reading:
         return sorted(word for word in words if _MACRO.fullmatch(word) and not self._defines(word))
 
     def _defines(self, word: str) -> bool:
-        repository = self.repository
-        return repository.meaning(self.source, word) is not None or repository.declares(self.source, word)
+        return self._means(word, self.source) or self.repository.declares(self.source, word)
+
+    def _means(self, word: str, file: str) -> bool:
+        return self.repository.meaning(file, word) is not None
 
     def _arguments(self, launch: CudaLaunch | None) -> dict[str, str]:
         """What a launch says for each parameter of the template, or else its default; nothing for what is not
