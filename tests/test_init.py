@@ -827,6 +827,13 @@ def test_shapes_that_are_not_said_are_no_axes(theirs):
     assert [axis.names for axis in suites["f"].axes] == [("n",)]
 
 
+def test_a_parameter_that_names_a_type_is_no_length(theirs):
+    kernel = "__global__ void f(const float *x, float *y, int n, int quant_type)"
+    suites, _ = guessed(theirs({"f.cu": f"{kernel} {{ {INDEX} y[i] = quant_type == 1 ? x[i] : 0; }}"}))
+    assert [axis.names for axis in suites["f"].axes] == [("n",)]
+    assert [number.name for number in suites["f"].numbers] == ["quant_type"]
+
+
 def test_a_grid_of_numbers_alone_is_doubted(theirs):
     kernel = "__global__ void f(float *x, float *y) { int i = blockIdx.x; y[i] = x[i]; }"
     launched = kernel + "\nint main() { const int size = 4096; f<<<size / 4, 256>>>(x, y); f2(); }"
