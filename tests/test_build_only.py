@@ -160,6 +160,15 @@ def test_what_fails_for_one_reason_is_told_once(project):
     assert "As twice.one failed, so did twice.two, twice.three.\n" in told
 
 
+def test_a_compilers_errors_are_told_once_for_all_architectures_and_as_far_as_they_are_read(project):
+    lines = "".join(f"\n y[{i}] = a{i};" for i in range(30))
+    text = f"{HEAD} bad(const float *x, float *y, int n) {{{lines} }}"
+    done = project('kernel("bad"),', {"bad.cu": text}, "check", "--build-only", "sm_86,sm_90")
+    assert "failed for sm_86, sm_90 (build-failed)" in done.err
+    assert ('"a0" is undefined' in done.err, '"a29" is undefined' in done.err) == (True, False)
+    assert "more lines: --json has them" in done.err
+
+
 def test_what_is_not_for_nvcc_is_listed_with_why(project):
     kernels = """
     kernel("right"), kernel("new", "right.cu", entry="right", requires="sm_90"),

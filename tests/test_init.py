@@ -348,6 +348,27 @@ def test_a_templates_own_defaults_are_values_where_nothing_launches_it(theirs):
     assert "instantiate" not in kernel.notes
 
 
+def test_template_and_geometry_are_of_one_launch(theirs):
+    one = "f<T, {0}><<<(n + {0} - 1) / {0}, {0}>>>(x, y, n);"
+    suites, _ = guessed(theirs({
+        "f.cu": "template <typename T, int N> __global__ void f(const T *x, T *y, int n)\n"
+        f"{{ {INDEX} y[i] = x[i]; }}\n"
+        "template <typename T> void run(const T *x, T *y, int n)\n"
+        f"{{ if (n > 99) {{ {one.format(128)} }} else {{ {one.format(32)} }} }}\n"
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert (kernel.macros, kernel.block) == ({"N": 128}, "128")
+
+
+def test_a_name_of_a_namespace_is_no_macro_that_the_build_gives(theirs):
+    suites, _ = guessed(theirs({
+        "f.cu": "#include <cub/cub.cuh>\n__global__ void f(const float *x, float *y, int n)\n"
+        f"{{ {INDEX} cub::Load<float, 4, cub::BLOCK_LOAD_DIRECT> load; y[i] = x[i] * SCALE; }}"
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert kernel.notes["macros"].startswith("SCALE: ")
+
+
 def test_two_kernels_of_one_name(theirs):
     one = "__global__ void f(const float *x, float *y, int n) { int i = threadIdx.x; y[i] = x[i]; }\n"
     launched = one + "void run() { f<<<1, 64>>>(x, y, n); }"
@@ -412,6 +433,18 @@ def test_a_header_that_needs_its_includer_is_compiled_as_that(theirs):
     }))  # fmt: skip
     (kernel,) = suites["f"].kernels
     assert (kernel.file, kernel.source, kernel.instantiate) == ("f.cuh", "all.cu", "deep::f")
+
+
+def test_a_header_that_does_not_define_half_is_compiled_as_what_includes_it(theirs):
+    kernel = "__global__ void {0}(const half *x, half *y, int n) {{ int i = threadIdx.x; y[i] = x[i]; }}"
+    suites, left = guessed(theirs({
+        "all.cu": '#include <cuda_fp16.h>\n#include "f.cuh"\n',
+        "f.cuh": kernel.format("f"),
+        "operator.cu": '#include <torch/all.h>\n#include "g.cuh"\n',
+        "g.cuh": kernel.format("g"),
+    }))  # fmt: skip
+    assert [kernel.source for suite in suites.values() for kernel in suite.kernels] == ["all.cu"]
+    assert "without PyTorch's headers" in left["g"]
 
 
 def test_what_a_build_says_and_an_instruction_needs_is_given_to_the_compiler(theirs):
@@ -771,6 +804,16 @@ def test_what_a_triton_kernel_loads_and_stores_says_what_its_function_is_given(t
             triton_file("x", "return scale_kernel.warmup(x, x, x, 1, BLOCK=1024, grid=(1,))"),
             "no function at the top of its file launches it",
         ),
+        # What an annotation names is a tensor or no tensor, however it is used.
+        (
+            triton_file("x: torch.Tensor, gain: torch.Tensor, state: quant.State", "y = torch.empty_like(x)",
+                        "n_cols = state.shape[1]", "LAUNCH(y, x, gain)", "return y"),
+            "what to give for state cannot be guessed",
+        ),
+        (
+            "import torch\ndef f(x: torch.Tensor, d: torch.dtype):\n    return torch.ops.mine.cast(x, d)\n",
+            "what to give for d cannot be guessed",
+        ),
     ],
 )  # fmt: skip
 def test_a_function_that_no_case_can_call_is_left_out_with_the_reason(theirs, text, why):
@@ -804,6 +847,13 @@ def test_shapes_that_are_not_said_are_no_axes(theirs):
     text = triton_file("x, gain", shape, allocated, "LAUNCH(y, x, gain)", "return y")
     suites, _ = guessed(theirs({"f.py": text}))
     assert [axis.names for axis in suites["f"].axes] == [("n",)]
+
+
+def test_a_parameter_that_names_a_type_is_no_length(theirs):
+    kernel = "__global__ void f(const float *x, float *y, int n, int quant_type)"
+    suites, _ = guessed(theirs({"f.cu": f"{kernel} {{ {INDEX} y[i] = quant_type == 1 ? x[i] : 0; }}"}))
+    assert [axis.names for axis in suites["f"].axes] == [("n",)]
+    assert [number.name for number in suites["f"].numbers] == ["quant_type"]
 
 
 def test_a_grid_of_numbers_alone_is_doubted(theirs):

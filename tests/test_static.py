@@ -87,6 +87,34 @@ BY_HAND = {
 }
 
 
+COPY = """\
+from harness import Axis, Input, Kernel, Output, Problem, Suite
+
+class Copy(Problem):
+    n = Axis(default=(1024,), quick=(1024,))
+    x = Input("n")
+    y = Output("n")
+
+kernel = Kernel("copy", "copy.cu", include=("include",), block=256, grid=4)
+suite = Suite("copy", Copy(), headline="GB/s", kernels=[kernel])
+"""
+
+
+def test_accesses_are_followed_into_headers_in_folders_as_these_are_now(tmp_path, own_cache):
+    write_files(tmp_path, {
+        "suite/suite.py": COPY,
+        "suite/copy.cu": '#include "stride.h"\n'
+        'extern "C" __global__ void copy(const float *x, float *y, int n)\n'
+        "{ int i = blockIdx.x * 256 + threadIdx.x; y[i] = x[i * STRIDE % n]; }\n",
+    })  # fmt: skip
+    for stride, sectors in ((1, 4), (2, 8)):
+        write_files(tmp_path, {"include/stride.h": f"#define STRIDE {stride}\n"})
+        suite = load_folder(tmp_path / "suite")
+        case = suite.case(suite.by_name["copy"], {"n": 1024}, {})
+        found = accesses(suite, suite.by_name["copy"], case, launch_of(suite.by_name["copy"], case))
+        assert [each.sectors for each in found if each.array == "x"] == [sectors]
+
+
 def _is_alive(pid: str) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"

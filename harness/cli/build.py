@@ -20,6 +20,8 @@ from harness.static.builds import check_arch
 
 _PLACE = re.compile(r"^\S+?(?::\d+)+: ", re.MULTILINE)
 """The place in a source that begins a compiler's message."""
+_MOST_LINES = 20
+"""Lines of a compiler's words that are told: what follows an error follows from it for the most part."""
 
 
 def build(chosen: options.Selection, archs: str) -> int:
@@ -92,10 +94,17 @@ def tell_left_out(results: Sequence[BuildResult]) -> None:
         others.append(kernel)
         if len(others) == 1 or not log:
             listed = ", ".join(archs)
-            tell_failed(f"{case} failed for {listed} ({reason}): {message.replace('{arch}', archs[0])}", log)
+            sentence = f"{case} failed for {listed} ({reason}): {message.replace('{arch}', archs[0])}"
+            tell_failed(sentence, _beginning(log))
     for (_, log), (first, *others) in alike.items():
         if log and others:
             tell_lines([f"As {first} failed, so did {', '.join(others)}."])
+
+
+def _beginning(log: str) -> str:
+    lines = log.splitlines()
+    more = len(lines) - _MOST_LINES
+    return "\n".join([*lines[:_MOST_LINES], f"... {more} more lines: --json has them"]) if more > 1 else log
 
 
 def status_of(results: Sequence[BuildResult]) -> ExitCode:

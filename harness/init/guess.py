@@ -22,7 +22,7 @@ OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|od
 """What an array is called that a kernel writes."""
 _NO_AXIS = re.compile(
     r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start"
-    r"|.*mode.*|.*reps?|.*repeat.*)"
+    r"|.*mode.*|.*type.*|.*reps?|.*repeat.*)"
 )
 _SQUARE = {"m", "n", "k"}
 _LADDER_WORDS = re.compile(

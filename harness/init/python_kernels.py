@@ -33,7 +33,8 @@ _KIND = {
     **dict.fromkeys(("seed", "causal", "axis", "dim"), "int"),
 }
 """What a parameter is that has no annotation, by its name; of any other name it is a tensor."""
-_NO_TENSOR = {"str", "Optional[str]", "dict", "list", "tuple", "Callable", *_SCALAR_TYPES}
+_TENSOR = re.compile(r"(?i)tensor|array")
+"""What an annotation of a tensor has in it, in any framework."""
 _JIT = {
     "triton.jit": "triton",
     **dict.fromkeys(("cuda.jit", "numba.cuda.jit"), "numba"),
@@ -248,8 +249,8 @@ def _parameters(
     node: ast.FunctionDef, launches: Launches, axes: Sequence[str]
 ) -> tuple[list[str], list[Number], list[str]]:
     """Names of tensors, numbers, and what is neither and has no default. Axes are given by their names."""
-    used = {base_of(each) for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-    arrays = used | launches.loaded | launches.stored
+    passed = launches.loaded | launches.stored
+    used = passed | {base_of(each) for each in ast.walk(node) if isinstance(each, ast.Attribute)}
     no_tensors = launches.plain | {"self", "ctx", "provider"}
     given = [*node.args.posonlyargs, *node.args.args]
     plain = given[: len(given) - len(node.args.defaults)]
@@ -259,14 +260,15 @@ def _parameters(
     for parameter in plain:
         by_name = "" if parameter.arg in launches.loaded else _KIND.get(parameter.arg, "")
         kind = ast.unparse(parameter.annotation) if parameter.annotation else by_name
-        unclear = launches.given and parameter.arg not in arrays
+        of_annotation = bool(_TENSOR.search(kind)) or parameter.arg in passed
+        is_tensor = of_annotation if kind else not launches.given or parameter.arg in used
         if kind in _SCALAR_TYPES:
             dtype = _SCALAR_TYPES[kind]
             value = "0.5" if dtype == "float32" else "1"
             numbers.append(Number(parameter.arg, value, dtype, "guessed: say what is usual"))
         elif parameter.arg in axes:
             continue
-        elif kind in _NO_TENSOR or parameter.arg in no_tensors or (unclear and not kind):
+        elif parameter.arg in no_tensors or not is_tensor:
             others.append(parameter.arg)
         else:
             tensors.append(parameter.arg)

@@ -10,7 +10,8 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from itertools import pairwise
 
 from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
 from harness.init.cpp import (
@@ -43,6 +44,8 @@ DTYPES = {
     "__nv_fp8_e5m2": "float8_e5m2",
 }
 """NumPy's name, or ml_dtypes', of an element by C++'s."""
+_OF_HEADERS = {"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"}
+"""Types that no compiler knows without a header."""
 _MACRO = re.compile(
     r"(?!(?:NULL|NAN|INFINITY|EOF|CHAR_BIT|SIZE_MAX|RAND_MAX)$|(?:M|FLT|DBL|INT|UINT|LONG|INT32|INT64|CUDART|CU)_)"
     r"[A-Z][A-Z0-9_]{3,}"
@@ -103,8 +106,9 @@ class Reading:
             raise NotReadError(f"its signature cannot be guessed: {problem}")
         launched = self.repository.launches_of(self.kernel.name, self.file)
         mine = [each for each in launched if len(each[1].arguments) <= len(parameters)]
+        mine.sort(key=lambda each: self._untold(each[1]))
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
-        template = self._template([each for _, each in mine])
+        template = self._template(mine[0][1] if mine else None)
         types = {parameter.name: self._dtype(parameter, template) for parameter in parameters}
         if not any(parameter.pointer and not parameter.const for parameter in parameters):
             raise NotReadError("it writes no array: no parameter is a pointer to non-const")
@@ -113,7 +117,10 @@ class Reading:
                 f"no launch was found that says a number for its template's parameter {untold[0]}: "
                 "write instantiate= yourself"
             )
-        if headers := self.repository.torch_headers(self.file):
+        of_headers = [name for name, dtype in types.items() if dtype in _OF_HEADERS]
+        if of_headers and not self.repository.has_library(self.source):
+            self._compile(f"the type of {of_headers[0]}", self.repository.has_library)
+        if headers := self.repository.torch_headers(self.source):
             raise NotReadError(
                 f"its file includes {headers[0]}, and kernels are compiled without PyTorch's headers: "
                 "measure the operator that launches it, as a TorchFunction"
@@ -147,36 +154,51 @@ class Reading:
 
     def _compile_includer(self, words: Sequence[str]) -> bool:
         """Whether a file that includes this one knows such a word, and so is compiled in its place."""
-        for word in words:
-            if other := self.repository.defining(word, self.source):
-                self.notes["source"] = f"it is not {self.file} alone: {word} is defined before it is included"
-                self.source = other
-                return True
-        return False
+        return any(self._compile(word, partial(self._means, word)) for word in words)
+
+    def _compile(self, word: str, knows: Callable[[str], bool]) -> bool:
+        """Whether a file includes this one and knows a word, and so is compiled in its place."""
+        other = self.repository.including(self.source, knows)
+        if other:
+            self.notes["source"] = f"it is not {self.file} alone: {word} is defined before it is included"
+            self.source = other
+        return bool(other)
 
     def _undefined(self) -> list[str]:
         """Names in capitals that kernels of the file use and nothing defines: macros that the build gives."""
         words: set[str] = set()
         for kernel in self.repository.source(self.file).kernels:
             own = {p.name for p in kernel.parameters} | {p.name for p in kernel.template}
-            words |= {token.text for token in (*kernel.body, *kernel.bounds) if token.kind == "word"} - own
+            text = (*kernel.body, *kernel.bounds)
+            own |= {name.text for sign, name in pairwise(text) if sign.text == "::"}  # which no macro has
+            words |= {token.text for token in text if token.kind == "word"} - own
         return sorted(word for word in words if _MACRO.fullmatch(word) and not self._defines(word))
 
     def _defines(self, word: str) -> bool:
-        repository = self.repository
-        return repository.meaning(self.source, word) is not None or repository.declares(self.source, word)
+        return self._means(word, self.source) or self.repository.declares(self.source, word)
 
-    def _template(self, launches: Sequence[CudaLaunch]) -> dict[str, str]:
-        """What stands for each parameter of the template; nothing for a number that is not told."""
+    def _means(self, word: str, file: str) -> bool:
+        return self.repository.meaning(file, word) is not None
+
+    def _arguments(self, launch: CudaLaunch | None) -> dict[str, str]:
+        """What a launch says for each parameter of the template, or else its default; nothing for what is not
+        told.
+        """
+        given = launch.template if launch else ()
         parameters = self.kernel.template
-        found = defaults = {each.name: self._argument(each, each.default, None) for each in parameters}
-        for launch in launches:
-            given = (*launch.template, *(each.default for each in parameters[len(launch.template) :]))
-            pairs = zip(parameters, given, strict=False)
-            found = {each.name: self._argument(each, text, launch) for each, text in pairs}
-            if all(found.values()):
-                return found
-        found = {name: text or defaults[name] for name, text in found.items()}
+        texts = (*given, *(each.default for each in parameters[len(given) :]))
+        pairs = zip(parameters, texts, strict=False)
+        return {each.name: self._argument(each, text, launch) for each, text in pairs}
+
+    def _untold(self, launch: CudaLaunch) -> int:
+        """How much of the template a launch leaves open: the kernel is measured as the one that says most."""
+        return list(self._arguments(launch).values()).count("")
+
+    def _template(self, launch: CudaLaunch | None) -> dict[str, str]:
+        """What stands for each parameter of the template; nothing for a number that is not told."""
+        defaults = self._arguments(None)
+        found = {name: text or defaults[name] for name, text in self._arguments(launch).items()}
+        parameters = self.kernel.template
         if guessed := [each.name for each in parameters if each.is_type and not found[each.name]]:
             self.notes["instantiate"] = f"{', '.join(guessed)} = float is a guess: no launch says a type"
         return found | dict.fromkeys(guessed, "float")

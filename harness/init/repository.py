@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
@@ -283,14 +283,22 @@ class Repository:
         groups = (group for text in texts for found in _DECLARED.findall(text) for group in found)
         return any(word in re.findall(r"\w+", group) for group in groups)
 
-    def defining(self, word: str, name: str) -> str | None:
-        """A file that includes this one, and knows a name that this one does not."""
+    def has_library(self, name: str) -> bool:
+        """Whether a file or what it includes has headers that are not of the repository."""
+        return any(
+            self._resolve(included, posixpath.dirname(file), kind) is None
+            for file in self._closure(name)[0]
+            for kind, included in self._includes(file)
+        )
+
+    def including(self, name: str, fits: Callable[[str], bool]) -> str | None:
+        """A file that includes this one, directly or not, and fits."""
         base = posixpath.basename(name).encode()
         includers = [
             other for other in self.files if other.endswith(CPP_SUFFIXES) and base in self.bytes_of(other)
         ]
         for other in [*includers, *self.sources]:
-            if other != name and name in self._closure(other)[0] and self.meaning(other, word) is not None:
+            if other != name and name in self._closure(other)[0] and fits(other):
                 return other
         return None
 

@@ -106,8 +106,10 @@ def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[
     cache = BinaryCache()
     facts = (f"{launch.grid} {launch.block}", runner, (_ASSETS / "cuda.h").read_text(encoding="utf-8"))
     key = cache.key(text, (*_OPTIONS, *facts, repr(parameters)), compiler, "accesses")
+    if made.folders:  # whose headers the key does not hold
+        return tuple(_run(text, made.folders, parameters, launch))
     if (found := cache.get(key)) is None:
-        found = msgspec.json.encode(_run(text, parameters, launch))
+        found = msgspec.json.encode(_run(text, (), parameters, launch))
         cache.put(key, found)
     return msgspec.json.decode(found, type=tuple[Access, ...])
 
@@ -146,13 +148,14 @@ def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> st
     )
 
 
-def _run(text: str, parameters: Sequence[Parameter], launch: Launch) -> list[Access]:
+def _run(text: str, folders: Sequence[str], parameters: Sequence[Parameter], launch: Launch) -> list[Access]:
     """Compile, run, and add up by array."""
     arrays = [each for each in parameters if each.shape is not None]
     with tempfile.TemporaryDirectory() as scratch:
         kernel, binary = Path(scratch, "kernel.cpp"), Path(scratch, "accesses")
         kernel.write_text(text, encoding="utf-8")
-        _output(["g++", *_OPTIONS, f"-I{_ASSETS}", "-c", str(kernel), "-o", f"{kernel}.o"])
+        searched = [f"-I{folder}" for folder in (_ASSETS, *folders)]
+        _output(["g++", *_OPTIONS, *searched, "-c", str(kernel), "-o", f"{kernel}.o"])
         dynamic = [f"-Wl,--defsym={name}=harness_dynamic_shared" for name in _undefined(f"{kernel}.o", text)]
         units = (str(_ASSETS / "run.cpp"), f"{kernel}.o")
         _output(["g++", "-std=c++17", "-O2", "-w", "-no-pie", *units, *dynamic, "-o", str(binary)])

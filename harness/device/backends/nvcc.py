@@ -206,7 +206,7 @@ def _compiled(
                 f"{program.name} took more than {timeout_s:g} s to compile for {arch}. Allow more by "
                 "--timeout."
             ) from None
-        said = (out + err).strip()
+        said = (out + err).strip().replace(f"{folder}/", "")
         if status or not made.is_file():
             message = f"{program.name} does not compile for {arch} with {version(program.compiler)}."
             if program.instance and re.search(rf"^{INSTANCE_FILE}\(\d+\): error", said, re.MULTILINE):
