@@ -163,6 +163,7 @@ def test_kernels_of_one_problem_share_a_suite_with_what_their_launches_say(their
         ("y[i] = f(x[i]);", None),
         ("y[i] = a;", None),
         ("if (x[i] > 0) y[i] = x[i];", None),
+        ("if (a > 1) y[i] = x[i];", None),
         ("for (int k = 0; k < 5; ++k) y[i] = x[i];", "x"),
         ("for (int k = 0; k < 5; ++k) y[i] += x[i];", None),
         ("for (; i < n; i += 512) y[i] += x[i];", "y + x"),
