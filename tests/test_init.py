@@ -713,11 +713,14 @@ def triton_file(parameters: str, *lines: str) -> str:
                         "return x"),
             {"x": "InOut", "gain": "Input"},
         ),
-        # An axis is handed over by its name.
-        (
-            triton_file("x, gain, n_cols", "rows = x.size(0)", "y = torch.empty((rows, n_cols))",
-                        "LAUNCH(y, x, gain)", "return y"),
-            {"x": "Input", "gain": "Input", "y": "Output"},
+        # An axis is handed over by its name, and is no scalar beside it.
+        *(
+            (
+                triton_file(f"x, gain, {n_cols}", "rows = x.size(0)", "y = torch.empty((rows, n_cols))",
+                            "LAUNCH(y, x, gain)", "return y"),
+                {"x": "Input", "gain": "Input", "y": "Output"},
+            )
+            for n_cols in ("n_cols", "n_cols: int")
         ),
     ],
 )  # fmt: skip

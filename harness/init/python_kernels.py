@@ -259,12 +259,12 @@ def _parameters(
         by_name = "" if parameter.arg in launches.loaded else _KIND.get(parameter.arg, "")
         kind = ast.unparse(parameter.annotation) if parameter.annotation else by_name
         unclear = launches.given and parameter.arg not in arrays
+        if parameter.arg in axes:
+            continue
         if kind in _SCALAR_TYPES:
             dtype = _SCALAR_TYPES[kind]
             value = "0.5" if dtype == "float32" else "1"
             numbers.append(Number(parameter.arg, value, dtype, "guessed: say what is usual"))
-        elif parameter.arg in axes:
-            continue
         elif kind in _NO_TENSOR or parameter.arg in no_tensors or (unclear and not kind):
             others.append(parameter.arg)
         else:
