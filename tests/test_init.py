@@ -951,6 +951,8 @@ def test_a_numba_kernel_over_three_axes_is_a_product_where_it_adds_products(thei
         "tl.store(y + at, tl.load(pointer=x + at))",
         "v = tl.load(x + at)\n    v += 1\n    tl.store(y + at, v)",
         "v = tl.load(x + at)\n    w = v\n    if TWICE:\n        w = v * 2\n    tl.store(y + at, w)",
+        "x += tl.load(x) * n\n    tl.store(y + at, tl.load(x + at))",
+        "v = tl.load(x + at)\n    at += n\n    tl.store(y + at, v)",
     ],
 )
 def test_what_a_triton_kernel_stores_is_not_told_where_it_is_not_sure(theirs, store):
