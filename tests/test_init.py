@@ -788,6 +788,20 @@ def test_shapes_that_are_not_said_are_no_axes(theirs):
     assert [axis.names for axis in suites["f"].axes] == [("n",)]
 
 
+@pytest.mark.parametrize(
+    ("parameters", "before", "shape"),
+    [
+        ("x, gain", "n_cols = x.numel()", ("n_cols",)),
+        ("x, gain, n_cols: int", "", ("n_cols",)),
+        ("x, gain", "n_cols = broadcast(x.shape)", ("n",)),
+    ],
+)
+def test_a_name_alone_is_a_length_where_something_says_that_it_is(theirs, parameters, before, shape):
+    lines = [line for line in (before, "y = torch.empty(n_cols)", "LAUNCH(y, x, gain)", "return y") if line]
+    suites, _ = guessed(theirs({"f.py": triton_file(parameters, *lines)}))
+    assert suites["f"].arrays[-1].shape == shape
+
+
 def test_a_grid_of_numbers_alone_is_doubted(theirs):
     kernel = "__global__ void f(float *x, float *y) { int i = blockIdx.x; y[i] = x[i]; }"
     launched = kernel + "\nint main() { const int size = 4096; f<<<size / 4, 256>>>(x, y); f2(); }"
