@@ -802,6 +802,14 @@ def test_a_name_alone_is_a_length_where_something_says_that_it_is(theirs, parame
     assert suites["f"].arrays[-1].shape == shape
 
 
+@pytest.mark.parametrize("name", ["has_bias", "out_is_half", "pad_slot_id", "rankId", "j"])
+def test_a_flag_and_a_number_of_one_thing_are_no_lengths(theirs, name):
+    kernel = f"__global__ void f(const float *x, float *y, int I, int {name}) {{ {INDEX} y[i] = g(x); }}"
+    suites, _ = guessed(theirs({"f.cu": kernel}))
+    assert [axis.names for axis in suites["f"].axes] == [("I",)]
+    assert [number.name for number in suites["f"].numbers] == [name]
+
+
 def test_a_grid_of_numbers_alone_is_doubted(theirs):
     kernel = "__global__ void f(float *x, float *y) { int i = blockIdx.x; y[i] = x[i]; }"
     launched = kernel + "\nint main() { const int size = 4096; f<<<size / 4, 256>>>(x, y); f2(); }"

@@ -22,8 +22,9 @@ OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|od
 """What an array is called that a kernel writes."""
 _NO_AXIS = re.compile(
     r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start"
-    r"|.*mode.*|.*reps?|.*repeat.*)"
+    r"|.*mode.*|.*reps?|.*repeat.*|((.*_)?is|has|use|enable|disable)_.*|.*_id|(?-i:[a-z]+Id|[ij]))"
 )
+"""What an integer is called that is no length: a step, a flag, one thing's number."""
 _SQUARE = {"m", "n", "k"}
 _LADDER_WORDS = re.compile(
     r"(?i)(kernel|naive|basic|simple|base|shared|smem|global|mem|coalesc\w*|tiled?|tiling|block\w*|warp\w*|"
