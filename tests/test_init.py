@@ -810,6 +810,12 @@ def test_a_flag_and_a_number_of_one_thing_are_no_lengths(theirs, name):
     assert [number.name for number in suites["f"].numbers] == [name]
 
 
+def test_a_first_length_that_no_parameter_says_is_doubted(theirs):
+    kernel = f"__global__ void f(const float *x, float *y, int n) {{ {INDEX} y[i] = x[i + 3 * n]; }}"
+    suites, _ = guessed(theirs({"f.cu": kernel}))
+    assert "its first length may not be n" in suites["f"].arrays[0].why
+
+
 def test_a_grid_of_numbers_alone_is_doubted(theirs):
     kernel = "__global__ void f(float *x, float *y) { int i = blockIdx.x; y[i] = x[i]; }"
     launched = kernel + "\nint main() { const int size = 4096; f<<<size / 4, 256>>>(x, y); f2(); }"

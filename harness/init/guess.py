@@ -226,7 +226,7 @@ def _shapes(
         if own := inner[name]:
             others = [axis for axis in axes if axis not in own]
             leading = (*others, own[-1])[0]
-            doubt = f"guessed: its first length may not be {leading}; " if len(others) > 1 else ""
+            doubt = f"guessed: its first length may not be {leading}; " if len(others) != 1 else ""
             return (leading, *own), f"{doubt}its index is multiplied by {', '.join(own)}", False
         use = [each.use[name] for each in group]
         if any(u.read or u.written for u in use) and not any(u.indexed for u in use):
