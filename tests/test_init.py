@@ -848,6 +848,14 @@ def test_files_that_are_none_of_what_they_look_like_cost_nothing(theirs, call):
     assert "not Python that can be read" in done.out
 
 
+def test_submodules_that_nobody_fetched_are_named(theirs, call):
+    modules = '[submodule "fmt"]\n\tpath = deps/fmt\n[submodule "json"]\n\tpath = deps/json\n'
+    theirs({"scale.cu": SCALE, ".gitmodules": modules, "deps/json/json.h": ""})
+    done = call("init", "--yes")
+    assert "Not fetched: deps/fmt. " in done.out
+    assert "git submodule update --init" in done.out
+
+
 def test_names_that_python_would_stumble_over_are_written_so_that_it_does_not(theirs):
     top = theirs({
         'a "b"\n.cu': "__global__ void f(const float *lambda, float *layout, int data, int case_, int n)"
