@@ -163,6 +163,7 @@ def test_kernels_of_one_problem_share_a_suite_with_what_their_launches_say(their
         ("y[i] = f(x[i]);", None),
         ("y[i] = a;", None),
         ("if (x[i] > 0) y[i] = x[i];", None),
+        ("if (a > 1) y[i] = x[i];", None),
         ("for (int k = 0; k < 5; ++k) y[i] = x[i];", "x"),
         ("for (int k = 0; k < 5; ++k) y[i] += x[i];", None),
         ("for (; i < n; i += 512) y[i] += x[i];", "y + x"),
@@ -767,11 +768,14 @@ def triton_file(parameters: str, *lines: str) -> str:
                         "return x"),
             {"x": "InOut", "gain": "Input"},
         ),
-        # An axis is handed over by its name.
-        (
-            triton_file("x, gain, n_cols", "rows = x.size(0)", "y = torch.empty((rows, n_cols))",
-                        "LAUNCH(y, x, gain)", "return y"),
-            {"x": "Input", "gain": "Input", "y": "Output"},
+        # An axis is handed over by its name, and is no scalar beside it.
+        *(
+            (
+                triton_file(f"x, gain, {n_cols}", "rows = x.size(0)", "y = torch.empty((rows, n_cols))",
+                            "LAUNCH(y, x, gain)", "return y"),
+                {"x": "Input", "gain": "Input", "y": "Output"},
+            )
+            for n_cols in ("n_cols", "n_cols: int")
         ),
     ],
 )  # fmt: skip
@@ -856,6 +860,34 @@ def test_a_parameter_that_names_a_type_is_no_length(theirs):
     assert [number.name for number in suites["f"].numbers] == ["quant_type"]
 
 
+@pytest.mark.parametrize(
+    ("parameters", "before", "shape"),
+    [
+        ("x, gain", "n_cols = x.numel()", ("n_cols",)),
+        ("x, gain, n_cols: int", "", ("n_cols",)),
+        ("x, gain", "n_cols = broadcast(x.shape)", ("n",)),
+    ],
+)
+def test_a_name_alone_is_a_length_where_something_says_that_it_is(theirs, parameters, before, shape):
+    lines = [line for line in (before, "y = torch.empty(n_cols)", "LAUNCH(y, x, gain)", "return y") if line]
+    suites, _ = guessed(theirs({"f.py": triton_file(parameters, *lines)}))
+    assert suites["f"].arrays[-1].shape == shape
+
+
+@pytest.mark.parametrize("name", ["has_bias", "out_is_half", "pad_slot_id", "rankId", "j"])
+def test_a_flag_and_a_number_of_one_thing_are_no_lengths(theirs, name):
+    kernel = f"__global__ void f(const float *x, float *y, int I, int {name}) {{ {INDEX} y[i] = g(x); }}"
+    suites, _ = guessed(theirs({"f.cu": kernel}))
+    assert [axis.names for axis in suites["f"].axes] == [("I",)]
+    assert [number.name for number in suites["f"].numbers] == [name]
+
+
+def test_a_first_length_that_no_parameter_says_is_doubted(theirs):
+    kernel = f"__global__ void f(const float *x, float *y, int n) {{ {INDEX} y[i] = x[i + 3 * n]; }}"
+    suites, _ = guessed(theirs({"f.cu": kernel}))
+    assert "its first length may not be n" in suites["f"].arrays[0].why
+
+
 def test_a_grid_of_numbers_alone_is_doubted(theirs):
     kernel = "__global__ void f(float *x, float *y) { int i = blockIdx.x; y[i] = x[i]; }"
     launched = kernel + "\nint main() { const int size = 4096; f<<<size / 4, 256>>>(x, y); f2(); }"
@@ -913,6 +945,14 @@ def test_files_that_are_none_of_what_they_look_like_cost_nothing(theirs, call):
     assert [folder.name for folder in (top / "perf").iterdir()] == ["scale"]
     assert "Passed over: names that are not UTF-8 (1), tests (1), third_party (1)" in done.out
     assert "not Python that can be read" in done.out
+
+
+def test_submodules_that_nobody_fetched_are_named(theirs, call):
+    modules = '[submodule "fmt"]\n\tpath = deps/fmt\n[submodule "json"]\n\tpath = deps/json\n'
+    theirs({"scale.cu": SCALE, ".gitmodules": modules, "deps/json/json.h": ""})
+    done = call("init", "--yes")
+    assert "Not fetched: deps/fmt. " in done.out
+    assert "git submodule update --init" in done.out
 
 
 def test_names_that_python_would_stumble_over_are_written_so_that_it_does_not(theirs):
@@ -1046,6 +1086,8 @@ def test_a_numba_kernel_over_three_axes_is_a_product_where_it_adds_products(thei
         "tl.store(y + at, tl.load(pointer=x + at))",
         "v = tl.load(x + at)\n    v += 1\n    tl.store(y + at, v)",
         "v = tl.load(x + at)\n    w = v\n    if TWICE:\n        w = v * 2\n    tl.store(y + at, w)",
+        "x += tl.load(x) * n\n    tl.store(y + at, tl.load(x + at))",
+        "v = tl.load(x + at)\n    at += n\n    tl.store(y + at, v)",
     ],
 )
 def test_what_a_triton_kernel_stores_is_not_told_where_it_is_not_sure(theirs, store):

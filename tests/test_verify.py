@@ -325,6 +325,12 @@ def test_a_check_of_what_was_never_written_says_so():
     )
 
 
+def test_a_reference_that_is_no_number_is_told_to_be_the_reference():
+    check = verify.combine(parts(GOOD, dataclasses.replace(POISONED, expected=np.nan)), "random", 7)
+    assert "the reference has NaN there: write a data() of values that it can take" in check.message
+    assert "never written" not in check.message
+
+
 def test_a_write_outside_fails_a_right_result():
     check = verify.combine(parts(GOOD), "random", 7, "The kernel wrote outside its arrays: 4 bytes after c.")
     assert (check.passed, check.wrong) == (False, 0)

@@ -32,6 +32,10 @@ _UNWRITTEN = (
     "an Output with init=0"
 )
 
+_NO_REFERENCE = (
+    "the reference has NaN there: write a data() of values that it can take, none below 0 for a square root"
+)
+
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -217,9 +221,10 @@ def _describe(name: str, parts: Sequence[OutputComparison], data: str) -> str:
     if first is None:
         return ""
     wrong, elements = sum(part.wrong for part in parts), sum(part.elements for part in parts)
-    unwritten = f" ({_UNWRITTEN})" if np.isnan(first.found) else ""
+    why = _NO_REFERENCE if np.isnan(first.expected) else _UNWRITTEN if np.isnan(first.found) else ""
+    why = why and f" ({why})"
     return (
         f"{wrong} of {elements} elements of {name} are wrong on {data}; the first, "
         f"{name}{list(first.first_wrong or ())}, "
-        f"is {first.found:.9g}{unwritten} where {first.expected:.9g} was expected."
+        f"is {first.found:.9g}{why} where {first.expected:.9g} was expected."
     )

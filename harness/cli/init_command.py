@@ -147,6 +147,9 @@ def _show(
     if repository.passed_over:
         passed = ", ".join(f"{name} ({count})" for name, count in sorted(repository.passed_over.items()))
         click.echo(f"Passed over: {passed}.")
+    if repository.not_fetched:
+        build = "Kernels that include their files build after 'git submodule update --init'."
+        click.echo(f"Not fetched: {', '.join(repository.not_fetched)}. {build}")
     if not proposed and measured_in:
         click.echo(f"The suites in {measured_in} measure every kernel that was found.")
     elif not proposed and not left:

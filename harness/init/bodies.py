@@ -299,7 +299,7 @@ def elementwise(kernel: CudaKernel) -> Elementwise | None:
     plain = {
         p.name for p in kernel.parameters if not p.pointer and p.type in {"float", "double", "half", "__half"}
     }
-    at = _only_store(body, pointers)
+    at = _only_store(body, pointers | plain)
     if at is None:
         return None
     close = closing(body, at + 1)
@@ -324,20 +324,20 @@ def elementwise(kernel: CudaKernel) -> Elementwise | None:
     return Elementwise(python_name(name), expression, frozenset(words & numbers))
 
 
-def _only_store(body: Sequence[Token], pointers: set[str]) -> int | None:
+def _only_store(body: Sequence[Token], values: set[str]) -> int | None:
     """Where the one assignment to an array begins; None where there are more, where threads work together, or
-    where it hangs on what is in an array.
+    where it hangs on one of `values`: an array's or a scalar's.
     """
     words = [token.text for token in body]
     if words.count("for") + words.count("while") > 1 or "__shared__" in words or "?" in words:
         return None
     tests = [body[at : closing(body, at + 1)] for at, word in enumerate(words) if word in {"if", "while"}]
-    if any(token.text in pointers for test in tests for token in test):
+    if any(token.text in values for test in tests for token in test):
         return None
     stores = [
         at
         for at, token in enumerate(body)
-        if token.text in pointers
+        if token.text in values
         and text_at(body, at + 1) == "["
         and text_at(body, closing(body, at + 1) + 1) in _ASSIGN
     ]

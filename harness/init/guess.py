@@ -22,8 +22,9 @@ OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|od
 """What an array is called that a kernel writes."""
 _NO_AXIS = re.compile(
     r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start"
-    r"|.*mode.*|.*type.*|.*reps?|.*repeat.*)"
+    r"|.*mode.*|.*type.*|.*reps?|.*repeat.*|((.*_)?is|has|use|enable|disable)_.*|.*_id|(?-i:[a-z]+Id|[ij]))"
 )
+"""What an integer is called that is no length: a step, a flag, one thing's number."""
 _SQUARE = {"m", "n", "k"}
 _LADDER_WORDS = re.compile(
     r"(?i)(kernel|naive|basic|simple|base|shared|smem|global|mem|coalesc\w*|tiled?|tiling|block\w*|warp\w*|"
@@ -225,7 +226,7 @@ def _shapes(
         if own := inner[name]:
             others = [axis for axis in axes if axis not in own]
             leading = (*others, own[-1])[0]
-            doubt = f"guessed: its first length may not be {leading}; " if len(others) > 1 else ""
+            doubt = f"guessed: its first length may not be {leading}; " if len(others) != 1 else ""
             return (leading, *own), f"{doubt}its index is multiplied by {', '.join(own)}", False
         use = [each.use[name] for each in group]
         if any(u.read or u.written for u in use) and not any(u.indexed for u in use):

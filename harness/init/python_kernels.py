@@ -27,6 +27,11 @@ _SEEN = re.compile(
 _DTYPE = re.compile(r"\b(?:torch|tl|cp|cupy|np)\.(float16|bfloat16|float32|float64|half)\b")
 _HARMLESS = re.compile(r"(?:torch\.library|torch\.ops|sys|os|logging|warnings)\.|torch\.manual_seed")
 """Calls at a file's top that only set something up."""
+_LENGTHS = re.compile(
+    r"^ *(.*,.*(?= = \w+\.(?:shape|size\(\))$)|\w+(?= = \w+\.(?:numel\(\)|(?:shape|size)[\[(]-?\d[\])])$))",
+    re.MULTILINE,
+)
+"""What is given the lengths of a tensor: `m, n` of `m, n = x.shape`, `n` of `n = x.size(0)`."""
 _SCALAR_TYPES = {"float": "float32", "int": "int32", "bool": "uint8", "float32": "float32"}
 _KIND = {
     **dict.fromkeys(("p", "eps", "alpha", "beta", "scale", "sm_scale", "rate", "momentum", "lr"), "float"),
@@ -262,12 +267,12 @@ def _parameters(
         kind = ast.unparse(parameter.annotation) if parameter.annotation else by_name
         of_annotation = bool(_TENSOR.search(kind)) or parameter.arg in passed
         is_tensor = of_annotation if kind else not launches.given or parameter.arg in used
+        if parameter.arg in axes:
+            continue
         if kind in _SCALAR_TYPES:
             dtype = _SCALAR_TYPES[kind]
             value = "0.5" if dtype == "float32" else "1"
             numbers.append(Number(parameter.arg, value, dtype, "guessed: say what is usual"))
-        elif parameter.arg in axes:
-            continue
         elif parameter.arg in no_tensors or not is_tensor:
             others.append(parameter.arg)
         else:
@@ -280,6 +285,7 @@ def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     like: dict[str, str] = {}
     several = re.search(r"shape\[-?[1-9]\]|size\(-?[1-9]\)", ast.unparse(node))
+    lengths = _lengths(node)
     first = "" if several else r"|shape\[0\]|size\(0\)"  # the length of what has no other axis
     of_interest = (ast.Call, ast.Attribute, ast.Subscript)
     assigned = (each for each in ast.walk(node) if isinstance(each, ast.Assign))
@@ -297,7 +303,7 @@ def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
             found.setdefault(length[1], (python_name(target.id),))
         elif other := re.match(r"\w+\.(?:empty|zeros|ones)_like\((\w+)", text):
             like[target.id] = other[1]
-        elif sizes := _sizes(value):
+        elif sizes := _sizes(value, lengths):
             found[target.id] = sizes
     for name, other_name in like.items():  # n = y.numel() may stand after y = empty_like(x)
         if known := found.get(name) or found.get(other_name):
@@ -305,13 +311,21 @@ def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _sizes(node: ast.expr) -> tuple[str, ...]:
-    """The names in `torch.empty((m, n))`; none for anything else."""
+def _lengths(node: ast.FunctionDef) -> set[str]:
+    """Names that are sure to be one length, and no whole shape."""
+    names = {word for found in _LENGTHS.findall(ast.unparse(node)) for word in re.findall(r"\w+", found)}
+    return names | {each.arg for each in node.args.args if getattr(each.annotation, "id", "") == "int"}
+
+
+def _sizes(node: ast.expr, lengths: set[str]) -> tuple[str, ...]:
+    """The names in `torch.empty((m, n))` and, of `lengths`, in `torch.empty(n)`; none for anything else."""
     if not isinstance(node, ast.Call) or not node.args:
         return ()
     if ast.unparse(node.func).rpartition(".")[2] not in {"empty", "zeros"}:
         return ()
     sizes = node.args[0].elts if isinstance(node.args[0], ast.Tuple) else node.args
+    if sizes is node.args and len(sizes) == 1 and ast.unparse(sizes[0]) not in lengths:
+        return ()
     named = all(isinstance(size, ast.Name) for size in sizes)
     return tuple(python_name(ast.unparse(size)) for size in sizes) if named else ()
 

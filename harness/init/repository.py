@@ -88,6 +88,12 @@ class Repository:
         return sorted(names)
 
     @cached_property
+    def not_fetched(self) -> list[str]:
+        """Submodules of which nothing is there."""
+        paths = re.findall(r"^\s*path\s*=\s*(.*\S)", self.text(".gitmodules"), re.MULTILINE)
+        return [path for path in paths if not any((self.folder / path).glob("*"))]
+
+    @cached_property
     def sources(self) -> dict[str, SourceFile]:
         """C++ files with a kernel or a launch in them."""
         found = {}

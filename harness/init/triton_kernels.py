@@ -5,6 +5,7 @@ that launches it hands over for each, and what is stored where that is one expre
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -156,10 +157,10 @@ def stored_expression(launches: Launches, arrays: Sequence[str]) -> Elementwise 
     by_pointer = {
         parameter: python_name(value.id)
         for parameter, value in given.items()
-        if isinstance(value, ast.Name) and value.id in arrays
+        if isinstance(value, ast.Name) and value.id in arrays and not often[parameter]  # x += row * stride
     }
     place = _place(stores[0].args[0], by_pointer)
-    if place is None:
+    if place is None or any(often[word] > 1 for word in re.findall(r"\w+", place[1])):
         return None
     expression = _stored(stores[0].args[1], values, by_pointer, place[1])
     return None if expression is None else Elementwise(by_pointer[place[0]], ast.unparse(expression))
