@@ -208,6 +208,8 @@ class _CppReader:
             if token.kind == "hash":
                 self._directive(token.text)
                 self.begin = self.at + 1
+            elif token.text == "{" and self._is_in_dim3():
+                self.at = closing(self.tokens, self.at)
             elif token.text == "{":
                 self.scopes.append((self._namespace(), {}))
                 self.begin = self.at + 1
@@ -256,7 +258,7 @@ class _CppReader:
             names[words[1]] = tuple(found[3:])
         elif len(words) > 2 and words[0] == "typedef" and found[-1].kind == "word":
             names[words[-1]] = tuple(found[1:-1])
-        elif "dim3" in words[:3]:
+        elif "dim3" in words[:3] and "=" not in words[: words.index("dim3")]:
             self._dim3s(found[words.index("dim3") + 1 :])
         elif (at := self._instance(found)) and (template := self._template_before(self.at - 1)[1]):
             self.launches.append(
@@ -281,12 +283,18 @@ class _CppReader:
         at = words.index("=") + 1
         return at if words[at + 1 : at + 2] == ["<"] and words[at - 2].strip("*") in {"auto", ""} else 0
 
+    def _is_in_dim3(self) -> bool:
+        """Whether the brace that comes holds a dim3's numbers, `dim3 grid{a, b}`, and begins no scope."""
+        words = [token.text for token in self.tokens[self.begin : self.at]]
+        return "dim3" in words[:4] and words[-1] != ")"
+
     def _dim3s(self, found: Sequence[Token]) -> None:
         for part in split(found):
             if len(part) > 2 and part[1].text in {"(", "{"}:
                 self.scopes[-1][1][part[0].text] = (Token("dim3", part[0].line, "word"), *part[1:])
             elif len(part) > 2 and part[1].text == "=":
-                self.scopes[-1][1][part[0].text] = part[2:]
+                of_braces = (Token("dim3", part[0].line, "word"),) if part[2].text == "{" else ()
+                self.scopes[-1][1][part[0].text] = (*of_braces, *part[2:])
 
     def _known(self) -> dict[str, Expression]:
         return {name: value for _, names in self.scopes for name, value in names.items()}
