@@ -314,10 +314,11 @@ def test_a_guessed_grid_has_as_many_dimensions_as_the_kernel(theirs):
 )
 def test_a_signature_that_cannot_be_guessed_is_left_out_with_the_reason(theirs, call, signature, why):
     theirs({"f.cu": f"__global__ void f({signature}) {{ }}"})
-    done = call("init", "--yes")
-    assert done.status == 3
-    assert "f (f.cu:1)" in done.out
-    assert why in done.out
+    for only in ((), ("--only", "*")):
+        done = call("init", "--yes", *only)
+        assert done.status == 3
+        assert "f (f.cu:1)" in done.out
+        assert why in done.out
 
 
 def test_numbers_of_the_standard_library_are_numbers(theirs):

@@ -101,7 +101,7 @@ def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: b
 
 
 def _chosen(proposed: Sequence[SuiteGuess], only: Sequence[str]) -> list[SuiteGuess]:
-    if not only:
+    if not only or not proposed:  # then what was left out says why
         return list(proposed)
     for pattern in only:
         if not any(fnmatchcase(suite.name, pattern) for suite in proposed):
