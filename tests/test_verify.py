@@ -51,8 +51,17 @@ def test_each_element_counts(changes, tolerance, wrong, first):
     assert (found.elements, found.wrong, found.first_wrong) == (12, wrong, first)
 
 
-def test_a_bound_of_infinity_still_refuses_nan():
-    assert verify.compare(output([((1, 2), np.nan)]), REFERENCE, np.inf).wrong == 1
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_bound_of_infinity_still_refuses_what_is_no_number(value):
+    assert verify.compare(output([((1, 2), value)]), REFERENCE, np.inf).wrong == 1
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_no_number_is_near_infinity_however_wide_the_bound(value):
+    reference = REFERENCE.copy()
+    reference[1, 2] = value
+    found = verify.compare(output(), reference, np.abs(1e-6 * reference).max())
+    assert (found.wrong, found.first_wrong) == (1, (1, 2))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
