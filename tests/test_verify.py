@@ -282,6 +282,27 @@ def test_the_reference_is_computed_in_float64():
     verify.reference_of(Precise(), case(m=16, n=4), inputs)
 
 
+class Counting(Problem):
+    n = Axis(default=(4,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+@pytest.mark.parametrize(("value", "name"), [(2**53 + 1, "x"), (2**52, "y")], ids=["in", "out"])
+def test_integers_that_float64_does_not_hold_apart_are_refused(dtype, value, name):
+    counted = dataclasses.replace(case(n=4), dtype=dtype)
+    x = np.array([1, value, 2, 3], dtype)
+    with pytest.raises(SuiteError, match=rf"^'{name}' of toy has integers of 2\*\*53 or more"):
+        verify.reference_of(Counting(), counted, {"x": x})
+    x[1] = 2**52 - 1
+    found, tolerance = verify.reference_of(Counting(), counted, {"x": x})
+    assert verify.compare(2 * x + np.array([0, 1, 0, 0], dtype), found["y"], tolerance).wrong == 1
+
+
 @pytest.mark.parametrize("bound", [1, 3])
 def test_integer_data_stay_in_their_bound_and_use_all_of_it(bound):
     data = verify.integer_data(Rows(), case(m=100, n=9), bound, np.random.default_rng(1))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from harness.errors import SuiteError
 from harness.records import Check, Verification
-from harness.spec.layout import exact_limits, numpy_dtype
+from harness.spec.layout import exact_limits, integer_limits, numpy_dtype
 from harness.spec.problem import Case, Problem
 
 BAND_ELEMENTS = 2**25
@@ -26,6 +26,9 @@ BAND_ELEMENTS = 2**25
 
 SAMPLE_ELEMENTS = 2**18
 """Elements of the largest output in a sample."""
+
+_MOST_APART = 2**53
+"""Beyond it float64 has no odd integers."""
 
 _UNWRITTEN = (
     "NaN: never written, or computed from outside the inputs; an array that kernels add to is an InOut, or "
@@ -138,7 +141,19 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
                 f"expected shape {output.shape_at(case)}."
             )
     found = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
+    for name, values in (*inputs.items(), *found.items()):
+        _check_apart(case, name, problem.arrays[name].dtype_at(case), values)
     return found, problem.tolerance(case, **exact)
+
+
+def _check_apart(case: Case, name: str, dtype: str, values: NDArray[Any]) -> None:
+    """Raises SuiteError for integers that float64 does not hold apart: a wrong one would look right."""
+    limits = integer_limits(dtype)
+    if limits and limits[1] >= _MOST_APART and (np.abs(values.astype(np.float64)) >= _MOST_APART).any():
+        raise SuiteError(
+            f"{name!r} of {case.suite} has integers of 2**53 or more, which float64, that reference() gets "
+            "and gives, does not hold apart: let data() make smaller ones."
+        )
 
 
 def tolerance_of(problem: Problem, case: Case, inputs: Arrays) -> Any:
