@@ -282,6 +282,27 @@ def test_the_reference_is_computed_in_float64():
     verify.reference_of(Precise(), case(m=16, n=4), inputs)
 
 
+@pytest.mark.parametrize(
+    ("tolerance", "found"),
+    [
+        (np.full((4, 1), 1e-6), "of shape (4, 1)"),
+        (np.full(3, 1e-6), "of shape (3,)"),
+        (None, "None"),
+        ("small", "'small'"),
+    ],
+    ids=["one axis more", "too few", "nothing", "a word"],
+)
+def test_a_bound_that_is_none_of_the_outputs_is_a_sentence(tolerance, found):
+    class Bounded(Counting):
+        def tolerance(self, case, x):
+            return tolerance
+
+    with pytest.raises(SuiteError) as raised:
+        verify.reference_of(Bounded(), case(n=4), {"x": np.ones(4, "float32")})
+    expected = "expected a number, or an array that is broadcast to output 'y' of shape (4,)"
+    assert raised.value.message == f"tolerance() of toy gave {found}; {expected}."
+
+
 class Counting(Problem):
     n = Axis(default=(4,))
     x = Input("n")

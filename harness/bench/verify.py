@@ -7,6 +7,7 @@ written fails too.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -143,7 +144,9 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
     found = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
     for name, values in (*inputs.items(), *found.items()):
         _check_apart(case, name, problem.arrays[name].dtype_at(case), values)
-    return found, problem.tolerance(case, **exact)
+    tolerance = problem.tolerance(case, **exact)
+    _check_bound(problem, case, tolerance)
+    return found, tolerance
 
 
 def _check_apart(case: Case, name: str, dtype: str, values: NDArray[Any]) -> None:
@@ -153,6 +156,22 @@ def _check_apart(case: Case, name: str, dtype: str, values: NDArray[Any]) -> Non
         raise SuiteError(
             f"{name!r} of {case.suite} has integers of 2**53 or more, which float64, that reference() gets "
             "and gives, does not hold apart: let data() make smaller ones."
+        )
+
+
+def _check_bound(problem: Problem, case: Case, tolerance: Any) -> None:
+    """Raises SuiteError for a tolerance that has not one number for each element of each output."""
+    bound = np.asarray(tolerance)
+    for name, output in problem.outputs.items():
+        expected = output.shape_at(case)
+        with contextlib.suppress(ValueError):
+            np.broadcast_to(bound, expected)
+            if bound.dtype.kind in "biuf":
+                continue
+        got = f"of shape {bound.shape}" if bound.shape else repr(tolerance)
+        raise SuiteError(
+            f"tolerance() of {case.suite} gave {got}; expected a number, or an array that is broadcast to "
+            f"output {name!r} of shape {expected}."
         )
 
 
