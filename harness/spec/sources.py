@@ -60,7 +60,8 @@ def _code(text: str) -> str:
     """
     if _SHAPED.search(text):
         return text
-    lines = (line.rstrip() for line in _without_comments(text).splitlines())
+    # Not splitlines(), to which a form feed ends a line too.
+    lines = (line.rstrip() for line in _without_comments(text).split("\n"))
     return "\n".join(line for line in lines if line and not line.startswith("#line"))
 
 
@@ -70,7 +71,9 @@ def _without_comments(text: str) -> str:
     return comment.sub(lambda match: match[1] or " ", text)
 
 
-_SHAPED = re.compile(r'R"|\b(?:__LINE__|__FILE__|__builtin_LINE|source_location)\b')
+_SHAPED = re.compile(
+    r'R"|\b(?:__LINE__|__FILE_\w+|__builtin_(?:LINE|FILE\w*|COLUMN)|(?:__builtin_)?source_location)\b'
+)
 """A raw string, in which a line's end and a backslash are themselves, or code made of its own place."""
 
 _GAP = r"(?:[ \t]|/\*.*?\*/)*"

@@ -298,6 +298,10 @@ LINE = "void one() { f(__LINE__); }\n"
         pytest.param('s(R"(\nhttp://a\n)");', 's(R"(\nhttp://b\n)");', id="a slash in a raw string"),
         pytest.param('s(R"(")"); x(); // "', 's(R"(")"); y(); // "', id="a quote in a raw string"),
         pytest.param(LINE, "// above\n" + LINE, id="code that is made of its line"),
+        pytest.param("/**/f(__builtin_COLUMN());", "/*..*/f(__builtin_COLUMN());", id="of its column"),
+        pytest.param('#line 1 "a"\nf(__FILE_NAME__);', '#line 1 "b"\nf(__FILE_NAME__);', id="of its file"),
+        pytest.param('f(sizeof("\u2028"));', 'f(sizeof("\u2028\u2028"));', id="a line separator"),
+        pytest.param("#define A 1\f+ 2\n", "#define A 1\n+ 2\n", id="a form feed"),
     ],
 )  # fmt: skip
 def test_what_looks_like_a_comment_and_is_code(one, other):
