@@ -67,8 +67,11 @@ def _code(text: str) -> str:
 
 def _without_comments(text: str) -> str:
     text = _SPLICE.sub("", text)
-    comment = _WORDY if _ODD_QUOTES.search(text) else _COMMENT
-    return comment.sub(lambda match: match[1] or " ", text)
+    return _comment_in(text).sub(lambda match: match[1] or " ", text)
+
+
+def _comment_in(text: str) -> re.Pattern[str]:
+    return _WORDY if _ODD_QUOTES.search(text) else _COMMENT
 
 
 _SHAPED = re.compile(
@@ -550,7 +553,11 @@ def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> s
         once.add(path)
         text = _ONCE.sub("", text)
 
+    comments = [each.span() for each in _comment_in(text).finditer(text) if not each[1]]
+
     def include(match: re.Match[str]) -> str:
+        if any(begin < match.start() < end for begin, end in comments):
+            return match[0]
         line = text.count("\n", 0, match.end()) + 2
         return f'{_flatten(path.parent / match[1], once, (*including, path))}\n#line {line} "{path.name}"'
 
