@@ -56,6 +56,9 @@ def commands_told(hear: Callable[[str], object]) -> Iterator[None]:
 
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in _SET:
+        _variables.setdefault(os.fsdecode(arguments[0]), set()).add(_file_that_set())
+        return
     # What the harness hashes, no suite has opened.
     if event not in _EVENTS or sys._getframe(1).f_code is open_regular.__code__:  # noqa: SLF001
         return
@@ -68,6 +71,30 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "subprocess.Popen":
             for hear in _hearers:
                 hear(os.path.basename(os.fsdecode(arguments[0])))  # noqa: PTH119
+
+
+_SET = frozenset({"os.putenv", "os.unsetenv"})
+_variables: dict[str, set[str]] = {}
+"""The environment's variables that were set or removed, and the files whose code did it."""
+
+
+def _file_that_set() -> str:
+    frame = sys._getframe(2)  # noqa: SLF001
+    while frame.f_back and frame.f_globals.get("__name__") in ("os", "_collections_abc"):
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
+def variables_set_by(folder: Path) -> set[str]:
+    """The environment's variables that code of `folder`, or beside it in its repository, has set or removed.
+
+    What a package sets when it is imported is not among them: it does so once a process.
+    """
+    return {
+        name
+        for name, files in tuple(_variables.items())
+        if any(Path(file).is_relative_to(folder) or is_beside(file, folder) for file in files)
+    }
 
 
 _EVENTS = frozenset({"open", "import", "ctypes.dlopen", "subprocess.Popen", "os.system"})

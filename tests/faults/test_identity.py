@@ -120,6 +120,27 @@ def test_a_launch_that_imports_cannot_tell_whose(harness, repository):
     assert code != 0
 
 
+BY_VARIABLE = "'one.cl', macros={'FACTOR': int(os.environ['A_FACTOR'])}"
+
+
+@pytest.mark.parametrize("how", ["os.environ.setdefault('A_FACTOR', '{}')", "os.environ['A_FACTOR'] = '{}'"])
+def test_a_variable_that_base_sets_is_not_heads(harness, repository, how):
+    def suite_by(factor: int) -> str:
+        return suite(f"import os\n{how.format(factor)}", "", BY_VARIABLE)
+
+    commit(repository, {"kernels/twice/suite.py": suite_by(2), "kernels/twice/one.cl": OPENCL}, 1)
+    commit(repository, {"kernels/twice/suite.py": suite_by(3)}, 2)
+    done = harness("compare", "HEAD~1", "--device", "opencl:0", "--no-save", cwd=repository)
+    assert "variable A_FACTOR is '2' by base's suite and '3' by head's" in done.failed_with(2)
+
+
+def test_a_variable_that_both_set_is_no_difference(harness, repository):
+    text = suite("import os\nos.environ.setdefault('A_FACTOR', '2')", "", BY_VARIABLE)
+    commit(repository, {"kernels/twice/suite.py": text, "kernels/twice/one.cl": OPENCL}, 1)
+    commit(repository, {"kernels/twice/one.cl": "// two\n" + OPENCL}, 2)
+    assert verdict_of(harness, repository, "opencl:0") == ("identical", "same-code", 0)
+
+
 def sides(tmp_path: Path, base: dict[str, str], head: dict[str, str]) -> tuple[Path, Path]:
     """Suite folders of two repositories, as an export and a working tree would be."""
     made = []
