@@ -271,6 +271,21 @@ def test_a_reference_of_the_wrong_shape_is_a_sentence(result, sentence):
     assert raised.value.message == f"reference() of toy {sentence}."
 
 
+def test_reference_and_tolerance_may_work_in_place():
+    class InPlace(Counting):
+        def reference(self, case, x):
+            x *= 2
+            return x
+
+        def tolerance(self, case, x):
+            x *= 0.5
+            return x
+
+    found, tolerance = verify.reference_of(InPlace(), case(n=4), {"x": np.ones(4, "float32")})
+    assert (found["y"] == 2).all()
+    assert (tolerance == 0.5).all()
+
+
 def test_the_reference_is_computed_in_float64():
     class Precise(Rows):
         def reference(self, case, a, b):
