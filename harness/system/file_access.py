@@ -62,6 +62,8 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
     # What the harness hashes, no suite has opened.
     if event not in _EVENTS or sys._getframe(1).f_code is open_regular.__code__:  # noqa: SLF001
         return
+    if event in _LISTING and sys._getframe(1).f_globals.get("__name__", "").startswith(_LISTERS):  # noqa: SLF001
+        return
     # An exception in here would be the audited call's.
     with contextlib.suppress(Exception):
         for path in _named(event, arguments):
@@ -97,8 +99,12 @@ def variables_set_by(folder: Path) -> set[str]:
     }
 
 
-_EVENTS = frozenset({"open", "import", "ctypes.dlopen", "subprocess.Popen", "os.system"})
-"""The events of https://docs.python.org/3/library/audit_events.html that can bring a file's content."""
+_LISTING = frozenset({"os.listdir", "os.scandir"})
+_LISTERS = ("harness.", "importlib.", "_frozen_importlib")
+"""Modules that look through folders for themselves: what is imported from there is an event of its own."""
+_EVENTS = _LISTING | {"open", "import", "ctypes.dlopen", "subprocess.Popen", "os.system", "sqlite3.connect"}
+"""The events of https://docs.python.org/3/library/audit_events.html that can bring a file's content,
+or the names in a folder."""
 
 
 def _named(event: str, arguments: tuple[Any, ...]) -> Iterator[Any]:
@@ -107,9 +113,9 @@ def _named(event: str, arguments: tuple[Any, ...]) -> Iterator[Any]:
         case "open", (path, _, flags):
             if not isinstance(path, int) and flags & os.O_ACCMODE != os.O_WRONLY:
                 yield path
-        case "import", (_, file, *_):
-            if file:
-                yield file
+        case ("import", (_, path, *_)) | ("os.listdir" | "os.scandir" | "sqlite3.connect", (path,)):
+            if path:
+                yield path
         case "ctypes.dlopen", (name,):
             if name and os.sep in os.fsdecode(name):
                 yield name

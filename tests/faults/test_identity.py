@@ -227,11 +227,20 @@ def test_a_folder_that_a_link_leads_to(tmp_path):
             "    subprocess.run(['cat', f'{Path(__file__).parent.parent}/shared/table.txt'])\n    def call",
         ),
         "sys.path.append(str(Path(__file__).parent.parent / 'shared'))\n" + MAKE,
+        "NAMES = os.listdir(Path(__file__).parent.parent / 'shared')\n" + MAKE,
+        "NAMES = [*(Path(__file__).parent.parent / 'shared').glob('*')]\n" + MAKE,
+        "sqlite3.connect(Path(__file__).parent.parent / 'shared' / 'table.txt')\n" + MAKE,
     ],
-    ids=["when it is loaded", "when it is made", "by a command", "perhaps later"],
+    ids=[
+        *("when it is loaded", "when it is made", "by a command", "perhaps later"),
+        *("by its names", "by a pattern", "a database"),
+    ],
 )
 def test_a_function_that_reaches_beside_its_folder_is_measured(is_identical, body):
-    files = {**FUNCTION, "twice/suite.py": suite("import helper, subprocess\nimport numpy as np", body)}
+    files = {
+        **FUNCTION,
+        "twice/suite.py": suite("import helper, os, sqlite3, subprocess\nimport numpy as np", body),
+    }
     assert not is_identical({**files, "shared/table.txt": "1"}, {"shared/table.txt": "2"})
 
 
