@@ -120,6 +120,19 @@ def test_a_damaged_file_says_what_to_do(tmp_path, content):
     assert str(tmp_path / FILE) in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "over", [{"value": 1e308}, {"standard_error": -1.0}, {"standard_error": 1e200}, {"df": 0}]
+)
+def test_figures_that_no_device_has_shown_say_what_to_do(tmp_path, over):
+    effect = replace(ProcessEffect(0.0, 1e-3, 20, 40), **over)
+    noise = CaseNoise(time=(effect, effect))
+    cases = {"toy.one[n=64]": noise}
+    made = Calibration(measured_at="", harness_version="", uuid=None, driver="", cases=cases)
+    write_calibration(tmp_path, made)
+    with pytest.raises(StoreError, match=r"no device has shown: .* Delete it and run 'harness calibrate'\.$"):
+        read_calibration(tmp_path)
+
+
 def test_a_newer_file_is_refused_whatever_more_it_has(tmp_path):
     known = json.loads(msgspec.json.encode(KNOWN))
     (tmp_path / FILE).write_text(json.dumps({**known, "schema_version": 2, "more": 1}))

@@ -17,6 +17,16 @@ from harness.spec.loader import load
 from tests.support import write_files
 from tests.test_operands import DEVICES, QUICK, measured, worker_of
 
+
+@pytest.mark.parametrize(
+    "dtype", ["complex64", "complex128", "object", "S4", "float32,int32", "datetime64[s]"]
+)
+def test_what_is_not_of_real_numbers_is_refused(dtype):
+    # The reference is float64: of a complex array only the real part would be compared.
+    with pytest.raises(SuiteError, match="is not of real numbers"):
+        numpy_dtype(dtype)
+
+
 SHAPES: list[tuple[tuple[int, ...], int | None]] = [
     *[((6,), None), ((4, 6), None), ((4, 6), 6), ((4, 6), 10), ((2, 4, 6), 8), ((), None)],
 ]

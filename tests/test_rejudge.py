@@ -294,6 +294,14 @@ def plain_text(folder: Path, name: str, content: bytes) -> Path:
     return folder / name
 
 
+def edited(folder: Path, **over: float) -> Path:
+    made = [
+        dataclasses.replace(each, block=dataclasses.replace(each.block, **over))  # type: ignore[arg-type]
+        for each in blocks(0.05)
+    ]
+    return written(folder, verdict(), *made)
+
+
 def cut_short(folder: Path) -> Path:
     path = packed(written(folder, verdict(), *blocks(0.0)))
     path.write_bytes(path.read_bytes()[:-100])
@@ -310,6 +318,8 @@ BAD = {
     "not there": (lambda at: at / "a.jsonl", "No such file"),
     "newer": (lambda at: written(at, verdict(), schema_version=99), "has schema version 99"),
     "nothing in it": (written, "holds no quads and no verdict"),
+    "no launches": (lambda at: edited(at, launches_per_slot=0), "holds figures that no device has measured"),
+    "endless ticks": (lambda at: edited(at, tick_ns=1e308), "holds figures that no device has measured"),
     "limits": (lambda at: written(at, verdict(), settings={"margin": "much"}), "a margin of 'much'"),
 }
 

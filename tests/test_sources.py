@@ -131,6 +131,14 @@ def test_other_lines_are_left_alone(folder, line):
     assert text_of(folder) == f'#line 1 "one.cu"\n{line}\n\n'
 
 
+def test_an_include_in_a_comment_is_none(folder):
+    put(folder, one__cu='/* As in\n#include "gone.h"\n#include "b.h"\n*/\n#include "b.h"\nchar c = \'"\';\n')
+    put(folder, b__h="/* b */\n")
+    text = text_of(folder)
+    assert '/* As in\n#include "gone.h"\n#include "b.h"\n*/\n' in text
+    assert text.count("/* b */") == 1
+
+
 def test_text_that_looks_like_a_replacement_is_left_alone(folder):
     put(folder, one__cu='#include "b.h"\n', b__h=r"char c = '\n'; // \1 \g<0>")
     assert r"char c = '\n'; // \1 \g<0>" in text_of(folder)

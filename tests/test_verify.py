@@ -51,8 +51,17 @@ def test_each_element_counts(changes, tolerance, wrong, first):
     assert (found.elements, found.wrong, found.first_wrong) == (12, wrong, first)
 
 
-def test_a_bound_of_infinity_still_refuses_nan():
-    assert verify.compare(output([((1, 2), np.nan)]), REFERENCE, np.inf).wrong == 1
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_bound_of_infinity_still_refuses_what_is_no_number(value):
+    assert verify.compare(output([((1, 2), value)]), REFERENCE, np.inf).wrong == 1
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_no_number_is_near_infinity_however_wide_the_bound(value):
+    reference = REFERENCE.copy()
+    reference[1, 2] = value
+    found = verify.compare(output(), reference, np.abs(1e-6 * reference).max())
+    assert (found.wrong, found.first_wrong) == (1, (1, 2))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -262,6 +271,21 @@ def test_a_reference_of_the_wrong_shape_is_a_sentence(result, sentence):
     assert raised.value.message == f"reference() of toy {sentence}."
 
 
+def test_reference_and_tolerance_may_work_in_place():
+    class InPlace(Counting):
+        def reference(self, case, x):
+            x *= 2
+            return x
+
+        def tolerance(self, case, x):
+            x *= 0.5
+            return x
+
+    found, tolerance = verify.reference_of(InPlace(), case(n=4), {"x": np.ones(4, "float32")})
+    assert (found["y"] == 2).all()
+    assert (tolerance == 0.5).all()
+
+
 def test_the_reference_is_computed_in_float64():
     class Precise(Rows):
         def reference(self, case, a, b):
@@ -271,6 +295,48 @@ def test_the_reference_is_computed_in_float64():
     inputs, _ = computed(Rows(), {"m": 16, "n": 4})
     assert inputs["a"].dtype == np.float32
     verify.reference_of(Precise(), case(m=16, n=4), inputs)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "found"),
+    [
+        (np.full((4, 1), 1e-6), "of shape (4, 1)"),
+        (np.full(3, 1e-6), "of shape (3,)"),
+        (None, "None"),
+        ("small", "'small'"),
+    ],
+    ids=["one axis more", "too few", "nothing", "a word"],
+)
+def test_a_bound_that_is_none_of_the_outputs_is_a_sentence(tolerance, found):
+    class Bounded(Counting):
+        def tolerance(self, case, x):
+            return tolerance
+
+    with pytest.raises(SuiteError) as raised:
+        verify.reference_of(Bounded(), case(n=4), {"x": np.ones(4, "float32")})
+    expected = "expected a number, or an array that is broadcast to output 'y' of shape (4,)"
+    assert raised.value.message == f"tolerance() of toy gave {found}; {expected}."
+
+
+class Counting(Problem):
+    n = Axis(default=(4,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+@pytest.mark.parametrize(("value", "name"), [(2**53 + 1, "x"), (2**52, "y")], ids=["in", "out"])
+def test_integers_that_float64_does_not_hold_apart_are_refused(dtype, value, name):
+    counted = dataclasses.replace(case(n=4), dtype=dtype)
+    x = np.array([1, value, 2, 3], dtype)
+    with pytest.raises(SuiteError, match=rf"^'{name}' of toy has integers of 2\*\*53 or more"):
+        verify.reference_of(Counting(), counted, {"x": x})
+    x[1] = 2**52 - 1
+    found, tolerance = verify.reference_of(Counting(), counted, {"x": x})
+    assert verify.compare(2 * x + np.array([0, 1, 0, 0], dtype), found["y"], tolerance).wrong == 1
 
 
 @pytest.mark.parametrize("bound", [1, 3])

@@ -7,6 +7,7 @@ written fails too.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from harness.errors import SuiteError
 from harness.records import Check, Verification
-from harness.spec.layout import exact_limits, numpy_dtype
+from harness.spec.layout import exact_limits, integer_limits, numpy_dtype
 from harness.spec.problem import Case, Problem
 
 BAND_ELEMENTS = 2**25
@@ -26,6 +27,9 @@ BAND_ELEMENTS = 2**25
 
 SAMPLE_ELEMENTS = 2**18
 """Elements of the largest output in a sample."""
+
+_MOST_APART = 2**53
+"""Beyond it float64 has no odd integers."""
 
 _UNWRITTEN = (
     "NaN: never written, or computed from outside the inputs; an array that kernels add to is an InOut, or "
@@ -142,7 +146,38 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
                 f"expected shape {output.shape_at(case)}."
             )
     found = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
-    return found, problem.tolerance(case, **exact)
+    for name, values in (*inputs.items(), *found.items()):
+        _check_apart(case, name, problem.arrays[name].dtype_at(case), values)
+    del exact  # reference() may have worked in place, and what tolerance() changes may be its result
+    tolerance = tolerance_of(problem, case, inputs)
+    _check_bound(problem, case, tolerance)
+    return found, tolerance
+
+
+def _check_apart(case: Case, name: str, dtype: str, values: NDArray[Any]) -> None:
+    """Raises SuiteError for integers that float64 does not hold apart: a wrong one would look right."""
+    limits = integer_limits(dtype)
+    if limits and limits[1] >= _MOST_APART and (np.abs(values.astype(np.float64)) >= _MOST_APART).any():
+        raise SuiteError(
+            f"{name!r} of {case.suite} has integers of 2**53 or more, which float64, that reference() gets "
+            "and gives, does not hold apart: let data() make smaller ones."
+        )
+
+
+def _check_bound(problem: Problem, case: Case, tolerance: Any) -> None:
+    """Raises SuiteError for a tolerance that has not one number for each element of each output."""
+    bound = np.asarray(tolerance)
+    for name, output in problem.outputs.items():
+        expected = output.shape_at(case)
+        with contextlib.suppress(ValueError):
+            np.broadcast_to(bound, expected)
+            if bound.dtype.kind in "biuf":
+                continue
+        got = f"of shape {bound.shape}" if bound.shape else repr(tolerance)
+        raise SuiteError(
+            f"tolerance() of {case.suite} gave {got}; expected a number, or an array that is broadcast to "
+            f"output {name!r} of shape {expected}."
+        )
 
 
 def tolerance_of(problem: Problem, case: Case, inputs: Arrays) -> Any:
@@ -163,7 +198,8 @@ def compare(
     # "not within" rather than "beyond": a comparison with NaN is false either way, and false must mean wrong.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         error = np.abs(output.astype(np.float64) - reference)
-        wrong = ~(error <= tolerance)
+        # A bound made of a reference that has an infinity is infinite too, and no distance from it is right.
+        wrong = ~((error <= tolerance) & (error < np.inf))
         largest_ratio = float(np.where(error == 0, 0.0, error / tolerance).max())
     count = int(np.count_nonzero(wrong))
     finite = bool(np.isfinite(error).all())

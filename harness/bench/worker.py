@@ -8,9 +8,10 @@ error.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,7 @@ from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import nvcc, open_device
 from harness.device.backends.base import Device
-from harness.errors import HarnessError, Side
+from harness.errors import HarnessError, Side, SuiteError
 from harness.records import Launch, Row, RowStatus
 from harness.spec.device_facts import facts_of
 from harness.spec.kernel import on_device
@@ -50,8 +51,28 @@ from harness.spec.suite import Suite
 from harness.spec.tampering import TamperCheck
 from harness.static.builds import builds, facts_of_arch
 from harness.system.cache import BinaryCache
-from harness.system.file_access import check_committed, reaches_beside, watch
+from harness.system.file_access import check_committed, reaches_beside, variables_set_by, watch
 from harness.system.process import Progress, serve
+
+
+def _put_back(base: Suite | None, variables: Mapping[str, str]) -> dict[str, str]:
+    """Give each variable that base's code set its value of before, lest head find it; return base's."""
+    names = variables_set_by(base.root) if base else set()
+    of_base = {name: os.environ.pop(name, "") for name in names}
+    os.environ.update({name: variables[name] for name in names if name in variables})
+    return of_base
+
+
+def _check_variables(of_base: Mapping[str, str], names: Iterable[str]) -> None:
+    """Raises SuiteError where the suites set variables of the environment otherwise, which they share."""
+    for name in sorted(names):
+        before, after = of_base.get(name, ""), os.environ.get(name, "")
+        if before != after:
+            raise SuiteError(
+                f"The environment's variable {name} is {before!r} by base's suite and {after!r} by head's, "
+                "and one process has both: whoever reads it could have the other's. Give the value to what "
+                "needs it, such as the kernel's macros, and set no variable."
+            )
 
 
 class Worker:
@@ -67,10 +88,13 @@ class Worker:
         scratch = Path(request.scratch)
         watch(Path(request.work_tree) if request.work_tree else None)
         if request.suite is not None:
-            path = list(sys.path)
+            path, variables = list(sys.path), dict(os.environ)
             base = None if request.base is None else load_folder(Path(request.base))
             sys.path[:] = path  # what base's code added is not head's to import from
+            of_base = _put_back(base, variables)
             self.suite: Suite = load_folder(Path(request.suite))
+            if base is not None:
+                _check_variables(variables | of_base, variables_set_by(self.suite.root) | of_base.keys())
             self.checker = Checker(self.device, self.suite, scratch, tell)
             suites = {"base": base or self.suite, "head": self.suite}
             self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)

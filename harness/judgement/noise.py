@@ -25,6 +25,8 @@ from harness.system.files import read_regular
 FILE = "calibration.harness"
 """JSON, but not by name: asv reads every .json file beside its results and wants a version in it."""
 SCHEMA_VERSION = 1
+_MOST = 100.0
+"""Beyond any logarithm of a ratio of times: the age of the universe is e^61 ns."""
 ELSEWHERE = Prior(variance=0.01**2, df=4.0, proportion=PROPORTION)
 """What is assumed of a CPU without history, whose host's other work makes it no better."""
 
@@ -123,6 +125,12 @@ def read_calibration(folder: Path) -> Calibration | None:
         raise StoreError(
             f"{path} has schema version {found.schema_version}; this harness reads up to {SCHEMA_VERSION}. "
             "Upgrade gpu-harness to read it."
+        )
+    effects = (effect for case in found.cases.values() for effect in (*case.time, *case.cycles))
+    if not all(abs(e.value) < _MOST and 0 <= e.standard_error < _MOST and e.df >= 1 for e in effects):
+        raise StoreError(
+            f"{path} holds figures that no device has shown: it was edited or damaged. Delete it and run "
+            "'harness calibrate'."
         )
     return found
 

@@ -82,7 +82,14 @@ def rejudge_record(
     calibration = limits.calibration
     if calibration is None and not limits.uncalibrated:
         calibration = read_calibration(path.parent)
-    again = rejudge(stored, policy, _noise(stored, calibration), pair_settings_for(comparison.device, policy))
+    pair = pair_settings_for(comparison.device, policy)
+    try:
+        again = rejudge(stored, policy, _noise(stored, calibration), pair)
+    except ArithmeticError as error:
+        raise StoreError(
+            f"{path} holds figures that no device has measured ({error}): it was edited or damaged. Leave "
+            "the record out."
+        ) from None
     twins = [case for case in again if case.now.case in TWINS]
     labels = known.get(_bare(path.name), {})
     cases = [case for case in again if case not in twins]

@@ -21,6 +21,8 @@ ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4")
 """Types that NumPy has not; the package ml_dtypes brings them."""
 _PACKED = ("int4", "uint4")
 """Two of these share a byte, the first in its lower half. On the host each has a byte of its own."""
+_ADDED = 2
+"""What NumPy's `isbuiltin` is of a type that a package adds to it."""
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -31,19 +33,25 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     """
     import numpy as np
 
+    found: np.dtype[Any]
     if name in ML_DTYPES:
         try:
             import ml_dtypes
         except ImportError:
             raise SuiteError(f"{name} needs the package ml-dtypes: pip install 'ml-dtypes>=0.5'.") from None
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        found = np.dtype(getattr(ml_dtypes, name))
         return found
     try:
-        return np.dtype("float32" if name == "tf32" else name)
+        found = np.dtype("float32" if name == "tf32" else name)
     except TypeError:
         raise SuiteError(
             f"dtype {name!r} is unknown: expected NumPy's name of one, tf32 or {', '.join(ML_DTYPES)}."
         ) from None
+    if found.kind not in "biuf" and found.isbuiltin != _ADDED:  # float64 would hold a part of it only
+        raise SuiteError(
+            f"dtype {name!r} is not of real numbers: describe complex ones as floats, with a last axis of 2."
+        )
+    return found
 
 
 def element_bits(name: str) -> int:

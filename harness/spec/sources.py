@@ -60,17 +60,23 @@ def _code(text: str) -> str:
     """
     if _SHAPED.search(text):
         return text
-    lines = (line.rstrip() for line in _without_comments(text).splitlines())
+    # Not splitlines(), to which a form feed ends a line too.
+    lines = (line.rstrip() for line in _without_comments(text).split("\n"))
     return "\n".join(line for line in lines if line and not line.startswith("#line"))
 
 
 def _without_comments(text: str) -> str:
     text = _SPLICE.sub("", text)
-    comment = _WORDY if _ODD_QUOTES.search(text) else _COMMENT
-    return comment.sub(lambda match: match[1] or " ", text)
+    return _comment_in(text).sub(lambda match: match[1] or " ", text)
 
 
-_SHAPED = re.compile(r'R"|\b(?:__LINE__|__FILE__|__builtin_LINE|source_location)\b')
+def _comment_in(text: str) -> re.Pattern[str]:
+    return _WORDY if _ODD_QUOTES.search(text) else _COMMENT
+
+
+_SHAPED = re.compile(
+    r'R"|\b(?:__LINE__|__FILE_\w+|__builtin_(?:LINE|FILE\w*|COLUMN)|(?:__builtin_)?source_location)\b'
+)
 """A raw string, in which a line's end and a backslash are themselves, or code made of its own place."""
 
 _GAP = r"(?:[ \t]|/\*.*?\*/)*"
@@ -547,7 +553,11 @@ def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> s
         once.add(path)
         text = _ONCE.sub("", text)
 
+    comments = [each.span() for each in _comment_in(text).finditer(text) if not each[1]]
+
     def include(match: re.Match[str]) -> str:
+        if any(begin < match.start() < end for begin, end in comments):
+            return match[0]
         line = text.count("\n", 0, match.end()) + 2
         return f'{_flatten(path.parent / match[1], once, (*including, path))}\n#line {line} "{path.name}"'
 

@@ -56,8 +56,13 @@ def commands_told(hear: Callable[[str], object]) -> Iterator[None]:
 
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in _SET:
+        _variables.setdefault(os.fsdecode(arguments[0]), set()).add(_file_that_set())
+        return
     # What the harness hashes, no suite has opened.
     if event not in _EVENTS or sys._getframe(1).f_code is open_regular.__code__:  # noqa: SLF001
+        return
+    if event in _LISTING and sys._getframe(1).f_globals.get("__name__", "").startswith(_LISTERS):  # noqa: SLF001
         return
     # An exception in here would be the audited call's.
     with contextlib.suppress(Exception):
@@ -70,8 +75,36 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
                 hear(os.path.basename(os.fsdecode(arguments[0])))  # noqa: PTH119
 
 
-_EVENTS = frozenset({"open", "import", "ctypes.dlopen", "subprocess.Popen", "os.system"})
-"""The events of https://docs.python.org/3/library/audit_events.html that can bring a file's content."""
+_SET = frozenset({"os.putenv", "os.unsetenv"})
+_variables: dict[str, set[str]] = {}
+"""The environment's variables that were set or removed, and the files whose code did it."""
+
+
+def _file_that_set() -> str:
+    frame = sys._getframe(2)  # noqa: SLF001
+    while frame.f_back and frame.f_globals.get("__name__") in ("os", "_collections_abc"):
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
+def variables_set_by(folder: Path) -> set[str]:
+    """The environment's variables that code of `folder`, or beside it in its repository, has set or removed.
+
+    What a package sets when it is imported is not among them: it does so once a process.
+    """
+    return {
+        name
+        for name, files in tuple(_variables.items())
+        if any(Path(file).is_relative_to(folder) or is_beside(file, folder) for file in files)
+    }
+
+
+_LISTING = frozenset({"os.listdir", "os.scandir"})
+_LISTERS = ("harness.", "importlib.", "_frozen_importlib")
+"""Modules that look through folders for themselves: what is imported from there is an event of its own."""
+_EVENTS = _LISTING | {"open", "import", "ctypes.dlopen", "subprocess.Popen", "os.system", "sqlite3.connect"}
+"""The events of https://docs.python.org/3/library/audit_events.html that can bring a file's content,
+or the names in a folder."""
 
 
 def _named(event: str, arguments: tuple[Any, ...]) -> Iterator[Any]:
@@ -80,9 +113,9 @@ def _named(event: str, arguments: tuple[Any, ...]) -> Iterator[Any]:
         case "open", (path, _, flags):
             if not isinstance(path, int) and flags & os.O_ACCMODE != os.O_WRONLY:
                 yield path
-        case "import", (_, file, *_):
-            if file:
-                yield file
+        case ("import", (_, path, *_)) | ("os.listdir" | "os.scandir" | "sqlite3.connect", (path,)):
+            if path:
+                yield path
         case "ctypes.dlopen", (name,):
             if name and os.sep in os.fsdecode(name):
                 yield name

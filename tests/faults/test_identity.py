@@ -120,6 +120,27 @@ def test_a_launch_that_imports_cannot_tell_whose(harness, repository):
     assert code != 0
 
 
+BY_VARIABLE = "'one.cl', macros={'FACTOR': int(os.environ['A_FACTOR'])}"
+
+
+@pytest.mark.parametrize("how", ["os.environ.setdefault('A_FACTOR', '{}')", "os.environ['A_FACTOR'] = '{}'"])
+def test_a_variable_that_base_sets_is_not_heads(harness, repository, how):
+    def suite_by(factor: int) -> str:
+        return suite(f"import os\n{how.format(factor)}", "", BY_VARIABLE)
+
+    commit(repository, {"kernels/twice/suite.py": suite_by(2), "kernels/twice/one.cl": OPENCL}, 1)
+    commit(repository, {"kernels/twice/suite.py": suite_by(3)}, 2)
+    done = harness("compare", "HEAD~1", "--device", "opencl:0", "--no-save", cwd=repository)
+    assert "variable A_FACTOR is '2' by base's suite and '3' by head's" in done.failed_with(2)
+
+
+def test_a_variable_that_both_set_is_no_difference(harness, repository):
+    text = suite("import os\nos.environ.setdefault('A_FACTOR', '2')", "", BY_VARIABLE)
+    commit(repository, {"kernels/twice/suite.py": text, "kernels/twice/one.cl": OPENCL}, 1)
+    commit(repository, {"kernels/twice/one.cl": "// two\n" + OPENCL}, 2)
+    assert verdict_of(harness, repository, "opencl:0") == ("identical", "same-code", 0)
+
+
 def sides(tmp_path: Path, base: dict[str, str], head: dict[str, str]) -> tuple[Path, Path]:
     """Suite folders of two repositories, as an export and a working tree would be."""
     made = []
@@ -206,11 +227,20 @@ def test_a_folder_that_a_link_leads_to(tmp_path):
             "    subprocess.run(['cat', f'{Path(__file__).parent.parent}/shared/table.txt'])\n    def call",
         ),
         "sys.path.append(str(Path(__file__).parent.parent / 'shared'))\n" + MAKE,
+        "NAMES = os.listdir(Path(__file__).parent.parent / 'shared')\n" + MAKE,
+        "NAMES = [*(Path(__file__).parent.parent / 'shared').glob('*')]\n" + MAKE,
+        "sqlite3.connect(Path(__file__).parent.parent / 'shared' / 'table.txt')\n" + MAKE,
     ],
-    ids=["when it is loaded", "when it is made", "by a command", "perhaps later"],
+    ids=[
+        *("when it is loaded", "when it is made", "by a command", "perhaps later"),
+        *("by its names", "by a pattern", "a database"),
+    ],
 )
 def test_a_function_that_reaches_beside_its_folder_is_measured(is_identical, body):
-    files = {**FUNCTION, "twice/suite.py": suite("import helper, subprocess\nimport numpy as np", body)}
+    files = {
+        **FUNCTION,
+        "twice/suite.py": suite("import helper, os, sqlite3, subprocess\nimport numpy as np", body),
+    }
     assert not is_identical({**files, "shared/table.txt": "1"}, {"shared/table.txt": "2"})
 
 
@@ -298,6 +328,10 @@ LINE = "void one() { f(__LINE__); }\n"
         pytest.param('s(R"(\nhttp://a\n)");', 's(R"(\nhttp://b\n)");', id="a slash in a raw string"),
         pytest.param('s(R"(")"); x(); // "', 's(R"(")"); y(); // "', id="a quote in a raw string"),
         pytest.param(LINE, "// above\n" + LINE, id="code that is made of its line"),
+        pytest.param("/**/f(__builtin_COLUMN());", "/*..*/f(__builtin_COLUMN());", id="of its column"),
+        pytest.param('#line 1 "a"\nf(__FILE_NAME__);', '#line 1 "b"\nf(__FILE_NAME__);', id="of its file"),
+        pytest.param('f(sizeof("\u2028"));', 'f(sizeof("\u2028\u2028"));', id="a line separator"),
+        pytest.param("#define A 1\f+ 2\n", "#define A 1\n+ 2\n", id="a form feed"),
     ],
 )  # fmt: skip
 def test_what_looks_like_a_comment_and_is_code(one, other):
