@@ -360,6 +360,13 @@ def test_other_machines_are_left_alone(away):
     assert away.home.result("first")["params"]["machine"] == "null"
 
 
+def test_that_a_benchmark_of_no_suite_measures_what_is_installed_is_told_once(fresh):
+    others = "def track_one():\n    return 1\n\n\ndef time_two():\n    pass\n"
+    write_files(fresh.root, {"benchmarks/others.py": others})
+    done = fresh.asv("run", f"{fresh.commits['first']}..{fresh.commits['last']}", "--quick", "-b", "others")
+    assert done.stdout.count(" and 1 more: of no suite. 'checkout' builds nothing") == 1
+
+
 def test_commits_may_come_from_another_clone(away):
     """As where asv.conf.json gives the address of a repository, which asv mirrors."""
     run, _, _ = away.home.record("first")

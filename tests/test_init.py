@@ -500,6 +500,19 @@ def test_what_is_there_and_differs_stays_unless_forced(theirs, call):
     assert (top / "pyproject.toml").read_text().count("[tool.harness]") == 1
 
 
+@pytest.mark.parametrize("name", ["asv.conf.json", "benchmarks/asv.conf.json", "benchmarks/bench_core.py"])
+def test_benchmarks_of_the_projects_own_are_left_alone_and_ours_lie_beside_the_suites(theirs, call, name):
+    top = theirs({"scale.cu": SCALE, name: "{}\n"})
+    done = call("init", "--yes")
+    assert "asv run --config perf/asv.conf.json" in done.out
+    assert "differs" not in done.out
+    written = {str(file.relative_to(top)) for file in top.rglob("*") if ".git" not in file.parts} - {name}
+    assert not {each for each in written if each.startswith(("benchmarks/", "asv."))}
+    conf = json.loads((top / "perf/asv.conf.json").read_text())
+    assert (conf["repo"], conf["benchmark_dir"]) == ("..", "kernel_benchmarks")
+    assert 'folder = "scale"' in (top / "perf/kernel_benchmarks/suites.py").read_text()
+
+
 def test_a_suite_that_was_renamed_is_not_written_again(theirs, call):
     top = theirs({"scale.cu": SCALE})
     call("init", "--yes")

@@ -37,6 +37,28 @@ TESTS = """\
 def test_kernel(gpu_benchmark, gpu_case):
     gpu_benchmark(gpu_case)
 """
+OWN_NAMES = """\
+import pytest
+
+@pytest.fixture(params=["a", "b"])
+def gpu_case(request):
+    return request.param
+
+@pytest.fixture
+def gpu_benchmark(benchmark):
+    return lambda launch: benchmark.pedantic(launch, rounds=3)
+
+def test_case(gpu_case):
+    assert gpu_case in "ab"
+
+@pytest.mark.parametrize("gpu_case", [1])
+def test_parameter(gpu_case):
+    assert gpu_case == 1
+
+def test_time(gpu_benchmark):
+    gpu_benchmark(lambda: sum(range(10_000)))
+"""
+"""A project that has never heard of ours."""
 KERNEL = "benchmarks/test_kernels.py::test_kernel"
 OLDEST = (f"pytest=={'8.4.0' if sys.version_info >= (3, 14) else '8.0.0'}", "pytest-benchmark==5.0.0")
 """pytest-benchmark 4 calls what Python 3.12 deprecates. pytest 8.0 is older than Python 3.14."""
@@ -199,6 +221,21 @@ def test_a_session_without_gpu_tests_is_as_it_was(beds):
     assert "GPU" not in done.stdout.str().replace("gpu-harness", "")
     saved = json.loads((beds.root / "saved.json").read_text())
     assert "gpu" not in saved["machine_info"]
+
+
+def test_fixtures_and_parameters_of_another_project_that_have_our_names_are_its_own(beds):
+    beds.tests(OWN_NAMES)
+    saved = beds.saved(device=None)["benchmarks"]
+    assert saved["test_time"]["stats"]["min"] > 0
+    others = beds.run("--perf-others", device=None)
+    others.assert_outcomes(passed=4)
+
+
+def test_a_fixture_that_wraps_ours_is_ours(bed):
+    bed.toy()
+    wrapper = "def gpu_benchmark(gpu_benchmark):\n    return gpu_benchmark\n"
+    bed.tests(f"import pytest\n\n@pytest.fixture\n{wrapper}\n{TESTS}")
+    assert bed.run("--perf-size=64").ret == pytest.ExitCode.OK
 
 
 def test_without_pytest_benchmark_the_fixture_says_what_to_install(bed):

@@ -83,6 +83,12 @@ def command(
         echo_json(_as_json(chosen, left, done))
     else:
         _show_written(repository, done, chosen, dry_run=dry_run)
+        if f"{below}/asv.conf.json" in planned:
+            click.echo(
+                "The project has benchmarks of its own, which stay as they are. Beside them: "
+                f"asv run --config {below}/asv.conf.json; harness history --results "
+                f"{below}/.asv/results; pytest {below}/kernel_benchmarks."
+            )
     return ExitCode.FINE
 
 

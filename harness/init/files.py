@@ -63,14 +63,31 @@ def planned(suites: Sequence[SuiteGuess], folder: Path, below: str) -> dict[str,
     """The text of every file, by its path below the project's folder; suites lie `below` it."""
     files = {f"{below}/{suite.name}/suite.py": suite_text(suite, f"{below}/{suite.name}") for suite in suites}
     files |= _settings(folder, below)
-    files["asv.conf.json"] = _asv_settings(folder)
-    files["benchmarks/__init__.py"] = _PACKAGE
+    home, benchmarks = (below, "kernel_benchmarks") if has_benchmarks(folder) else (".", "benchmarks")
     every = dict.fromkeys((*_there(folder, below), *(suite.name for suite in suites)))
-    files["benchmarks/suites.py"] = _TRACKS + "".join(
-        _TRACK.format(name=_class_name(name), folder=f"{below}/{name}") for name in every
-    )
-    files["benchmarks/test_kernels.py"] = _TESTS
-    return files
+    own = {
+        "asv.conf.json": _asv_settings(folder, posixpath.relpath(".", home), benchmarks),
+        f"{benchmarks}/__init__.py": _PACKAGE,
+        f"{benchmarks}/suites.py": _TRACKS
+        + "".join(
+            _TRACK.format(name=_class_name(name), folder=posixpath.relpath(f"{below}/{name}", home))
+            for name in every
+        ),
+        f"{benchmarks}/test_kernels.py": _TESTS,
+    }
+    return files | {posixpath.normpath(f"{home}/{name}"): text for name, text in own.items()}
+
+
+def has_benchmarks(folder: Path) -> bool:
+    """Whether a project has an asv or a folder `benchmarks` that know nothing of the harness. Ours do not go
+    among them: in asv's environments, which lack the harness, one import that fails ends every benchmark; and
+    in ours nothing of the project is built.
+    """
+    conf = folder / "asv.conf.json"
+    if conf.exists():
+        return b"harness.integrations" not in read_regular(conf)
+    benchmarks = folder / "benchmarks"
+    return benchmarks.is_dir() and not (benchmarks / "suites.py").exists()
 
 
 def _there(folder: Path, below: str) -> list[str]:
@@ -137,16 +154,16 @@ def _settings(folder: Path, below: str) -> dict[str, str]:
     return {"pyproject.toml": after}
 
 
-def _asv_settings(folder: Path) -> str:
+def _asv_settings(folder: Path, repository: str, benchmarks: str) -> str:
     settings = {
         "version": 1,
         "project": folder.resolve().name,
-        "repo": ".",
+        "repo": repository,
         "branches": ["HEAD"],
         "plugins": [".harness.integrations.asv_plugin"],
         "environment_type": "checkout",
         "pythons": ["any"],
-        "benchmark_dir": "benchmarks",
+        "benchmark_dir": benchmarks,
         "env_dir": ".asv/env",
         "results_dir": ".asv/results",
         "html_dir": ".asv/html",

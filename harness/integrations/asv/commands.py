@@ -98,10 +98,22 @@ def _measuring(dry: str, run: Run, *args: Any, **options: Any) -> Any:
 def _selecting(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run_benchmarks)
     def selecting(benchmarks: Any, env: Any, *args: Any, **options: Any) -> Any:
+        if env.tool_name == "checkout":
+            _warn_of_no_suite(tuple(name for name, each in benchmarks.items() if "suite" not in each))
         with _requesting(selected=_selected(benchmarks), environment=env.name):
             return run_benchmarks(benchmarks, env, *args, **options)
 
     return selecting
+
+
+@functools.cache  # told once, and not at every commit
+def _warn_of_no_suite(names: tuple[str, ...]) -> None:
+    if names:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        log.warning(
+            f"{names[0]}{more}: of no suite. 'checkout' builds nothing: what these import is what is "
+            "installed here, the same at every commit. An asv.conf.json of their own can build the project."
+        )
 
 
 def _selected(benchmarks: Any) -> dict[str, list[int]]:

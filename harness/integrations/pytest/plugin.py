@@ -238,7 +238,7 @@ class GpuSession:
     # Which tests there are
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if "gpu_case" not in metafunc.fixturenames:
+        if not _asks_for("gpu_case", metafunc.definition):
             return
         if self.option("perf_others"):
             metafunc.parametrize("gpu_case", [])
@@ -278,12 +278,12 @@ class GpuSession:
         if self._problems:
             raise pytest.UsageError(*self._problems)
         if self.option("perf_others"):
-            ours = [item for item in items if "gpu_benchmark" in getattr(item, "fixturenames", ())]
+            ours = [item for item in items if _asks_for("gpu_benchmark", item)]
             items[:] = [item for item in items if item not in ours]
             self.config.hook.pytest_deselected(items=ours)
         for item in items:
             # Without pytest-benchmark there is no such marker, and the fixture will say so.
-            if {"gpu_benchmark", "benchmark"} <= {*getattr(item, "fixturenames", ())}:
+            if _asks_for("gpu_benchmark", item) and "benchmark" in getattr(item, "fixturenames", ()):
                 self._prepare(item)
         if self.option("perf_gate"):
             collected = {item.nodeid for item in items}
@@ -489,6 +489,19 @@ class _PytestProgress:
             reporter.ensure_newline()
             reporter.write_line(line)
             reporter.flush()  # in a log too, what is waited for is told before
+
+
+def _asks_for(name: str, test: Any) -> bool:
+    """Whether a test gets our fixture of this name, by itself or by way of another of that name. A project
+    that never heard of us may have one of its own, or a parameter.
+    """
+    known = getattr(getattr(test, "_fixtureinfo", None), "name2fixturedefs", {})
+    for fixture in reversed(known.get(name, ())):
+        if fixture.func.__module__ == __name__:
+            return True
+        if name not in fixture.argnames:
+            return False
+    return False
 
 
 def _place(node: Any, label: str) -> CaseKey:
