@@ -538,7 +538,7 @@ def test_two_cards_are_both_shown_and_the_second_can_be_chosen(fake_cuda):
     cards = [device for device in done.json["devices"] if device["backend"] == "cuda"]
     assert [card["spec"] for card in cards] == ["cuda:0", "cuda:1"]
     assert done.json["default"] == "cuda:0"
-    assert cards[0]["uuid"] != cards[1]["uuid"]
+    assert cards[0]["pci_bus_id"] != cards[1]["pci_bus_id"]
     table = fake_cuda("devices", FAKE_CUDA="2").out
     assert "cuda:0 (default)" in table
     assert "cuda:1" in table

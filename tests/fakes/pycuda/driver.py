@@ -87,9 +87,6 @@ class Device:
     def name(self) -> str:
         return f"Fake Card {self.index}"
 
-    def uuid(self) -> str:
-        return f"GPU-00000000-0000-0000-0000-{self.index:012}"
-
     def pci_bus_id(self) -> str:
         return f"0000:0{self.index}:00.0"
 
