@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import weakref
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ def told(monkeypatch):
     device._idle, device._held, device._flush = True, 0, (0, 0, 1)
     device._loaded_helpers = {name: name for name in ("flush", "hold", "occupy")}
     device.__dict__ |= {"_gate": ([0], 0)}
-    device._enqueue = lambda helper, launch, arguments: told.append(helper)
+    device._enqueue = lambda helper, launch, arguments, stream=None: told.append(helper)
     return device, told
 
 
@@ -60,37 +61,107 @@ def test_every_helper_that_is_enqueued_is_in_their_file():
     assert {f"harness_{name}" for name in names} == set(re.findall(r"__global__ void (\w+)\(", helpers))
 
 
-class Card:
-    """A card's memory and its one stream: what is enqueued there happens when the host waits for it."""
+class Stream:
+    """Work in its order, each with the time from which it may begin: a hold's is when it ends by itself."""
 
-    def __init__(self) -> None:
-        self.memory = np.zeros(64, np.uint8)
-        self.queue: list[Callable[[], object]] = []
+    def __init__(self, card: Card) -> None:
+        self.card, self.queue = card, list[tuple[Callable[[], float], Callable[[], object]]]()
 
-    def memset_d8_async(self, address: int, byte: int, size: int, stream: object) -> None:
-        self.queue.append(partial(self.memory.__setitem__, slice(address, address + size), byte))
-
-    def memcpy_dtod_async(self, destination: int, source: int, size: int, stream: object) -> None:
-        def copy() -> None:
-            self.memory[destination : destination + size] = self.memory[source : source + size]
-
-        self.queue.append(copy)
-
-    def memcpy_dtoh_async(self, out: np.ndarray[Any, Any], address: int, stream: object) -> None:
-        out[:] = self.memory[address : address + out.size]  # on the stream aside, at once
-
-    def occupy(self, duration_ns: int) -> None:
-        self.queue.append(lambda: None)
+    def add(self, work: Callable[[], object], ready_ns: Callable[[], float] = lambda: 0.0) -> None:
+        self.queue.append((ready_ns, work))
 
     def synchronize(self) -> None:
         while self.queue:
-            self.queue.pop(0)()
+            self.card.now_ns = max(self.card.now_ns, min(each.queue[0][0]() for each in self.card.busy))
+            self.card.run()
 
-    def Stream(self, flags: int = 0) -> object:  # noqa: N802 - PyCUDA's name
-        return SimpleNamespace(synchronize=lambda: None)
 
-    def Event(self) -> object:  # noqa: N802
-        return SimpleNamespace(record=lambda stream: None, query=lambda: not self.queue)
+class Event:
+    def __init__(self, card: Card) -> None:
+        self.card, self.at_ns = card, math.inf
+
+    def record(self, stream: Stream) -> None:
+        self.stream = stream
+        stream.add(lambda: setattr(self, "at_ns", self.card.now_ns))
+
+    def query(self) -> bool:
+        return self.at_ns <= self.card.now_ns
+
+    def synchronize(self) -> None:
+        self.stream.synchronize()
+
+    def time_till(self, later: Event) -> float:
+        return (later.at_ns - self.at_ns) / 1e6
+
+
+class Card:
+    """A card's memory and its streams: what may begin has happened when the host has looked or slept."""
+
+    def __init__(self) -> None:
+        self.memory, self.taken = np.zeros(96, np.uint8), 64
+        self.streams: list[Stream] = []
+        self.now_ns, self.tickets, self.released = 0.0, 0, 0
+        self.own = self.Stream()
+
+    @property
+    def busy(self) -> list[Stream]:
+        return [stream for stream in self.streams if stream.queue]
+
+    def run(self) -> None:
+        while ready := [each for each in self.busy if each.queue[0][0]() <= self.now_ns]:
+            ready[-1].queue.pop(0)[1]()
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ns += seconds * 1e9
+        self.run()
+
+    def hold(self, most_ns: int, stream: Stream) -> Callable[[], None]:
+        self.tickets += 1
+        ticket, ends_ns = self.tickets, self.now_ns + most_ns
+        stream.add(lambda: None, lambda: 0.0 if self.released >= ticket else ends_ns)
+
+        def release() -> None:
+            self.now_ns += 1
+            self.released = max(self.released, ticket)
+            self.run()
+
+        return release
+
+    def allocate(self, size_bytes: int) -> int:
+        self.taken += size_bytes
+        return self.taken - size_bytes
+
+    def memset_d8_async(self, address: int, byte: int, size: int, stream: Stream) -> None:
+        stream.add(partial(self.memory.__setitem__, slice(address, address + size), byte))
+
+    def memcpy_dtod_async(self, destination: int, source: int, size: int, stream: Stream) -> None:
+        def copy() -> None:
+            self.memory[destination : destination + size] = self.memory[source : source + size]
+
+        stream.add(copy)
+
+    def memcpy_dtoh_async(self, out: np.ndarray[Any, Any], address: int, stream: Stream) -> None:
+        stream.add(lambda: self.memcpy_dtoh(out, address))
+
+    def memcpy_dtoh(self, out: np.ndarray[Any, Any], address: int) -> None:
+        out[:] = self.memory[address : address + out.size]
+
+    def Stream(self, flags: int = 0) -> Stream:  # noqa: N802 - PyCUDA's name
+        self.streams.append(Stream(self))
+        return self.streams[-1]
+
+    def Event(self) -> Event:  # noqa: N802
+        return Event(self)
+
+    def device(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """The harness's device on this card."""
+        monkeypatch.setattr(cuda, "_translated", lambda what: nullcontext())
+        monkeypatch.setattr(cuda, "_driver", lambda: self)
+        monkeypatch.setattr("time.sleep", self.sleep)
+        device: Any = object.__new__(CudaDevice)
+        calls = {"release": lambda memory: None, "allocate": self.allocate, "_hold": self.hold}
+        device.__dict__ |= {"stream": self.own, "synchronize": self.own.synchronize, **calls}
+        return device
 
 
 class Contexts:
@@ -133,14 +204,13 @@ class Returning:
     returns = True
 
     def __init__(self, card: Card, free: list[int], *, foreign: bool = False, reused: bool = True) -> None:
-        self.card, self.free, self.foreign, self.reused = card, free, foreign, reused
+        self.card, self.free, self.reused = card, free, reused
+        self.stream = card.Stream() if foreign else card.own
         self.address = 0
 
     def __call__(self, arguments: Sequence[Any]) -> None:
         self.address = self.free.pop(0)
-        self.card.queue.append(partial(self.work, self.address))
-        if self.foreign:
-            self.card.queue.pop()()
+        self.stream.add(partial(self.work, self.address))
 
     def work(self, address: int) -> None:
         self.card.memory[address : address + 4] = 7
@@ -155,31 +225,48 @@ class Returning:
 def test_a_returned_result_is_looked_at_where_the_function_put_it(monkeypatch, foreign, seen):
     """And what the last call left there, the right answer, is no sign of work that did not wait."""
     card = Card()
-    monkeypatch.setattr(cuda, "_translated", lambda what: nullcontext())
-    monkeypatch.setattr(cuda, "_driver", lambda: card)
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    device: Any = object.__new__(CudaDevice)
-    device.__dict__ |= {"synchronize": card.synchronize, "occupy": card.occupy, "stream": None}
+    device = card.device(monkeypatch)
     call: Any = Returning(card, [32, 40], foreign=foreign)
     built = cuda.CudaBuilt(call=call, python=call)
     device.launch(built, LAUNCH, [8])
-    card.synchronize()
+    card.sleep(0)
     assert list(card.memory[8:12]) == [7] * 4
     card.memory[8:12] = 255
     look = np.full(2, 255, np.uint8)
     device.fill_results(built, LAUNCH, [8])
     assert device.launch_held(built, LAUNCH, [8], [(8, 2, look)])
     assert list(look) == [seen] * 2
-    card.synchronize()
+    card.sleep(0)
+    assert list(card.memory[8:12]) == [7] * 4
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.2])
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize(("foreign", "seen"), [(False, 255), (True, 7)])
+def test_work_aside_is_seen_however_long_the_function_takes(monkeypatch, foreign, seen, waits, delay_s):
+    """One that waits for the card returns when the stream is let go, and outputs were looked at before."""
+    card = Card()
+    device = card.device(monkeypatch)
+    stream = card.Stream() if foreign else card.own
+
+    def call(arguments: Sequence[Any]) -> None:
+        card.sleep(delay_s)
+        stream.add(lambda: card.memory.__setitem__(slice(8, 12), 7))
+        if waits:
+            stream.synchronize()
+            card.own.synchronize()
+
+    card.memory[8:12] = 255
+    look = np.full(2, 255, np.uint8)
+    assert device.launch_held(CudaBuilt(call=call), LAUNCH, [8], [(8, 2, look)])
+    assert list(look) == [seen] * 2
+    card.sleep(0)
     assert list(card.memory[8:12]) == [7] * 4
 
 
 def test_a_result_in_other_memory_at_each_call_is_refused(monkeypatch):
     card = Card()
-    monkeypatch.setattr(cuda, "_translated", lambda what: nullcontext())
-    monkeypatch.setattr(cuda, "_driver", lambda: card)
-    device: Any = object.__new__(CudaDevice)
-    device.__dict__ |= {"synchronize": card.synchronize, "occupy": lambda ns: None, "stream": None}
+    device = card.device(monkeypatch)
     call: Any = Returning(card, [32, 40, 48], reused=False)
     with pytest.raises(LaunchError, match="in other memory at each call"):
         device.launch_held(

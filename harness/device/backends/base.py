@@ -60,6 +60,8 @@ def host_function(program: Program, stream: int) -> Callable[..., object]:
         raise BuildError(f"{program.name} could not be made: {type(error).__name__}: {error}") from error
 
 
+MOST_HELD_NS = 200_000_000
+"""How long a device waits for a host that may itself be waiting for it."""
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 
@@ -211,7 +213,7 @@ class Device(Protocol):
     def hold(self) -> Callable[[], None]:
         """Enqueue a wait for the host, which calls what is returned once all that is to run without gaps has
         been enqueued: no more than a few hundred launches, as the queue must hold them. The wait ends by
-        itself after a while. It may do nothing where there is no canary to tell that it would help.
+        itself after MOST_HELD_NS. It may do nothing where there is no canary to tell that it would help.
         """
         return lambda: None
 

@@ -26,6 +26,7 @@ import numpy as np
 from harness.device import frameworks
 from harness.device.backends import cubin, nvcc
 from harness.device.backends.base import (
+    MOST_HELD_NS,
     POISON,
     Argument,
     Built,
@@ -64,10 +65,11 @@ _ORIGIN = "harness_origin"
 _STAMPS = 2**16
 """Kept on the card between two reads: more than one measurement enqueues between two waits."""
 _CANARY_STEPS = 10_000
-_HOLD_NS = 90_000_000
-"""How long the stream is held to see what does not wait for it."""
-_MOST_HELD_NS = 200_000_000
-"""How long the card waits for a host that may itself be waiting for a place in the queue."""
+_SETTLE_S = 0.03
+"""How long after a function has returned what does not wait for the stream has to show."""
+_LOOK_NS, _LET_GO_NS = 350_000_000, 400_000_000
+"""When outputs are looked at, and when the stream is let go, under a function that does not return before:
+later than the card is ever held while it is timed."""
 _MOST_FILLED = 8
 """How often a function is called until it returns the memory that it has just returned."""
 _NEVER_THE_SAME = (
@@ -416,36 +418,65 @@ class CudaDevice(Device):
             _driver().memcpy_dtod_async(result.destination, result.address, result.size_bytes, self.stream)
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
-        """Only a host function can use another stream: a kernel is enqueued on the harness's own."""
+        """Only a host function can use another stream: a kernel is enqueued on the harness's own.
+
+        Looks are enqueued before the function is called: one that waits for the card does not return while
+        the stream is held. Where it put a result is known when it returns, and looked at then.
+        """
         assert isinstance(built, CudaBuilt)
         if built.call is None:
             self.launch(built, launch, arguments)
             return False
         driver = _driver()
-        aside, held = driver.Stream(_NON_BLOCKING), driver.Event()
+        aside, looked, held = driver.Stream(_NON_BLOCKING), driver.Event(), driver.Event()
         self.synchronize()
-        self.occupy(_HOLD_NS)
-        held.record(self.stream)
-        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
-            self._run(built, launch, arguments)
-            returned = self._returned(built, arguments)
-        time.sleep(_HOLD_NS / 3e9)  # in which what does not wait will show
+        copies = self.allocate(sum(out.nbytes for _, _, out in looks))
         with _translated("Looking aside"):
-            seen = []
-            for memory, offset_bytes, out in looks:
-                address = int(memory) + offset_bytes
-                place = frameworks.source_of(address, returned)
-                seen.append((out, np.empty_like(out), place != address))
-                driver.memcpy_dtoh_async(seen[-1][1], place, aside)
-            aside.synchronize()
-            was_held = not held.query()
-            self._deliver(returned)
+            look = self._hold(_LOOK_NS, aside)
+            for (memory, offset_bytes, out), place in zip(looks, _places(copies, looks), strict=True):
+                driver.memcpy_dtod_async(place, int(memory) + offset_bytes, out.nbytes, aside)
+            looked.record(aside)
+            let_go = self._hold(_LET_GO_NS, self.stream)
+            held.record(self.stream)
+        try:
+            with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+                self._run(built, launch, arguments)
+                returned = self._returned(built, arguments)
+            time.sleep(_SETTLE_S)
+            with _translated("Looking aside"):
+                look()
+                moved = self._look_at_returned(returned, looks, aside)
+                if held.query():
+                    moved = {}
+        finally:
+            let_go()
         if any(result.address not in built.filled for result in returned):
             raise LaunchError(_NEVER_THE_SAME)
-        for out, found, moved in seen:
-            if not moved or (found != POISON).any():
-                out[:] = found
+        with _translated("Looking aside"):
+            self._deliver(returned)
+            held.synchronize()
+            was_held = bool(looked.time_till(held) > 0)
+            for number, ((_, _, out), place) in enumerate(zip(looks, _places(copies, looks), strict=True)):
+                if number not in moved:
+                    driver.memcpy_dtoh(out, place)
+                elif (moved[number] != POISON).any():
+                    out[:] = moved[number]
+        self.release(copies)
         return was_held
+
+    def _look_at_returned(
+        self, returned: Sequence[frameworks.ReturnedArray], looks: Looks, aside: Any
+    ) -> dict[int, np.ndarray[Any, Any]]:
+        """What lies now where a function put its results, by the number of the look."""
+        moved = {}
+        for number, (memory, offset_bytes, out) in enumerate(looks):
+            address = int(memory) + offset_bytes
+            place = frameworks.source_of(address, returned)
+            if place != address:
+                moved[number] = np.empty_like(out)
+                _driver().memcpy_dtoh_async(moved[number], place, aside)
+        aside.synchronize()
+        return moved
 
     def fill_results(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         """A framework gives a call the memory that the last one was given, as that is free again. Raises
@@ -494,8 +525,10 @@ class CudaDevice(Device):
             _driver().memcpy_dtod_async(built.origin, first + 12 * number, 12, self.stream)
             self._enqueue(built, dataclasses.replace(launch, grid=extent), arguments)
 
-    def _enqueue(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Any]) -> None:
-        """Enqueue a kernel over a whole grid."""
+    def _enqueue(
+        self, built: CudaBuilt, launch: Launch, arguments: Sequence[Any], stream: Any = None
+    ) -> None:
+        """Enqueue a kernel over a whole grid, on the harness's stream if on no other."""
         function, arguments = built.function, [as_bits(argument) for argument in arguments]
         key = (id(function), launch.dynamic_shared_bytes)
         if key not in self._prepared:
@@ -505,7 +538,11 @@ class CudaDevice(Device):
                 function.set_attribute(attribute, launch.dynamic_shared_bytes)
             self._prepared[key] = function  # kept, so that its id stays its own
         function.prepared_async_call(
-            launch.grid, launch.block, self.stream, *arguments, shared_size=launch.dynamic_shared_bytes
+            launch.grid,
+            launch.block,
+            stream or self.stream,
+            *arguments,
+            shared_size=launch.dynamic_shared_bytes,
         )
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
@@ -573,11 +610,15 @@ class CudaDevice(Device):
     def hold(self) -> Callable[[], None]:
         with _translated("Holding the card"):
             self._forget_persisting()
-            released, address = self._gate
-            self._held += 1
-            ticket = self._held
-            arguments = (np.uintp(address), np.uint32(ticket), np.uint64(_MOST_HELD_NS))
-            self._enqueue_helper("hold", 1, 1, *arguments)
+            return self._hold(MOST_HELD_NS, self.stream)
+
+    def _hold(self, most_ns: int, stream: Any) -> Callable[[], None]:
+        """Enqueue a wait for what is returned to be called, or that of a later hold, at most so long."""
+        released, address = self._gate
+        self._held += 1
+        ticket = self._held
+        arguments = (np.uintp(address), np.uint32(ticket), np.uint64(most_ns))
+        self._enqueue(self._helper("hold"), Launch(grid=(1, 1, 1), block=(1, 1, 1)), arguments, stream)
 
         def release() -> None:
             released[0] = ticket
@@ -717,6 +758,12 @@ def _resources(function: Any, binary: bytes) -> Resources:
         binary_sha256=hashlib.sha256(binary).hexdigest(),
         code_sha256=cubin.code_sha256(binary),
     )
+
+
+def _places(memory: Memory, looks: Looks) -> list[int]:
+    """Where the copy of each look lies."""
+    sizes = [out.nbytes for _, _, out in looks]
+    return [int(memory) + sum(sizes[:number]) for number in range(len(sizes))]
 
 
 def _formats(
