@@ -13,7 +13,7 @@ import pytest
 
 from harness.bench.abba import CANARY_EVERY, KernelPair, PairSettings, SlotRunner, measure_pair, run_alone
 from harness.bench.measure import UNWATCHED, Subject, launches_per_slot
-from harness.device.backends.base import Stamp
+from harness.device.backends.base import MOST_HELD_NS, Stamp
 from harness.device.backends.null import NullBuilt, NullDevice, devices
 from harness.records import Launch
 from harness.spec.sources import Program
@@ -450,6 +450,23 @@ def test_a_host_that_is_slower_than_the_card_has_it_wait_for_each_slot(clock, en
     quads = told[-(12 if held else 4) * len(block.quads) :]
     expected = "".join(quad.order for quad in block.quads)
     assert quads == ("".join(f"H{arm}h" for arm in expected) if held else expected)
+
+
+class Waiting(Slow):
+    """Launches of B wait for the card: for one that is held, until that lets go by itself."""
+
+    def timed(self, built, launch, arguments, launches):
+        marks = [what for what in self.log if what in ("H", "h")]
+        self.enqueue_ns = MOST_HELD_NS if arguments[0] == "B" and marks[-1:] == ["H"] else 400 * US
+        return super().timed(built, launch, arguments, launches)
+
+
+def test_what_waits_for_the_card_itself_is_not_held(clock):
+    device = Waiting(clock, 0.0)
+    block = measured(device, pair((50 * US,), (50 * US,)), min_quads=6, max_quads=6)
+    told = "".join(what[0] for what in device.slots if what[0] in "ABHh")
+    expected = "".join(quad.order for quad in block.quads).replace("A", "HAh")
+    assert told.endswith(expected)
 
 
 def test_launches_whose_times_are_thrown_away_take_no_longer_on_a_slow_host(clock):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.bench.measure import MOST_LAUNCHES_QUEUED, Data, MeasureSettings, Subject, measure
+from harness.device.backends.base import MOST_HELD_NS
 from harness.device.backends.null import NullBuilt
 from harness.records import Launch
 from harness.spec.sources import Program
@@ -328,10 +329,12 @@ def test_time_for_flushes_is_part_of_the_time_and_of_no_slot(measured):
 
 
 class SlowToEnqueue(Recording):
-    """Its host takes 50 us for each timing, H in the log for a hold and h where it is released."""
+    """Its host takes so long for each timing, H in the log for a hold and h where it is released."""
+
+    enqueue_ns = 50_000
 
     def timed(self, built, launch, arguments, launches):
-        self.host.now_ns += 50_000
+        self.host.now_ns += self.enqueue_ns
         return super().timed(built, launch, arguments, launches)
 
     def hold(self):
@@ -339,9 +342,16 @@ class SlowToEnqueue(Recording):
         return lambda: self.log.append("h")
 
 
-@pytest.mark.parametrize(("by_host", "slots"), [(True, ["H", "T2", "h"]), (False, ["T2"])])
-def test_code_of_the_hosts_that_is_slow_to_enqueue_has_the_device_wait_for_each_slot(clock, by_host, slots):
+@pytest.mark.parametrize(
+    ("by_host", "enqueue_ns", "slots"),
+    [(True, 50_000, ["H", "T2", "h"]), (True, MOST_HELD_NS, ["T2"]), (False, 50_000, ["T2"])],
+)
+def test_code_of_the_hosts_that_is_slow_to_enqueue_has_the_device_wait_for_each_slot(
+    clock, by_host, enqueue_ns, slots
+):
+    """But for what waits for the device itself: then that waits until the hold ends."""
     device = SlowToEnqueue(clock)
+    device.enqueue_ns = enqueue_ns
     built = NullBuilt(Program("toy.one", "one", ""), "", itertools.repeat(0.05 * MS), by_host=by_host)
     settings = MeasureSettings(l2="hot", max_slots=20, min_time_s=9)
     measure(device, Subject(built, LAUNCH, ["x", "y"]), settings)

@@ -7,6 +7,7 @@ the same way. Both were measured; docs/comparison.md has the figures.
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import time
@@ -32,7 +33,7 @@ from harness.bench.measure import (
     timed,
     warm_up,
 )
-from harness.device.backends.base import Device, Stamp
+from harness.device.backends.base import MOST_HELD_NS, Device, Stamp
 from harness.records import L2Policy, PairedBlock, Quad
 
 CANARY_EVERY = 2
@@ -226,20 +227,26 @@ class SlotRunner:
         self.busy_s = 0.0
         self._empty_cycles = self._cycles_of_nothing()
         self._brief = self.time_ns < 10 * ENQUEUE_NS
-        self._held = False
-        """Whether the card is held before each slot until that is enqueued."""
+        self._held: frozenset[Subject] | None = None
+        """Before whose slots the card is held until they are enqueued; None while the host is ahead of it."""
         if self._brief:
-            self._held = self._host_bound(self.pair.base) or self._host_bound(self.pair.head)
+            self._hold(anyway=False)
 
-    def _host_bound(self, subject: Subject) -> bool:
-        """Whether a slot takes the host longer to enqueue than the device to run: a short kernel, or one that
-        a library or a just-in-time compiler launches. False where the device has no stamps.
+    def _hold(self, *, anyway: bool) -> None:
+        """Hold the card from now on, where a slot of either kernel takes the host longer to enqueue than the
+        device to run: a short one, or one that a library or a just-in-time compiler launches. Or anyway. But
+        not before what waits for the device itself, and so would wait until the hold ends by itself.
         """
-        host_ns, slot = time_to_enqueue(self.device, lambda: self._slot(subject))
-        first, last = slot.stamps[0][0](), slot.stamps[-1][1]()
-        if first is None or last is None:
-            return False
-        return host_ns > _HOST_BOUND * (last.time_ns - first.time_ns)
+        held, wanted = set(), anyway
+        for subject in (self.pair.base, self.pair.head):
+            host_ns, slot = time_to_enqueue(self.device, functools.partial(self._slot, subject))
+            first, last = slot.stamps[0][0](), slot.stamps[-1][1]()
+            if first and last:
+                wanted = wanted or host_ns > _HOST_BOUND * (last.time_ns - first.time_ns)
+            if host_ns < MOST_HELD_NS:
+                held.add(subject)
+        if wanted:
+            self._held = frozenset(held)
 
     def batch(self, count: int, lead_in_s: float) -> list[Quad]:
         """`count` quads behind a lead-in, with no wait of the host's between them; none where the card found
@@ -255,8 +262,8 @@ class SlotRunner:
         ended_ns = time.monotonic_ns()
         self.busy_s += (ended_ns - began_ns) / 1e9
         quads = _aligned([quad() for quad in enqueued], at_end(), began_ns, ended_ns)
-        if not self._held and _starved(quads):
-            self._held = True
+        if self._held is None and _starved(quads):
+            self._hold(anyway=True)
             return []
         return quads
 
@@ -295,7 +302,7 @@ class SlotRunner:
             self._slot(self.pair.base)
             self._slot(self.pair.head)
             # Held, a slot may take the host far longer than the card, and there is no queue to fill.
-            if self._held and time.monotonic_ns() - began_ns > duration_s * 1e9:
+            if self._held is not None and time.monotonic_ns() - began_ns > duration_s * 1e9:
                 return
 
     def _quad(self, number: int) -> Callable[[], _QuadRead]:
@@ -316,8 +323,8 @@ class SlotRunner:
         return Slot((timing,), ((before, self.device.stamp()),), 1) if timing else None
 
     def _slot(self, subject: Subject) -> Slot:
-        stamp = self.device.stamp
-        return enqueue_slot(self.device, subject, self.data, self.launches, self.l2, stamp, held=self._held)
+        stamp, held = self.device.stamp, self._held is not None and subject in self._held
+        return enqueue_slot(self.device, subject, self.data, self.launches, self.l2, stamp, held=held)
 
     def _cycles_of_nothing(self) -> float:
         """The cycles between two stamps with nothing between them, on a card that has both of them waiting.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from harness.device.backends.base import Argument, Built, Device, Stamping, Timing
+from harness.device.backends.base import MOST_HELD_NS, Argument, Built, Device, Stamping, Timing
 from harness.errors import LaunchError, MeasureError
 from harness.records import Extent3, L2Policy, Launch, Measurement
 from harness.statistics import summarize
@@ -117,7 +117,8 @@ def measure(
     held = False
     if brief and subject.built.by_host:
         took_ns, _ = time_to_enqueue(device, lambda: enqueue_slot(device, subject, data, launches, l2))
-        held = took_ns > launches * ENQUEUE_NS  # as with Triton's launches from Python
+        # As with Triton's launches from Python. What waits for the device would wait until the hold ends.
+        held = launches * ENQUEUE_NS < took_ns < MOST_HELD_NS
     times: list[float] = []
     started_ns = time.monotonic_ns()
     stopped_by: Literal["precision", "time", "slots"] | None = None
