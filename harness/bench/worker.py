@@ -51,7 +51,13 @@ from harness.spec.suite import Suite
 from harness.spec.tampering import TamperCheck
 from harness.static.builds import builds, facts_of_arch
 from harness.system.cache import BinaryCache
-from harness.system.file_access import check_committed, reaches_beside, variables_set_by, watch
+from harness.system.file_access import (
+    check_committed,
+    reaches_beside,
+    same_by_place,
+    variables_set_by,
+    watch,
+)
 from harness.system.process import Progress, serve
 
 
@@ -63,11 +69,13 @@ def _put_back(base: Suite | None, variables: Mapping[str, str]) -> dict[str, str
     return of_base
 
 
-def _check_variables(of_base: Mapping[str, str], names: Iterable[str]) -> None:
-    """Raises SuiteError where the suites set variables of the environment otherwise, which they share."""
+def _check_variables(base: Suite, of_base: Mapping[str, str], head: Suite, names: Iterable[str]) -> None:
+    """Raises SuiteError where the suites set variables of the environment otherwise, which they share. Where
+    each names a place in its own checkout, the same has to lie there.
+    """
     for name in sorted(names):
         before, after = of_base.get(name, ""), os.environ.get(name, "")
-        if before != after:
+        if before != after and not same_by_place(before, base.root, after, head.root):
             raise SuiteError(
                 f"The environment's variable {name} is {before!r} by base's suite and {after!r} by head's, "
                 "and one process has both: whoever reads it could have the other's. Give the value to what "
@@ -94,7 +102,8 @@ class Worker:
             of_base = _put_back(base, variables)
             self.suite: Suite = load_folder(Path(request.suite))
             if base is not None:
-                _check_variables(variables | of_base, variables_set_by(self.suite.root) | of_base.keys())
+                names = variables_set_by(self.suite.root) | of_base.keys()
+                _check_variables(base, variables | of_base, self.suite, names)
             self.checker = Checker(self.device, self.suite, scratch, tell)
             suites = {"base": base or self.suite, "head": self.suite}
             self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)

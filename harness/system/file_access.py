@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.errors import SuiteError
 from harness.system.cache import cache_dir, export_root
-from harness.system.files import open_regular
+from harness.system.files import open_regular, read_regular
 
 _opened: set[str] = set()
 _since: list[set[str]] = []
@@ -198,6 +198,40 @@ def is_beside(path: str | Path, folder: Path) -> bool:
     if repository is None or not path.is_relative_to(repository) or path.is_relative_to(folder):
         return False
     return ".git" not in path.parts and not any(map(path.is_relative_to, apart))
+
+
+def same_by_place(value: str, folder: Path, other_value: str, other_folder: Path) -> bool:
+    """Whether two values of a variable differ only by the checkouts that they name, those of the two folders,
+    and the same lies there: then it does not matter which of the two somebody reads.
+    """
+    parts, other_parts = value.split(os.pathsep), other_value.split(os.pathsep)
+    (top, _), (other_top, _) = (_repository_of(each, cache_dir()) for each in (folder, other_folder))
+    if top is None or other_top is None or len(parts) != len(other_parts):
+        return False
+    return all(
+        part == other or _same_below(Path(part), top, Path(other), other_top)
+        for part, other in zip(parts, other_parts, strict=True)
+    )
+
+
+def _same_below(place: Path, top: Path, other: Path, other_top: Path) -> bool:
+    """Whether two places have one path below their tops, and the same content."""
+    if not (place.is_relative_to(top) and other.is_relative_to(other_top)):
+        return False
+    return place.relative_to(top) == other.relative_to(other_top) and _same_content(place, other)
+
+
+def _same_content(place: Path, other: Path) -> bool:
+    """Whether two files or folders hold the same, or neither is there."""
+    if place.is_dir() and other.is_dir():
+        names, others = (sorted(set(os.listdir(each)) - {"__pycache__"}) for each in (place, other))  # noqa: PTH208
+        return names == others and all(_same_content(place / name, other / name) for name in names)
+    if place.exists() and other.exists():
+        try:
+            return read_regular(place) == read_regular(other)
+        except OSError:
+            return False
+    return place.exists() == other.exists()
 
 
 @functools.lru_cache(maxsize=64)

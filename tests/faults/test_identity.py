@@ -141,6 +141,21 @@ def test_a_variable_that_both_set_is_no_difference(harness, repository):
     assert verdict_of(harness, repository, "opencl:0") == ("identical", "same-code", 0)
 
 
+OF_DATA = "import os, pathlib\nos.environ['OUR_DATA'] = str(pathlib.Path(__file__).parents[1] / 'data')"
+
+
+@pytest.mark.parametrize(("data", "ends"), [({}, 0), ({"kernels/data/x/y.bin": "3"}, 2)])
+def test_a_variable_may_name_each_sides_own_checkout(harness, repository, data, ends):
+    """One process has one of the two values, so the same has to lie at both."""
+    files = {"kernels/twice/suite.py": suite(OF_DATA, "", "'one.cl', macros={'FACTOR': 2}")}
+    files |= {"kernels/twice/one.cl": OPENCL, "kernels/data/x/y.bin": "2"}
+    commit(repository, files, 1)
+    commit(repository, {"kernels/twice/one.cl": "// two\n" + OPENCL, **data}, 2)
+    done = harness("compare", "HEAD~1", "--device", "opencl:0", "--no-save", cwd=repository)
+    assert done.status == ends, done.err
+    assert ("variable OUR_DATA is" in done.err) == bool(data)
+
+
 def sides(tmp_path: Path, base: dict[str, str], head: dict[str, str]) -> tuple[Path, Path]:
     """Suite folders of two repositories, as an export and a working tree would be."""
     made = []
