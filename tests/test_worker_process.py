@@ -10,12 +10,13 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
 from harness.bench import protocol
 from harness.bench.worker import Worker
-from harness.errors import DeviceError, WorkerError
+from harness.errors import DeviceError, UsageError, WorkerError
 from harness.run.device_session import WorkerProcess
 from harness.run.run import Session, SessionSettings
 from harness.spec.loader import load
@@ -65,6 +66,14 @@ def child(tmp_path, monkeypatch):
     yield begin
     for each in begun:
         each.close()
+
+
+def test_launches_do_not_wait_for_the_card_whatever_is_set_for_debugging(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    text = "import os\nraise ValueError('blocking is ' + os.environ['CUDA_LAUNCH_BLOCKING'])\n"
+    write_files(tmp_path, {"suite.py": text})
+    with closing(WorkerProcess(tmp_path)) as worker, pytest.raises(UsageError, match="blocking is 0"):
+        worker.open("null", tmp_path)
 
 
 def test_cases_are_compiled_side_by_side_before_one_is_measured(tmp_path):

@@ -66,9 +66,9 @@ class WorkerProcess(Process):
         # The worker is in a folder of its own, where it would look for relative paths.
         names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
-        super().__init__(
-            "harness.bench.worker", cwd=scratch, env={**paths, **env}, python=python, before=before
-        )
+        # Set for debugging, it has the host wait for each launch, and its time is then in every figure.
+        unblocked = {"CUDA_LAUNCH_BLOCKING": "0", **paths, **env}
+        super().__init__("harness.bench.worker", cwd=scratch, env=unblocked, python=python, before=before)
 
     def open(
         self,
