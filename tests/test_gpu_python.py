@@ -259,6 +259,12 @@ def test_torch_is_timed_by_the_harness_stream_alone(tmp_path):
         if (measurement := rows[name].measurement) is not None
     ]
     assert medians[1] < 1.5 * medians[0]
+    # What waits for the card does not wait until a card that is held lets go by itself, slot by slot.
+    waited = rows["waited"].measurement
+    assert waited is not None
+    assert waited.started_ns is not None
+    assert waited.ended_ns is not None
+    assert waited.ended_ns - waited.started_ns < 3e9, "ten times what QUICK gives it"
 
 
 def test_cupy_launches_arrays_and_raw_kernels(tmp_path):
