@@ -30,7 +30,7 @@ from harness.sweep.model import (
     SweepResult,
     SweepRow,
 )
-from harness.system.cache import write_atomically
+from harness.system.cache import write_file
 from harness.system.files import open_regular, read_regular, try_lock
 
 Item = PreparedConfiguration | SweepRow | Duel | Repeat | Final
@@ -250,12 +250,8 @@ def write_t4(result: SweepResult, path: Path) -> tuple[Path, ...]:
     written = []
     for size, document in documents.items():
         place = path if len(documents) == 1 else path.with_name(f"{path.stem}-{size}{path.suffix}")
-        try:
-            write_atomically(place, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
-        except OSError as error:
-            raise StoreError(
-                f"Cannot write {place}: {error.strerror or error}. Name a file in a folder with room."
-            ) from error
+        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+        write_file(place, text.encode(), "Name a file in a folder with room.")
         written.append(place)
     return tuple(written)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from harness.errors import StoreError
 from harness.system.files import read_regular
 
 _FORMAT = b"harness binary 1"
@@ -63,6 +64,15 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         if durable:
             file.flush()
             os.fsync(file.fileno())
+
+
+def write_file(path: Path, data: bytes, advice: str = "", *, durable: bool = True) -> None:
+    """Write a file as `write_atomically` does. Raises StoreError, with the advice, where that fails."""
+    try:
+        write_atomically(path, data, durable=durable)
+    except OSError as error:
+        reason = f"Cannot write {path}: {error.strerror or error}."
+        raise StoreError(f"{reason} {advice}" if advice else reason) from None
 
 
 @dataclass(frozen=True, slots=True)
