@@ -24,7 +24,7 @@ from click.shell_completion import CompletionItem
 
 from harness import __version__
 from harness.errors import ExitCode, HarnessError, StoreError
-from harness.system.texts import harmless
+from harness.system.texts import harmless, plain_log
 
 COMMANDS = {
     "init": "Write suites for the kernels of a repository, and what runs them.",
@@ -74,12 +74,7 @@ def tell_lines(lines: Iterable[str]) -> None:
 
 def tell_failed(sentence: str, log: str) -> None:
     """Tell on standard error what failed, with the evidence below it."""
-    click.echo("\n".join(filter(None, (harmless(sentence), indent(_plain(log), "    ")))), err=True)
-
-
-def _plain(log: str) -> str:
-    """What others printed, without their colours and whatever else moves a cursor."""
-    return harmless(click.unstyle(log), keep="\n\t")
+    click.echo("\n".join(filter(None, (harmless(sentence), indent(plain_log(log), "    ")))), err=True)
 
 
 def show_sheets(sheets: Iterable[Any]) -> None:
@@ -205,7 +200,7 @@ def _run() -> int:
         message = harmless(error.message, keep="\n")
         click.echo(f"harness: {message}", err=True)
         if error.log:
-            click.echo(_plain(error.log), err=True)
+            click.echo(plain_log(error.log), err=True)
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -8,6 +8,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from textwrap import indent
 from typing import Any, TypeAlias
 
 from rich.text import Text
@@ -34,7 +35,7 @@ from harness.records import FAILING, Comparison, DeviceInfo, Verdict, nothing_co
 from harness.run.compare import ComparisonResult
 from harness.run.rejudge import Label, Rejudged, RejudgedRecord, Truth, score
 from harness.statistics.rates import false_alarm_bound
-from harness.system.texts import harmless
+from harness.system.texts import harmless, plain_log
 
 _BY_DEFAULT = frozenset(FAILING[:5])
 _ALWAYS = frozenset({"missing", "failed"})
@@ -277,8 +278,7 @@ def lines_of(
         )
         if logs and verdict.log and verdict.log not in shown:
             shown.add(verdict.log)  # one broken file costs many cases
-            lines = [harmless(line, keep="\t") for line in verdict.log.splitlines()]
-            yield Text("\n".join(f"    {line}" for line in lines), style="dim")
+            yield Text(indent(plain_log(verdict.log), "    ", lambda _: True), style="dim")
 
 
 def closing(verdicts: Sequence[Verdict], device_s: float | None) -> str:
