@@ -34,7 +34,7 @@ from harness.spec.case_id import in_short, size_label
 from harness.store.records_file import PACKED, PART, opened, read_run, reading, unpacked_rest, whole_lines
 from harness.system import git
 from harness.system.cache import cache_dir, write_atomically
-from harness.system.files import MOST_BYTES, read_regular, stat_of
+from harness.system.files import MOST_BYTES, UNREADABLE, read_regular, stat_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,6 @@ def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int,
 
 
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FORMAT = 3
 """The version of what is cached: raise it when figures are read in another way."""
 

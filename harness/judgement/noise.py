@@ -18,9 +18,8 @@ from harness.judgement.case_trial import NoisePriors
 from harness.records import DeviceInfo
 from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, fit_prior, prior_of_case
 from harness.statistics.paired import ProcessEffect
-from harness.store.records_file import UNREADABLE
 from harness.system.cache import write_file
-from harness.system.files import read_regular
+from harness.system.files import UNREADABLE, read_regular
 
 FILE = "calibration.harness"
 """JSON, but not by name: asv reads every .json file beside its results and wants a version in it."""

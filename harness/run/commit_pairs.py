@@ -23,8 +23,8 @@ from harness.run.device_session import DeviceSession
 from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite, begin
 from harness.spec.planning import PlannedCase, plan
-from harness.store.records_file import UNREADABLE, JsonLines, writing_results
-from harness.system.files import read_regular
+from harness.store.records_file import JsonLines, writing_results
+from harness.system.files import UNREADABLE, read_regular
 from harness.system.process import Failed, failure
 
 _SIDES: tuple[Side, ...] = ("base", "head")

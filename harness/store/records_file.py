@@ -24,7 +24,7 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.records import SCHEMA_VERSION, CaseBlock, Comparison, Row, Run, Source, Verdict
-from harness.system.files import MOST_BYTES, open_regular, read_regular, try_lock
+from harness.system.files import MOST_BYTES, UNREADABLE, open_regular, read_regular, try_lock
 
 T = TypeVar("T")
 
@@ -33,7 +33,6 @@ PART = ".part"
 PACKED = ".gz"
 """What the name of a record ends in that gzip has packed."""
 _ENDINGS = (".jsonl", f".jsonl{PACKED}")
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are no record."""
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.spec.case_id import size_label
-from harness.store.records_file import UNREADABLE, JsonLines, decoded_line, reading, writing_results
+from harness.store.records_file import JsonLines, decoded_line, reading, writing_results
 from harness.sweep.model import (
     SCHEMA_VERSION,
     Duel,
@@ -31,7 +31,7 @@ from harness.sweep.model import (
     SweepRow,
 )
 from harness.system.cache import write_file
-from harness.system.files import open_regular, read_regular, try_lock
+from harness.system.files import UNREADABLE, open_regular, read_regular, try_lock
 
 Item = PreparedConfiguration | SweepRow | Duel | Repeat | Final
 
