@@ -14,7 +14,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from textwrap import indent
 from types import FrameType
 from typing import Any, ClassVar, TextIO
@@ -69,7 +68,7 @@ def tell(text: str) -> None:
 def tell_lines(lines: Iterable[str]) -> None:
     """Tell on standard error what was left out and why, each sentence once."""
     for line in dict.fromkeys(lines):
-        click.echo(line, err=True)
+        click.echo(harmless(line, keep="\n"), err=True)
 
 
 def tell_failed(sentence: str, log: str) -> None:
@@ -84,16 +83,6 @@ def show_sheets(sheets: Iterable[Any]) -> None:
     for sheet in sheets:
         print_out(sheet)
         click.echo()
-
-
-def tell_end(problem: str, path: Path | str | None, interrupted: str) -> None:
-    """Tell on standard error what is wrong with a record, where it is, and what an interrupted run left."""
-    if problem:
-        click.echo(f"harness: {problem}", err=True)
-    if path:
-        click.echo(f"Record: {path}", err=True)
-    if interrupted:
-        click.echo(f"Interrupted: {interrupted}.", err=True)
 
 
 class LazyGroup(click.Group):

@@ -15,7 +15,7 @@ from harness.github.events import append_summary, links_of_run
 from harness.output import static_differences
 from harness.output.review.markdown import SUMMARY_BYTES
 from harness.output.review.static import encode_static, static_comment
-from harness.output.sentences import commit_label
+from harness.output.sentences import source_label
 from harness.output.static_tables import facts_json, facts_tables
 from harness.output.tables import print_out
 from harness.run.build_only import BuildResult
@@ -132,7 +132,7 @@ def _tell(
         )
     else:
         for pair, found in pairs:
-            base, head = (commit_label(side.source.commit, dirty=side.source.dirty) for side in pair)
+            base, head = (source_label(side.source) for side in pair)
             title = f"{pair.head.suite.name}, {base} → {head}"
             print_out(static_differences.differences_table(title, found))
             click.echo()

@@ -13,7 +13,7 @@ from harness.errors import ExitCode
 from harness.numbers import counted, half_width, interval, moved, percent, percent_figure, seconds
 from harness.output.sentences import effect_figure
 from harness.output.sheet import Cell, Column, Sheet
-from harness.output.tables import console, print_error, print_out
+from harness.output.tables import console, print_end, print_out
 from harness.records import Effect
 from harness.run.bisect import BisectResult, LineCommit, Looked
 from harness.spec.case_id import in_short
@@ -46,10 +46,7 @@ def print_bisection(result: BisectResult, status: ExitCode) -> None:
         out.print()
     for line in _lines(result):
         out.print(line)
-    if result.problem:
-        print_error(f"harness: {result.problem}")
-    if result.interrupted:
-        print_error("Interrupted: the same command goes on from here.")
+    print_end(result.problem, None, "the same command goes on from here" if result.interrupted else "")
     out.print(f"{_spent(result)} Exit status {int(status)}.")
 
 

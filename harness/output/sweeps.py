@@ -18,7 +18,7 @@ from typing import Any
 from rich.text import Text
 
 from harness.numbers import counted, half_width, milliseconds, number, percent_figure
-from harness.output.sentences import commit_label
+from harness.output.sentences import source_label
 from harness.output.sheet import CLOSING, SHADES, Cell, Column, Sheet, opening, safe, scrolled
 from harness.output.tables import STYLES
 from harness.records import Effect
@@ -266,7 +266,7 @@ def _standing(row: SweepRow) -> tuple[str, str]:
 
 def title_of(result: SweepResult) -> str:
     sweep = result.sweep
-    commit = commit_label(sweep.source.commit, dirty=sweep.source.dirty)
+    commit = source_label(sweep.source)
     name = sweep.kernel if "." in sweep.kernel else f"{sweep.source.suite}.{sweep.kernel}"
     cards = f", {len(sweep.devices)} devices" if len(sweep.devices) > 1 else ""
     return f"{name} at {commit} on {sweep.device.name} ({sweep.device.spec}{cards})"

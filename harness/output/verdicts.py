@@ -25,12 +25,13 @@ from harness.output.sentences import (
     basis,
     commit_label,
     explained,
+    source_label,
     suite_label,
     toolchain_labels,
     verdict_columns,
 )
 from harness.output.sheet import Cell, Column, Sheet
-from harness.output.tables import console, print_error, print_out, styled
+from harness.output.tables import console, print_end, print_error, print_out, styled
 from harness.records import FAILING, Comparison, DeviceInfo, Verdict, nothing_compared
 from harness.run.compare import ComparisonResult
 from harness.run.rejudge import Label, Rejudged, RejudgedRecord, Truth, score
@@ -170,12 +171,8 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
         _print_reasons(result.verdicts, rests_on, units=units, changes=result.problem_changes)
         for message in result.left_out:
             print_error(f"Left out: {message}")
-        if result.problem:
-            print_error(f"harness: {result.problem}")
-        if result.path:
-            print_error(f"Record: {result.path}")
-        if result.interrupted:
-            print_error("Interrupted: verdicts rest on what was finished.")
+        left = "verdicts rest on what was finished" if result.interrupted else ""
+        print_end(result.problem, result.path, left)
         console().print()
     rows = tuple(verdict for result in results for verdict in (*result.verdicts, *result.twins))
     verdicts = [verdict for result in results for verdict in result.verdicts]
@@ -248,8 +245,7 @@ def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[Ju
 
 
 def title(comparison: Comparison) -> str:
-    ends = (comparison.base, comparison.head)
-    base, head = (commit_label(source.commit, dirty=source.dirty) for source in ends)
+    base, head = map(source_label, (comparison.base, comparison.head))
     device, suite = comparison.device, suite_label(comparison.base)
     if labels := toolchain_labels(comparison):
         suite, (base, head) = f"{suite} at {head}", labels
