@@ -15,8 +15,9 @@ from harness.output.sentences import effect_figure
 from harness.output.sheet import Cell, Column, Sheet
 from harness.output.tables import console, print_end, print_out
 from harness.records import Effect
-from harness.run.bisect import BisectResult, LineCommit, Looked
+from harness.run.bisect import BisectResult, Looked
 from harness.spec.case_id import in_short
+from harness.system.git import Commit
 from harness.system.texts import harmless
 
 SCHEMA_VERSION = 1
@@ -118,7 +119,7 @@ def _by(result: BisectResult) -> str:
     return f", {percent(effect.effect, sign=True)} ({interval(effect.low, effect.high)})"
 
 
-def _who(commit: LineCommit) -> Text:
+def _who(commit: Commit) -> Text:
     return Text(harmless(f"  {commit.hash[:10]} {commit.subject} ({commit.author})"))
 
 

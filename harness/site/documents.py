@@ -220,7 +220,7 @@ def change_document(each: Stated, case: SeriesCase, card: int, commits: Commits)
         "bad_hash": bad.hash,
         "subject": bad.subject[:500],
         "author": bad.author[:200],
-        "time": bad.time,
+        "time": bad.time_s,
         "static": change.static,
         "shifts": [str(each) for each in change.shifts],
         "compared": change.compared,

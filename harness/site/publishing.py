@@ -229,7 +229,7 @@ def _write_commits(site: Site, repository: Path, commits: Commits) -> None:
     """
     for first in range(0, len(commits), COMMITS_A_FILE):
         line, number = commits.line[first : first + COMMITS_A_FILE], first // COMMITS_A_FILE
-        rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
+        rows = [(each.hash, each.time_s, each.author[:200], each.subject[:500]) for each in line]
         site.write(f"commits/{number}", rows)
         name, last = f"touched/{number}", line[-1].hash
         if site.holds(name, last):
