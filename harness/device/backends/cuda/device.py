@@ -81,13 +81,13 @@ class CudaDevice(Device):
     def build(self, program: Program) -> CudaBuilt:
         if program.kind == "host":
             return self._host(program)
-        binary, cached = self._binary(program)
+        binary = self._binary(program)
         if program.kind == "library":
             # What it reads when it is called is in nobody's list: the tree stands in for it.
             identity = hashlib.sha256(program.tree_sha256.encode() + binary).hexdigest()
             resources = Resources(binary_sha256=identity)
             call = library_function(program, binary, int(self.stream.handle))
-            return CudaBuilt(call=call, resources=resources, cached=cached)
+            return CudaBuilt(call=call, resources=resources)
         if program.kind == "image":
             nvcc.check_image(program, self.info.arch)
         with driver.translated(f"Loading {program.name}"):
@@ -104,7 +104,6 @@ class CudaDevice(Device):
             function=function,
             image=(binary, symbol),
             resources=_resources(function, binary),
-            cached=cached,
             code=cubin.code_of_any_compiler(binary) if program.compiler else "",
             # What a setup gave may point at memory that nobody else looks at.
             stateless=cubin.has_no_memory(binary) and not program.setup,
@@ -160,12 +159,12 @@ class CudaDevice(Device):
         if program.kind != "host":
             self._binary(program)
 
-    def _binary(self, program: Program) -> tuple[bytes, bool]:
+    def _binary(self, program: Program) -> bytes:
         if program.content:
-            return program.content, False
+            return program.content
         if program.suffix == ".ptx" and not program.compiler and nvcc.path() is None:
             nvcc.ptx_target(program, self.info.arch)
-            return program.text.encode(), False  # the driver has a ptxas of its own
+            return program.text.encode()  # the driver has a ptxas of its own
         # With what only it has, such as sm_90a: a library's own code asks for it.
         arch = nvcc.specific(self.info.arch) if program.kind == "library" else self.info.arch
 
@@ -316,7 +315,7 @@ class CudaDevice(Device):
 
     @functools.cached_property
     def _helpers(self) -> Any:
-        binary, _ = self._binary(Program("harness.helpers", "", _HELPERS.read_text(encoding="utf-8")))
+        binary = self._binary(Program("harness.helpers", "", _HELPERS.read_text(encoding="utf-8")))
         return driver.load(binary)
 
     def _helper(self, name: str) -> CudaBuilt:
