@@ -91,7 +91,7 @@ def _code(verdict: Verdict) -> ExitCode:
 
 
 def rejudged_exit_code(
-    records: Sequence[RejudgedRecord], problems: Collection[str], fail_on: Collection[str] = ()
+    records: Sequence[RejudgedRecord], problems: Collection[str], fail_on: Collection[str]
 ) -> ExitCode:
     """The exit status by what is said now; what could not be read counts as not measured."""
     status = exit_code(records, fail_on) if records else ExitCode.NOT_MEASURED
@@ -214,7 +214,7 @@ def _print_reasons(
     verdicts: Sequence[Verdict],
     rests_on: str,
     *,
-    units: tuple[str, str] = PROCESSES,
+    units: tuple[str, str],
     changes: Sequence[str] = (),
 ) -> None:
     """What verdicts rest on, how head's problem changed, and the reasons of those that are acted on."""
