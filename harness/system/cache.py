@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -30,6 +31,17 @@ def cache_dir() -> Path:
     if chosen := os.environ.get("HARNESS_CACHE_DIR"):
         return Path(chosen).absolute()
     return platformdirs.user_cache_path("harness", appauthor=False)
+
+
+@functools.cache
+def own_code() -> str:
+    """A hash of the harness's sources, part of a key where another harness may come to something else: its
+    version does not change while it is worked on. Raises OSError.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).resolve().parent.parent.rglob("*.py")):
+        digest.update(hashlib.sha256(read_regular(file)).digest())
+    return digest.hexdigest()
 
 
 def export_root(folder: Path) -> Path | None:
