@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.history.facts import CommitInfo, Commits
+from harness.history.facts import Commits
 from harness.history.figures import SeriesCase
+from harness.system.git import Commit
 
 
 def line(count: int) -> Commits:
     """So many commits, the first of a hash that begins with 00000001."""
     return Commits(
-        tuple(CommitInfo(f"{n + 1:08x}".ljust(40, "0"), n, "Ada", f"Commit {n}") for n in range(count))
+        tuple(Commit(f"{n + 1:08x}".ljust(40, "0"), n, "Ada", f"Commit {n}") for n in range(count))
     )
 
 

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.device.backends import cuda
-from harness.device.backends.cuda import CudaBuilt, CudaDevice
+from harness.device.backends.cuda import device as cuda_device
+from harness.device.backends.cuda import driver, libcuda
+from harness.device.backends.cuda.built import CudaBuilt
+from harness.device.backends.cuda.device import CudaDevice
 from harness.device.frameworks import ReturnedArray
 from harness.errors import LaunchError
 from harness.records import Launch
@@ -29,7 +31,7 @@ LAUNCH = Launch(grid=(1, 1, 1), block=(1, 1, 1))
 def told(monkeypatch):
     """A device that enqueues nothing, and what it would have."""
     told: list[str] = []
-    monkeypatch.setattr(cuda, "_forget_persisting", lambda stream: told.append("forget"))
+    monkeypatch.setattr(libcuda, "forget_persisting", lambda stream: told.append("forget"))
     device: Any = object.__new__(CudaDevice)
     device.info = SimpleNamespace(l2_bytes=1, compute_units=1)
     device.stream = SimpleNamespace(handle=0, synchronize=lambda: told.append("wait"))
@@ -43,7 +45,7 @@ def told(monkeypatch):
 @pytest.mark.parametrize("how", ["hold", "occupy"])
 def test_what_waits_for_the_card_comes_before_what_keeps_it(monkeypatch, told, how):
     """Else the host would wait for a card that waits for the host."""
-    monkeypatch.setattr(cuda, "_translated", lambda what: nullcontext())
+    monkeypatch.setattr(driver, "translated", lambda what: nullcontext())
     device, said = told
     for _ in range(2):
         device.hold() if how == "hold" else device.occupy(1)
@@ -54,10 +56,10 @@ def test_what_waits_for_the_card_comes_before_what_keeps_it(monkeypatch, told, h
 
 
 def test_every_helper_that_is_enqueued_is_in_their_file():
-    source = Path(str(cuda.__file__)).read_text(encoding="utf-8")
+    source = Path(str(cuda_device.__file__)).read_text(encoding="utf-8")
     names = set(re.findall(r'helper\("(\w+)"', source))
     assert len(names) == 6
-    helpers = cuda._HELPERS.read_text(encoding="utf-8")
+    helpers = cuda_device._HELPERS.read_text(encoding="utf-8")
     assert {f"harness_{name}" for name in names} == set(re.findall(r"__global__ void (\w+)\(", helpers))
 
 
@@ -155,8 +157,8 @@ class Card:
 
     def device(self, monkeypatch: pytest.MonkeyPatch) -> Any:
         """The harness's device on this card."""
-        monkeypatch.setattr(cuda, "_translated", lambda what: nullcontext())
-        monkeypatch.setattr(cuda, "_driver", lambda: self)
+        monkeypatch.setattr(driver, "translated", lambda what: nullcontext())
+        monkeypatch.setattr(driver, "api", lambda: self)
         monkeypatch.setattr("time.sleep", self.sleep)
         device: Any = object.__new__(CudaDevice)
         calls = {"release": lambda memory: None, "allocate": self.allocate, "_hold": self.hold}
@@ -179,7 +181,7 @@ class Contexts:
 
 def test_a_function_that_starts_a_framework_at_its_first_call_leaves_the_card_current(monkeypatch):
     contexts = Contexts()
-    monkeypatch.setattr(cuda, "_translated", lambda what: nullcontext())
+    monkeypatch.setattr(driver, "translated", lambda what: nullcontext())
     device: Any = object.__new__(CudaDevice)
     device.__dict__ |= {"context": contexts, "info": SimpleNamespace(arch="sm_90")}
     device.stream = SimpleNamespace(handle=0)
@@ -227,7 +229,7 @@ def test_a_returned_result_is_looked_at_where_the_function_put_it(monkeypatch, f
     card = Card()
     device = card.device(monkeypatch)
     call: Any = Returning(card, [32, 40], foreign=foreign)
-    built = cuda.CudaBuilt(call=call, python=call)
+    built = CudaBuilt(call=call, python=call)
     device.launch(built, LAUNCH, [8])
     card.sleep(0)
     assert list(card.memory[8:12]) == [7] * 4
@@ -269,12 +271,10 @@ def test_a_result_in_other_memory_at_each_call_is_refused(monkeypatch):
     device = card.device(monkeypatch)
     call: Any = Returning(card, [32, 40, 48], reused=False)
     with pytest.raises(LaunchError, match="in other memory at each call"):
-        device.launch_held(
-            cuda.CudaBuilt(call=call, python=call), LAUNCH, [8], [(8, 0, np.zeros(2, np.uint8))]
-        )
+        device.launch_held(CudaBuilt(call=call, python=call), LAUNCH, [8], [(8, 0, np.zeros(2, np.uint8))])
 
 
-class Driver:
+class Library:
     """The driver's library as far as it tells how many blocks stay resident."""
 
     def __init__(self, failing: str = "") -> None:
@@ -290,8 +290,8 @@ class Driver:
         return call
 
 
-def resident(monkeypatch, driver, *, shared=0, image=(b"cubin", "wave")):
-    monkeypatch.setattr(cuda, "_libcuda", lambda: driver)
+def resident(monkeypatch, library, *, shared=0, image=(b"cubin", "wave")):
+    monkeypatch.setattr(libcuda, "_library", lambda: library)
     device: Any = object.__new__(CudaDevice)
     launch = Launch(grid=(1, 1, 1), block=(32, 4, 2), dynamic_shared_bytes=shared)
     return device.resident_blocks(CudaBuilt(image=image), launch)
@@ -300,23 +300,23 @@ def resident(monkeypatch, driver, *, shared=0, image=(b"cubin", "wave")):
 @pytest.mark.parametrize(("shared", "raised"), [(48 * 1024, False), (48 * 1024 + 4, True)])
 def test_the_driver_is_asked_how_many_blocks_stay_resident(monkeypatch, shared, raised):
     """Beyond 48 KiB of dynamic shared memory it says 0 unless the function was allowed it."""
-    driver = Driver()
-    assert resident(monkeypatch, driver, shared=shared) == 6
-    assert driver.asked["cuModuleLoadData"][1] == b"cubin"
-    assert driver.asked["cuModuleGetFunction"][2] == b"wave"
-    assert driver.asked["cuOccupancyMaxActiveBlocksPerMultiprocessor"][2:] == [256, shared]
-    assert driver.asked.get("cuFuncSetAttribute", [0, 8, shared])[1:] == [8, shared]
-    assert ("cuFuncSetAttribute" in driver.asked) == raised
-    assert "cuModuleUnload" in driver.asked
+    library = Library()
+    assert resident(monkeypatch, library, shared=shared) == 6
+    assert library.asked["cuModuleLoadData"][1] == b"cubin"
+    assert library.asked["cuModuleGetFunction"][2] == b"wave"
+    assert library.asked["cuOccupancyMaxActiveBlocksPerMultiprocessor"][2:] == [256, shared]
+    assert library.asked.get("cuFuncSetAttribute", [0, 8, shared])[1:] == [8, shared]
+    assert ("cuFuncSetAttribute" in library.asked) == raised
+    assert "cuModuleUnload" in library.asked
 
 
 def test_a_driver_that_does_not_answer_is_an_error_with_its_number(monkeypatch):
-    driver = Driver(failing="cuModuleGetFunction")
+    library = Library(failing="cuModuleGetFunction")
     with pytest.raises(LaunchError, match=r"how many blocks of wave stay resident: cuModuleGetFunction gave"):
-        resident(monkeypatch, driver)
-    assert "cuModuleUnload" in driver.asked
+        resident(monkeypatch, library)
+    assert "cuModuleUnload" in library.asked
 
 
 def test_of_host_code_nobody_knows_how_many_blocks_stay_resident(monkeypatch):
-    assert resident(monkeypatch, Driver(), image=None) is None
+    assert resident(monkeypatch, Library(), image=None) is None
     assert resident(monkeypatch, None) is None

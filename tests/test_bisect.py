@@ -19,7 +19,7 @@ from harness.errors import ExitCode, HarnessError, Side
 from harness.judgement.case_trial import bare_verdict
 from harness.output.progress import BisectProgress
 from harness.records import Effect, Toolchain, Verdict, VerdictStatus
-from harness.run.bisect import Bisecting, BisectResult, LineCommit
+from harness.run.bisect import Bisecting, BisectResult
 from harness.run.commit_pairs import PairResult, Question, is_known
 from harness.run.compare import CompareSettings
 from harness.run.device_session import find_device
@@ -37,6 +37,7 @@ from harness.statistics.bisection import (
     smallest_range,
     suspected,
 )
+from harness.system.git import Commit
 from harness.system.process import Failed
 from tests import synthetic_history as synthetic
 from tests import toy
@@ -141,9 +142,7 @@ class Scripted:
     devices = tuple(devices())
     toolchain = Toolchain(compiler="none")
 
-    def __init__(
-        self, line: Sequence[LineCommit], levels: Sequence[float | None], noise: float = 0.0003
-    ) -> None:
+    def __init__(self, line: Sequence[Commit], levels: Sequence[float | None], noise: float = 0.0003) -> None:
         self.levels = dict(zip((commit.hash for commit in line), levels, strict=True))
         self.noise, self.random = noise, np.random.default_rng(4)
         self.asked: list[tuple[str, str]] = []
@@ -205,9 +204,7 @@ def searched(
     **script: Any,
 ) -> tuple[BisectResult, Scripted]:
     """A bisection of commits named by their numbers. `hidden` ones touch nothing, as far as is known."""
-    line = [
-        LineCommit(f"{number:040}", number, "An Author", f"Change {number}") for number in range(len(levels))
-    ]
+    line = [Commit(f"{number:040}", number, "An Author", f"Change {number}") for number in range(len(levels))]
     devices = Scripted(line, levels, **script)
     devices.most = stop
     settings = CompareSettings(results=results, save=results is not None, margin=margin)

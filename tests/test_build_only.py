@@ -379,7 +379,7 @@ def test_that_a_source_needed_more_is_remembered(own_cache, monkeypatch):
 
     monkeypatch.setattr("harness.device.backends.nvcc.finished", call)
     for _ in range(2):
-        binary, _ = nvcc.through_cache(
+        binary = nvcc.through_cache(
             BinaryCache(), made, nvcc.STANDARD, "sm_90", lambda given: nvcc.cubin(made, given, "sm_90")[0]
         )
         assert cubin.built_for(binary) == "sm_90a"

@@ -12,6 +12,7 @@ import pytest
 from harness import cli
 from harness.cli.ci_command import command as ci
 from harness.errors import ExitCode
+from harness.output.tables import print_end
 from harness.store.records_file import read_run
 from tests import toy
 from tests.support import KERNELS, ROOT, Done, records_below, run_command, statuses, write_files
@@ -107,6 +108,14 @@ def test_a_folder_without_suites_is_status_2(harness, tmp_path, monkeypatch, com
     told = harness(command).failed_with(ExitCode.USAGE)
     assert "no folder with a suite.py matches kernels/*" in told
     assert "'harness init' writes" in told
+
+
+def test_no_name_that_is_told_at_the_end_turns_a_terminal_around(capsys):
+    cli.tell_lines(["Left out: \x1b]0;owned\x07.cu is no file"])
+    print_end("\x1b]0;owned\x07 broke\nin two lines", "a\x07.jsonl", "")
+    told = capsys.readouterr().err
+    assert not {"\x1b", "\x07"} & set(told)
+    assert [line.split()[-1] for line in told.splitlines()] == ["file", "broke", "lines", "a\ufffd.jsonl"]
 
 
 @pytest.mark.parametrize("command", ["run", "check", "list"])

@@ -164,10 +164,10 @@ def test_first_parents_are_told_oldest_first(project, monkeypatch):
     second = commit_as(project, "Ada", "Second")
     third = commit_as(project, "Grace", "Third")
     line = git.first_parents(project.root, "HEAD")
-    assert [full_hash for full_hash, *_ in line] == [first, second, third]
+    assert [each.hash for each in line] == [first, second, third]
     assert line[1:] == [
-        (second, 1_700_000_000, "Ada", "Second"),
-        (third, 1_700_000_000, "Grace", "Third"),
+        git.Commit(second, 1_700_000_000, "Ada", "Second"),
+        git.Commit(third, 1_700_000_000, "Grace", "Third"),
     ]
     assert git.first_parents(project.root, "HEAD~1") == line[:2]
     assert git.first_parents(project.suite, "main") == line
@@ -179,8 +179,8 @@ def test_dates_do_not_order_first_parents(project, monkeypatch):
         monkeypatch.setenv("GIT_COMMITTER_DATE", f"2020-01-{day:02}T00:00:00Z")
         hashes.append(project.commit())
     line = git.first_parents(project.root, "HEAD")
-    assert [full_hash for full_hash, *_ in line] == hashes
-    assert line[1][1] > line[2][1] < line[3][1] > line[4][1]
+    assert [each.hash for each in line] == hashes
+    assert line[1].time_s > line[2].time_s < line[3].time_s > line[4].time_s
 
 
 def test_what_was_merged_is_not_on_the_line(project):
@@ -191,8 +191,8 @@ def test_what_was_merged_is_not_on_the_line(project):
     ahead = project.commit({"main.txt": "1\n"})
     project.git("merge", "--quiet", "--no-ff", "--message", "merged", "side")
     merged = project.git("rev-parse", "HEAD")
-    assert [each[0] for each in git.first_parents(project.root, "main")] == [base, ahead, merged]
-    assert [each[0] for each in git.first_parents(project.root, "side")] == [base, aside]
+    assert [each.hash for each in git.first_parents(project.root, "main")] == [base, ahead, merged]
+    assert [each.hash for each in git.first_parents(project.root, "side")] == [base, aside]
 
 
 @pytest.mark.parametrize(
@@ -211,10 +211,10 @@ def test_a_hostile_subject_is_told_whole_and_moves_nothing(project, subject):
     commit = commit_as(project, "[red]\x1b[2J\u202e", subject + "\n\nA body.\nAuthor: nobody\n")
     after = project.commit()
     *_, told, last = git.first_parents(project.root, "HEAD")
-    assert told[0] == commit
-    assert told[2] == "[red]\x1b[2J\u202e"
-    assert told[3] == (subject or "A body. Author: nobody")
-    assert (last[0], last[3]) == (after, "a change")
+    assert told.hash == commit
+    assert told.author == "[red]\x1b[2J\u202e"
+    assert told.subject == (subject or "A body. Author: nobody")
+    assert (last.hash, last.subject) == (after, "a change")
 
 
 def test_a_subject_that_is_no_text_is_told_as_far_as_it_is(project):
@@ -230,7 +230,7 @@ def test_a_subject_that_is_no_text_is_told_as_far_as_it_is(project):
         capture_output=True,
     ).stdout
     [*_, told] = git.first_parents(project.root, strange.decode().strip())
-    assert told[3] == "caf\ufffd \ufffd"
+    assert told.subject == "caf\ufffd \ufffd"
 
 
 def test_first_parents_of_what_is_no_commit(project):
@@ -241,7 +241,7 @@ def test_first_parents_of_what_is_no_commit(project):
 def test_a_shallow_clone_has_the_line_that_it_has(history, tmp_path):
     project, _, new = history
     project.git("clone", "--quiet", "--depth", "1", f"file://{project.root}", str(tmp_path / "shallow"))
-    assert [each[0] for each in git.first_parents(tmp_path / "shallow", "HEAD")] == [new]
+    assert [each.hash for each in git.first_parents(tmp_path / "shallow", "HEAD")] == [new]
 
 
 def test_whoever_commits_is_who_git_is_told(project, tmp_path):
@@ -266,7 +266,7 @@ def test_a_signed_commit_that_the_user_has_shown_is_read_like_any_other(tmp_path
     for setting in ("user.name=a", "user.email=a@b", f"gpg.program={gpg}", "log.showSignature=true"):
         subprocess.run([*run, "config", *setting.split("=", 1)], check=True)
     subprocess.run([*run, "commit", "-q", "--allow-empty", "-S", "-m", "signed"], check=True)
-    ((commit, _, _, subject),) = git.first_parents(repository, "HEAD")
-    assert (len(commit), subject) == (40, "signed")
+    (commit,) = git.first_parents(repository, "HEAD")
+    assert (len(commit.hash), commit.subject) == (40, "signed")
     shown = subprocess.run([*run, "log", "--format=%H"], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() != commit, "git itself shows the signature, or this test tests nothing"
+    assert shown.stdout.strip() != commit.hash, "git itself shows the signature, or this test tests nothing"

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from harness.history.changes import analyse, change_id
-from harness.history.facts import CommitInfo, Commits
+from harness.history.facts import Commits
 from harness.history.reading import read_history, sentence
 from harness.history.series import Epoch, Series
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.records import Launch, Resources, Row
+from harness.system.git import Commit
 from tests.histories import series_case
 from tests.synthetic_history import (
     CARDS,
@@ -70,7 +71,7 @@ def made(
     )
 
 
-COMMITS = Commits(tuple(CommitInfo(f"commit {number}", 0, "", "") for number in range(2000)))
+COMMITS = Commits(tuple(Commit(f"commit {number}", 0, "", "") for number in range(2000)))
 
 
 def analysed(series, floor=None, evidence=lambda _series, _point: None):

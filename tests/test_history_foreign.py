@@ -10,10 +10,11 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.history.export import export
-from harness.history.facts import CommitInfo, Commits, read_commits
+from harness.history.facts import Commits, read_commits
 from harness.history.reading import History, open_results, read_card
 from harness.history.triage import Decision
 from harness.output.histories import exit_code, print_history
+from harness.system.git import Commit
 from tests.support import commit, git, make_repository
 
 X, Y = "bench.Sort.time_x", "bench.Sort.time_y"
@@ -27,10 +28,7 @@ def cache(own_cache):
 
 def line(count):
     return Commits(
-        tuple(
-            CommitInfo(f"{number:040x}", 1_700_000_000 + 86_400 * number, "Ada", "")
-            for number in range(count)
-        )
+        tuple(Commit(f"{number:040x}", 1_700_000_000 + 86_400 * number, "Ada", "") for number in range(count))
     )
 
 

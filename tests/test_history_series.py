@@ -11,7 +11,6 @@ import pytest
 from harness.history.facts import (
     CONTEXT,
     CardRecords,
-    CommitInfo,
     Commits,
     RecordLayout,
     RunFacts,
@@ -22,6 +21,7 @@ from harness.history.reading import open_results, read_card
 from harness.history.series import series_of
 from harness.history.tables import AsvBenchmark, CardTable, figures_of, groups_of
 from harness.system import git
+from harness.system.git import Commit
 from tests import synthetic_history as synthetic
 from tests.synthetic_history import (
     CARDS,
@@ -50,7 +50,7 @@ def cache(own_cache):
 
 def line(count):
     """A line of commits, each dated before its parent."""
-    return Commits(tuple(CommitInfo(f"c{n}", 1_000_000 - n, "Ada", f"Commit {n}") for n in range(count)))
+    return Commits(tuple(Commit(f"c{n}", 1_000_000 - n, "Ada", f"Commit {n}") for n in range(count)))
 
 
 def benchmark(name=RATE, **changes):
@@ -178,7 +178,7 @@ def test_a_whole_history_with_skewed_clocks_and_merges_is_what_was_measured(tmp_
     written = write(history, tmp_path / "skewed")
     truth, commits = numbers(history, CARD), read_commits(written.repository)
     assert tuple(commit.hash for commit in commits.line) == written.commits
-    assert any(later.time < earlier.time for earlier, later in pairwise(commits.line))
+    assert any(later.time_s < earlier.time_s for earlier, later in pairwise(commits.line))
     card = the_card(written.results, commits)
     assert card.problems == ()
     found = {each.series.case.name: each.series for each in card.analysed}

@@ -481,10 +481,10 @@ def test_a_folder_that_is_not_there_is_made_and_a_file_in_its_place_is_an_error(
 def test_a_full_disk_is_an_error_in_words_and_leaves_the_file_whole(tmp_path, monkeypatch):
     path = written(tmp_path, ENTRY)
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("harness.history.triage.write_atomically", full)
+    monkeypatch.setattr("harness.system.cache.write_atomically", full)
     with pytest.raises(StoreError) as raised:
         acknowledge(tmp_path, decision(FALL))
     assert raised.value.message == f"Cannot write {path}: No space left on device."

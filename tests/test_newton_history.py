@@ -36,7 +36,7 @@ def test_positions_dates_and_figures_are_those_of_the_data(tmp_path):
     write(tmp_path, tmp_path / "made")
 
     history = read_history(tmp_path / "made/.asv/results", tmp_path / "made")
-    assert [commit.time for commit in history.commits.line] == [
+    assert [commit.time_s for commit in history.commits.line] == [
         *(1_770_000_000, 1_770_000_000, 1_770_001_000, 1_770_002_000, 1_770_003_000)
     ]
     assert "bbbb" in history.commits[4].subject

@@ -12,12 +12,14 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.integrations.pytest.report import comparison_lines
+from harness.integrations.pytest.report import sentence as failure
 from harness.numbers import typeset
 from harness.output.review.building import review_of
 from harness.output.review.faces import check_run, page, workflow_commands
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment, summary
 from harness.output.review.model import Review, SourceLine
+from harness.output.review.reports import junit
 from harness.output.sentences import basis, explained, sentence
 from harness.output.verdicts import as_json, print_comparison
 from harness.records import Arm, Effect, Strays, Verdict
@@ -224,6 +226,17 @@ def test_a_log_turns_no_terminal_around(capsys):
     assert "    a.cu(1): error\n" in shown
     assert "at line 3" in shown
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+
+
+def test_a_compilers_colours_are_on_no_face(capsys, monkeypatch):
+    """Nor do signs in their place: of what sets a colour nothing is left."""
+    log = "a.cu(1): \x1b[1;31merror\x1b[0m: no \x1b[35mx\x1b[m\r\n\tat line 3"
+    verdict = replace(SLOWER, **STATUSES["failed"][0], log=log)
+    shown = faces(verdict, capsys)
+    shown |= {"junit": junit(review_of([compared(verdict)])), "test": failure("failed", "", log)}
+    for face in ("terminal", "comment", "summary", "page", "junit", "test"):
+        assert "a.cu(1): error: no x" in words(shown[face]), face
+        assert "\ufffd" not in shown[face], face
 
 
 def test_nothing_measured_is_nothing_assumed(capsys):

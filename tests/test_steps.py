@@ -14,7 +14,7 @@ from harness import Axis, Input, Kernel, Output, Problem, Step, Suite
 from harness.bench.buffers import Buffers
 from harness.device.backends import open_device
 from harness.device.backends.cubin import parameters
-from harness.device.backends.cuda import _formats
+from harness.device.backends.cuda.built import formats
 from harness.errors import LaunchError, MeasureError, SuiteError
 from harness.records import Launch
 from harness.spec.loader import load
@@ -257,7 +257,7 @@ def test_arguments_lie_where_c_has_them():
     wanted = [
         getattr(AsC, name).offset + getattr(AsC, name).size for name, _ in AsC._fields_ if name != "pad"
     ]
-    assert offsets(_formats("toy.one", ARGUMENTS, None)) == wanted
+    assert offsets(formats("toy.one", ARGUMENTS, None)) == wanted
 
 
 @pytest.fixture(scope="module")
@@ -283,12 +283,12 @@ def test_a_cubin_tells_where_its_parameters_lie(cubin):
     assert [size for _, size in found] == [8, 4, 4, 128, 2, 8, 1]
     assert [offset for offset, _ in found[:3]] == [0, 8, 12]
     assert found[3][0] % 16 == 0
-    assert offsets(_formats("toy.one", ARGUMENTS, found)) == [offset + size for offset, size in found]
+    assert offsets(formats("toy.one", ARGUMENTS, found)) == [offset + size for offset, size in found]
     assert parameters(cubin, "none") == ()
     assert parameters(cubin, "nobody") is None
     assert parameters(b"no cubin", "one") is None
     with pytest.raises(LaunchError) as caught:
-        _formats("toy.one", [*ARGUMENTS[:2], np.int64(7), *ARGUMENTS[3:]], found)
+        formats("toy.one", [*ARGUMENTS[:2], np.int64(7), *ARGUMENTS[3:]], found)
     assert caught.value.message == (
         "toy.one has parameters of 8, 4, 4, 128, 2, 8, 1 bytes and is given arguments of 8, 4, 8, 128, 2, 8, "
         "1 bytes: check its args, and the dtypes of its scalars."

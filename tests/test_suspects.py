@@ -6,8 +6,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from harness.history.facts import CommitInfo, Commits
+from harness.history.facts import Commits
 from harness.history.suspects import SourceFolders, with_suspects
+from harness.system.git import Commit
 from tests.histories import series_case
 from tests.support import commit, make_repository
 from tests.test_events import COMMITS, change, events
@@ -51,7 +52,7 @@ def touching(tmp_path, *paths):
     """Events of one range over commits that each touch one file, and what git makes of them."""
     project = make_repository(tmp_path)
     hashes = [commit(project, {path: path}, day) for day, path in enumerate(("start", *paths), 1)]
-    commits = Commits(tuple(CommitInfo(each, number, "Ada", "") for number, each in enumerate(hashes)))
+    commits = Commits(tuple(Commit(each, number, "Ada", "") for number, each in enumerate(hashes)))
     found = events(change(0, len(paths)))
     [event] = with_suspects(found, project, commits, {NAIVE.name: NAIVE}, SOURCES)
     return event

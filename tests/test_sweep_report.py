@@ -27,7 +27,6 @@ from harness.output.sheet import SHADES, Sheet
 from harness.output.sweeps import write_page
 from harness.output.tables import STYLES, print_out
 from harness.records import Effect, Host, Launch, Resources, Source, Toolchain
-from harness.sweep import journal
 from harness.sweep.journal import t4_results, write_t4
 from harness.sweep.model import Configuration, Final, Sweep, SweepResult, SweepRow, SweepSettings
 from tests.support import ROOT
@@ -628,10 +627,10 @@ def test_each_size_is_a_t4_document_of_its_own(tmp_path):
 
 
 def test_t4_that_cannot_be_written_is_an_error_of_the_store(tmp_path, monkeypatch):
-    def full(path, data):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(journal, "write_atomically", full)
+    monkeypatch.setattr("harness.system.cache.write_atomically", full)
     with pytest.raises(StoreError, match="No space left on device"):
         write_t4(RESULT, tmp_path / "sweep.json")
 

@@ -426,12 +426,12 @@ def test_identity_and_limits():
     assert identity["power_w_is_from"] == "field 186 (instant)"
     limits = watcher.limits()
     assert (limits.max_sm_clock_mhz, limits.max_memory_clock_mhz) == (2100, 9751)
-    assert (limits.memory_bus_bits, limits.power_limit_w) == (384, 315)
+    assert limits.memory_bus_bits == 384
 
 
 def test_limits_that_are_refused_are_none():
-    watcher = probe(FakeNvml(nvmlDeviceGetMemoryBusWidth=refuse(), nvmlDeviceGetEnforcedPowerLimit=refuse()))
-    assert (watcher.limits().memory_bus_bits, watcher.limits().power_limit_w) == (None, None)
+    watcher = probe(FakeNvml(nvmlDeviceGetMemoryBusWidth=refuse()))
+    assert watcher.limits().memory_bus_bits is None
 
 
 def test_the_fake_answers_only_calls_that_exist():

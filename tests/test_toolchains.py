@@ -151,13 +151,14 @@ def test_what_is_no_toolchain_is_refused(tmp_path, monkeypatch):
         toolchains.find("10.1")
 
 
-def made_for_sm_86(program: Program, options: tuple[str, ...]) -> bytes:
+def made_for_sm_86(program: Program, compiled: list[str], options: tuple[str, ...]) -> bytes:
+    compiled.append(program.compiler)
     return nvcc.cubin(program, options, "sm_86")[0]
 
 
 def test_two_compilers_of_one_version_are_kept_apart(tmp_path):
     """One may be patched: neither the binary of the other nor its place in the cache is its own."""
-    made = {}
+    made, compiled = {}, list[str]()
     for name in ("one", "other"):
         program = replace(KERNEL, compiler=str(fake_nvcc(tmp_path / name, "11.8.89", name) / "bin" / "nvcc"))
         for _ in range(2):
@@ -166,9 +167,10 @@ def test_two_compilers_of_one_version_are_kept_apart(tmp_path):
                 program,
                 (),
                 "sm_86",
-                partial(made_for_sm_86, program),
+                partial(made_for_sm_86, program, compiled),
             )
-    assert made == {"one": (b"one", True), "other": (b"other", True)}
+    assert made == {"one": b"one", "other": b"other"}
+    assert len(compiled) == 2
 
 
 def needs_nvcc() -> None:

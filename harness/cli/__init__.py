@@ -14,7 +14,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from textwrap import indent
 from types import FrameType
 from typing import Any, ClassVar, TextIO
@@ -24,7 +23,7 @@ from click.shell_completion import CompletionItem
 
 from harness import __version__
 from harness.errors import ExitCode, HarnessError, StoreError
-from harness.system.texts import harmless
+from harness.system.texts import harmless, plain_log
 
 COMMANDS = {
     "init": "Write suites for the kernels of a repository, and what runs them.",
@@ -69,17 +68,12 @@ def tell(text: str) -> None:
 def tell_lines(lines: Iterable[str]) -> None:
     """Tell on standard error what was left out and why, each sentence once."""
     for line in dict.fromkeys(lines):
-        click.echo(line, err=True)
+        click.echo(harmless(line, keep="\n"), err=True)
 
 
 def tell_failed(sentence: str, log: str) -> None:
     """Tell on standard error what failed, with the evidence below it."""
-    click.echo("\n".join(filter(None, (harmless(sentence), indent(_plain(log), "    ")))), err=True)
-
-
-def _plain(log: str) -> str:
-    """What others printed, without their colours and whatever else moves a cursor."""
-    return harmless(click.unstyle(log), keep="\n\t")
+    click.echo("\n".join(filter(None, (harmless(sentence), indent(plain_log(log), "    ")))), err=True)
 
 
 def show_sheets(sheets: Iterable[Any]) -> None:
@@ -89,16 +83,6 @@ def show_sheets(sheets: Iterable[Any]) -> None:
     for sheet in sheets:
         print_out(sheet)
         click.echo()
-
-
-def tell_end(problem: str, path: Path | str | None, interrupted: str) -> None:
-    """Tell on standard error what is wrong with a record, where it is, and what an interrupted run left."""
-    if problem:
-        click.echo(f"harness: {problem}", err=True)
-    if path:
-        click.echo(f"Record: {path}", err=True)
-    if interrupted:
-        click.echo(f"Interrupted: {interrupted}.", err=True)
 
 
 class LazyGroup(click.Group):
@@ -205,7 +189,7 @@ def _run() -> int:
         message = harmless(error.message, keep="\n")
         click.echo(f"harness: {message}", err=True)
         if error.log:
-            click.echo(_plain(error.log), err=True)
+            click.echo(plain_log(error.log), err=True)
         return error.exit_code
     except click.ClickException as error:
         error.show()

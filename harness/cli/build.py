@@ -11,7 +11,7 @@ from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.output.progress import Waiting
-from harness.output.sentences import commit_label
+from harness.output.sentences import source_label
 from harness.output.static_tables import build_table, builds_json
 from harness.run.build_only import BuildResult, build_only
 from harness.spec.loader import LoadedSuite
@@ -64,7 +64,7 @@ def built_suite(
     libraries: bool = True,
 ) -> BuildResult:
     """A suite's cases, built while a line shows how far that has come."""
-    at = commit_label(loaded.source.commit, dirty=loaded.source.dirty)
+    at = source_label(loaded.source)
     with Waiting(f"Compiling {loaded.suite.name} of {at} for {', '.join(archs)}") as waiting:
         return build_only(
             loaded,

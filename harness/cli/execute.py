@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli import echo_json, options, show_sheets, tell_end, tell_failed, tell_lines
+from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode
 from harness.output.progress import ProgressObserver
-from harness.output.tables import check_table, run_tables, summary_of
+from harness.output.tables import check_table, print_end, run_tables, summary_of
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.spec.planning import divided, plan
 
@@ -108,7 +108,7 @@ def tell_result(result: RunResult, interrupted: str) -> None:
     for row in result.rows:
         if row.status == "failed":
             tell_failed(f"{row.case} failed ({row.reason}): {row.message}", row.log)
-    tell_end(result.problem, result.path, interrupted if result.interrupted else "")
+    print_end(result.problem, result.path, interrupted if result.interrupted else "")
 
 
 def status_of(results: Sequence[RunResult]) -> ExitCode:

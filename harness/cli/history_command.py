@@ -121,7 +121,7 @@ def _position(history: History, repository: Path, since: str) -> int:
             raise UsageError(f"--since {since} is not on the line of commits of this history.") from None
         return found
     time_s = (at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)).timestamp()
-    return max((place for place, commit in enumerate(commits.line) if commit.time < time_s), default=-1)
+    return max((place for place, commit in enumerate(commits.line) if commit.time_s < time_s), default=-1)
 
 
 def _decision(history: History, accepted: str, root: Path, given: Mapping[str, Any]) -> Decision:

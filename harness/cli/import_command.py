@@ -40,7 +40,7 @@ def command(
     """
     from harness.cli.compare_command import repository_of
     from harness.cli.executables import source_at
-    from harness.output.tables import imported_table, print_out, summary_of
+    from harness.output.tables import imported_table, print_end, print_out, summary_of
     from harness.run.importing import suite_of, write_imported
     from harness.store.imported_files import read_imported
 
@@ -75,4 +75,4 @@ def command(
         click.echo("Nothing here was verified or watched: the figures are the executable's own.\n")
         for problem in one.problems:
             tell(problem)
-        click.echo(f"Record: {one.path}", err=True)
+        print_end("", one.path, "")

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli import completion, echo_json, options, tell_lines
+from harness.cli import completion, echo_json, options, tell, tell_lines
 from harness.cli.execute import status_of, tell_result
 from harness.config import load_config
 from harness.device import backends
@@ -130,7 +130,7 @@ def _measure(asked: Sequence[SuiteLadders], settings: SessionSettings) -> list[R
                 except DeviceError as error:
                     if ladders.devices or spec == settings.device:
                         raise
-                    click.echo(f"harness: {error.message}", err=True)
+                    tell(error.message)
     return finished
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,12 +10,12 @@ import click
 from harness.cli import echo_json, options, show_sheets, tell_lines
 from harness.cli.build import built, built_suite, status_of, tell_left_out, wanted_archs
 from harness.config import StaticConfig, load_config
-from harness.errors import ExitCode, StoreError
+from harness.errors import ExitCode
 from harness.github.events import append_summary, links_of_run
 from harness.output import static_differences
 from harness.output.review.markdown import SUMMARY_BYTES
 from harness.output.review.static import encode_static, static_comment
-from harness.output.sentences import commit_label
+from harness.output.sentences import source_label
 from harness.output.static_tables import facts_json, facts_tables
 from harness.output.tables import print_out
 from harness.run.build_only import BuildResult
@@ -27,7 +26,7 @@ from harness.static.builds import capability_of
 from harness.static.differences import Difference, differences
 from harness.static.facts import StaticFacts, facts
 from harness.static.occupancy import CardModel, card
-from harness.system.cache import write_atomically
+from harness.system.cache import write_file
 
 
 def show(chosen: options.Selection, given: Mapping[str, Any]) -> int:
@@ -133,7 +132,7 @@ def _tell(
         )
     else:
         for pair, found in pairs:
-            base, head = (commit_label(side.source.commit, dirty=side.source.dirty) for side in pair)
+            base, head = (source_label(side.source) for side in pair)
             title = f"{pair.head.suite.name}, {base} → {head}"
             print_out(static_differences.differences_table(title, found))
             click.echo()
@@ -147,13 +146,4 @@ def _tell(
     append_summary(text)
     for path, content in ((given["markdown"], text.encode()), (given["report"], encode_static(report))):
         if path is not None:
-            _write(path, content)
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write_atomically(path, content)
-    except OSError as error:
-        raise StoreError(
-            f"Cannot write {path}: {error.strerror or error}. Name a file in a folder with room."
-        ) from None
+            write_file(path, content, "Name a file in a folder with room.")

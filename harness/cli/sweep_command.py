@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import completion, echo_json, options, show_sheets, tell_end, tell_failed
+from harness.cli import completion, echo_json, options, show_sheets, tell_failed
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.spec.case_id import Selector
@@ -159,7 +159,7 @@ def _write(result: SweepResult, form: str, file: Path) -> None:
 
 def _print(result: SweepResult, *, as_json: bool) -> None:
     from harness.output import sweeps
-    from harness.output.tables import console
+    from harness.output.tables import console, print_end
 
     if as_json:
         echo_json(sweeps.as_json(result))
@@ -170,7 +170,7 @@ def _print(result: SweepResult, *, as_json: bool) -> None:
         click.echo(f"{result.reused} of {result.sweep.total} configurations reused from before.", err=True)
     goes_on = "the same command goes on from there" if result.path else "it is not stored"
     interrupted = f"what was finished is shown; {goes_on}" if result.interrupted else ""
-    tell_end(result.problem, result.path, interrupted)
+    print_end(result.problem, result.path, interrupted)
 
 
 def _tell_failures(result: SweepResult) -> None:

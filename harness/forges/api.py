@@ -25,6 +25,7 @@ import msgspec
 
 import harness
 from harness.errors import ConfigError, RefusedError, RemoteError
+from harness.system.files import UNREADABLE
 from harness.system.texts import harmless
 
 T = TypeVar("T")
@@ -354,7 +355,7 @@ class Api:
             return response.content  # type: ignore[return-value]
         try:
             return msgspec.json.decode(response.content, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise RemoteError(
                 f"{_shown(request)} was answered with something else than expected: {quoted(str(error))}. "
                 f"Check that {self.forge.root} is that of {self.forge.name}'s REST API."
@@ -429,7 +430,7 @@ def _message(response: Response) -> str:
     """What the forge says of an error, made harmless."""
     try:
         error = msgspec.json.decode(response.content, type=_Error)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return ""
     parts = (error.message, error.error, error.errors)
     return quoted(" ".join(part if isinstance(part, str) else json.dumps(part) for part in parts if part))

@@ -13,6 +13,7 @@ from typing import Any
 from harness.forges.api import Api, ApiError, quoted
 from harness.forges.audits import AuditFinding, protection, should
 from harness.github.api import path_of
+from harness.github.data_git import BRANCH
 from harness.github.events import DISPATCH_BRANCH
 from harness.github.posting import ACTIONS_APP
 from harness.output.review.faces import check_name
@@ -21,7 +22,6 @@ REPORT_ENVIRONMENT = "perf-report"
 """The environment that has the key of an App, where one posts the check runs."""
 _APP_VARIABLE = "PERF_APP_ID"
 _MIRRORS = "pull-request/*"
-_DATA_BRANCH = "perf-data"
 
 
 def audit(api: Api, repository: str, *, relied_only: bool = False) -> list[AuditFinding]:
@@ -305,7 +305,7 @@ _OTHERS: tuple[Check, ...] = (
         "Settings, Rules, pull-request/*: restrict creations and updates, or mirror_branches = no",
     ),
     _rules(
-        lambda _: _DATA_BRANCH,
+        lambda _: BRANCH,
         ("non_fast_forward", "deletion"),
         "Settings, Rules: block force pushes and deletion",
     ),

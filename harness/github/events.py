@@ -17,6 +17,7 @@ from harness.errors import ConfigError, RefusedError, StoreError
 from harness.forges.api import quoted
 from harness.output.review.faces import workflow_command
 from harness.output.review.grouping import Links
+from harness.system.files import UNREADABLE
 
 
 def annotation(level: Literal["error", "warning"], title: str, message: str) -> str:
@@ -291,7 +292,7 @@ def kind_of(content: bytes) -> Kind:
     """
     try:
         found = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return "issue_comment"
     if "workflow_run" in found:
         return "workflow_run"
@@ -410,7 +411,7 @@ def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> 
     """The event, which is of this kind and of this repository."""
     try:
         event = msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise RefusedError(
             f"The event is no {name} event: {quoted(str(error))}. This command is for a workflow that is "
             f"started by {name}."

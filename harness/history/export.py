@@ -89,7 +89,7 @@ def _tables(history: History) -> Iterator[dict[str, list[Any]]]:
                 "position": series.positions.tolist(),
                 "commit": [commit.hash for commit in line],
                 "committed_at": [
-                    dt.datetime.fromtimestamp(commit.time, tz=dt.timezone.utc).isoformat(timespec="seconds")
+                    dt.datetime.fromtimestamp(commit.time_s, tz=dt.timezone.utc).isoformat(timespec="seconds")
                     for commit in line
                 ],
                 "value": _figures(series.values.tolist()),

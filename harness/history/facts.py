@@ -34,23 +34,14 @@ from harness.spec.case_id import in_short, size_label
 from harness.store.records_file import PACKED, PART, opened, read_run, reading, unpacked_rest, whole_lines
 from harness.system import git
 from harness.system.cache import cache_dir, write_atomically
-from harness.system.files import MOST_BYTES, read_regular, stat_of
-
-
-@dataclass(frozen=True, slots=True)
-class CommitInfo:
-    hash: str
-    time: int
-    """The committer's, in seconds since 1970: shown, never used to order, as clocks of authors differ."""
-    author: str
-    subject: str
+from harness.system.files import MOST_BYTES, UNREADABLE, read_regular, stat_of
 
 
 @dataclass(frozen=True)
 class Commits:
     """A line of first parents. What is called a position elsewhere is an index into it."""
 
-    line: tuple[CommitInfo, ...]
+    line: tuple[git.Commit, ...]
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
@@ -59,22 +50,13 @@ class Commits:
     def __len__(self) -> int:
         return len(self.line)
 
-    def __getitem__(self, position: int) -> CommitInfo:
+    def __getitem__(self, position: int) -> git.Commit:
         return self.line[position]
-
-
-_LAST_S = 253_402_300_799
-"""The end of the year 9999: git takes dates of which a calendar knows nothing."""
 
 
 def read_commits(repository: Path, revision: str = "HEAD") -> Commits:
     """The first parents of a revision. Raises GitError where it cannot be read."""
-    return Commits(
-        tuple(
-            CommitInfo(full_hash, min(max(time, 0), _LAST_S), author, subject)
-            for full_hash, time, author, subject in git.first_parents(repository, revision)
-        )
-    )
+    return Commits(tuple(git.first_parents(repository, revision)))
 
 
 T = TypeVar("T")
@@ -113,7 +95,6 @@ def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int,
 
 
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FORMAT = 3
 """The version of what is cached: raise it when figures are read in another way."""
 

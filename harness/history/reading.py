@@ -477,8 +477,8 @@ def staleness(measured: Iterable[int], commits: Commits) -> Callable[[int], bool
     newest = sorted(set(measured))[-STALE_COMMITS - 1 :]
     if len(newest) <= STALE_COMMITS:
         return lambda _: False
-    before_s = commits[newest[-1]].time - _STALE_S
-    return lambda at: at <= newest[0] and commits[at].time < before_s
+    before_s = commits[newest[-1]].time_s - _STALE_S
+    return lambda at: at <= newest[0] and commits[at].time_s < before_s
 
 
 def since_commit(history: History, position: int) -> History:

@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.facts import CONTEXT, UNREADABLE, cache_file, listing, read_cached, write_cached
+from harness.history.facts import CONTEXT, cache_file, listing, read_cached, write_cached
 from harness.history.figures import HEADLINES, METRICS, Figures, Group, Key, direction_of
-from harness.system.files import read_regular
+from harness.system.files import UNREADABLE, read_regular
 
 Parameters: TypeAlias = tuple[str, ...]
 """The parameters of one figure, as asv writes them, which is Python's repr."""

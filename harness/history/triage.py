@@ -31,7 +31,7 @@ from harness.history.changes import BUILT, Analysed, Change
 from harness.history.facts import Commits
 from harness.spec.case_id import in_short
 from harness.statistics.changepoints import Level
-from harness.system.cache import write_atomically
+from harness.system.cache import write_file
 from harness.system.files import read_regular
 
 if sys.version_info >= (3, 11):
@@ -145,11 +145,11 @@ def acknowledge(root: Path, decision: Decision) -> Path:
         # A half of a character, which an argument may hold, has no place in UTF-8.
         after = before.rstrip(b"\n") + b"\n\n" + _entry(decision).encode(errors="replace")
         tomllib.loads(after.decode())
-        write_atomically(path, after)
     except ValueError as error:
         raise ConfigError(f"Cannot add to {path} ({error}); expected tables named [[change]].") from None
     except OSError as error:
-        raise StoreError(f"Cannot write {path}: {error.strerror or error}.") from None
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    write_file(path, after)
     return path
 
 

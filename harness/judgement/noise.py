@@ -18,9 +18,8 @@ from harness.judgement.case_trial import NoisePriors
 from harness.records import DeviceInfo
 from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, fit_prior, prior_of_case
 from harness.statistics.paired import ProcessEffect
-from harness.store.records_file import UNREADABLE
-from harness.system.cache import write_atomically
-from harness.system.files import read_regular
+from harness.system.cache import write_file
+from harness.system.files import UNREADABLE, read_regular
 
 FILE = "calibration.harness"
 """JSON, but not by name: asv reads every .json file beside its results and wants a version in it."""
@@ -138,10 +137,6 @@ def read_calibration(folder: Path) -> Calibration | None:
 def write_calibration(folder: Path, calibration: Calibration) -> Path:
     """Write the file; returns its path. Raises StoreError where that fails: an older one is still whole."""
     path = folder / FILE
-    try:
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n")
-    except OSError as error:
-        raise StoreError(
-            f"Cannot write {path}: {error.strerror or error}. Choose another folder with --results."
-        ) from None
+    content = msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n"
+    write_file(path, content, "Choose another folder with --results.")
     return path

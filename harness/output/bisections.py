@@ -13,10 +13,11 @@ from harness.errors import ExitCode
 from harness.numbers import counted, half_width, interval, moved, percent, percent_figure, seconds
 from harness.output.sentences import effect_figure
 from harness.output.sheet import Cell, Column, Sheet
-from harness.output.tables import console, print_error, print_out
+from harness.output.tables import console, print_end, print_out
 from harness.records import Effect
-from harness.run.bisect import BisectResult, LineCommit, Looked
+from harness.run.bisect import BisectResult, Looked
 from harness.spec.case_id import in_short
+from harness.system.git import Commit
 from harness.system.texts import harmless
 
 SCHEMA_VERSION = 1
@@ -46,10 +47,7 @@ def print_bisection(result: BisectResult, status: ExitCode) -> None:
         out.print()
     for line in _lines(result):
         out.print(line)
-    if result.problem:
-        print_error(f"harness: {result.problem}")
-    if result.interrupted:
-        print_error("Interrupted: the same command goes on from here.")
+    print_end(result.problem, None, "the same command goes on from here" if result.interrupted else "")
     out.print(f"{_spent(result)} Exit status {int(status)}.")
 
 
@@ -121,7 +119,7 @@ def _by(result: BisectResult) -> str:
     return f", {percent(effect.effect, sign=True)} ({interval(effect.low, effect.high)})"
 
 
-def _who(commit: LineCommit) -> Text:
+def _who(commit: Commit) -> Text:
     return Text(harmless(f"  {commit.hash[:10]} {commit.subject} ({commit.author})"))
 
 

@@ -19,6 +19,7 @@ from harness.history.triage import WORSE, Stated
 from harness.numbers import counted, half_width, is_unsure, percent, percent_figure
 from harness.output.sheet import Cell, Column, Sheet
 from harness.output.tables import console, distinct, print_error, print_out, styled
+from harness.system.git import Commit
 from harness.system.texts import harmless
 
 SCHEMA_VERSION = 1
@@ -151,7 +152,7 @@ def _behind(card: CardHistory, commits: Commits, newest: int) -> str:
     at = _newest(card)
     if at < 0 or newest - at < _LATE:
         return ""
-    days = max(0, commits[newest].time - commits[at].time) // 86400
+    days = max(0, commits[newest].time_s - commits[at].time_s) // 86400
     return f"was last measured {newest - at} commits, {counted(days, 'day')}, before the newest"
 
 
@@ -390,13 +391,22 @@ def as_json(history: History) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "commits": {
             "count": len(history.commits),
-            "newest": history.commits[-1] if len(history.commits) else None,
+            "newest": _commit_json(history.commits[-1]) if len(history.commits) else None,
         },
         "open": sum(1 for _ in history.open),
         "unjudged": sum(1 for _ in history.unjudged),
         "events": [_event_json(event, history) for event in history.events],
         "undirected": history.undirected,
         "cards": [_card_json(card, history.commits) for card in history.cards],
+    }
+
+
+def _commit_json(commit: Commit) -> dict[str, Any]:
+    return {
+        "hash": commit.hash,
+        "time": commit.time_s,
+        "author": commit.author,
+        "subject": commit.subject,
     }
 
 

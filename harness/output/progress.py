@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from harness.records import DeviceInfo, Row
-    from harness.run.bisect import LineCommit, Looked
+    from harness.run.bisect import Looked
     from harness.run.compare import Purpose
     from harness.spec.planning import PlannedCase
     from harness.sweep.journal import SweepState
     from harness.sweep.model import Sweep, SweepRow
+    from harness.system.git import Commit
 
 
 class Waiting:
@@ -146,7 +147,7 @@ class BisectProgress(CompareProgress):
 
     pair = ""
 
-    def asking(self, against: LineCommit, commit: LineCommit) -> None:
+    def asking(self, against: Commit, commit: Commit) -> None:
         self.pair = f"{against.hash[:10]}..{commit.hash[:10]}"
 
     def process(self, number: int, cases: int, purpose: Purpose) -> None:  # noqa: ARG002 - it is one

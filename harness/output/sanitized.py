@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from harness.device.findings import SanitizerFinding
-from harness.output.sentences import commit_label, suite_label
+from harness.output.sentences import source_label, suite_label
 from harness.output.sheet import Cell, Column, Sheet
 from harness.records import Source
 from harness.run.sanitize import Sanitized
@@ -24,7 +24,7 @@ def sanitized_table(source: Source, told: Sequence[Sanitized]) -> Sheet:
         for at, (each, _) in enumerate(rows)
     ]
     return Sheet(
-        title=f"{suite_label(source)} at {commit_label(source.commit, dirty=source.dirty)}, sanitized",
+        title=f"{suite_label(source)} at {source_label(source)}, sanitized",
         columns=[
             Column("case", named, text=True, heads=True, spans=True),
             Column("tool", [each.tool for each, _ in rows], text=True),

@@ -136,6 +136,11 @@ def commit_label(commit: str | None, *, dirty: bool = False) -> str:
     return (commit or "no commit")[:10] + (" + changes" if dirty else "")
 
 
+def source_label(source: Source) -> str:
+    """``3f2a91c0de + changes``: a source's commit."""
+    return commit_label(source.commit, dirty=source.dirty)
+
+
 def toolchain_labels(comparison: Comparison) -> tuple[str, str] | None:
     """What each side has and the other has not, such as ``nvcc 13.0, V13.0.88`` or ``triton 3.6.0``, and how
     it was named where that is nothing. None where commits are compared.

@@ -8,7 +8,7 @@ from statistics import quantiles
 from typing import Any
 
 from harness.numbers import number
-from harness.output.sentences import commit_label
+from harness.output.sentences import source_label
 from harness.output.sheet import Cell, Column, Sheet
 from harness.run.bounded_cases import BoundedCase
 from harness.run.build_only import BuildResult
@@ -50,8 +50,7 @@ def builds_json(results: Iterable[BuildResult]) -> list[dict[str, Any]]:
 
 def _title(result: BuildResult) -> str:
     source = result.loaded.source
-    commit = commit_label(source.commit, dirty=source.dirty)
-    return f"{source.suite} at {commit}, built with {result.compiler or 'no compiler'}"
+    return f"{source.suite} at {source_label(source)}, built with {result.compiler or 'no compiler'}"
 
 
 def _names(rows: Sequence[tuple[Build, Sequence[str]]]) -> list[Column]:

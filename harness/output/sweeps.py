@@ -17,16 +17,15 @@ from typing import Any
 
 from rich.text import Text
 
-from harness.errors import StoreError
 from harness.numbers import counted, half_width, milliseconds, number, percent_figure
-from harness.output.sentences import commit_label
+from harness.output.sentences import source_label
 from harness.output.sheet import CLOSING, SHADES, Cell, Column, Sheet, opening, safe, scrolled
 from harness.output.tables import STYLES
 from harness.records import Effect
 from harness.spec.case_id import size_label
 from harness.spec.problem import Value
 from harness.sweep.model import Configuration, Final, Sweep, SweepResult, SweepRow
-from harness.system.cache import write_atomically
+from harness.system.cache import write_file
 
 SCHEMA_VERSION = 1
 BEST = 10
@@ -267,7 +266,7 @@ def _standing(row: SweepRow) -> tuple[str, str]:
 
 def title_of(result: SweepResult) -> str:
     sweep = result.sweep
-    commit = commit_label(sweep.source.commit, dirty=sweep.source.dirty)
+    commit = source_label(sweep.source)
     name = sweep.kernel if "." in sweep.kernel else f"{sweep.source.suite}.{sweep.kernel}"
     cards = f", {len(sweep.devices)} devices" if len(sweep.devices) > 1 else ""
     return f"{name} at {commit} on {sweep.device.name} ({sweep.device.spec}{cards})"
@@ -550,12 +549,7 @@ def sweep_page(result: SweepResult) -> str:
 
 def write_page(result: SweepResult, path: Path) -> None:
     """Raises StoreError where it cannot be written."""
-    try:
-        write_atomically(path, sweep_page(result).encode())
-    except OSError as error:
-        raise StoreError(
-            f"Cannot write {path}: {error.strerror or error}. Name a file in a folder with room."
-        ) from error
+    write_file(path, sweep_page(result).encode(), "Name a file in a folder with room.")
 
 
 def _of_kind(found: Sequence[Sheet], kind: str, heading: str = "", introduction: str = "") -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from harness.history.figures import median_during
 from harness.numbers import binary, number, percent_figure, times
-from harness.output.sentences import commit_label, suite_label
+from harness.output.sentences import source_label, suite_label
 from harness.output.sheet import Cell, Column, Sheet
 from harness.records import DeviceInfo, Row, Run
 from harness.run.run import RunResult
@@ -166,6 +167,16 @@ def print_error(text: str) -> None:
     out.print(harmless(text), soft_wrap=True)
 
 
+def print_end(problem: str, path: Path | str | None, interrupted: str) -> None:
+    """What is wrong with a record, where it is, and what an interrupted run left, on standard error."""
+    for line in f"harness: {problem}".splitlines() if problem else ():
+        print_error(line)
+    if path:
+        print_error(f"Record: {path}")
+    if interrupted:
+        print_error(f"Interrupted: {interrupted}.")
+
+
 def print_out(sheet: Sheet | Text, out: Console | None = None) -> None:
     """A sheet with its title and caption, with the columns that fit; a text as it is."""
     out = out or console()
@@ -307,8 +318,8 @@ def _library_notes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _title(run: Run) -> str:
-    commit = commit_label(run.source.commit, dirty=run.source.dirty)
-    return f"{suite_label(run.source)} at {commit} on {run.device.name} ({run.device.spec})"
+    suite, commit = suite_label(run.source), source_label(run.source)
+    return f"{suite} at {commit} on {run.device.name} ({run.device.spec})"
 
 
 def _status(row: Row) -> Cell:

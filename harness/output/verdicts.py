@@ -8,6 +8,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from textwrap import indent
 from typing import Any, TypeAlias
 
 from rich.text import Text
@@ -24,17 +25,18 @@ from harness.output.sentences import (
     basis,
     commit_label,
     explained,
+    source_label,
     suite_label,
     toolchain_labels,
     verdict_columns,
 )
 from harness.output.sheet import Cell, Column, Sheet
-from harness.output.tables import console, print_error, print_out, styled
+from harness.output.tables import console, print_end, print_error, print_out, styled
 from harness.records import FAILING, Comparison, DeviceInfo, Verdict, nothing_compared
 from harness.run.compare import ComparisonResult
 from harness.run.rejudge import Label, Rejudged, RejudgedRecord, Truth, score
 from harness.statistics.rates import false_alarm_bound
-from harness.system.texts import harmless
+from harness.system.texts import harmless, plain_log
 
 _BY_DEFAULT = frozenset(FAILING[:5])
 _ALWAYS = frozenset({"missing", "failed"})
@@ -89,7 +91,7 @@ def _code(verdict: Verdict) -> ExitCode:
 
 
 def rejudged_exit_code(
-    records: Sequence[RejudgedRecord], problems: Collection[str], fail_on: Collection[str] = ()
+    records: Sequence[RejudgedRecord], problems: Collection[str], fail_on: Collection[str]
 ) -> ExitCode:
     """The exit status by what is said now; what could not be read counts as not measured."""
     status = exit_code(records, fail_on) if records else ExitCode.NOT_MEASURED
@@ -169,12 +171,8 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
         _print_reasons(result.verdicts, rests_on, units=units, changes=result.problem_changes)
         for message in result.left_out:
             print_error(f"Left out: {message}")
-        if result.problem:
-            print_error(f"harness: {result.problem}")
-        if result.path:
-            print_error(f"Record: {result.path}")
-        if result.interrupted:
-            print_error("Interrupted: verdicts rest on what was finished.")
+        left = "verdicts rest on what was finished" if result.interrupted else ""
+        print_end(result.problem, result.path, left)
         console().print()
     rows = tuple(verdict for result in results for verdict in (*result.verdicts, *result.twins))
     verdicts = [verdict for result in results for verdict in result.verdicts]
@@ -216,7 +214,7 @@ def _print_reasons(
     verdicts: Sequence[Verdict],
     rests_on: str,
     *,
-    units: tuple[str, str] = PROCESSES,
+    units: tuple[str, str],
     changes: Sequence[str] = (),
 ) -> None:
     """What verdicts rest on, how head's problem changed, and the reasons of those that are acted on."""
@@ -247,8 +245,7 @@ def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[Ju
 
 
 def title(comparison: Comparison) -> str:
-    ends = (comparison.base, comparison.head)
-    base, head = (commit_label(source.commit, dirty=source.dirty) for source in ends)
+    base, head = map(source_label, (comparison.base, comparison.head))
     device, suite = comparison.device, suite_label(comparison.base)
     if labels := toolchain_labels(comparison):
         suite, (base, head) = f"{suite} at {head}", labels
@@ -277,8 +274,7 @@ def lines_of(
         )
         if logs and verdict.log and verdict.log not in shown:
             shown.add(verdict.log)  # one broken file costs many cases
-            lines = [harmless(line, keep="\t") for line in verdict.log.splitlines()]
-            yield Text("\n".join(f"    {line}" for line in lines), style="dim")
+            yield Text(indent(plain_log(verdict.log), "    ", lambda _: True), style="dim")
 
 
 def closing(verdicts: Sequence[Verdict], device_s: float | None) -> str:

@@ -34,6 +34,7 @@ from harness.statistics import bisection
 from harness.statistics.bisection import Block, Floats, Observation, Pair
 from harness.system import git
 from harness.system.cache import export_root
+from harness.system.git import Commit
 from harness.system.process import Failed
 
 _WIDEST = 0.6
@@ -54,18 +55,8 @@ _CLEAR = 0.99
 """How likely a commit is on one side, to be called good or bad."""
 
 
-@dataclass(frozen=True, slots=True)
-class LineCommit:
-    """A commit on the line of first parents from GOOD to BAD; `time_s` is in seconds since 1970."""
-
-    hash: str
-    time_s: int
-    author: str
-    subject: str
-
-
 class BisectObserver(CompareObserver, Protocol):
-    def asking(self, against: LineCommit, commit: LineCommit) -> None: ...
+    def asking(self, against: Commit, commit: Commit) -> None: ...
     def looked(self, looked: Looked, suspects: int) -> None:
         """Something is known of a commit; so many are still suspected."""
 
@@ -78,8 +69,8 @@ class Looked:
     """What is known of a commit against one before it."""
 
     position: int
-    commit: LineCommit
-    against: LineCommit
+    commit: Commit
+    against: Commit
     side: Side
     """Bad where more than half of the change lies between the two."""
     effect: Effect | None = None
@@ -100,8 +91,8 @@ Outcome = Literal["found", "range", "nothing", "inconclusive", "not-measured"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectResult:
     case: str
-    good: LineCommit
-    bad: LineCommit
+    good: Commit
+    bad: Commit
     commits: int
     """Number of commits after good, up to bad."""
     touching: int
@@ -112,7 +103,7 @@ class BisectResult:
     """Bad against good; None where that was interrupted."""
     ruler: Literal["time", "cycles"] = "time"
     """The metric that the effects are of."""
-    suspects: tuple[LineCommit, ...] = ()
+    suspects: tuple[Commit, ...] = ()
     sure: float = 0.0
     """How likely one of the suspects made the change; 0 where no commit alone did."""
     step: Looked | None = None
@@ -138,11 +129,11 @@ def _limits_of(settings: CompareSettings) -> str:
 # The commits
 
 
-def line_of(repository: Path, good: str, bad: str) -> list[LineCommit]:
+def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
     """The commits from `good` to `bad`, by full hash, along first parents. Raises UsageError."""
     if good == bad:
         raise UsageError(f"GOOD and BAD are one commit, {good[:10]}: there is nothing between them.")
-    whole = [LineCommit(*facts) for facts in git.first_parents(repository, bad)]
+    whole = git.first_parents(repository, bad)
     for at, commit in enumerate(whole):
         if commit.hash == good:
             return whole[at:]
@@ -163,7 +154,7 @@ def line_of(repository: Path, good: str, bad: str) -> list[LineCommit]:
     )
 
 
-def touching(repository: Path, line: Sequence[LineCommit], suites: Sequence[LoadedSuite]) -> frozenset[int]:
+def touching(repository: Path, line: Sequence[Commit], suites: Sequence[LoadedSuite]) -> frozenset[int]:
     """The positions of commits that change a file which the suite may be built from, as both ends know it:
     its folder, and what its sources include from elsewhere. All of them, where none does.
 
@@ -198,7 +189,7 @@ class Bisecting:
     def __init__(
         self,
         case: CaseId,
-        line: Sequence[LineCommit],
+        line: Sequence[Commit],
         touching: Collection[int],
         devices: PairDevices,
         settings: CompareSettings,

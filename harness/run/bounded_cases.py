@@ -137,7 +137,7 @@ def suite_of(record: Record, root: Path) -> LoadedSuite:
 
 
 def bounded_cases(
-    record: Record, root: Path, timeout_s: float, tell: Callable[[str], object] = lambda _stage: None
+    record: Record, root: Path, timeout_s: float, tell: Callable[[str], object]
 ) -> tuple[list[BoundedCase], list[str]]:
     """Every case of a record that has a bound, and why the others have none, a sentence each."""
     loaded, card = suite_of(record, root), card_of(record)

@@ -9,7 +9,6 @@ as the users who may write the cache: see "Secrets and caches" in docs/runners.m
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-import harness
 from harness.bench.protocol import BuildOnly, BuildOnlyReply, CaseOf
 from harness.device.backends import nvcc
 from harness.errors import BuildError, ExitCode, SuiteError, UsageError
@@ -31,8 +29,8 @@ from harness.spec.suite import Suite
 from harness.spec.suite_files import tree_sha256
 from harness.static import disassembly
 from harness.static.builds import Build
-from harness.system.cache import BinaryCache
-from harness.system.files import read_regular, scratch_folder
+from harness.system.cache import BinaryCache, own_code
+from harness.system.files import scratch_folder
 from harness.system.process import Failed
 
 
@@ -110,7 +108,7 @@ def _key_of(suite: Suite, request: BuildOnly) -> str | None:
     root = str(suite.root) if suite.include or any(each.include for each in suite.kernels) else ""
     asked = repr((suite.name, request.cases, request.archs, request.instructions, request.libraries))
     tools = (*nvcc.identity(), disassembly.version() if request.instructions else "")
-    return BinaryCache.key(tree, (asked, root, *tools, _installed()), _own_code(), "builds")
+    return BinaryCache.key(tree, (asked, root, *tools, _installed(), sys.version), own_code(), "builds")
 
 
 def _kept(key: str | None) -> BuildOnlyReply | None:
@@ -130,15 +128,6 @@ def _keep(key: str | None, found: BuildOnlyReply) -> None:
     failed = any(each.status == "failed" for each in found.builds)
     if key is not None and found.relied_on is not None and not failed and not any(problems):
         BinaryCache().put(key, msgspec.msgpack.encode(found))
-
-
-@functools.cache
-def _own_code() -> str:
-    """A hash of this harness: another one may tell something else of the same code."""
-    top, digest = Path(harness.__file__).parent, hashlib.sha256(sys.version.encode())
-    for file in sorted(top.rglob("*.py")):
-        digest.update(hashlib.sha256(read_regular(file)).digest())
-    return digest.hexdigest()
 
 
 @functools.cache

@@ -16,15 +16,15 @@ from typing import Protocol
 import msgspec
 
 from harness.bench.pair_runner import ArraysError, code_identities
-from harness.errors import Side, StoreError, SuiteError, UsageError
+from harness.errors import Side, SuiteError, UsageError
 from harness.records import DeviceInfo, Toolchain, Verdict
 from harness.run.compare import CompareObserver, CompareSettings, Comparing, match
 from harness.run.device_session import DeviceSession
 from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite, begin
 from harness.spec.planning import PlannedCase, plan
-from harness.store.records_file import UNREADABLE, JsonLines
-from harness.system.files import read_regular
+from harness.store.records_file import JsonLines, writing_results
+from harness.system.files import UNREADABLE, read_regular
 from harness.system.process import Failed, failure
 
 _SIDES: tuple[Side, ...] = ("base", "head")
@@ -176,22 +176,15 @@ class PairJournal:
         self._context = context
         self._pairs: list[_Pair] = []
         self._before = 0
-        self.problem = ""
         self._lines: JsonLines | None = None
         if folder is None:
             return
         path = folder / f"{case.suite}.{case.kernel}-{case.size and case.size.label}.jsonl"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+        with writing_results(folder):
             content = read_regular(path) if path.exists() else b""
             file = path.open("ab")
             if content and not content.endswith(b"\n"):
                 file.write(b"\n")  # what a harness that was killed left of its last line
-        except OSError as error:
-            raise StoreError(
-                f"Cannot write results to {folder}: {error.strerror or error}. Choose another folder with "
-                "--results, or none with --no-save."
-            ) from None
         self._lines = JsonLines(path, file, "The bisection goes on without it.")
         for line in () if fresh else content.splitlines():
             try:
@@ -202,16 +195,17 @@ class PairJournal:
                 self._pairs.append(pair)
         self._before = len(self._pairs)
 
+    @property
+    def problem(self) -> str:
+        """Why the file is not whole; empty where it is."""
+        return self._lines.problem if self._lines else ""
+
     def add(self, base: Collection[str], head: Collection[str], verdict: Verdict, limits: str) -> None:
         sides = tuple(base), tuple(head)
         pair = _Pair(self._context, *sides, verdict, limits)
         self._pairs.append(pair)
-        if self._lines is None or self.problem:
-            return
-        try:
-            self._lines.append(pair)
-        except StoreError as error:
-            self.problem = error.message
+        if self._lines:
+            self._lines.keep(pair)
 
     def verdicts(
         self, base: Collection[str], head: Collection[str], limits: str | None = None

@@ -114,7 +114,7 @@ def run_once(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def command_for(command: str, kind: Format, out: Path, only: Sequence[str] = ()) -> str:
+def command_for(command: str, kind: Format, out: Path, only: Sequence[str]) -> str:
     """The command that writes its JSON to `out`.
 
     nvbench can leave out no point of its axes, and a command with a place for the file may be anything.

@@ -36,7 +36,7 @@ class ImportedRun:
 
 
 def write_imported(
-    file: ImportedFile, source: Source, results: Path, machine: str | None = None
+    file: ImportedFile, source: Source, results: Path, machine: str | None
 ) -> list[ImportedRun]:
     """Store a file's measurements as those of `source`, in the machine's folder below `results`.
 

@@ -26,8 +26,8 @@ from harness.run.turns import MAX_TIME_S
 from harness.spec.case_id import in_short
 from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
-from harness.store.records_file import PACKED, UNREADABLE, StoredComparison
-from harness.system.files import read_regular
+from harness.store.records_file import PACKED, StoredComparison
+from harness.system.files import UNREADABLE, read_regular
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

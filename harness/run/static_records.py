@@ -6,6 +6,7 @@ A row stands for every size whose program and shape it is, under the first of th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness.records import DeviceInfo, Launch, Resources, Row, RowStatus, Run, Toolchain
@@ -14,7 +15,7 @@ from harness.run.device_session import begun
 from harness.spec.planning import PlannedCase
 from harness.static.builds import capability_of
 from harness.static.facts import StaticFacts
-from harness.static.occupancy import CAPABILITIES, REGISTERS, THREADS_A_BLOCK, WARP
+from harness.static.occupancy import CardModel
 from harness.store.records_file import RecordWriter
 
 COMMAND = "static"
@@ -55,27 +56,8 @@ def _run(result: BuildResult, arch: str) -> Run:
 
 def _device(arch: str) -> DeviceInfo:
     """Any card of an architecture, as far as they are alike."""
-    holds = CAPABILITIES.get(capability_of(arch))
-    return DeviceInfo(
-        spec=COMMAND,
-        backend=COMMAND,
-        name=f"any card of {arch}, by what was compiled",
-        vendor="NVIDIA",
-        driver="",
-        kind="other",
-        arch=arch,
-        compute_capability=capability_of(arch),
-        compute_units=None,
-        memory_bytes=None,
-        max_threads_per_block=THREADS_A_BLOCK,
-        max_block=(THREADS_A_BLOCK, THREADS_A_BLOCK, 64),
-        max_grid=(2**31 - 1, 65_535, 65_535),
-        max_shared_bytes=holds.shared_bytes_a_block if holds else 0,
-        warp_size=WARP,
-        max_threads_per_sm=holds.threads if holds else None,
-        registers_per_sm=REGISTERS,
-        shared_bytes_per_sm=holds.shared_bytes if holds else None,
-    )
+    known = CardModel(f"any card of {arch}, by what was compiled", capability_of(arch), 0).device
+    return replace(known, spec=COMMAND, backend=COMMAND, kind="other", arch=arch, compute_units=None)
 
 
 _STATUSES: dict[str, RowStatus] = {"built": "built", "failed": "failed", "not-built": "skipped"}

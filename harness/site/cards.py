@@ -276,7 +276,7 @@ class CardPages:
 
     @cached_property
     def _times(self) -> npt.NDArray[np.int64]:
-        return np.array([commit.time for commit in self.commits.line], np.int64)
+        return np.array([commit.time_s for commit in self.commits.line], np.int64)
 
     def _measured(self) -> list[int]:
         every = [one.series.positions[-STALE_COMMITS - 1 :] for one in self.card.analysed]

@@ -33,7 +33,7 @@ from harness.records import Row, Run, Snapshot
 from harness.spec.case_id import CaseId
 from harness.statistics.rates import false_alarm_bound
 from harness.store.records_file import StoredRun
-from harness.system.cache import write_atomically
+from harness.system.cache import write_file
 
 SCHEMA_VERSION = 2
 """The schema of every document; raised when a page or program that knows the older would read it wrongly."""
@@ -164,14 +164,8 @@ class Site:
         self.put(name, msgspec.json.encode(document, enc_hook=lambda value: value.plain()) + b"\n")
 
     def put(self, name: str, content: bytes) -> None:
-        path = self.folder / name
-        try:
-            write_atomically(path, content, durable=False)
-        except OSError as error:
-            raise StoreError(
-                f"Cannot write {path}: {error.strerror or error}. Publish again once there is room; what was "
-                "published before may be mixed with what is new."
-            ) from None
+        advice = "Publish again once there is room; what was published before may be mixed with what is new."
+        write_file(self.folder / name, content, advice, durable=False)
 
     def remove(self, name: str) -> None:
         try:
@@ -226,7 +220,7 @@ def change_document(each: Stated, case: SeriesCase, card: int, commits: Commits)
         "bad_hash": bad.hash,
         "subject": bad.subject[:500],
         "author": bad.author[:200],
-        "time": bad.time,
+        "time": bad.time_s,
         "static": change.static,
         "shifts": [str(each) for each in change.shifts],
         "compared": change.compared,

@@ -166,7 +166,7 @@ class Overview:
             "hash": commit.hash,
             "subject": commit.subject[:200],
             "author": commit.author[:100],
-            "time": commit.time,
+            "time": commit.time_s,
         }
 
     def _by_commit(self, changes: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]]) -> None:
@@ -224,7 +224,7 @@ class Overview:
                     "chunk": COMMITS_A_FILE,
                     "every": EVERY,
                     **_days(self.commits),
-                    "newest": {"hash": newest.hash, "time": newest.time, "subject": newest.subject[:500]},
+                    "newest": {"hash": newest.hash, "time": newest.time_s, "subject": newest.subject[:500]},
                 },
                 "cards": [
                     {
@@ -271,7 +271,7 @@ def _days(commits: Commits) -> dict[str, Numbers]:
     """The days since 1970 on which there are commits, and the first commit of each. Clocks of authors go
     astray; a time axis cannot, so a commit is of no earlier day than those before it.
     """
-    times = np.array([commit.time for commit in commits.line], np.int64)
+    times = np.array([commit.time_s for commit in commits.line], np.int64)
     days = np.maximum.accumulate(times // 86_400)
     firsts = np.flatnonzero(np.diff(days, prepend=-1))
     return {"days": Numbers(days[firsts], "u32"), "firsts": Numbers(firsts, "u32")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import hashlib
 import os
 import re
@@ -19,7 +18,7 @@ from harness import __version__
 from harness.errors import GitError
 from harness.history.changes import confirmed_by
 from harness.history.events import by_cards_alone, events_of, settled
-from harness.history.facts import Commits, cache_file, read_cached, read_commits, write_cached
+from harness.history.facts import Commits, cache_file, listing, read_cached, read_commits, write_cached
 from harness.history.figures import SeriesCase
 from harness.history.reading import Mapped, open_results, side_by_side
 from harness.history.series import cases_of
@@ -32,7 +31,7 @@ from harness.site.suites import suite_document
 from harness.spec.suite import Suite
 from harness.store.records_file import PACKED, PART
 from harness.system import git
-from harness.system.files import stat_of
+from harness.system.cache import own_code
 
 FOLDER = "harness"
 """Where our pages lie, beside asv's index.html."""
@@ -229,7 +228,7 @@ def _write_commits(site: Site, repository: Path, commits: Commits) -> None:
     """
     for first in range(0, len(commits), COMMITS_A_FILE):
         line, number = commits.line[first : first + COMMITS_A_FILE], first // COMMITS_A_FILE
-        rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
+        rows = [(each.hash, each.time_s, each.author[:200], each.subject[:500]) for each in line]
         site.write(f"commits/{number}", rows)
         name, last = f"touched/{number}", line[-1].hash
         if site.holds(name, last):
@@ -283,30 +282,15 @@ def _waited(work: CardPages, count: int) -> bool:
 
 
 def _key(work: CardPages) -> str:
-    with os.scandir(work.source.folder) as entries:
-        files = sorted(
-            (each.name, stat_of(each).st_size, stat_of(each).st_mtime_ns)
-            for each in entries
-            if each.name.endswith(_READ)
-        )
     decisive = (
-        _code(),
+        own_code(),
         work.site.folder.absolute(),
         *(work.source, work.number, work.cases, work.results, work.decisions),
         # Only a decision that expires makes the day matter.
         work.today if any(each.expires for each in work.decisions) else None,
-        files,
+        listing(work.source.folder, lambda name: name.endswith(_READ)),
     )
     return hashlib.sha256(repr(decisive).encode(errors="replace")).hexdigest()
-
-
-@functools.cache
-def _code() -> str:
-    """Digest of the harness, of which all has a part in a card's pages: a version does not change while it is
-    worked on.
-    """
-    sources = sorted(Path(__file__).resolve().parent.parent.rglob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def _line(commits: Commits, count: int) -> str:

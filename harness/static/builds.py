@@ -304,7 +304,7 @@ def _library(asked: Build, made: Program, cache: BinaryCache) -> Build:
     if made.content:
         whole, binary = "", made.content
     else:
-        binary, _ = nvcc.through_cache(
+        binary = nvcc.through_cache(
             cache, made, options, whole, lambda given: nvcc.library(made, given, whole)
         )
     if not cubin.exports(binary, made.function):
@@ -330,7 +330,7 @@ def compiled_for(
 
     # Lines change no instruction, and tell where one comes from.
     options = (*nvcc.STANDARD, *made.all_options, "-lineinfo", "-Xptxas=-v")
-    kept, _ = nvcc.through_cache(cache or BinaryCache(), made, options, arch, compile_)
+    kept = nvcc.through_cache(cache or BinaryCache(), made, options, arch, compile_)
     return _parsed(msgspec.msgpack.decode(kept, type=Kept), arch)
 
 

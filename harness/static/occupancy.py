@@ -76,7 +76,8 @@ class CardModel:
 
     @property
     def device(self) -> DeviceInfo:
-        """It as a backend would describe it, as far as its capability tells."""
+        """It as a backend would describe it, as far as CAPABILITIES tell."""
+        holds = CAPABILITIES.get(self.capability)
         return DeviceInfo(
             spec="",
             backend="cuda",
@@ -91,11 +92,11 @@ class CardModel:
             max_threads_per_block=THREADS_A_BLOCK,
             max_block=(THREADS_A_BLOCK, THREADS_A_BLOCK, 64),
             max_grid=(2**31 - 1, 65_535, 65_535),
-            max_shared_bytes=self.holds.shared_bytes_a_block,
+            max_shared_bytes=holds.shared_bytes_a_block if holds else 0,
             warp_size=WARP,
-            max_threads_per_sm=self.holds.threads,
+            max_threads_per_sm=holds.threads if holds else None,
             registers_per_sm=REGISTERS,
-            shared_bytes_per_sm=self.holds.shared_bytes,
+            shared_bytes_per_sm=holds.shared_bytes if holds else None,
         )
 
     @property

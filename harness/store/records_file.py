@@ -24,7 +24,7 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.records import SCHEMA_VERSION, CaseBlock, Comparison, Row, Run, Source, Verdict
-from harness.system.files import MOST_BYTES, open_regular, read_regular, try_lock
+from harness.system.files import MOST_BYTES, UNREADABLE, open_regular, read_regular, try_lock
 
 T = TypeVar("T")
 
@@ -33,7 +33,6 @@ PART = ".part"
 PACKED = ".gz"
 """What the name of a record ends in that gzip has packed."""
 _ENDINGS = (".jsonl", f".jsonl{PACKED}")
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are no record."""
 
 
@@ -118,6 +117,8 @@ class JsonLines:
 
     def __init__(self, path: Path, file: IO[bytes], advice: str) -> None:
         self.path, self.file, self._advice = path, file, advice
+        self.problem = ""
+        """Why `keep` writes no more."""
 
     def append(self, line: msgspec.Struct) -> None:
         """Raises StoreError, with the advice, where the disk is full."""
@@ -129,6 +130,14 @@ class JsonLines:
                 f"Cannot write to {self.path}: {error.strerror or error}. {self._advice}"
             ) from None
 
+    def keep(self, line: msgspec.Struct) -> None:
+        """Append as long as that can be done: a disk that fills up must not cost what is being measured."""
+        if not self.problem:
+            try:
+                self.append(line)
+            except StoreError as error:
+                self.problem = error.message
+
     def sync(self) -> None:
         """Have the disk keep it through a crash of the whole machine. Raises OSError."""
         os.fsync(self.file.fileno())
@@ -136,6 +145,19 @@ class JsonLines:
     def close(self) -> None:
         with contextlib.suppress(OSError):  # closing flushes once more, which a full disk refuses again
             self.file.close()
+
+
+@contextlib.contextmanager
+def writing_results(folder: Path) -> Iterator[None]:
+    """Make a folder of results; raises StoreError where it, or what is opened in it, cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write results to {folder}: {error.strerror or error}. "
+            "Choose another folder with --results, or none with --no-save."
+        ) from None
 
 
 class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
@@ -147,17 +169,11 @@ class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
     def __init__(self, folder: Path, described: Run | Comparison) -> None:
         self.path = folder / record_name(described)
         self._part = self.path.with_name(self.path.name + PART)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+        with writing_results(folder):
             _adopt_parts(folder)
             file = self._part.open("xb")
             with contextlib.suppress(OSError):  # a file system without locks
                 try_lock(file.fileno())
-        except OSError as error:
-            raise StoreError(
-                f"Cannot write results to {folder}: {error.strerror or error}. "
-                "Choose another folder with --results, or none with --no-save."
-            ) from None
         self._lines = JsonLines(self._part, file, "Rows written before are kept there.")
         try:
             self.add(described)

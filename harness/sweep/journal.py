@@ -19,7 +19,7 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.spec.case_id import size_label
-from harness.store.records_file import UNREADABLE, JsonLines, decoded_line
+from harness.store.records_file import JsonLines, decoded_line, reading, writing_results
 from harness.sweep.model import (
     SCHEMA_VERSION,
     Duel,
@@ -30,8 +30,8 @@ from harness.sweep.model import (
     SweepResult,
     SweepRow,
 )
-from harness.system.cache import write_atomically
-from harness.system.files import open_regular, read_regular, try_lock
+from harness.system.cache import write_file
+from harness.system.files import UNREADABLE, open_regular, read_regular, try_lock
 
 Item = PreparedConfiguration | SweepRow | Duel | Repeat | Final
 
@@ -77,34 +77,27 @@ class SweepState:
 
 
 class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
-    """The file of one sweep, begun or gone on with; without a folder, the state alone.
+    """The file of one sweep, begun or gone on with, and written as long as it can be; without a folder, the
+    state alone.
 
-    It is written as long as it can be: a disk that fills up must not cost what is being measured. Raises
-    StoreError where it cannot be begun, is damaged, or another process is at it.
+    Raises StoreError where it cannot be begun, is damaged, or another process is at it.
     """
 
     def __init__(self, folder: Path | None, sweep: Sweep, *, fresh: bool = False) -> None:
         self.path: Path | None = None
-        self.problem = ""
         self.state = SweepState()
         self.sweep = sweep
         self._lines: JsonLines | None = None
         if folder is None:
             return
         path = self.path = folder / f"{sweep.source.suite}.{sweep.kernel}-{sweep.sweep_id}.jsonl"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+        with writing_results(folder):
             self._lines = _locked(path)
             if fresh and path.stat().st_size:
                 # Whoever waits for the name gets the new file; the old one stays locked until it is away.
                 path.replace(path.with_name(f"{path.stem}.{time.time_ns()}.old"))
                 self._lines.close()
                 self._lines = _locked(path)
-        except OSError as error:
-            raise StoreError(
-                f"Cannot write results to {folder}: {error.strerror or error}. "
-                "Choose another folder with --results, or none with --no-save."
-            ) from None
         try:
             self._begin(path, self._lines)
         except BaseException:
@@ -122,24 +115,23 @@ class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
         else:
             lines.append(_SweepLine(sweep=self.sweep))
 
+    @property
+    def problem(self) -> str:
+        """Why the file is not whole; empty where it is."""
+        return self._lines.problem if self._lines else ""
+
     def add(self, item: Item) -> None:
         self.state.add(item)
-        self._append(_SweepLine(**{_FIELDS[type(item)]: item}))  # type: ignore[arg-type]
+        if self._lines:
+            self._lines.keep(_SweepLine(**{_FIELDS[type(item)]: item}))  # type: ignore[arg-type]
 
     def finish(self) -> None:
         self.state.complete = True
-        self._append(_SweepLine(complete=True))
-        if self._lines and not self.problem:
-            with contextlib.suppress(OSError):
-                self._lines.sync()
-
-    def _append(self, line: _SweepLine) -> None:
-        if self._lines is None or self.problem:
-            return
-        try:
-            self._lines.append(line)
-        except StoreError as error:
-            self.problem = error.message
+        if self._lines:
+            self._lines.keep(_SweepLine(complete=True))
+            if not self.problem:
+                with contextlib.suppress(OSError):
+                    self._lines.sync()
 
     def __exit__(self, *raised: object) -> None:
         if self._lines:
@@ -165,10 +157,8 @@ def _locked(path: Path) -> JsonLines:
 
 def read_sweep(path: Path) -> tuple[Sweep, SweepState]:
     """A stored sweep as far as it came. Raises StoreError where it is none, or of a newer schema."""
-    try:
+    with reading(path):
         content = read_regular(path)
-    except OSError as error:
-        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
     return _decoded(path, content[: content.rfind(b"\n") + 1].splitlines())
 
 
@@ -250,12 +240,8 @@ def write_t4(result: SweepResult, path: Path) -> tuple[Path, ...]:
     written = []
     for size, document in documents.items():
         place = path if len(documents) == 1 else path.with_name(f"{path.stem}-{size}{path.suffix}")
-        try:
-            write_atomically(place, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
-        except OSError as error:
-            raise StoreError(
-                f"Cannot write {place}: {error.strerror or error}. Name a file in a folder with room."
-            ) from error
+        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+        write_file(place, text.encode(), "Name a file in a folder with room.")
         written.append(place)
     return tuple(written)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from harness.errors import StoreError
 from harness.system.files import read_regular
 
 _FORMAT = b"harness binary 1"
@@ -29,6 +31,17 @@ def cache_dir() -> Path:
     if chosen := os.environ.get("HARNESS_CACHE_DIR"):
         return Path(chosen).absolute()
     return platformdirs.user_cache_path("harness", appauthor=False)
+
+
+@functools.cache
+def own_code() -> str:
+    """A hash of the harness's sources, part of a key where another harness may come to something else: its
+    version does not change while it is worked on. Raises OSError.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).resolve().parent.parent.rglob("*.py")):
+        digest.update(hashlib.sha256(read_regular(file)).digest())
+    return digest.hexdigest()
 
 
 def export_root(folder: Path) -> Path | None:
@@ -63,6 +76,15 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         if durable:
             file.flush()
             os.fsync(file.fileno())
+
+
+def write_file(path: Path, data: bytes, advice: str = "", *, durable: bool = True) -> None:
+    """Write a file as `write_atomically` does. Raises StoreError, with the advice, where that fails."""
+    try:
+        write_atomically(path, data, durable=durable)
+    except OSError as error:
+        reason = f"Cannot write {path}: {error.strerror or error}."
+        raise StoreError(f"{reason} {advice}" if advice else reason) from None
 
 
 @dataclass(frozen=True, slots=True)

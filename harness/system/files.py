@@ -13,10 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from harness.errors import StoreError
 
 MOST_BYTES = 2**30
 """The size of the largest file that is read whole: far above the longest record, below what memory has."""
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no JSON of the type that is asked for."""
 _KINDS = {stat.S_IFIFO: "pipe", stat.S_IFCHR: "device", stat.S_IFBLK: "device", stat.S_IFSOCK: "socket"}
 _OWNER = ".owner"
 """A file in each scratch folder, locked for as long as the process lives that made the folder."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -19,6 +20,20 @@ _ELSEWHERE = {
     *("GIT_ATTR_SOURCE", "GIT_REPLACE_REF_BASE", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS"),
 }
 """Hooks of git set these; they would silently point every command at another repository."""
+
+_LAST_S = 253_402_300_799
+"""The end of the year 9999: git takes dates of which a calendar knows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit, with author and subject as they were written: long, or hostile."""
+
+    hash: str
+    time_s: int
+    """The committer's time in seconds since 1970: shown, never used to order, as clocks of authors differ."""
+    author: str
+    subject: str
 
 
 def ask(
@@ -178,10 +193,8 @@ def has(repository: Path, commit: str, path: str) -> bool:
     return any(name == os.fsencode(path) or facts[:6] in (b"120000", b"160000") for facts, name in found)
 
 
-def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, str]]:
-    """Hash, time in seconds since 1970, author and subject of every commit on the line of first parents,
-    oldest first. Names and subjects are as their authors wrote them: long, or hostile.
-    """
+def first_parents(repository: Path, revision: str) -> list[Commit]:
+    """Every commit on the line of first parents, oldest first. Raises GitError."""
     commit = resolve(repository, revision)
     # Neither a name nor a subject can hold a line's end.
     logged = ask(repository, "log", "--first-parent", "--reverse", "-z", "--format=%H%n%ct%n%an%n%s", commit)
@@ -189,7 +202,7 @@ def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, 
     for entry in logged.decode(errors="replace").split("\0"):
         full_hash, time, author, subject = (entry + "\n" * 3).split("\n")[:4]
         if full_hash:
-            found.append((full_hash, int(time), author, subject))
+            found.append(Commit(full_hash, min(max(int(time), 0), _LAST_S), author, subject))
     return found
 
 

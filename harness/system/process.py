@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, Generic, Literal, TypeVar, cast, get_args
 import msgspec
 
 from harness.errors import HarnessError, Side
-from harness.system.files import no_temporary_folder
+from harness.system.files import UNREADABLE, no_temporary_folder
 
 LOG_BYTES = 20_000
 """How much of the end of a process's output is kept."""
@@ -296,7 +296,7 @@ class Process(_Child):
             line = self._line(deadline)
             try:
                 reply = _decoder(type(request)).decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            except UNREADABLE as error:
                 self.kill()
                 raise LostError("garbled", str(error)) from None
             if not isinstance(reply, Progress):

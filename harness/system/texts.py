@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode's categories of what moves the cursor, ends a line or turns the direction."""
+_STYLING = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""What sets a terminal's colours and moves its cursor: a control sequence of ANSI's."""
 
 
 def harmless(text: str, *, keep: str = "") -> str:
@@ -13,3 +16,8 @@ def harmless(text: str, *, keep: str = "") -> str:
     return "".join(
         "\ufffd" if unicodedata.category(each) in _HARMFUL and each not in keep else each for each in text
     )
+
+
+def plain_log(log: str) -> str:
+    """The lines that a compiler or a kernel printed, without their colours, and harmless but for tabs."""
+    return "\n".join(harmless(line, keep="\t") for line in _STYLING.sub("", log).splitlines())

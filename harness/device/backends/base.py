@@ -90,8 +90,6 @@ class Built:
     """A kernel built for one device."""
 
     resources: Resources = field(default_factory=Resources)
-    cached: bool = False
-    """Whether its binary came from the cache."""
     by_host: bool = False
     """Whether code of the host's enqueues its work, which may take longer than the work."""
     stateless: bool = False

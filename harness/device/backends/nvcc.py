@@ -260,8 +260,8 @@ def through_cache(
     options: tuple[str, ...],
     arch: str,
     compile_: Callable[[tuple[str, ...]], bytes],
-) -> tuple[bytes, bool]:
-    """The binary of a program, and whether it came from the cache.
+) -> bytes:
+    """The binary of a program, from the cache where it is there.
 
     `compile_` is given all options. What cannot be told to be the same another time is not kept.
     """
@@ -271,14 +271,14 @@ def through_cache(
     key = BinaryCache.key(program.text, (program.kind, *options, *around), compiler, program.arch or arch)
     if folders is None or _HIDDEN.search(program.text):
         cache.forgo()
-        return compile_(options), False
+        return compile_(options)
     if binary := cache.get(key):
-        return binary, True
+        return binary
     if is_self_contained(program.text, whole, system_headers=not folders):
         binary = compile_(options)
         cache.put(key, binary)
-        return binary, False
-    return _with_manifest(cache, key, program.text, folders, options, compile_), False
+        return binary
+    return _with_manifest(cache, key, program.text, folders, options, compile_)
 
 
 def _with_manifest(

@@ -227,7 +227,7 @@ class OpenCLDevice(Device):
             self._program(program)
 
     def build(self, program: Program) -> OpenCLBuilt:
-        built, cached = self._program(program)
+        built = self._program(program)
         try:
             kernel = self.cl.Kernel(built, program.function)
         except self.cl.Error as error:
@@ -243,10 +243,10 @@ class OpenCLDevice(Device):
             (self.build(dataclasses.replace(program, function=name, steps=())), count)
             for name, count in program.steps
         )
-        return OpenCLBuilt(kernel, program.in_parts, resources=resources, cached=cached, steps=steps)
+        return OpenCLBuilt(kernel, program.in_parts, resources=resources, steps=steps)
 
-    def _program(self, program: Program) -> tuple[Any, bool]:
-        """The compiled program, and whether it came from the cache. What reads more than its text is compiled
+    def _program(self, program: Program) -> Any:
+        """The compiled program, from the cache where it is there. What reads more than its text is compiled
         each time: OpenCL tells nobody what it read.
         """
         words = [word for setting in _environment() for word in setting.partition("=")[2].split()]
@@ -254,16 +254,16 @@ class OpenCLDevice(Device):
             # Drivers keep what they compile, and some know it by the source alone: no two are alike.
             unique = dataclasses.replace(program, text=f"{program.text}\n// {secrets.token_hex(8)}\n")
             with self._build_lock:
-                return self._compile(unique), False
+                return self._compile(unique)
         options = (*program.all_options, *_environment())
         key = BinaryCache.key(program.text, options, self.toolchain.compiler, self.info.arch)
         binary = self.cache.get(key)
         with self._build_lock:  # not every runtime's compiler is as thread-safe as the standard asks
             if binary and (loaded := self._load(program, binary)):
-                return loaded, True
+                return loaded
             compiled = self._compile(program)
         self.cache.put(key, compiled.binaries[0])
-        return compiled, False
+        return compiled
 
     def _load(self, program: Program, binary: bytes) -> Any | None:
         try:

@@ -31,8 +31,6 @@ class DeviceLimits:
     max_memory_clock_mhz: float | None = None
     """As the driver counts it: two transfers per pin and cycle."""
     memory_bus_bits: int | None = None
-    power_limit_w: float | None = None
-    """The limit in force, which may be lower than the card's default."""
 
 
 class Probe(Protocol):

@@ -322,5 +322,4 @@ _LIMITS: dict[str, Read] = {
     "max_sm_clock_mhz": lambda n, c: float(n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_SM)),
     "max_memory_clock_mhz": lambda n, c: float(n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_MEM)),
     "memory_bus_bits": lambda n, c: int(n.nvmlDeviceGetMemoryBusWidth(c)),
-    "power_limit_w": lambda n, c: n.nvmlDeviceGetEnforcedPowerLimit(c) / 1e3,
 }

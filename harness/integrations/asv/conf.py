@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config import Config, load_config
 from harness.device.machine import describe_host, machine_entry
-from harness.errors import ConfigError, MeasureError, StoreError
+from harness.errors import ConfigError, MeasureError
 from harness.records import DeviceInfo
 from harness.spec.suite import Suite
-from harness.system.cache import write_atomically
+from harness.system.cache import write_file
 from harness.system.files import read_regular
 from harness.system.git import repository_of
 
@@ -173,12 +173,8 @@ def register(spec: str | None, *, write: bool = True) -> Registration:
     machines = _read(path)
     if write and machines.get(entry["machine"]) != entry:
         machines[entry["machine"]] = entry
-        try:
-            write_atomically(path, json.dumps(machines, indent=4, sort_keys=True).encode())
-        except OSError as error:
-            raise StoreError(
-                f"Cannot write {path}: {error.strerror or error}. asv reads its machines from there."
-            ) from None
+        content = json.dumps(machines, indent=4, sort_keys=True).encode()
+        write_file(path, content, "asv reads its machines from there.")
     return Registration(path, entry, device)
 
 

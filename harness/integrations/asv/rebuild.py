@@ -34,7 +34,7 @@ from harness.integrations.asv import plugin
 from harness.integrations.asv.tracks import TRACKS, Answer, Parameters, answers_of, label_of
 from harness.records import METHOD_VERSION, Row, Run
 from harness.store.records_file import read_run
-from harness.system.cache import write_atomically
+from harness.system.cache import write_file
 
 _ = plugin  # asv finds types of environments by subclass: importing is using
 
@@ -80,7 +80,7 @@ def rebuild(conf: Any, root: Path, results: Path) -> Rebuilt:
                     continue
                 sound.add(path)
                 if content is not None:
-                    _write(path, content)
+                    write_file(path, content)
                     written.append(path)
         problems += [
             f"{path} is damaged, and no record holds its commit. Delete it, and run asv again."
@@ -273,13 +273,6 @@ def _mended_machine(folder: Path, records: Sequence[Path]) -> list[Path]:
         except HarnessError:
             continue
         entry = {**machine_entry(run.device, run.host), "machine": folder.name, "version": _MACHINE_VERSION}
-        _write(folder / "machine.json", json.dumps(entry, indent=4, sort_keys=True).encode())
+        write_file(folder / "machine.json", json.dumps(entry, indent=4, sort_keys=True).encode())
         return [folder / "machine.json"]
     return []
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write_atomically(path, content)
-    except OSError as error:
-        raise StoreError(f"Cannot write {path}: {error.strerror or error}.") from None

@@ -17,7 +17,7 @@ from harness.output.verdicts import calibrated, closing, lines_of
 from harness.records import DeviceInfo, Source, Verdict
 from harness.run.compare import ComparisonResult
 from harness.spec.problem import Case, Problem
-from harness.system.texts import harmless
+from harness.system.texts import harmless, plain_log
 
 Info = dict[str, Any]
 
@@ -121,7 +121,7 @@ def times_of(result: ComparisonResult, case: str, side: CaseSide) -> tuple[float
 
 def sentence(word: str, message: str, log: str = "") -> str:
     """``regression: 3.02 % slower (+2.95 to +3.09 %) in 2 processes.``, with what there is to show below."""
-    return "\n".join([f"{word}: {message}", *(f"    {line}" for line in log.splitlines())])
+    return "\n".join([f"{word}: {message}", *(f"    {line}" for line in plain_log(log).splitlines())])
 
 
 def card_of(device: DeviceInfo) -> dict[str, str | None]:

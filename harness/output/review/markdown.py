@@ -30,7 +30,7 @@ from harness.output.review.model import CardReview, CaseReview, EffectReview, Re
 from harness.output.sentences import commit_label, leading, reason, remedy, sentence, verdict_columns
 from harness.output.sheet import Cell, Sheet, safe
 from harness.spec.case_id import size_label
-from harness.system.texts import harmless
+from harness.system.texts import plain_log
 
 
 def code(text: str) -> str:
@@ -40,8 +40,8 @@ def code(text: str) -> str:
 
 def pre(text: str) -> str:
     """Anybody's lines. Blank ones are left out: they would end the block for Markdown."""
-    lines = [harmless(line, keep="\t") for line in text.splitlines()]
-    return f"<pre>{html.escape(chr(10).join(line for line in lines if line.strip()))}</pre>"
+    lines = [line for line in plain_log(text).split("\n") if line.strip()]
+    return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
 
 
 def link(address: str, inner: str) -> str:

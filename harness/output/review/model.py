@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from harness.errors import StoreError
 from harness.records import Attribution, VerdictStatus
+from harness.system.files import UNREADABLE
 
 REVIEW_SCHEMA_VERSION = 3
 """Version of the document.
@@ -200,5 +201,5 @@ def decode(content: bytes, kind: type[Document], schema_version: int) -> Documen
                 "version of gpu-harness make the report and read it."
             )
         return msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise StoreError(f"The report is not one: {error}.") from None

@@ -14,7 +14,7 @@ import harness
 from harness.output.review.grouping import CaseOnCard, group_of, grouped, units_of
 from harness.output.review.model import CaseReview, Review
 from harness.output.sentences import reason, sentence
-from harness.system.texts import harmless
+from harness.system.texts import harmless, plain_log
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _KINDS = {
@@ -49,9 +49,9 @@ def junit(review: Review) -> str:
             test = ET.SubElement(suite, "testcase", {**named, "time": f"{time_s:.9f}"})
             if kind:
                 said = ET.SubElement(test, kind, message=_said(each), type=each.case.status)
-                said.text = harmless("\n".join(filter(None, (each.case.message, each.case.log))), keep="\n\t")
+                said.text = plain_log("\n".join(filter(None, (each.case.message, each.case.log))))
         if card.problem:
-            ET.SubElement(suite, "system-err").text = harmless(card.problem, keep="\n\t")
+            ET.SubElement(suite, "system-err").text = plain_log(card.problem)
     ET.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 

@@ -1,0 +1,61 @@
+"""A kernel or a function of the host's, built for a card, and how a kernel is given its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from harness.device.backends.base import Argument, Built
+from harness.device.frameworks import FrameworkFunction
+from harness.errors import LaunchError
+
+
+@dataclass(kw_only=True)
+class CudaBuilt(Built):
+    function: Any = None
+    call: Callable[[Sequence[Argument]], None] | None = None
+    """What enqueues the work of a host function; there is no `function` then."""
+    parameters: tuple[tuple[int, int], ...] | None = None
+    """Offset and size in bytes of each parameter, as the compiler laid them out; None where that is not
+    known."""
+    name: str = ""
+    python: FrameworkFunction | None = None
+    """What `call` is where it is a framework's function."""
+    filled: set[int] = field(default_factory=set)
+    """Where results lie that were filled last."""
+    image: tuple[bytes, str] | None = None
+    """What the driver loads, and the name of the function in it."""
+    origin: int | None = None
+    """The address at which a kernel that is launched in parts finds its part's first block."""
+
+
+def formats(
+    name: str, arguments: Sequence[Argument], laid_out: Sequence[tuple[int, int]] | None
+) -> list[str]:
+    """Each argument as the module struct writes it, at the place where the compiler expects it.
+
+    Raises LaunchError for arguments of other sizes than the function's parameters.
+    """
+    sizes = [len(argument) if isinstance(argument, bytes) else argument.nbytes for argument in arguments]
+    wanted = [size for _, size in laid_out or ()]
+    if laid_out is not None and sizes != wanted:
+        raise LaunchError(
+            f"{name} has parameters of {', '.join(map(str, wanted)) or 'no'} bytes and is given arguments of "
+            f"{', '.join(map(str, sizes)) or 'no'} bytes: check its args, and the dtypes of its scalars."
+        )
+    written, end = [], 0
+    for number, (argument, size) in enumerate(zip(arguments, sizes, strict=True)):
+        begin = laid_out[number][0] if laid_out is not None else end + -end % _alignment(argument, size)
+        code = f"{size}s" if isinstance(argument, bytes) else np.dtype(type(argument)).char
+        written.append(f"{begin - end}x{code}" if begin > end else code)
+        end = begin + size
+    return written
+
+
+def _alignment(argument: Argument, size: int) -> int:
+    """The alignment of a tensor map is 64 bytes, of another structure what its size allows, up to 16."""
+    most = size if not isinstance(argument, bytes) else 64 if size == 128 else 16
+    return min(size & -size, most)

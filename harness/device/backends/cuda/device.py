@@ -1,0 +1,464 @@
+"""A card through PyCUDA.
+
+One primary context per device, shared with whatever else the process runs on the card. Kernels are
+`SourceModule`s whose binaries come from the harness's own cache, under a key that holds the compiler's
+version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.device import frameworks
+from harness.device.backends import cubin, nvcc
+from harness.device.backends.base import (
+    MOST_HELD_NS,
+    Argument,
+    Built,
+    Device,
+    Looks,
+    Memory,
+    Stamp,
+    Stamping,
+    Timing,
+    as_bits,
+    check_parts,
+    host_resources,
+    sequence,
+    smallest_step,
+)
+from harness.device.backends.cuda import driver, held_launch, libcuda
+from harness.device.backends.cuda.built import CudaBuilt, formats
+from harness.device.backends.cuda.host_functions import library_function, python_function
+from harness.device.frameworks import ReturnedArray
+from harness.errors import BuildError, MeasureError
+from harness.records import Launch, Resources, Toolchain
+from harness.spec.sources import Program
+from harness.system.cache import BinaryCache
+
+_HELPERS = Path(__file__).resolve().parents[3] / "assets" / "kernels" / "helpers.cu"
+_ORIGIN = "harness_origin"
+"""The name of a variable in kernels/portable/cuda.h: the first block of a part of a grid."""
+_STAMPS = 2**16
+"""Kept on the card between two reads: more than one measurement enqueues between two waits."""
+_CANARY_STEPS = 10_000
+
+
+class CudaDevice(Device):
+    clock = "cuda-event"
+
+    def __init__(self, index: int) -> None:
+        handle = driver.api().Device(index)
+        self.index = index
+        self.info = driver.describe(index, handle)
+        self.cache = BinaryCache()
+        options = (*nvcc.STANDARD, *nvcc.environment())
+        self.toolchain = Toolchain(compiler=nvcc.version() or "no nvcc", options=options)
+        self._prepared: dict[tuple[Any, ...], Any] = {}
+        self._origins: dict[tuple[Any, ...], Memory] = {}
+        self._loaded_helpers: dict[str, CudaBuilt] = {}
+        """Kernels of _HELPERS, by name."""
+        self._flush: tuple[Memory, Memory, int] | None = None
+        self._idle = True
+        """Whether nothing was enqueued since the last wait to flush, hold or occupy the card."""
+        self._stamps_taken = 0
+        self._held = 0
+        """How often the card was held."""
+        self._stamps_read: np.ndarray[Any, Any] | None = None
+        with driver.translated(f"Opening {self.info.spec}"):
+            self.context = handle.retain_primary_context()
+            self.context.push()
+            self.stream = driver.api().Stream()
+
+    def build(self, program: Program) -> CudaBuilt:
+        if program.kind == "host":
+            return self._host(program)
+        binary = self._binary(program)
+        if program.kind == "library":
+            # What it reads when it is called is in nobody's list: the tree stands in for it.
+            identity = hashlib.sha256(program.tree_sha256.encode() + binary).hexdigest()
+            resources = Resources(binary_sha256=identity)
+            call = library_function(program, binary, int(self.stream.handle))
+            return CudaBuilt(call=call, resources=resources)
+        if program.kind == "image":
+            nvcc.check_image(program, self.info.arch)
+        with driver.translated(f"Loading {program.name}"):
+            module = self._module(program, binary)
+            symbol = nvcc.entry(program, binary)
+            try:
+                function = module.get_function(symbol)
+            except driver.api().LogicError:
+                raise BuildError(
+                    f"{program.name} has no kernel function named {program.function!r}: check its entry."
+                ) from None
+            origin = int(module.get_global(_ORIGIN)[0]) if program.in_parts else None
+        return CudaBuilt(
+            function=function,
+            image=(binary, symbol),
+            resources=_resources(function, binary),
+            code=cubin.code_of_any_compiler(binary) if program.compiler else "",
+            # What a setup gave may point at memory that nobody else looks at.
+            stateless=cubin.has_no_memory(binary) and not program.setup,
+            origin=origin,
+            parameters=cubin.parameters(binary, symbol),
+            name=program.name,
+            steps=tuple(
+                (self.build(dataclasses.replace(program, function=name, instance="", steps=())), count)
+                for name, count in program.steps
+            ),
+        )
+
+    def _module(self, program: Program, binary: bytes) -> Any:
+        try:
+            return driver.load(binary)
+        except driver.api().Error as error:
+            if not program.content and program.suffix == ".cu":
+                raise
+            raise BuildError(
+                f"{program.name}: the driver does not load it on {self.info.name}, {self.info.arch} "
+                f"({error}). It must be built for this card, by a toolkit no newer than the driver."
+            ) from None
+
+    def resident_blocks(self, built: Built, launch: Launch) -> int | None:
+        assert isinstance(built, CudaBuilt)
+        return None if built.image is None else libcuda.resident_blocks(*built.image, launch)
+
+    @contextlib.contextmanager
+    def _starting(self) -> Iterator[None]:
+        """What imports a host function, or calls it for the first time, belongs in here: a framework that
+        starts may leave another card current (JAX does).
+        """
+        try:
+            yield
+        finally:
+            with driver.translated("Making the card current"):
+                self.context.push()  # in place of whatever is current
+                self.context.pop()
+
+    def _host(self, program: Program) -> CudaBuilt:
+        identity = host_resources(program, self.info.arch)
+        if program.python is not None:
+            context = frameworks.ExecutionContext(int(self.stream.handle), self.index, cubin.code_sha256)
+            with self._starting():
+                python = frameworks.FrameworkFunction(program.python, context)
+            return CudaBuilt(call=python, python=python, resources=identity, by_host=True)
+        with self._starting():
+            call = python_function(program, int(self.stream.handle))
+        return CudaBuilt(call=call, resources=identity, by_host=True)
+
+    def compile(self, program: Program) -> None:
+        """Without loading: that needs a context, which threads do not have."""
+        if program.kind != "host":
+            self._binary(program)
+
+    def _binary(self, program: Program) -> bytes:
+        if program.content:
+            return program.content
+        if program.suffix == ".ptx" and not program.compiler and nvcc.path() is None:
+            nvcc.ptx_target(program, self.info.arch)
+            return program.text.encode()  # the driver has a ptxas of its own
+        # With what only it has, such as sm_90a: a library's own code asks for it.
+        arch = nvcc.specific(self.info.arch) if program.kind == "library" else self.info.arch
+
+        def compile_(options: tuple[str, ...]) -> bytes:
+            if program.kind == "library":
+                return nvcc.library(program, options, arch)
+            return nvcc.cubin(program, options, arch)[0]
+
+        return nvcc.through_cache(self.cache, program, (*nvcc.STANDARD, *program.all_options), arch, compile_)
+
+    def free_bytes(self) -> int:
+        with driver.translated("Asking for free memory"):
+            return int(driver.api().mem_get_info()[0])
+
+    def allocate(self, size_bytes: int) -> Memory:
+        with driver.translated(f"Allocating {size_bytes} bytes"):
+            return driver.api().mem_alloc(size_bytes)
+
+    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:  # noqa: ARG002
+        return np.uintp(int(memory) + offset_bytes)
+
+    def address(self, memory: Memory) -> int:
+        return int(memory)
+
+    def release(self, memory: Memory) -> None:
+        with driver.translated("Freeing memory"):
+            memory.free()
+
+    def write(self, memory: Memory, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
+        with driver.translated("Copying to the card"):
+            driver.api().memcpy_htod(int(memory) + offset_bytes, data)
+
+    def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
+        """Reads by the harness's own stream: what is still being written elsewhere gets no time to."""
+        with driver.translated("Copying from the card"):
+            driver.api().memcpy_dtoh_async(out, int(memory) + offset_bytes, self.stream)
+            self.stream.synchronize()
+            self._idle = True
+
+    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
+        with driver.translated("Filling the card's memory"):
+            driver.api().memset_d8_async(int(memory) + offset_bytes, byte, size_bytes, self.stream)
+
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        with driver.translated("Copying on the card"):
+            driver.api().memcpy_dtod_async(
+                int(destination) + offset_bytes, int(source), size_bytes, self.stream
+            )
+
+    def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        assert isinstance(built, CudaBuilt)
+        if built.python is None:
+            return
+        with driver.launching(launch), self._starting():
+            kernels = built.python.first(arguments, self.synchronize)
+        self.synchronize()
+        built.resources = frameworks.with_kernels(built.resources, kernels)
+
+    def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        with driver.launching(launch):
+            # Before it is timed, a function of Python's is called in here.
+            with self._starting() if built.by_host else contextlib.nullcontext():
+                for each in sequence(built, launch, arguments):
+                    self._run(*each)
+            held_launch.deliver(_returned(built, arguments), self.stream)
+
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
+        """Only a host function can use another stream: a kernel is enqueued on the harness's own."""
+        assert isinstance(built, CudaBuilt)
+        if built.call is None:
+            self.launch(built, launch, arguments)
+            return False
+
+        def call() -> list[ReturnedArray]:
+            with driver.launching(launch):
+                return self._call(built, launch, arguments)
+
+        return held_launch.launch_held(self, self.stream, self._hold, call, built.filled, looks)
+
+    def fill_results(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        assert isinstance(built, CudaBuilt)
+        if built.python is not None and built.python.returns:
+            call = functools.partial(self._call, built, launch, arguments)
+            built.filled = held_launch.fill_results(call, self.stream, built.filled)
+
+    def _call(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> list[ReturnedArray]:
+        """Enqueue a function's work, and tell what it returned."""
+        self._run(built, launch, arguments)
+        return _returned(built, arguments)
+
+    def _run(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        assert isinstance(built, CudaBuilt)
+        if built.call is not None:
+            built.call(arguments)
+        elif built.origin is not None:
+            self._run_parts(built, launch, arguments)
+        else:
+            check_parts(launch, in_parts=False)
+            self._enqueue(built, launch, arguments)
+
+    def _run_parts(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """Each part after a copy of its origin, in the order of the stream: the host waits for nothing."""
+        key = launch.grid, launch.dispatch
+        if key not in self._origins:
+            origins = np.array([origin for origin, _ in launch.parts()], np.int32)
+            self._origins[key] = self.allocate(origins.nbytes)
+            self.write(self._origins[key], 0, origins)
+        first = int(self._origins[key])
+        for number, (_, extent) in enumerate(launch.parts()):
+            driver.api().memcpy_dtod_async(built.origin, first + 12 * number, 12, self.stream)
+            self._enqueue(built, dataclasses.replace(launch, grid=extent), arguments)
+
+    def _enqueue(
+        self, built: CudaBuilt, launch: Launch, arguments: Sequence[Any], stream: Any = None
+    ) -> None:
+        """Enqueue a kernel over a whole grid, on the harness's stream if on no other."""
+        function, arguments = built.function, [as_bits(argument) for argument in arguments]
+        key = (id(function), launch.dynamic_shared_bytes)
+        if key not in self._prepared:
+            function.prepare(formats(built.name, arguments, built.parameters))
+            if launch.dynamic_shared_bytes > 48 * 1024:
+                attribute = driver.api().function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                function.set_attribute(attribute, launch.dynamic_shared_bytes)
+            self._prepared[key] = function  # kept, so that its id stays its own
+        function.prepared_async_call(
+            launch.grid,
+            launch.block,
+            stream or self.stream,
+            *arguments,
+            shared_size=launch.dynamic_shared_bytes,
+        )
+
+    def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
+        api = driver.api()
+        start, end = api.Event(), api.Event()
+        steps = sequence(built, launch, arguments)
+        with driver.launching(launch):
+            start.record(self.stream)
+            for _ in range(launches):
+                for each in steps:
+                    self._run(*each)
+            end.record(self.stream)
+        return lambda: float(end.time_since(start)) * 1e6  # PyCUDA counts in ms
+
+    def deliver(self, built: Built, arguments: Sequence[Argument]) -> None:
+        with driver.translated("Copying what was returned"):
+            held_launch.deliver(_returned(built, arguments), self.stream)
+
+    @functools.cached_property
+    def _helpers(self) -> Any:
+        binary = self._binary(Program("harness.helpers", "", _HELPERS.read_text(encoding="utf-8")))
+        return driver.load(binary)
+
+    def _helper(self, name: str) -> CudaBuilt:
+        if name not in self._loaded_helpers:
+            function = self._helpers.get_function(f"harness_{name}")
+            self._loaded_helpers[name] = CudaBuilt(function=function)
+        return self._loaded_helpers[name]
+
+    def _enqueue_helper(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
+        launch = Launch(grid=(blocks, 1, 1), block=(threads, 1, 1))
+        self._enqueue(self._helper(name), launch, arguments)
+
+    @property
+    def _sm_count(self) -> int:
+        return self.info.compute_units or 1
+
+    def flush_l2(self) -> None:
+        if self.info.l2_bytes is None:
+            return
+        with driver.translated("Flushing the L2 cache"):
+            self._forget_persisting()
+            self._helper("flush")  # loaded before memory is taken
+            if self._flush is None:
+                size_bytes = 3 * self.info.l2_bytes // 16 * 16
+                self._flush = (self.allocate(size_bytes), self.allocate(4), size_bytes // 16)
+                self.fill(self._flush[0], 0, size_bytes, 0)
+            data, sink, count = self._flush
+            arguments = (np.uintp(int(data)), np.uintp(int(sink)), np.uint64(count))
+            self._enqueue_helper("flush", 4 * self._sm_count, 512, *arguments)
+
+    def _forget_persisting(self) -> None:
+        """Before the first flush since a wait, and before what keeps the card busy until then: the host waits
+        here until the card has done all that it was given.
+        """
+        if self._idle:
+            self._idle = False
+            libcuda.forget_persisting(int(self.stream.handle))
+
+    def occupy(self, duration_ns: int) -> None:
+        with driver.translated("Occupying the card"):
+            self._forget_persisting()
+            self._enqueue_helper("occupy", 1, 1, np.uint64(duration_ns))
+
+    def hold(self) -> Callable[[], None]:
+        with driver.translated("Holding the card"):
+            self._forget_persisting()
+            return self._hold(MOST_HELD_NS, self.stream)
+
+    def _hold(self, most_ns: int, stream: Any) -> Callable[[], None]:
+        """Enqueue a wait for what is returned to be called, or that of a later hold, at most so long."""
+        released, address = self._gate
+        self._held += 1
+        ticket = self._held
+        arguments = (np.uintp(address), np.uint32(ticket), np.uint64(most_ns))
+        self._enqueue(self._helper("hold"), Launch(grid=(1, 1, 1), block=(1, 1, 1)), arguments, stream)
+
+        def release() -> None:
+            released[0] = ticket
+
+        return release
+
+    @functools.cached_property
+    def _gate(self) -> tuple[np.ndarray[Any, Any], int]:
+        """What the card waits for: a number in memory of the host's that the card reads as well."""
+        api = driver.api()
+        released = api.pagelocked_zeros(1, np.uint32, mem_flags=api.host_alloc_flags.DEVICEMAP)
+        return released, int(released.base.get_device_pointer())
+
+    def stamp(self) -> Stamping:
+        with driver.translated("Reading the card's counters"):
+            begin = int(self._stamps)
+            index, self._stamps_read = self._stamps_taken % _STAMPS, None
+            self._stamps_taken += 1
+            self._enqueue_helper("stamp", self._sm_count, 1, np.uintp(begin + 16 * index))
+        return lambda: self._stamp_at(index)
+
+    @functools.cached_property
+    def _stamps(self) -> Memory:
+        memory = self.allocate(16 * _STAMPS)
+        self.fill(memory, 0, 16 * _STAMPS, 0)
+        return memory
+
+    def _stamp_at(self, index: int) -> Stamp | None:
+        if self._stamps_read is None:
+            self._stamps_read = np.empty((_STAMPS, 2), np.uint64)
+            self.read(self._stamps, 0, self._stamps_read)
+            self.fill(self._stamps, 0, 16 * _STAMPS, 0)  # a stamp that SM 0 misses must not show an older one
+        cycles, time_ns = self._stamps_read[index]
+        return Stamp(float(cycles), float(time_ns)) if cycles else None
+
+    def canary(self) -> Timing:
+        launch = Launch(grid=(2 * self._sm_count, 1, 1), block=(256, 1, 1))
+        arguments = (np.uintp(int(self._canary_sink)), np.int32(_CANARY_STEPS))
+        return self.timed(self._helper("canary"), launch, arguments, launches=1)
+
+    @functools.cached_property
+    def _canary_sink(self) -> Memory:
+        """The memory itself, not its address alone: PyCUDA frees what nobody holds."""
+        return self.allocate(4)
+
+    def tick_ns(self) -> float:
+        api = driver.api()
+        pairs = [(api.Event(), api.Event()) for _ in range(128)]
+        for start, end in pairs:
+            start.record(self.stream)
+            end.record(self.stream)
+        self.synchronize()
+        return smallest_step(round(end.time_since(start) * 1e6) for start, end in pairs)
+
+    def globaltimer_tick_ns(self) -> float:
+        """The smallest difference between distinct readings in one thread."""
+        count = 64
+        with driver.translated("Reading the card's timer"):
+            memory, readings = self.allocate(8 * count), np.empty(count, np.uint64)
+            self._enqueue_helper("globaltimer", 1, 1, np.uintp(int(memory)), np.int32(count))
+            self.read(memory, 0, readings)
+            self.release(memory)
+        return float(np.diff(readings).min())
+
+    def synchronize(self) -> None:
+        with driver.translated("Waiting for the card"):
+            self.stream.synchronize()
+            self._idle = True
+
+    def close(self) -> None:
+        with contextlib.suppress(MeasureError), driver.translated("Closing the card"):
+            self.context.pop()
+            self.context.detach()
+
+
+def _returned(built: Built, arguments: Sequence[Argument]) -> list[ReturnedArray]:
+    python = built.python if isinstance(built, CudaBuilt) else None
+    return python.results(arguments) if python else []
+
+
+def _resources(function: Any, binary: bytes) -> Resources:
+    attribute = driver.api().function_attribute
+    return Resources(
+        registers=int(function.get_attribute(attribute.NUM_REGS)),
+        static_shared_bytes=int(function.get_attribute(attribute.SHARED_SIZE_BYTES)),
+        local_bytes=int(function.get_attribute(attribute.LOCAL_SIZE_BYTES)),
+        max_threads_per_block=int(function.get_attribute(attribute.MAX_THREADS_PER_BLOCK)),
+        arch=cubin.built_for(binary),
+        binary_sha256=hashlib.sha256(binary).hexdigest(),
+        code_sha256=cubin.code_sha256(binary),
+    )

@@ -1,0 +1,136 @@
+"""Whether a function of the host's waits for its stream.
+
+It is called while the stream is held, and its outputs are copied on another stream meanwhile: what has been
+written to them by then did not wait. A function may also return results in memory of its own. That memory is
+filled beforehand, since what the last call left there would look like work that did not wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.device.backends.base import POISON, Device, Looks
+from harness.device.backends.cuda import driver
+from harness.device.frameworks import ReturnedArray, source_of
+from harness.errors import LaunchError
+
+_NON_BLOCKING = 1
+"""CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
+_SETTLE_S = 0.03
+"""How long after a function has returned what does not wait for the stream has to show."""
+_LOOK_NS, _LET_GO_NS = 350_000_000, 400_000_000
+"""When outputs are looked at, and when the stream is let go, under a function that does not return before:
+later than the card is ever held while it is timed."""
+_MOST_FILLED = 8
+"""How often a function is called until it returns the memory that it has just returned."""
+_NEVER_THE_SAME = (
+    "It returns its result in other memory at each call, so nobody can tell whether the work waited for the "
+    "stream: let the function take the output as a parameter and write it there."
+)
+
+Call = Callable[[], list[ReturnedArray]]
+"""Calls the function, which enqueues its work, and gives what it returned."""
+
+
+def deliver(returned: Sequence[ReturnedArray], stream: Any) -> None:
+    """Enqueue a copy of what was returned to the outputs, behind what computes it."""
+    for result in returned:
+        driver.api().memcpy_dtod_async(result.destination, result.address, result.size_bytes, stream)
+
+
+def fill_results(call: Call, stream: Any, filled: set[int]) -> set[int]:
+    """Call a function until the memory that it returns is memory that was filled, and tell the addresses;
+    `filled` are those that were filled last.
+
+    A framework gives a call the memory that the last one was given, as that is free again. Raises LaunchError
+    for a function that keeps returning other memory.
+    """
+    with driver.translated("Filling results"):
+        for _ in range(_MOST_FILLED):
+            before, filled = filled, _call_and_fill(call, stream)
+            if filled == before:
+                return filled
+    raise LaunchError(_NEVER_THE_SAME)
+
+
+def _call_and_fill(call: Call, stream: Any) -> set[int]:
+    """The addresses of the results. A function of its own, as what is returned must be let go before the next
+    call, which would else be given other memory.
+    """
+    returned = call()
+    for result in returned:
+        driver.api().memset_d8_async(result.address, POISON, result.size_bytes, stream)
+    return {result.address for result in returned}
+
+
+def launch_held(
+    device: Device,
+    stream: Any,
+    hold: Callable[[int, Any], Callable[[], None]],
+    call: Call,
+    filled: set[int],
+    looks: Looks,
+) -> bool:
+    """Call a function while its stream is held, and take the looks. False where the stream was let go before.
+
+    `hold` enqueues a wait on a stream for at most so many ns; what it returns ends the wait. `filled` is what
+    fill_results told. Looks are enqueued before the function is called: one that waits for the card does not
+    return while the stream is held. Where it put a result is known when it returns, and looked at then.
+    """
+    api = driver.api()
+    aside, looked, held = api.Stream(_NON_BLOCKING), api.Event(), api.Event()
+    device.synchronize()
+    copies = device.allocate(sum(out.nbytes for _, _, out in looks))
+    places, end = [], int(copies)
+    for _, _, out in looks:
+        places.append(end)
+        end += out.nbytes
+    with driver.translated("Looking aside"):
+        look = hold(_LOOK_NS, aside)
+        for (memory, offset_bytes, out), place in zip(looks, places, strict=True):
+            api.memcpy_dtod_async(place, int(memory) + offset_bytes, out.nbytes, aside)
+        looked.record(aside)
+        let_go = hold(_LET_GO_NS, stream)
+        held.record(stream)
+    try:
+        returned = call()
+        time.sleep(_SETTLE_S)
+        with driver.translated("Looking aside"):
+            look()
+            moved = _look_at_returned(returned, looks, aside)
+            if held.query():
+                moved = {}
+    finally:
+        let_go()
+    if any(result.address not in filled for result in returned):
+        raise LaunchError(_NEVER_THE_SAME)
+    with driver.translated("Looking aside"):
+        deliver(returned, stream)
+        held.synchronize()
+        was_held = bool(looked.time_till(held) > 0)
+        for number, ((_, _, out), place) in enumerate(zip(looks, places, strict=True)):
+            if number not in moved:
+                api.memcpy_dtoh(out, place)
+            elif (moved[number] != POISON).any():
+                out[:] = moved[number]
+    device.release(copies)
+    return was_held
+
+
+def _look_at_returned(
+    returned: Sequence[ReturnedArray], looks: Looks, aside: Any
+) -> dict[int, np.ndarray[Any, Any]]:
+    """What lies now where a function put its results, by the number of the look."""
+    moved = {}
+    for number, (memory, offset_bytes, out) in enumerate(looks):
+        address = int(memory) + offset_bytes
+        place = source_of(address, returned)
+        if place != address:
+            moved[number] = np.empty_like(out)
+            driver.api().memcpy_dtoh_async(moved[number], place, aside)
+    aside.synchronize()
+    return moved

@@ -1,0 +1,70 @@
+"""Functions of the host's that enqueue work on a card: of a shared library, and of Python.
+
+Functions of frameworks are in `harness.device.frameworks`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.device.backends.base import Argument, as_python, host_function
+from harness.errors import BuildError, HarnessError, LaunchError
+from harness.spec.kernel import Parameter
+from harness.spec.sources import Program
+from harness.system.files import scratch_folder
+
+
+def library_function(program: Program, binary: bytes, stream: int) -> Callable[[Sequence[Argument]], None]:
+    """What enqueues the work of a function of a library that nvcc built, on a stream by its handle."""
+    with scratch_folder() as folder:
+        file = folder / "library.so"
+        file.write_bytes(binary)
+        try:
+            function = ctypes.CDLL(str(file))[program.function]
+        except (OSError, AttributeError) as error:
+            raise BuildError(
+                f"{program.name}: its library has no function {program.function!r} ({error}). "
+                f'Declare it extern "C" int {program.function}(void *stream, ...).'
+            ) from None
+    function.argtypes = [ctypes.c_void_p] + [
+        ctypes.c_void_p if parameter.shape is not None else _c_type(program, parameter)
+        for parameter in program.parameters
+    ]
+    function.restype = ctypes.c_int
+
+    def enqueue(arguments: Sequence[Argument]) -> None:
+        if code := function(stream, *map(as_python, arguments)):
+            meaning = program.errors.get(code, "its documentation says what that is")
+            raise LaunchError(f"{program.name} returned {code}: {meaning}.")
+
+    return enqueue
+
+
+def _c_type(program: Program, parameter: Parameter) -> Any:
+    """The type by which ctypes passes a scalar or an axis."""
+    try:
+        return np.ctypeslib.as_ctypes_type(np.dtype(parameter.dtype))
+    except (NotImplementedError, TypeError):
+        raise BuildError(
+            f"{program.name} is a HostLibrary, whose function cannot be given {parameter.name!r} as "
+            f"{parameter.dtype} by value: pass a float, and round it there."
+        ) from None
+
+
+def python_function(program: Program, stream: int) -> Callable[[Sequence[Argument]], None]:
+    """What calls a function that `program.host` makes for a stream, with its errors as LaunchErrors."""
+    call = host_function(program, stream)
+
+    def enqueue(arguments: Sequence[Argument]) -> None:
+        try:
+            call(*map(as_python, arguments))
+        except HarnessError:
+            raise
+        except Exception as error:
+            raise LaunchError(f"{program.name} raised {type(error).__name__}: {error}") from error
+
+    return enqueue
