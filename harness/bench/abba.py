@@ -319,8 +319,12 @@ class SlotRunner:
         )
 
     def _canary(self) -> Slot | None:
+        release = self.device.hold() if self._held is not None else None
         before, timing = self.device.stamp(), self.device.canary()
-        return Slot((timing,), ((before, self.device.stamp()),), 1) if timing else None
+        after = self.device.stamp()
+        if release:
+            release()
+        return Slot((timing,), ((before, after),), 1) if timing else None
 
     def _slot(self, subject: Subject) -> Slot:
         stamp, held = self.device.stamp, self._held is not None and subject in self._held
