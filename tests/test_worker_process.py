@@ -68,11 +68,14 @@ def child(tmp_path, monkeypatch):
         each.close()
 
 
-def test_launches_do_not_wait_for_the_card_whatever_is_set_for_debugging(tmp_path, monkeypatch):
-    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    text = "import os\nraise ValueError('blocking is ' + os.environ['CUDA_LAUNCH_BLOCKING'])\n"
+@pytest.mark.parametrize(
+    ("name", "value"), [("CUDA_LAUNCH_BLOCKING", "0"), ("CUDA_DEVICE_MAX_CONNECTIONS", "8")]
+)
+def test_what_would_spoil_times_is_taken_back(tmp_path, monkeypatch, name, value):
+    monkeypatch.setenv(name, "1")
+    text = f"import os\nraise ValueError('it is ' + os.environ[{name!r}])\n"
     write_files(tmp_path, {"suite.py": text})
-    with closing(WorkerProcess(tmp_path)) as worker, pytest.raises(UsageError, match="blocking is 0"):
+    with closing(WorkerProcess(tmp_path)) as worker, pytest.raises(UsageError, match=f"it is {value}"):
         worker.open("null", tmp_path)
 
 

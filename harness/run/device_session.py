@@ -66,9 +66,11 @@ class WorkerProcess(Process):
         # The worker is in a folder of its own, where it would look for relative paths.
         names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
-        # Set for debugging, it has the host wait for each launch, and its time is then in every figure.
-        unblocked = {"CUDA_LAUNCH_BLOCKING": "0", **paths, **env}
-        super().__init__("harness.bench.worker", cwd=scratch, env=unblocked, python=python, before=before)
+        # The driver's defaults. A host that waits for each launch has its time in every figure, and streams
+        # that share a connection to the card wait for one another: none would be found to work out of turn.
+        defaults = {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "8"}
+        env = {**defaults, **paths, **env}
+        super().__init__("harness.bench.worker", cwd=scratch, env=env, python=python, before=before)
 
     def open(
         self,
