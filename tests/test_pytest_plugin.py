@@ -19,6 +19,7 @@ from typing import Any
 import cpuinfo  # type: ignore[import-untyped]  # noqa: F401 - else each session inside imports it anew
 import psutil  # noqa: F401 - likewise
 import pytest
+import scipy.special  # noqa: F401 - likewise, and numpy's parts are not to be loaded twice in a process
 
 from harness.errors import DeviceError, UsageError
 from harness.integrations.pytest.bench import case_options
