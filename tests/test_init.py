@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.config import load_config
 from harness.init.cpp import read, text_of
 from harness.init.files import suite_text
 from harness.init.guess import suites_of
@@ -500,17 +501,40 @@ def test_what_is_there_and_differs_stays_unless_forced(theirs, call):
     assert (top / "pyproject.toml").read_text().count("[tool.harness]") == 1
 
 
-@pytest.mark.parametrize("name", ["asv.conf.json", "benchmarks/asv.conf.json", "benchmarks/bench_core.py"])
-def test_benchmarks_of_the_projects_own_are_left_alone_and_ours_lie_beside_the_suites(theirs, call, name):
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [
+        ("asv.conf.json", "perf"),
+        ("benchmarks/asv.conf.json", ""),
+        ("benchmarks/bench_core.py", ""),
+        ("benchmarks/suites.py", ""),
+        ("benchmarks/bench.cpp", ""),
+    ],
+)
+def test_benchmarks_of_the_projects_own_are_left_alone_and_ours_lie_beside_the_suites(
+    theirs, call, name, home
+):
     top = theirs({"scale.cu": SCALE, name: "{}\n"})
     done = call("init", "--yes")
-    assert "asv run --config perf/asv.conf.json" in done.out
+    assert f"asv run{' --config perf/asv.conf.json' if home else ''}; " in done.out
     assert "differs" not in done.out
     written = {str(file.relative_to(top)) for file in top.rglob("*") if ".git" not in file.parts} - {name}
-    assert not {each for each in written if each.startswith(("benchmarks/", "asv."))}
-    conf = json.loads((top / "perf/asv.conf.json").read_text())
-    assert (conf["repo"], conf["benchmark_dir"]) == ("..", "kernel_benchmarks")
+    assert not {each for each in written if each.startswith("benchmarks/")}
     assert 'folder = "scale"' in (top / "perf/kernel_benchmarks/suites.py").read_text()
+    conf = json.loads((top / home / "asv.conf.json").read_text())
+    assert (top / home / conf["repo"]).samefile(top)
+    assert (top / home / conf["benchmark_dir"]).samefile(top / "perf/kernel_benchmarks")
+    # Records and asv's results are one history.
+    assert top / home / conf["results_dir"] == load_config(top).results_folder
+    assert f"Results will lie in {home and 'perf/'}.asv, which git does not ignore" in done.out
+    call("init", "--yes")
+    assert json.loads((top / home / "asv.conf.json").read_text()) == conf
+
+
+def test_asvs_results_lie_where_the_projects_settings_have_its_records(theirs, call):
+    top = theirs({"scale.cu": SCALE, "harness.toml": 'suites = ["perf/*"]\nresults = "measured"\n'})
+    call("init", "--yes")
+    assert json.loads((top / "asv.conf.json").read_text())["results_dir"] == "measured"
 
 
 def test_a_suite_that_was_renamed_is_not_written_again(theirs, call):
