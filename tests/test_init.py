@@ -340,6 +340,81 @@ def test_a_type_that_a_launch_does_not_say_is_guessed_whatever_it_is_called(thei
     assert "Key = float is a guess" in suites["f"].kernels[0].notes["instantiate"]
 
 
+@pytest.mark.parametrize(
+    ("host", "instance"),
+    [
+        ("template void run<half, 64>(const half *, half *, int);", 3),
+        ("template void run<half, 64>(half const *x, half *y, int n);", 3),
+        ("template <typename U> void call(U *x) { run<U, 64>(x, x, 1); }\ntemplate void call(half *x);", 4),
+        ("void call(void *x) { run<half, 64>((half *)x, (half *)x, 1); }", 3),
+        ("void call(half *x) { using T = half; f<T, 64><<<1, 64>>>(x, x, 1); }", 0),
+        ("void call(half *x) { f<decltype(*x), 64><<<1, 64>>>(x, x, 1); }", None),
+    ],
+)
+def test_a_template_is_what_an_instantiation_of_the_function_around_its_launch_says(theirs, host, instance):
+    top = theirs({
+        "f.cu": "template <typename T, int N> __global__ void f(const T *x, T *y, int n) { y[n] = N; }\n"
+        "template <class T, int B> void run(const T *x, T *y, int n) { f<T, B><<<n, B>>>(x, y, n); }\n"
+        f"{host}",
+    })  # fmt: skip
+    suites, left = guessed(top)
+    if instance is None:
+        assert "of type decltype" in left["f"]
+        return
+    (kernel,) = suites["f"].kernels
+    assert (kernel.instantiate, kernel.macros) == ("f<half, {N}>", {"N": 64})
+    assert kernel.block == ("lambda c: c.N" if instance else "64")
+    assert kernel.notes.get("instantiate", "") == (f"as instantiated at f.cu:{instance}" if instance else "")
+
+
+@pytest.mark.parametrize(
+    ("run", "types"),
+    [
+        ("void run(double *x, char *y) { f<<<1, 64>>>(x, y, 1); }", "double, char"),
+        ("void run(void *x, void *y) { f<<<1, 64>>>((const double *)x, (char *)y, 1); }", "double, char"),
+        ("void run(void *x, char *y) { f<<<1, 64>>>(static_cast<double *>(x), y, 1); }", "double, char"),
+        ("template __global__ void f(const double *, char *y, int n);", "double, char"),
+        ("void run(double x, char *y) { f<<<1, 64>>>(g(x), y, 1); }", "float, char"),
+        ("void run(double x, char *y) { f<<<1, 64>>>(&x, y, 1); }", "float, char"),
+    ],
+)
+def test_types_are_deduced_of_what_a_launch_passes(theirs, run, types):
+    kernel = "template <class T, class U> __global__ void f(const T *x, U *y, int n) { y[n] = x[n]; }\n"
+    suites, _ = guessed(theirs({"f.cu": kernel + run}))
+    (found,) = suites["f"].kernels
+    assert found.instantiate == f"f<{types}>"
+    assert ("guess" in found.notes.get("instantiate", "")) == ("float" in types)
+
+
+def test_a_functions_instantiation_is_not_that_of_another_file(theirs):
+    kernel = "template <typename T> __global__ void {0}(const T *x, T *y, int n) {{ y[n] = x[n]; }}\n"
+    run = "template <typename T> void run(const T *x, T *y, int n) {{ {0}<<<1, 64>>>(x, y, n); }}\n"
+    suites, _ = guessed(theirs({
+        "f.cu": (kernel + run).format("f") + "template void run(const double *, double *, int);",
+        "g.cu": (kernel + run).format("g"),
+    }))  # fmt: skip
+    assert [suites[name].kernels[0].instantiate for name in "fg"] == ["f<double>", "g<float>"]
+
+
+def test_arguments_of_a_pack_are_no_other_parameters(theirs):
+    suites, _ = guessed(theirs({
+        "f.cu": "template <typename T> __global__ void f(const T *x, T *y, int n) { y[n] = x[n]; }\n"
+        "template <int... Ns, typename T> void run(const T *x, T *y) { f<T><<<1, 64>>>(x, y, 1); }\n"
+        "void call(double *x) { run<32, 64>(x, x); }"
+    }))  # fmt: skip
+    assert suites["f"].kernels[0].instantiate == "f<double>"
+
+
+def test_a_number_of_the_arrays_type_is_no_length(theirs):
+    suites, _ = guessed(theirs({
+        "f.cu": "template <typename T, typename I> __global__ void f(T *y, I n, T least) { y[n] = least; }\n"
+        "template __global__ void f<int, int>(int *, int, int);"
+    }))  # fmt: skip
+    (number,) = suites["f"].numbers
+    assert (number.name, number.why) == ("least", "guessed: it is of the arrays' type")
+    assert [group.names for group in suites["f"].axes] == [("n",)]
+
+
 def test_a_template_without_a_launch_is_left_out_and_names_its_parameter(theirs):
     kernel = "template <int N> __global__ void f(float *y) {{ y[0] = N; }}"
     _, left = guessed(theirs({"f.cu": kernel}))

@@ -285,6 +285,8 @@ def _launched_with(first: FoundKernel, name: str) -> tuple[str, str]:
         value = integer(launch.arguments[at], launch.names.get)
         if value is not None:
             return str(value), f"as launched at {first.launched_at}"
+    if name not in first.integers:
+        return "1", "guessed: it is of the arrays' type"
     plain = "0" if re.search(r"(?i)start|offset|seed", name) else "1"
     return plain, "guessed: its name says that it is no length"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import posixpath
 import re
@@ -151,14 +152,17 @@ class Repository:
 
     @cached_property
     def _definers(self) -> Counter[str]:
-        return Counter(kernel.name for source in self.sources.values() for kernel in source.kernels)
+        sources = self.sources.values()
+        kernels = (kernel.name for source in sources for kernel in source.kernels)
+        hosts = ({launch.within.name for launch in source.launches if launch.within} for source in sources)
+        return Counter(itertools.chain(kernels, *hosts))
 
-    def launches_of(self, kernel: str, file: str) -> list[tuple[str, CudaLaunch]]:
-        """The launches and instantiations of a file's kernel, each with its file, its own first. Where other
-        files define one of the name, only those count that can see this one.
+    def launches_of(self, name: str, file: str) -> list[tuple[str, CudaLaunch]]:
+        """The launches, instantiations and calls of a file's kernel or function, each with its file, its own
+        first. Where other files define one of the name, only those count that can see this one.
         """
-        found = self._launches.get(kernel, [])
-        if self._definers[kernel] > 1:
+        found = self._launches.get(name, [])
+        if self._definers[name] > 1:
             found = [each for each in found if file in self._closure(each[0])[0]]
         return sorted(found, key=lambda each: each[0] != file)
 
