@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import os
 import re
 import sys
@@ -1012,6 +1013,69 @@ def test_a_grid_of_numbers_alone_is_doubted(theirs):
     assert (found.grid, found.notes["grid"]) == (
         "4096 // 4", "the launch's own number: correct it where it follows a size"
     )  # fmt: skip
+
+
+def test_strides_are_no_lengths_and_an_array_with_strides_is_doubted(theirs):
+    given = "const float *x, float *y, int ne0, int ne1, int nb0, int nb1, int s1, int pitch"
+    suites, _ = guessed(theirs({
+        "f.cu": f"__global__ void f({given})\n{{ {INDEX} if (i >= ne0) return;\n"
+        "  int j = blockIdx.y; if (j < ne1) y[j * pitch + i] = x[i * nb0 + j * nb1 + s1 * 2]; unused(nb1); }",
+        # Lengths that no index is compared with, as every block has its whole tile.
+        "g.cu": "__global__ void g(const float *x, float *y, int s1, int s2)\n"
+        "{ int i = threadIdx.x, j = blockIdx.x; y[i * s1 + j] = g(x[j * s2 + i]); }",
+    }))  # fmt: skip
+    f, g = suites["f"], suites["g"]
+    assert [group.names for group in f.axes] == [("ne0",), ("ne1",)]
+    assert [number.name for number in f.numbers] == ["nb0", "nb1", "s1", "pitch"]
+    assert {array.shape for array in f.arrays} == {("ne0", "ne1")}
+    assert "guessed: every axis, as its index is multiplied by nb0, nb1, s1" in f.arrays[0].why
+    assert [group.names for group in g.axes] == [("s1",), ("s2",)]
+
+
+def test_an_array_of_many_axes_has_not_many_elements(theirs):
+    axes = [f"n{number}" for number in range(8)]
+    given, index = ", int ".join(axes), "i".join(f" * {axis} + " for axis in axes)
+    kernel = f"__global__ void f(const float *x, float *y, int {given}) {{ y[i{index}i] = g(x); }}"
+    suites, _ = guessed(theirs({"f.cu": kernel}))
+    sizes = {group.names[0]: group.default[0] for group in suites["f"].axes}
+    shape = suites["f"].arrays[1].shape
+    assert {*axes} <= {*shape}
+    assert math.prod(sizes[axis] for axis in shape) <= 2**24
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "given", "suites"),
+    [
+        ("gemm_m1_k6144", "gemm_m2_k6144", "int experts", 2),
+        ("gemm_m1_k6144", "gemm_m1_k7168", "int experts", 2),
+        ("gemm_m16n8k16", "gemm_m16n8k8", "int experts", 2),
+        ("gemm_m64_n64", "gemm_m128_n64", "int m, int n", 1),
+        ("sum_k1", "sum_k2", "int n", 1),
+        ("reduce1", "reduce2", "int n", 1),
+        ("tile_32x32", "tile_64x32", "int n", 1),
+    ],
+)
+def test_kernels_of_two_sizes_are_two_problems(theirs, one, other, given, suites):
+    kernel = "__global__ void {0}(const float *x, float *y, {1}) {{ y[0] = g(x); }}\n"
+    found, _ = guessed(theirs({"f.cu": "".join(kernel.format(name, given) for name in (one, other))}))
+    assert len(found) == suites
+
+
+@pytest.mark.parametrize(
+    ("kernels", "name"),
+    [
+        (["acc_f32"], "acc_f32"),
+        (["quantize_int8"], "quantize_int8"),
+        (["gemm_m1_k6144"], "gemm_m1_k6144"),
+        (["reduce1", "reduce2"], "reduce"),
+        (["copy_v1", "copy_v2"], "copy"),
+        (["sum_k1", "sum_k2"], "sum"),
+    ],
+)
+def test_a_suites_name_keeps_the_numbers_of_types_and_sizes(theirs, kernels, name):
+    kernel = "__global__ void {0}(const float *x, float *y, int n) {{ y[0] = g(x); }}\n"
+    suites, _ = guessed(theirs({"f.cu": "".join(map(kernel.format, kernels))}))
+    assert list(suites) == [name]
 
 
 def test_a_torch_extensions_kernels_are_measured_through_their_operator(theirs):

@@ -159,6 +159,20 @@ def _strides(index: Sequence[Token], locals_: Mapping[str, Expression], depth: i
     return found
 
 
+_COMPARED = {"<", "<=", ">", ">=", "==", "!=", "/", "%"}
+
+
+def bounds(kernel: CudaKernel) -> set[str]:
+    """The names that the body compares something with, or divides by: lengths, and not strides."""
+    body = kernel.body
+    beside = ((text_at(body, at - 1), token, text_at(body, at + 1)) for at, token in enumerate(body))
+    return {
+        token.text
+        for before, token, after in beside
+        if before in _COMPARED or after in _COMPARED - {"/", "%"}
+    }
+
+
 def extents(kernel: CudaKernel, axes: Sequence[str]) -> tuple[str, ...]:
     """The axes whose product the body compares an index with, `i < n * c`; none where it does not."""
     text = text_of(kernel.body)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import islice, pairwise
 
 from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
 from harness.init.cpp import (
@@ -118,7 +118,7 @@ class Reading:
         mine = [
             (file, each)
             for file, launch in fitting
-            for each in itertools.islice(self._instances(file, launch), _MOST_INSTANCES)
+            for each in islice(self._instances(file, launch), _MOST_INSTANCES)
         ]
         mine.sort(key=lambda each: self._untold(each[1]))
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
@@ -184,9 +184,7 @@ class Reading:
         for kernel in self.repository.source(self.file).kernels:
             own = {p.name for p in kernel.parameters} | {p.name for p in kernel.template}
             text = (*kernel.body, *kernel.bounds)
-            own |= {
-                name.text for sign, name in itertools.pairwise(text) if sign.text == "::"
-            }  # which no macro has
+            own |= {name.text for sign, name in pairwise(text) if sign.text == "::"}  # which no macro has
             words |= {token.text for token in text if token.kind == "word"} - own
         return sorted(word for word in words if _MACRO.fullmatch(word) and not self._defines(word))
 
