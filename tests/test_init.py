@@ -284,6 +284,72 @@ def test_a_grid_is_what_the_launch_says_or_covers_the_array_from_its_last_axis(t
     assert ("grid" in found.notes) == ("unheard_of" in host)
 
 
+@pytest.mark.parametrize(
+    ("index", "test", "grid"),
+    [
+        ("{0} * {1} + {2}", "if (j >= h || i >= w) return;", "(ceil_div(c.w, 16), ceil_div(c.h, 16))"),
+        ("{1} * {0} + {2}", "if (i < h && j < w)", "(ceil_div(c.h, 16), ceil_div(c.w, 16))"),
+        ("{0}", "if (i < h && j < w)", "(c.h, c.w)"),
+        ("2 * {0} * {1} + {2}", "if (i < h && j < w)", "(ceil_div(c.h, 16), ceil_div(c.w, 16), c.d)"),
+        ("{0} * {1} + {2}", "if (i < h / 2 && j < w)", "(ceil_div(c.h, 16), ceil_div(c.w, 16), c.d)"),
+    ],
+)
+def test_a_guessed_grid_covers_what_the_kernel_compares_its_indices_with(theirs, index, test, grid):
+    x, y = (
+        index.format(*(f"{word}.{axis}" for word in ("blockIdx", "blockDim", "threadIdx"))) for axis in "xy"
+    )
+    body = f"int i = {x}; int j = {y}; {test} y[(j * w + i) * h] = blockIdx.z * d * threadIdx.y;"
+    if "c.d" not in grid:
+        body = body.replace("blockIdx.z", "2")
+    suites, _ = guessed(theirs({"f.cu": f"__global__ void f(float *y, int d, int w, int h) {{ {body} }}"}))
+    (kernel,) = suites["f"].kernels
+    assert kernel.grid == f"lambda c: {grid}"
+    assert kernel.notes["grid"] == "guessed: no launch was found"
+
+
+@pytest.mark.parametrize(
+    ("body", "doubted"),
+    [
+        ("if (i < n) y[i * 3 + 1] = 0;", True),
+        ("if (i >= n) return; int at = 4 * i; y[at] = 0;", True),
+        ("if (i < n) { int k = n - i; y[(k + 1) * 3] = 0; }", True),
+        ("for (; i < n; i += 512) y[2 * (i + 1)] = 0;", True),
+        ("if (i < n / 4) y[i * 4] = 0;", False),
+        ("i = 4 * i; if (i < n) y[i] = 0;", False),
+        ("int at = 2 * i; if (at < n) y[at] = 0;", False),
+        ("for (int k = 0; k < n; ++k) y[k * 2] = 0;", False),  # no thread's own index
+        ("y[i * 3] = 0;", False),  # n may be the number of all
+    ],
+)
+def test_an_array_whose_index_is_multiplied_by_a_number_is_doubted(theirs, body, doubted):
+    suites, _ = guessed(theirs({"f.cu": f"__global__ void f(float *y, int n) {{ {INDEX} {body} }}"}))
+    assert ("it may have more" in suites["f"].arrays[0].why) == doubted
+
+
+@pytest.mark.parametrize(
+    ("blocks", "grid"),
+    [
+        ("ceil(n / 32.0)", "ceil_div(c.n, 32)"),
+        ("std::ceil((float)n / config::block)", "ceil_div(c.n, 64)"),
+        ("ceilf(n / 1.0f)", "c.n"),
+        ("ceil(n)", None),
+        ("n / other::two", None),
+        ("n / hidden", None),
+    ],
+)
+def test_a_launch_may_round_up_and_name_a_namespaces_constants(theirs, blocks, grid):
+    suites, _ = guessed(theirs({
+        "config.h": "namespace a { namespace config { const int block = 64, two = 2; } }\n"
+        "namespace other { const int two = 3; } struct S { int hidden = 5; };",
+        "f.cu": '#include "config.h"\n'
+        "__global__ void f(const float *x, float *y, int n) { y[n] = x[n]; }\n"
+        f"void run(float *x, float *y, int n) {{ f<<<dim3({blocks}), 64>>>(x, y, n); }}"
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert ("not understood" in kernel.notes.get("grid", "")) == (grid is None)
+    assert grid is None or kernel.grid == f"lambda c: {grid}"
+
+
 def test_a_guessed_grid_has_as_many_dimensions_as_the_kernel(theirs):
     at = "blockIdx.{0} * blockDim.{0} + threadIdx.{0}"
     index = f"int i = {at.format('x')}, j = {at.format('y')}, k = {at.format('z')};"

@@ -234,7 +234,7 @@ class _CppReader:
                 self.begin = self.at + 1
             elif token.text == "}":
                 if len(self.scopes) > 1:
-                    self.scopes.pop()
+                    self._close(*self.scopes.pop())
                 self.begin = self.at + 1
             elif token.text == ";":
                 self._statement(self.tokens[self.begin : self.at])
@@ -244,6 +244,14 @@ class _CppReader:
             self.at += 1
         top = self.scopes[0][1]
         return SourceFile(tuple(self.kernels), tuple(self.launches), top)
+
+    def _close(self, scope: str, names: Mapping[str, Expression], function: CppFunction | None) -> None:
+        """Leave a scope. A namespace's names count after it too, but for those that two of them have."""
+        if scope and function is None:
+            outer = self.scopes[-1][1]
+            for name, value in names.items():
+                known = outer.setdefault(name, value)
+                outer[name] = value if text_of(known) == text_of(value) else ()
 
     def _directive(self, text: str) -> None:
         word, _, rest = text.partition(" ")

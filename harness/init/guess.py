@@ -239,6 +239,16 @@ def _shapes(
     matrix = next(filter(None, inner.values()), ())
 
     def shape(name: str, role: str) -> Shape:
+        axes_of, why, columns = plain_shape(name, role)
+        numbers = sorted(
+            {number for each in group for number in each.use[name].strides if number.isdecimal()}
+        )
+        if numbers:
+            doubt = f"guessed: it may have more, as its index is multiplied by {', '.join(numbers)} too"
+            why = f"{why}; {doubt}" if why else doubt
+        return axes_of, why, columns
+
+    def plain_shape(name: str, role: str) -> Shape:
         if own := inner[name]:
             others = [axis for axis in axes if axis not in own]
             leading = (*others, own[-1])[0]
