@@ -1036,6 +1036,80 @@ def test_shapes_that_are_not_said_are_no_axes(theirs):
     assert [axis.names for axis in suites["f"].axes] == [("n",)]
 
 
+@pytest.mark.parametrize(
+    ("lines", "x"),
+    [
+        (["m, n, k = x.shape[0], x.shape[1], x.size(2)"], ("m", "n", "k")),
+        (["m = x.shape[0]", "n = x.shape[1]"], ("m", "n")),
+        (["b, t, d, v = *x.shape, gain.shape[-1]"], ("b", "t", "d")),
+        (["t, d = x.numel(), x.shape[-1]"], ()),
+        (["d = x.shape[1]"], ()),
+    ],
+)
+def test_lengths_may_be_taken_one_at_a_time(theirs, lines, x):
+    text = triton_file("x, gain", *lines, "y = torch.empty_like(gain)", "LAUNCH(y, x, gain)", "return y")
+    suites, _ = guessed(theirs({"f.py": text}))
+    array = next(array for array in suites["f"].arrays if array.name == "x")
+    assert ("of its own shape" in array.why) == bool(x)
+    assert not x or array.shape == x
+
+
+def test_a_parameter_whose_name_is_given_to_a_new_array_is_read_only(theirs):
+    text = triton_file("x, gain", "b, t = x.shape", "old, x = x, torch.empty_like(x)",
+                       "LAUNCH(x, old, gain)", "return x")  # fmt: skip
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert {array.name: array.role for array in suites["f"].arrays} == {
+        "x": "Input", "gain": "Input", "x_out": "Output",
+    }  # fmt: skip
+    assert {array.shape for array in suites["f"].arrays} == {("b", "t")}
+
+
+def test_an_array_that_is_made_only_where_none_is_given_is_a_parameter(theirs):
+    text = triton_file("x, out", "n = x.numel()", "if out is None:", "    out = torch.empty_like(x)",
+                       "LAUNCH(out, x, x)", "return out")  # fmt: skip
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert {array.name: array.role for array in suites["f"].arrays} == {"x": "Input", "out": "Output"}
+
+
+def test_a_result_of_lengths_that_no_parameter_has_is_doubted(theirs):
+    text = triton_file("x, gain", "b, t = x.shape", "nt = t // 64", "y = x.new_empty(b, nt)",
+                       "LAUNCH(y, x, gain)", "return y")  # fmt: skip
+    suites, _ = guessed(theirs({"f.py": text}))
+    x, gain, y = suites["f"].arrays
+    assert (x.shape, gain.shape, y.shape) == (("b", "t"), ("b", "t"), ("b", "nt"))
+    assert "guessed: nt may follow from other lengths" in y.why
+
+
+def test_types_are_of_annotations_and_names_and_else_told_as_a_guess(theirs, call):
+    text = triton_file("x, ids: torch.IntTensor, block_indices, mask: 'torch.BoolTensor'", "n = x.numel()",
+                       "y = torch.empty_like(x)", "LAUNCH(y, x, block_indices)", "return y")  # fmt: skip
+    of_half = text.replace("def f(", "def g(").replace("_like(x)", "_like(x, dtype=torch.half)")
+    suites, _ = guessed(theirs({"f.py": text, "g.py": of_half}))
+    assert {array.name: array.dtype for array in suites["f"].arrays} == {
+        "x": "float32", "ids": "int32", "block_indices": "int64", "mask": "bool", "y": "float32",
+    }  # fmt: skip
+    assert suites["f"].kernels[0].notes["dtype"] == "float32 is a guess: nothing says a type"
+    assert "dtype" not in suites["g"].kernels[0].notes
+    call("init", "--yes", "--only", "f")
+    written = Path("perf/f/suite.py").read_text()
+    assert "# dtype: float32 is a guess" in written
+    assert 'found["block_indices"] = rng.integers(0, 9, (case.n,))' in written
+
+
+def test_kernels_of_cupy_that_no_function_calls_on_arrays_are_left_out_and_named(theirs):
+    suites, left = guessed(theirs({
+        "f.py": "import cupy as cp\ndef make(width):\n"
+        "    scaled = cp.ElementwiseKernel('raw U x', 'raw U y', f'y[i] = x[i] * {width}', 'scaled')\n"
+        "    return scaled\n"
+        "summed = cp.ReductionKernel('T x', 'T y', 'x', 'a + b', 'y = a', '0', 'summed')\n"
+        "def total(x):\n    y = cp.empty_like(x)\n    summed(x, y)\n    return y\n"
+    }))  # fmt: skip
+    assert list(suites) == ["total"]
+    assert left == {
+        "scaled": "no function at the top of its file launches it on tensors: write one that does"
+    }
+
+
 def test_a_parameter_that_names_a_type_is_no_length(theirs):
     kernel = "__global__ void f(const float *x, float *y, int n, int quant_type)"
     suites, _ = guessed(theirs({"f.cu": f"{kernel} {{ {INDEX} y[i] = quant_type == 1 ? x[i] : 0; }}"}))

@@ -20,6 +20,8 @@ class ArrayGuess:
     init: bool = False
     """Whether it must begin at 0."""
     column_major: bool = False
+    is_index: bool = False
+    """Whether its integers are places in another array, or lengths: none is below 0."""
 
 
 @dataclass(frozen=True)

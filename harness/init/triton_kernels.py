@@ -55,11 +55,25 @@ def base_of(value: ast.expr) -> str:
 
 
 def named(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
-    """The names that are given a value, and these values."""
+    """The names that are given a value, and these values: two of `m, k = a.shape[0], a.shape[1]`."""
     for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name), *_], value=value):
                 yield name, value
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                for target, value in zip(targets, _unpacked(values, len(targets)), strict=False):
+                    if isinstance(target, ast.Name):
+                        yield target.id, value
+
+
+def _unpacked(values: Sequence[ast.expr], count: int) -> Iterator[ast.expr]:
+    """So many values, with `x.shape[0], x.shape[1]` for `*x.shape`."""
+    for value in values:
+        if isinstance(value, ast.Starred):
+            for index in range(count - len(values) + 1):
+                yield ast.Subscript(value.value, ast.Constant(index))
+        else:
+            yield value
 
 
 def _views(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
