@@ -153,11 +153,16 @@ def _suites_in(module: _Module) -> Iterator[SuiteGuess | LeftOut]:
             yield _numba(module, node)
         else:
             yield LeftOut(name, f"{module.file}:{node.lineno}", _NOT_LAUNCHED)
+    if "cupy" in module.made.values():
+        yield from _uncalled(module)
+
+
+def _uncalled(module: _Module) -> Iterator[LeftOut]:
+    """CuPy's kernels that no function at the file's top calls, and whose text is not read either."""
     read = {name for name, _, _ in _raw_kernels(module)}
     functions = (node for node in module.tree.body if isinstance(node, ast.FunctionDef))
-    called = {
-        base_of(call.func) for node in functions for call in ast.walk(node) if isinstance(call, ast.Call)
-    }
+    parts = (part for node in functions for part in ast.walk(node))
+    called = {base_of(part.func) for part in parts if isinstance(part, ast.Call)}
     for name, value in named(ast.walk(module.tree)):
         is_kernel = isinstance(value, ast.Call) and _dotted(value.func).rpartition(".")[2] in _CUPY_KERNELS
         if is_kernel and name not in read | called:
