@@ -333,14 +333,18 @@ def test_an_array_whose_index_is_multiplied_by_a_number_is_doubted(theirs, body,
         ("std::ceil((float)n / config::block)", "ceil_div(c.n, 64)"),
         ("ceilf(n / 1.0f)", "c.n"),
         ("ceil(n)", None),
+        ("ceil(n / 32)", None),  # which rounds down
+        ("ceil(n / 2.5)", None),
+        ("ceil(1.5 * n / 32)", None),
         ("n / other::two", None),
+        ("n / own", "c.n // 8"),
         ("n / hidden", None),
     ],
 )
 def test_a_launch_may_round_up_and_name_a_namespaces_constants(theirs, blocks, grid):
     suites, _ = guessed(theirs({
         "config.h": "namespace a { namespace config { const int block = 64, two = 2; } }\n"
-        "namespace other { const int two = 3; } struct S { int hidden = 5; };",
+        "const int own = 8; namespace other { const int two = 3, own = 4; } struct S { int hidden = 5; };",
         "f.cu": '#include "config.h"\n'
         "__global__ void f(const float *x, float *y, int n) { y[n] = x[n]; }\n"
         f"void run(float *x, float *y, int n) {{ f<<<dim3({blocks}), 64>>>(x, y, n); }}"
@@ -1068,7 +1072,9 @@ def test_an_array_that_is_made_only_where_none_is_given_is_a_parameter(theirs):
     text = triton_file("x, out", "n = x.numel()", "if out is None:", "    out = torch.empty_like(x)",
                        "LAUNCH(out, x, x)", "return out")  # fmt: skip
     suites, _ = guessed(theirs({"f.py": text}))
-    assert {array.name: array.role for array in suites["f"].arrays} == {"x": "Input", "out": "Output"}
+    x, out = suites["f"].arrays
+    assert (x.role, out.role) == ("Input", "Output")
+    assert {array.why.partition(";")[0] for array in (x, out)} == {"a parameter"}
 
 
 def test_a_result_of_lengths_that_no_parameter_has_is_doubted(theirs):
@@ -1088,6 +1094,8 @@ def test_types_are_of_annotations_and_names_and_else_told_as_a_guess(theirs, cal
     assert {array.name: array.dtype for array in suites["f"].arrays} == {
         "x": "float32", "ids": "int32", "block_indices": "int64", "mask": "bool", "y": "float32",
     }  # fmt: skip
+    whys = {array.name: array.why for array in suites["f"].arrays}
+    assert [name for name in whys if "by its name" in whys[name]] == ["block_indices"]
     assert suites["f"].kernels[0].notes["dtype"] == "float32 is a guess: nothing says a type"
     assert "dtype" not in suites["g"].kernels[0].notes
     call("init", "--yes", "--only", "f")

@@ -255,7 +255,7 @@ def translate(
         elif following == "(":
             word = "ceil_div" if _CEIL_DIV.fullmatch(token.text) else _FUNCTIONS.get(token.text)
             if division == "//" and token.text in {"ceil", "ceilf"}:
-                word = "ceil"
+                word = "ceil" if _is_of_floats(expression[at + 2 : closing(expression, at + 1)]) else None
             if division == "//" and word is not None and word.startswith("np."):
                 word = {"np.maximum": "max", "np.minimum": "min"}.get(word)
         elif following == "::":
@@ -268,6 +268,11 @@ def translate(
         words.append(word)
         at += 1
     return _checked(" ".join(words))
+
+
+def _is_of_floats(expression: Expression) -> bool:
+    """Whether an expression names a floating-point type or number, so that its divisions keep the rest."""
+    return any(t.text in {"float", "double"} or (t.kind == "number" and "." in t.text) for t in expression)
 
 
 def _cast_at(expression: Expression, at: int) -> int:
@@ -323,9 +328,11 @@ class _CeilDiv(ast.NodeTransformer):
         match node:
             case ast.Call(func=ast.Name(id="ceil"), args=[ast.BinOp(left, ast.FloorDiv(), right)]):
                 by = re.sub(r"\.0$", "", ast.unparse(right))
-                return (
-                    left if by == "1" else ast.parse(f"ceil_div({ast.unparse(left)}, {by})", mode="eval").body
-                )
+                divided = f"{ast.unparse(left)}, {by}"
+                if by == "1":
+                    return left
+                if not re.search(r"\d\.\d", divided):
+                    return ast.parse(f"ceil_div({divided})", mode="eval").body
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:

@@ -218,6 +218,8 @@ class _CppReader:
         self.conditions: list[str] = []
         self.begin = 0
         """Where the statement began."""
+        self.of_namespaces: set[str] = set()
+        """The names that a scope has of a namespace in it, which was left."""
 
     def read(self) -> SourceFile:
         parts = {"__global__": self._global, "<<<": self._launch, "(": self._call}
@@ -247,11 +249,13 @@ class _CppReader:
 
     def _close(self, scope: str, names: Mapping[str, Expression], function: CppFunction | None) -> None:
         """Leave a scope. A namespace's names count after it too, but for those that two of them have."""
-        if scope and function is None:
-            outer = self.scopes[-1][1]
-            for name, value in names.items():
-                known = outer.setdefault(name, value)
-                outer[name] = value if text_of(known) == text_of(value) else ()
+        outer = self.scopes[-1][1]
+        for name, value in names.items() if scope and function is None else ():
+            if name not in outer:
+                outer[name] = value
+                self.of_namespaces.add(name)
+            elif name in self.of_namespaces and text_of(outer[name]) != text_of(value):
+                outer[name] = ()
 
     def _directive(self, text: str) -> None:
         word, _, rest = text.partition(" ")
@@ -445,6 +449,8 @@ class _CppReader:
             depth += {">": 1, "<": -1}.get(self.tokens[begin].text, 0)
             if depth == 0:
                 break
+            if self.tokens[begin].text in {";", "{", "}"}:  # the > compares two values
+                return at, ()
             begin -= 1
         return begin - 1, tuple(text_of(part) for part in split(self.tokens[begin + 1 : at]))
 

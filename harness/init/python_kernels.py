@@ -230,7 +230,6 @@ def _launcher(
     if not returned and not written:
         return LeftOut(node.name, where, "what it writes cannot be told: it returns no array of its own")
     dtype = _dtype(module, node, kernels)
-    dtypes = _dtypes_of(node)
     lengths = _lengths(node) | {axis for name in tensors for axis in shapes.get(name, ())}
     roles = {
         name: "Input" if name not in written else "InOut" if name in launches.loaded else "Output"
@@ -239,10 +238,16 @@ def _launcher(
     sure = {shape for shape in shapes.values() if {*shape} <= lengths}
     usual = sure.pop() if len(sure) == 1 else (next((axis for axis in axes if axis in lengths), axes[0]),)
     roles |= dict.fromkeys(returned, "Output")
-    arrays = [
-        _array(name, role, shapes.get(name, ()), usual, lengths, dtypes.get(name, dtype or "float32"))
-        for name, role in roles.items()
-    ]
+    annotated = _annotated(node)
+    arrays = []
+    for name, role in roles.items():
+        shape, what = shapes.get(name, ()), "what it returns" if name in returned else "a parameter"
+        why = f"{what}; {_doubts(shape, lengths)}"
+        is_index = _WHOLE.fullmatch(name) is not None
+        by_name = is_index and name in tensors and name not in annotated
+        why += "; integers, by its name" if by_name else ""
+        type_ = "int64" if by_name else annotated.get(name, dtype or "float32")
+        arrays.append(ArrayGuess(python_name(name), role, shape or usual, type_, why, is_index=is_index))
     body = stored_expression(launches, [*tensors, *returned])
     matrices = [array.name for array in arrays] if _is_product(node.name, arrays) else None
     about = (ast.get_docstring(node) or "").partition("\n")[0]
@@ -315,18 +320,16 @@ def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
     for name, axes in _unpacked(node):
         found.setdefault(name, axes)
     like: dict[str, str] = {}
-    source, several = ast.unparse(node), r"(?:shape\[-?[1-9]\]|size\(-?[1-9]\))"  # other axes than the first
-    lengths = _lengths(node)
+    source, lengths = ast.unparse(node), _lengths(node)
+    others = r"(?:shape\[-?[1-9]\]|size\(-?[1-9]\))"  # axes beside the first
     of_one_axis = re.compile(r"(\w+)\.(?:numel\(\)|size|shape\[0\]|size\(0\))")
     for target, value in named(ast.walk(node)):
         if not isinstance(value, (ast.Call, ast.Attribute, ast.Subscript)):
             continue
         text = ast.unparse(value)
-        if length := of_one_axis.fullmatch(text):
-            if not re.search(
-                several if "[" in text or "(0" in text else rf"\b{length[1]}\.{several}", source
-            ):
-                found.setdefault(length[1], (python_name(target),))
+        length = of_one_axis.fullmatch(text)
+        if length and not re.search(others if text[-2] == "0" else rf"\b{length[1]}\.{others}", source):
+            found.setdefault(length[1], (python_name(target),))
         elif other := re.match(r"\w+\.(?:empty|zeros|ones)_like\((\w+)", text):
             like[target] = other[1]
         elif sizes := _sizes(value, lengths):
@@ -394,23 +397,12 @@ def _result(value: ast.expr) -> str:
     return ""
 
 
-def _array(
-    name: str,
-    role: str,
-    shape: tuple[str, ...],
-    usual: tuple[str, ...],
-    lengths: set[str],
-    dtype: str,
-) -> ArrayGuess:
-    """An array of a known shape, or else of the usual one; of axes that are no lengths it is doubted."""
-    why = "a parameter" if role != "Output" else "what it returns"
-    others = [axis for axis in dict.fromkeys(shape) if axis not in lengths]
-    why += "; of its own shape" if shape else "; its shape is guessed"
-    if others:
-        why += f"; guessed: {', '.join(others)} may follow from other lengths"
-    is_index = dtype.startswith("int") and _WHOLE.fullmatch(name) is not None
-    why += "; integers, by its name" if is_index else ""
-    return ArrayGuess(python_name(name), role, shape or usual, dtype, why, is_index=is_index)
+def _doubts(shape: tuple[str, ...], lengths: set[str]) -> str:
+    """What is said of a shape, empty where none is known: of axes that are no `lengths` it is doubted."""
+    if not shape:
+        return "its shape is guessed"
+    others = ", ".join(axis for axis in dict.fromkeys(shape) if axis not in lengths)
+    return "of its own shape" + (f"; guessed: {others} may follow from other lengths" if others else "")
 
 
 def _is_new(value: ast.expr) -> bool:
@@ -433,15 +425,13 @@ def _dtype(module: _Module, node: ast.FunctionDef, kernels: set[str]) -> str:
     return ""
 
 
-def _dtypes_of(node: ast.FunctionDef) -> dict[str, str]:
-    """The element types of the parameters whose annotation or name says one."""
+def _annotated(node: ast.FunctionDef) -> dict[str, str]:
+    """The element types that annotations of parameters say."""
     found = {}
     for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-        text = ast.unparse(parameter.annotation) if parameter.annotation else ""
-        said = re.search(r"(\w+)Tensor\b", text)
-        dtype = _DTYPE_OF_TENSOR.get(said[1], "") if said else ""
-        if dtype or _WHOLE.fullmatch(parameter.arg):
-            found[parameter.arg] = dtype or "int64"
+        said = re.search(r"(\w+)Tensor\b", ast.unparse(parameter.annotation) if parameter.annotation else "")
+        if said and said[1] in _DTYPE_OF_TENSOR:
+            found[parameter.arg] = _DTYPE_OF_TENSOR[said[1]]
     return found
 
 

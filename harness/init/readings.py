@@ -234,6 +234,7 @@ class Reading:
         return list(self._said(launch).values()).count("")
 
     def _said(self, launch: CudaLaunch | None) -> dict[str, str]:
+        """What a launch says for each parameter of the kernel's template."""
         return self._arguments(self.kernel.template, self.kernel.parameters, launch)
 
     def _template(self, launch: CudaLaunch | None) -> dict[str, str]:
@@ -251,7 +252,7 @@ class Reading:
         """What a text says for a parameter of a template; empty where it is no number, or no type."""
         names = launch.names if launch else {}
         if parameter.is_type:
-            for _ in range(_MOST_CALLS):
+            for _ in range(4):
                 text = text_of(names[text]) if text in names and text not in DTYPES else text
             function = launch.within if launch else None
             around = {each.name for each in function.template} if function else set()
