@@ -1068,6 +1068,22 @@ def test_a_parameter_whose_name_is_given_to_a_new_array_is_read_only(theirs):
     assert {array.shape for array in suites["f"].arrays} == {("b", "t")}
 
 
+@pytest.mark.parametrize(("inplace", "roles"), [(True, ["InOut"]), (False, ["Input", "Output"])])
+def test_what_a_flag_chooses_is_what_its_default_says(theirs, inplace, roles):
+    text = triton_file(f"x, inplace={inplace}", "n = x.numel()", "y = x if inplace else torch.empty_like(x)",
+                       "LAUNCH(y, x, x)", "return y")  # fmt: skip
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert [array.role for array in suites["f"].arrays] == roles
+
+
+def test_a_result_is_of_the_type_that_it_is_made_with(theirs):
+    text = triton_file("x, gain", "n = x.numel()", "y = torch.zeros(n, dtype=torch.long)",
+                       "z = torch.empty(n, dtype=torch.cfloat)", "LAUNCH(y, x, gain)", "LAUNCH(z, x, gain)",
+                       "return y, z")  # fmt: skip
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert [array.dtype for array in suites["f"].arrays] == ["float32", "float32", "int64", "float32"]
+
+
 def test_an_array_that_is_made_only_where_none_is_given_is_a_parameter(theirs):
     text = triton_file("x, out", "n = x.numel()", "if out is None:", "    out = torch.empty_like(x)",
                        "LAUNCH(out, x, x)", "return out")  # fmt: skip

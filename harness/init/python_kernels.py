@@ -16,6 +16,7 @@ from harness.init.bodies import TOO_DEEP, Elementwise, python_name, translate
 from harness.init.cpp import tokens
 from harness.init.launches import callable_of
 from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
+from harness.init.readings import DTYPES
 from harness.init.references import reference_of
 from harness.init.repository import Repository
 from harness.init.triton_kernels import VIEWS, Launches, base_of, launches_in, named, stored_expression
@@ -42,6 +43,8 @@ _TENSOR = re.compile(r"(?i)tensor|array")
 """What an annotation of a tensor has in it, in any framework."""
 _DTYPE_OF_TENSOR = {"Long": "int64", "Int": "int32", "Bool": "bool", "Half": "float16", "Double": "float64"}
 """The element type that an annotation says, `torch.LongTensor`."""
+_ELEMENTS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
+"""NumPy's name of an element type by PyTorch's, where that is another."""
 _WHOLE = re.compile(r"(?i)(.*_)?(ids|idx|index|indices|seqlens|labels|counts)")
 """What an array of integers is called."""
 _NEW = re.compile(r".*\b(?:new_)?(?:empty|zeros|ones|full)(?:_like)?")
@@ -217,7 +220,9 @@ def _launcher(
     if others:
         return LeftOut(node.name, where, f"what to give for {', '.join(others)} cannot be guessed")
     rebound = {name for name, value in named(node.body) if name in tensors and _is_new(value)}
-    results = [f"{name}_out" if name in rebound else name for name in _results(node)]
+    in_place = {name: other for name, other in launches.views.items() if other in launches.stored}
+    results = [in_place[name] if in_place.get(name) in tensors else name for name in _results(node)]
+    results = [f"{name}_out" if name in rebound else name for name in results]
     shapes |= {f"{name}_out": shapes[name] for name in rebound if name in shapes}
     no_arrays = {*tensors, *launches.plain}
     returned = [name for name in results if name.isidentifier() and name not in no_arrays | {*keyword.kwlist}]
@@ -238,15 +243,16 @@ def _launcher(
     sure = {shape for shape in shapes.values() if {*shape} <= lengths}
     usual = sure.pop() if len(sure) == 1 else (next((axis for axis in axes if axis in lengths), axes[0]),)
     roles |= dict.fromkeys(returned, "Output")
-    annotated = _annotated(node)
+    made = {f"{name}_out" if name in rebound else name: found for name, found in _made_of(node)}
+    said = _annotated(node) | made
     arrays = []
     for name, role in roles.items():
         shape, what = shapes.get(name, ()), "what it returns" if name in returned else "a parameter"
         why = f"{what}; {_doubts(shape, lengths)}"
         is_index = _WHOLE.fullmatch(name) is not None
-        by_name = is_index and name in tensors and name not in annotated
+        by_name = is_index and name in tensors and name not in said
         why += "; integers, by its name" if by_name else ""
-        type_ = "int64" if by_name else annotated.get(name, dtype or "float32")
+        type_ = "int64" if by_name else said.get(name, dtype or "float32")
         arrays.append(ArrayGuess(python_name(name), role, shape or usual, type_, why, is_index=is_index))
     body = stored_expression(launches, [*tensors, *returned])
     matrices = [array.name for array in arrays] if _is_product(node.name, arrays) else None
@@ -433,6 +439,15 @@ def _annotated(node: ast.FunctionDef) -> dict[str, str]:
         if said and said[1] in _DTYPE_OF_TENSOR:
             found[parameter.arg] = _DTYPE_OF_TENSOR[said[1]]
     return found
+
+
+def _made_of(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """The new arrays whose element type a function says, `torch.empty(n, dtype=torch.long)`, and that."""
+    for name, value in named(ast.walk(node)):
+        said = re.search(r"dtype=(?:torch|cp|cupy|np)\.(\w+)", ast.unparse(value)) if _is_new(value) else None
+        dtype = _ELEMENTS.get(said[1], said[1]) if said else ""
+        if dtype in DTYPES.values():
+            yield name, dtype
 
 
 # --- numba ------------------------------------------------------------------------------------------
