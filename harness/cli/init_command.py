@@ -84,12 +84,15 @@ def command(
         echo_json(_as_json(chosen, left, done))
     else:
         _show_written(repository, done, chosen, dry_run=dry_run)
-        if (ours := f"{below}/kernel_benchmarks") + "/suites.py" in planned:
-            moved = f"{below}/asv.conf.json" in planned
-            results = f"harness history --results {below}/.asv/results; " if moved else ""
+        ours = f"{below}/kernel_benchmarks"
+        if f"{ours}/suites.py" in planned:
+            asv = "asv run; "
+            if f"{below}/asv.conf.json" in planned:
+                results = f"{below}/.asv/results"
+                asv = f"asv run --config {below}/asv.conf.json; harness history --results {results}; "
             click.echo(
                 "The project has benchmarks of its own, which stay as they are. Beside them: "
-                f"asv run{f' --config {below}/asv.conf.json' if moved else ''}; {results}pytest {ours}."
+                f"{asv}pytest {ours}."
             )
     return ExitCode.FINE
 
