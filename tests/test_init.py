@@ -411,6 +411,18 @@ def test_a_type_that_a_launch_does_not_say_is_guessed_whatever_it_is_called(thei
     assert "Key = float is a guess" in suites["f"].kernels[0].notes["instantiate"]
 
 
+def test_a_type_of_indices_is_guessed_to_be_of_integers_and_none_of_them_is_below_0(theirs, call):
+    theirs({
+        "f.cu": "template <typename T, typename IndexT>\n"
+        "__global__ void f(const T *x, const IndexT *indices, T *y) { y[n] = x[indices[n]]; }\n"
+    })  # fmt: skip
+    call("init", "--yes")
+    written = Path("perf/f/suite.py").read_text()
+    assert "T = float, IndexT = int is a guess: no launch says a type" in " ".join(written.split())
+    assert 'instantiate="f<float, int>"' in written
+    assert 'found["indices"] = rng.integers(0, 9, (case.n,))' in written
+
+
 @pytest.mark.parametrize(
     ("host", "instance"),
     [
@@ -1231,9 +1243,13 @@ def test_kernels_of_two_sizes_are_two_problems(theirs, one, other, given, suites
         (["acc_f32"], "acc_f32"),
         (["quantize_int8"], "quantize_int8"),
         (["gemm_m1_k6144"], "gemm_m1_k6144"),
+        (["sgemm_128x256x8_kernel"], "sgemm_128x256x8"),
+        (["flush_l2_kernel"], "flush_l2"),
+        (["kernel_reduce2_kernel"], "reduce"),
         (["reduce1", "reduce2"], "reduce"),
         (["copy_v1", "copy_v2"], "copy"),
         (["sum_k1", "sum_k2"], "sum"),
+        (["add_f16x2", "add_f16x8"], "add_f16"),
     ],
 )
 def test_a_suites_name_keeps_the_numbers_of_types_and_sizes(theirs, kernels, name):

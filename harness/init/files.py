@@ -15,7 +15,7 @@ from pathlib import Path
 import harness
 from harness.config import Config, has_settings, load_config
 from harness.errors import StoreError, UsageError
-from harness.init.model import ArrayGuess, KernelGuess, SuiteGuess
+from harness.init.model import INDICES, ArrayGuess, KernelGuess, SuiteGuess
 from harness.system.files import read_regular
 
 if sys.version_info >= (3, 11):
@@ -323,7 +323,7 @@ def _data(suite: SuiteGuess) -> Iterator[str]:
     yield _comment("guessed: small integers. Where one is an index, keep it within what it points into.", 8)
     yield "        found = super().data(case, rng)"
     for array in whole:
-        least = 0 if array.is_index or array.dtype.startswith(("u", "bool")) else -8
+        least = 0 if INDICES.fullmatch(array.name) or array.dtype.startswith(("u", "bool")) else -8
         shape = _tuple([f"case.{axis}" for axis in array.shape])
         most = 2 if array.dtype == "bool" else 9
         drawn = f'rng.integers({least}, {most}, {shape}).astype("{array.dtype}")'

@@ -365,8 +365,9 @@ def _suite_name(group: Sequence[FoundKernel], matrices: object, taken: set[str])
     while not all(name.startswith(common) for name in names):
         common = common[:-1]
     if len(names) > 1:
-        common = re.sub(r"_[a-z]{1,2}$", "", common)  # f16 and f32
-    plain = re.sub(r"(?i)^kernel_|(_?v?\d*)?_?kernel$|_v?\d*$|(?<=[a-z]{3})(?<!int)\d+$", "", common)
+        common = re.sub(r"(?<![a-z])[a-z]{1,2}$", "", common)  # f16 and f32
+    common = re.sub(r"(?i)^kernel_|_?kernel$", "", common)
+    plain = re.sub(r"(?i)_v?\d*$|(?<=[a-z]{3})(?<!int)\d+$", "", common)
     if len(plain) < 3 or (len(names) > 1 and not re.search(r"[aeiouy]|mm$", plain.lower())):
         plain = "matmul" if matrices else re.sub(r"(?i)_?kernel\d*$", "", names[0]) or names[0]
     return _free_name(snake_case(plain if plain.isidentifier() else names[0]), taken)

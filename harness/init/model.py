@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+INDICES = re.compile(r"(?i)(.*_)?(ids|idx|index|indices|seqlens|labels|counts)")
+"""What an array of integers is called that are places in another array, or lengths: none is below 0."""
+
 
 @dataclass(frozen=True)
 class ArrayGuess:
@@ -20,8 +23,6 @@ class ArrayGuess:
     init: bool = False
     """Whether it must begin at 0."""
     column_major: bool = False
-    is_index: bool = False
-    """Whether its integers are places in another array, or lengths: none is below 0."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,16 @@ from fnmatch import fnmatchcase
 from harness.init.bodies import TOO_DEEP, Elementwise, python_name, translate
 from harness.init.cpp import tokens
 from harness.init.launches import callable_of
-from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
+from harness.init.model import (
+    INDICES,
+    ArrayGuess,
+    KernelGuess,
+    LeftOut,
+    Number,
+    SuiteGuess,
+    sizes_of,
+    snake_case,
+)
 from harness.init.readings import DTYPES
 from harness.init.references import reference_of
 from harness.init.repository import Repository
@@ -45,8 +54,6 @@ _DTYPE_OF_TENSOR = {"Long": "int64", "Int": "int32", "Bool": "bool", "Half": "fl
 """The element type that an annotation says, `torch.LongTensor`."""
 _ELEMENTS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 """NumPy's name of an element type by PyTorch's, where that is another."""
-_WHOLE = re.compile(r"(?i)(.*_)?(ids|idx|index|indices|seqlens|labels|counts)")
-"""What an array of integers is called."""
 _NEW = re.compile(r".*\b(?:new_)?(?:empty|zeros|ones|full)(?:_like)?")
 """What makes a new array is called so."""
 _CUPY_KERNELS = {"RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel"}
@@ -249,11 +256,10 @@ def _launcher(
     for name, role in roles.items():
         shape, what = shapes.get(name, ()), "what it returns" if name in returned else "a parameter"
         why = f"{what}; {_doubts(shape, lengths)}"
-        is_index = _WHOLE.fullmatch(name) is not None
-        by_name = is_index and name in tensors and name not in said
+        by_name = name in tensors and name not in said and INDICES.fullmatch(name) is not None
         why += "; integers, by its name" if by_name else ""
         type_ = "int64" if by_name else said.get(name, dtype or "float32")
-        arrays.append(ArrayGuess(python_name(name), role, shape or usual, type_, why, is_index=is_index))
+        arrays.append(ArrayGuess(python_name(name), role, shape or usual, type_, why))
     body = stored_expression(launches, [*tensors, *returned])
     matrices = [array.name for array in arrays] if _is_product(node.name, arrays) else None
     about = (ast.get_docstring(node) or "").partition("\n")[0]

@@ -52,6 +52,8 @@ _MACRO = re.compile(
 )
 _OPEN_TYPES = {"T", "scalar_t", "Type", "DType", "data_t"}
 """Names of types that are usually a template's parameters, in a macro or a class around a launch."""
+_OF_INTEGERS = re.compile(r"(?i)ind(ex|ices)|idx|offset")
+"""What a template's type of integers is called."""
 _MOST_CALLS = 3
 """How many functions that call one another are followed from a launch."""
 _MOST_INSTANCES = 16
@@ -244,9 +246,12 @@ class Reading:
         if found and launch and launch.instance:
             self.notes["instantiate"] = f"as instantiated at {launch.instance}"
         parameters = self.kernel.template
-        if guessed := [each.name for each in parameters if each.is_type and not found[each.name]]:
-            self.notes["instantiate"] = f"{', '.join(guessed)} = float is a guess: no launch says a type"
-        return found | dict.fromkeys(guessed, "float")
+        untold = [each.name for each in parameters if each.is_type and not found[each.name]]
+        guessed = {name: "int" if _OF_INTEGERS.search(name) else "float" for name in untold}
+        if guessed:
+            told = ", ".join(f"{name} = {text}" for name, text in guessed.items())
+            self.notes["instantiate"] = f"{told} is a guess: no launch says a type"
+        return found | guessed
 
     def _argument(self, parameter: TemplateParameter, text: str, launch: CudaLaunch | None) -> str:
         """What a text says for a parameter of a template; empty where it is no number, or no type."""
