@@ -580,6 +580,16 @@ def test_a_header_of_the_toolkit_in_quotes_is_left_to_the_compiler(theirs, call)
     assert "cuda.h" not in call("list").err
 
 
+def test_a_header_that_is_not_there_is_named(theirs):
+    kernel = "__global__ void f(const float *x, float *y, int n) { y[n] = x[n]; }"
+    suites, _ = guessed(theirs({
+        "src/f.cu": '#include "lib/core.h"\n#include "../tests/util.h"\n#include "cub/cub.cuh"\n' + kernel,
+        "tests/util.h": "",
+    }))  # fmt: skip
+    (found,) = suites["f"].kernels
+    assert found.notes["source"].startswith("it includes lib/core.h, which the repository does not have")
+
+
 def test_a_header_that_another_of_its_kernels_needs_its_includer_for_is_compiled_as_that(theirs):
     scaled = "__global__ void {0}(const float *x, float *y, int n) {{ y[n] = {1} * x[n]; }}\n"
     suites, _ = guessed(theirs({

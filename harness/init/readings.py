@@ -160,8 +160,8 @@ class Reading:
         include, missing = self.repository.includes_of(self.source)
         if missing:
             self.notes["source"] = (
-                f"it includes {', '.join(missing)}, which the repository does not have: a file that its "
-                "build makes, perhaps. Write it, or name its folder in include"
+                f"it includes {', '.join(missing)}, which the repository does not have: a library's, "
+                "or a file that its build makes. Write it, or name its folder in include"
             )
         if undefined:
             what = "no file that it includes defines them. Write their values"

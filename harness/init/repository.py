@@ -42,7 +42,7 @@ _TOOLKIT = re.compile(
     r"(?:cuda|cuda_(?:runtime|fp|bf16|gl|texture|pipeline|awbarrier|profiler|occupancy|vdpau|egl)\w*"
     r"|cu(?:blas|fft|rand|sparse|solver|pti|dnn)\w*|npp\w*|nv\w+|mma|cooperative_groups|math_constants"
     r"|(?:device|vector|driver|host|builtin|channel|texture|surface)_(?:types|functions|launch_parameters"
-    r"|defines|descriptor|indirect_functions))\.h(?:pp)?"
+    r"|defines|descriptor|indirect_functions))\.h(?:pp)?|(?:cub|thrust|cuda|nv|cooperative_groups|crt)/.+"
 )
 """Headers of CUDA itself, which no repository has, although some include them in quotes."""
 
@@ -247,10 +247,10 @@ class Repository:
             for kind, included in self._includes(here):
                 resolved = self._resolve(included, posixpath.dirname(here), kind)
                 if resolved is None:
-                    # One that the build makes, rather than a library's.
+                    # One that the build makes, or that is not there, rather than a library's.
                     made = posixpath.basename(included) in self._made
-                    own = kind == '"' and "/" not in included and not _TOOLKIT.fullmatch(included)
-                    if made or own:
+                    own = kind == '"' and not _TOOLKIT.fullmatch(included)
+                    if made or (own and not (self.folder / posixpath.dirname(here) / included).exists()):
                         missing.append(included)
                 elif resolved[0] not in found:
                     found[resolved[0]] = resolved[1]
