@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.config import load_config
 from harness.init.cpp import read, text_of
 from harness.init.files import suite_text
 from harness.init.guess import suites_of
@@ -282,6 +284,76 @@ def test_a_grid_is_what_the_launch_says_or_covers_the_array_from_its_last_axis(t
     assert ("grid" in found.notes) == ("unheard_of" in host)
 
 
+@pytest.mark.parametrize(
+    ("index", "test", "grid"),
+    [
+        ("{0} * {1} + {2}", "if (j >= h || i >= w) return;", "(ceil_div(c.w, 16), ceil_div(c.h, 16))"),
+        ("{1} * {0} + {2}", "if (i < h && j < w)", "(ceil_div(c.h, 16), ceil_div(c.w, 16))"),
+        ("{0}", "if (i < h && j < w)", "(c.h, c.w)"),
+        ("2 * {0} * {1} + {2}", "if (i < h && j < w)", "(ceil_div(c.h, 16), ceil_div(c.w, 16), c.d)"),
+        ("{0} * {1} + {2}", "if (i < h / 2 && j < w)", "(ceil_div(c.h, 16), ceil_div(c.w, 16), c.d)"),
+    ],
+)
+def test_a_guessed_grid_covers_what_the_kernel_compares_its_indices_with(theirs, index, test, grid):
+    x, y = (
+        index.format(*(f"{word}.{axis}" for word in ("blockIdx", "blockDim", "threadIdx"))) for axis in "xy"
+    )
+    body = f"int i = {x}; int j = {y}; {test} y[(j * w + i) * h] = blockIdx.z * d * threadIdx.y;"
+    if "c.d" not in grid:
+        body = body.replace("blockIdx.z", "2")
+    suites, _ = guessed(theirs({"f.cu": f"__global__ void f(float *y, int d, int w, int h) {{ {body} }}"}))
+    (kernel,) = suites["f"].kernels
+    assert kernel.grid == f"lambda c: {grid}"
+    assert kernel.notes["grid"] == "guessed: no launch was found"
+
+
+@pytest.mark.parametrize(
+    ("body", "doubted"),
+    [
+        ("if (i < n) y[i * 3 + 1] = 0;", True),
+        ("if (i >= n) return; int at = 4 * i; y[at] = 0;", True),
+        ("if (i < n) { int k = n - i; y[(k + 1) * 3] = 0; }", True),
+        ("for (; i < n; i += 512) y[2 * (i + 1)] = 0;", True),
+        ("if (i < n / 4) y[i * 4] = 0;", False),
+        ("i = 4 * i; if (i < n) y[i] = 0;", False),
+        ("int at = 2 * i; if (at < n) y[at] = 0;", False),
+        ("for (int k = 0; k < n; ++k) y[k * 2] = 0;", False),  # no thread's own index
+        ("y[i * 3] = 0;", False),  # n may be the number of all
+    ],
+)
+def test_an_array_whose_index_is_multiplied_by_a_number_is_doubted(theirs, body, doubted):
+    suites, _ = guessed(theirs({"f.cu": f"__global__ void f(float *y, int n) {{ {INDEX} {body} }}"}))
+    assert ("it may have more" in suites["f"].arrays[0].why) == doubted
+
+
+@pytest.mark.parametrize(
+    ("blocks", "grid"),
+    [
+        ("ceil(n / 32.0)", "ceil_div(c.n, 32)"),
+        ("std::ceil((float)n / config::block)", "ceil_div(c.n, 64)"),
+        ("ceilf(n / 1.0f)", "c.n"),
+        ("ceil(n)", None),
+        ("ceil(n / 32)", None),  # which rounds down
+        ("ceil(n / 2.5)", None),
+        ("ceil(1.5 * n / 32)", None),
+        ("n / other::two", None),
+        ("n / own", "c.n // 8"),
+        ("n / hidden", None),
+    ],
+)
+def test_a_launch_may_round_up_and_name_a_namespaces_constants(theirs, blocks, grid):
+    suites, _ = guessed(theirs({
+        "config.h": "namespace a { namespace config { const int block = 64, two = 2; } }\n"
+        "const int own = 8; namespace other { const int two = 3, own = 4; } struct S { int hidden = 5; };",
+        "f.cu": '#include "config.h"\n'
+        "__global__ void f(const float *x, float *y, int n) { y[n] = x[n]; }\n"
+        f"void run(float *x, float *y, int n) {{ f<<<dim3({blocks}), 64>>>(x, y, n); }}"
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert ("not understood" in kernel.notes.get("grid", "")) == (grid is None)
+    assert grid is None or kernel.grid == f"lambda c: {grid}"
+
+
 def test_a_guessed_grid_has_as_many_dimensions_as_the_kernel(theirs):
     at = "blockIdx.{0} * blockDim.{0} + threadIdx.{0}"
     index = f"int i = {at.format('x')}, j = {at.format('y')}, k = {at.format('z')};"
@@ -337,6 +409,93 @@ def test_a_type_that_a_launch_does_not_say_is_guessed_whatever_it_is_called(thei
     launched = "template <typename Key> void run() { f<Key><<<1, 32>>>(x, y, 1); }"
     suites, _ = guessed(theirs({"f.cu": kernel + launched}))
     assert "Key = float is a guess" in suites["f"].kernels[0].notes["instantiate"]
+
+
+def test_a_type_of_indices_is_guessed_to_be_of_integers_and_none_of_them_is_below_0(theirs, call):
+    theirs({
+        "f.cu": "template <typename T, typename IndexT>\n"
+        "__global__ void f(const T *x, const IndexT *indices, T *y) { y[n] = x[indices[n]]; }\n"
+    })  # fmt: skip
+    call("init", "--yes")
+    written = Path("perf/f/suite.py").read_text()
+    assert "T = float, IndexT = int is a guess: no launch says a type" in " ".join(written.split())
+    assert 'instantiate="f<float, int>"' in written
+    assert 'found["indices"] = rng.integers(0, 9, (case.n,))' in written
+
+
+@pytest.mark.parametrize(
+    ("host", "instance"),
+    [
+        ("template void run<half, 64>(const half *, half *, int);", 3),
+        ("template void run<half, 64>(half const *x, half *y, int n);", 3),
+        ("template <typename U> void call(U *x) { run<U, 64>(x, x, 1); }\ntemplate void call(half *x);", 4),
+        ("void call(void *x) { run<half, 64>((half *)x, (half *)x, 1); }", 3),
+        ("void call(half *x) { using T = half; f<T, 64><<<1, 64>>>(x, x, 1); }", 0),
+        ("void call(half *x) { f<decltype(*x), 64><<<1, 64>>>(x, x, 1); }", None),
+    ],
+)
+def test_a_template_is_what_an_instantiation_of_the_function_around_its_launch_says(theirs, host, instance):
+    top = theirs({
+        "f.cu": "template <typename T, int N> __global__ void f(const T *x, T *y, int n) { y[n] = N; }\n"
+        "template <class T, int B> void run(const T *x, T *y, int n) { f<T, B><<<n, B>>>(x, y, n); }\n"
+        f"{host}",
+    })  # fmt: skip
+    suites, left = guessed(top)
+    if instance is None:
+        assert "of type decltype" in left["f"]
+        return
+    (kernel,) = suites["f"].kernels
+    assert (kernel.instantiate, kernel.macros) == ("f<half, {N}>", {"N": 64})
+    assert kernel.block == ("lambda c: c.N" if instance else "64")
+    assert kernel.notes.get("instantiate", "") == (f"as instantiated at f.cu:{instance}" if instance else "")
+
+
+@pytest.mark.parametrize(
+    ("run", "types"),
+    [
+        ("void run(double *x, char *y) { f<<<1, 64>>>(x, y, 1); }", "double, char"),
+        ("void run(void *x, void *y) { f<<<1, 64>>>((const double *)x, (char *)y, 1); }", "double, char"),
+        ("void run(void *x, char *y) { f<<<1, 64>>>(static_cast<double *>(x), y, 1); }", "double, char"),
+        ("template __global__ void f(const double *, char *y, int n);", "double, char"),
+        ("void run(double x, char *y) { f<<<1, 64>>>(g(x), y, 1); }", "float, char"),
+        ("void run(double x, char *y) { f<<<1, 64>>>(&x, y, 1); }", "float, char"),
+    ],
+)
+def test_types_are_deduced_of_what_a_launch_passes(theirs, run, types):
+    kernel = "template <class T, class U> __global__ void f(const T *x, U *y, int n) { y[n] = x[n]; }\n"
+    suites, _ = guessed(theirs({"f.cu": kernel + run}))
+    (found,) = suites["f"].kernels
+    assert found.instantiate == f"f<{types}>"
+    assert ("guess" in found.notes.get("instantiate", "")) == ("float" in types)
+
+
+def test_a_functions_instantiation_is_not_that_of_another_file(theirs):
+    kernel = "template <typename T> __global__ void {0}(const T *x, T *y, int n) {{ y[n] = x[n]; }}\n"
+    run = "template <typename T> void run(const T *x, T *y, int n) {{ {0}<<<1, 64>>>(x, y, n); }}\n"
+    suites, _ = guessed(theirs({
+        "f.cu": (kernel + run).format("f") + "template void run(const double *, double *, int);",
+        "g.cu": (kernel + run).format("g"),
+    }))  # fmt: skip
+    assert [suites[name].kernels[0].instantiate for name in "fg"] == ["f<double>", "g<float>"]
+
+
+def test_arguments_of_a_pack_are_no_other_parameters(theirs):
+    suites, _ = guessed(theirs({
+        "f.cu": "template <typename T> __global__ void f(const T *x, T *y, int n) { y[n] = x[n]; }\n"
+        "template <int... Ns, typename T> void run(const T *x, T *y) { f<T><<<1, 64>>>(x, y, 1); }\n"
+        "void call(double *x) { run<32, 64>(x, x); }"
+    }))  # fmt: skip
+    assert suites["f"].kernels[0].instantiate == "f<double>"
+
+
+def test_a_number_of_the_arrays_type_is_no_length(theirs):
+    suites, _ = guessed(theirs({
+        "f.cu": "template <typename T, typename I> __global__ void f(T *y, I n, T least) { y[n] = least; }\n"
+        "template __global__ void f<int, int>(int *, int, int);"
+    }))  # fmt: skip
+    (number,) = suites["f"].numbers
+    assert (number.name, number.why) == ("least", "guessed: it is of the arrays' type")
+    assert [group.names for group in suites["f"].axes] == [("n",)]
 
 
 def test_a_template_without_a_launch_is_left_out_and_names_its_parameter(theirs):
@@ -421,6 +580,16 @@ def test_a_header_of_the_toolkit_in_quotes_is_left_to_the_compiler(theirs, call)
     assert "cuda.h" not in call("list").err
 
 
+def test_a_header_that_is_not_there_is_named(theirs):
+    kernel = "__global__ void f(const float *x, float *y, int n) { y[n] = x[n]; }"
+    suites, _ = guessed(theirs({
+        "src/f.cu": '#include "lib/core.h"\n#include "../tests/util.h"\n#include "cub/cub.cuh"\n' + kernel,
+        "tests/util.h": "",
+    }))  # fmt: skip
+    (found,) = suites["f"].kernels
+    assert found.notes["source"].startswith("it includes lib/core.h, which the repository does not have")
+
+
 def test_a_header_that_another_of_its_kernels_needs_its_includer_for_is_compiled_as_that(theirs):
     scaled = "__global__ void {0}(const float *x, float *y, int n) {{ y[n] = {1} * x[n]; }}\n"
     suites, _ = guessed(theirs({
@@ -500,17 +669,40 @@ def test_what_is_there_and_differs_stays_unless_forced(theirs, call):
     assert (top / "pyproject.toml").read_text().count("[tool.harness]") == 1
 
 
-@pytest.mark.parametrize("name", ["asv.conf.json", "benchmarks/asv.conf.json", "benchmarks/bench_core.py"])
-def test_benchmarks_of_the_projects_own_are_left_alone_and_ours_lie_beside_the_suites(theirs, call, name):
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [
+        ("asv.conf.json", "perf"),
+        ("benchmarks/asv.conf.json", ""),
+        ("benchmarks/bench_core.py", ""),
+        ("benchmarks/suites.py", ""),
+        ("benchmarks/bench.cpp", ""),
+    ],
+)
+def test_benchmarks_of_the_projects_own_are_left_alone_and_ours_lie_beside_the_suites(
+    theirs, call, name, home
+):
     top = theirs({"scale.cu": SCALE, name: "{}\n"})
     done = call("init", "--yes")
-    assert "asv run --config perf/asv.conf.json" in done.out
+    assert f"asv run{' --config perf/asv.conf.json' if home else ''}; " in done.out
     assert "differs" not in done.out
     written = {str(file.relative_to(top)) for file in top.rglob("*") if ".git" not in file.parts} - {name}
-    assert not {each for each in written if each.startswith(("benchmarks/", "asv."))}
-    conf = json.loads((top / "perf/asv.conf.json").read_text())
-    assert (conf["repo"], conf["benchmark_dir"]) == ("..", "kernel_benchmarks")
+    assert not {each for each in written if each.startswith("benchmarks/")}
     assert 'folder = "scale"' in (top / "perf/kernel_benchmarks/suites.py").read_text()
+    conf = json.loads((top / home / "asv.conf.json").read_text())
+    assert (top / home / conf["repo"]).samefile(top)
+    assert (top / home / conf["benchmark_dir"]).samefile(top / "perf/kernel_benchmarks")
+    # Records and asv's results are one history.
+    assert top / home / conf["results_dir"] == load_config(top).results_folder
+    assert f"Results will lie in {home and 'perf/'}.asv, which git does not ignore" in done.out
+    call("init", "--yes")
+    assert json.loads((top / home / "asv.conf.json").read_text()) == conf
+
+
+def test_asvs_results_lie_where_the_projects_settings_have_its_records(theirs, call):
+    top = theirs({"scale.cu": SCALE, "harness.toml": 'suites = ["perf/*"]\nresults = "measured"\n'})
+    call("init", "--yes")
+    assert json.loads((top / "asv.conf.json").read_text())["results_dir"] == "measured"
 
 
 def test_a_suite_that_was_renamed_is_not_written_again(theirs, call):
@@ -870,6 +1062,100 @@ def test_shapes_that_are_not_said_are_no_axes(theirs):
     assert [axis.names for axis in suites["f"].axes] == [("n",)]
 
 
+@pytest.mark.parametrize(
+    ("lines", "x"),
+    [
+        (["m, n, k = x.shape[0], x.shape[1], x.size(2)"], ("m", "n", "k")),
+        (["m = x.shape[0]", "n = x.shape[1]"], ("m", "n")),
+        (["b, t, d, v = *x.shape, gain.shape[-1]"], ("b", "t", "d")),
+        (["t, d = x.numel(), x.shape[-1]"], ()),
+        (["d = x.shape[1]"], ()),
+    ],
+)
+def test_lengths_may_be_taken_one_at_a_time(theirs, lines, x):
+    text = triton_file("x, gain", *lines, "y = torch.empty_like(gain)", "LAUNCH(y, x, gain)", "return y")
+    suites, _ = guessed(theirs({"f.py": text}))
+    array = next(array for array in suites["f"].arrays if array.name == "x")
+    assert ("of its own shape" in array.why) == bool(x)
+    assert not x or array.shape == x
+
+
+def test_a_parameter_whose_name_is_given_to_a_new_array_is_read_only(theirs):
+    text = triton_file("x, gain", "b, t = x.shape", "old, x = x, torch.empty_like(x)",
+                       "LAUNCH(x, old, gain)", "return x")  # fmt: skip
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert {array.name: array.role for array in suites["f"].arrays} == {
+        "x": "Input", "gain": "Input", "x_out": "Output",
+    }  # fmt: skip
+    assert {array.shape for array in suites["f"].arrays} == {("b", "t")}
+
+
+@pytest.mark.parametrize(("inplace", "roles"), [(True, ["InOut"]), (False, ["Input", "Output"])])
+def test_what_a_flag_chooses_is_what_its_default_says(theirs, inplace, roles):
+    text = triton_file(f"x, inplace={inplace}", "n = x.numel()", "y = x if inplace else torch.empty_like(x)",
+                       "LAUNCH(y, x, x)", "return y")  # fmt: skip
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert [array.role for array in suites["f"].arrays] == roles
+
+
+def test_a_result_is_of_the_type_that_it_is_made_with(theirs):
+    text = triton_file("x, gain", "n = x.numel()", "y = torch.zeros(n, dtype=torch.long)",
+                       "z = torch.empty(n, dtype=torch.cfloat)", "LAUNCH(y, x, gain)", "LAUNCH(z, x, gain)",
+                       "return y, z")  # fmt: skip
+    suites, _ = guessed(theirs({"f.py": text}))
+    assert [array.dtype for array in suites["f"].arrays] == ["float32", "float32", "int64", "float32"]
+
+
+def test_an_array_that_is_made_only_where_none_is_given_is_a_parameter(theirs):
+    text = triton_file("x, out", "n = x.numel()", "if out is None:", "    out = torch.empty_like(x)",
+                       "LAUNCH(out, x, x)", "return out")  # fmt: skip
+    suites, _ = guessed(theirs({"f.py": text}))
+    x, out = suites["f"].arrays
+    assert (x.role, out.role) == ("Input", "Output")
+    assert {array.why.partition(";")[0] for array in (x, out)} == {"a parameter"}
+
+
+def test_a_result_of_lengths_that_no_parameter_has_is_doubted(theirs):
+    text = triton_file("x, gain", "b, t = x.shape", "nt = t // 64", "y = x.new_empty(b, nt)",
+                       "LAUNCH(y, x, gain)", "return y")  # fmt: skip
+    suites, _ = guessed(theirs({"f.py": text}))
+    x, gain, y = suites["f"].arrays
+    assert (x.shape, gain.shape, y.shape) == (("b", "t"), ("b", "t"), ("b", "nt"))
+    assert "guessed: nt may follow from other lengths" in y.why
+
+
+def test_types_are_of_annotations_and_names_and_else_told_as_a_guess(theirs, call):
+    text = triton_file("x, ids: torch.IntTensor, block_indices, mask: 'torch.BoolTensor'", "n = x.numel()",
+                       "y = torch.empty_like(x)", "LAUNCH(y, x, block_indices)", "return y")  # fmt: skip
+    of_half = text.replace("def f(", "def g(").replace("_like(x)", "_like(x, dtype=torch.half)")
+    suites, _ = guessed(theirs({"f.py": text, "g.py": of_half}))
+    assert {array.name: array.dtype for array in suites["f"].arrays} == {
+        "x": "float32", "ids": "int32", "block_indices": "int64", "mask": "bool", "y": "float32",
+    }  # fmt: skip
+    whys = {array.name: array.why for array in suites["f"].arrays}
+    assert [name for name in whys if "by its name" in whys[name]] == ["block_indices"]
+    assert suites["f"].kernels[0].notes["dtype"] == "float32 is a guess: nothing says a type"
+    assert "dtype" not in suites["g"].kernels[0].notes
+    call("init", "--yes", "--only", "f")
+    written = Path("perf/f/suite.py").read_text()
+    assert "# dtype: float32 is a guess" in written
+    assert 'found["block_indices"] = rng.integers(0, 9, (case.n,))' in written
+
+
+def test_kernels_of_cupy_that_no_function_calls_on_arrays_are_left_out_and_named(theirs):
+    suites, left = guessed(theirs({
+        "f.py": "import cupy as cp\ndef make(width):\n"
+        "    scaled = cp.ElementwiseKernel('raw U x', 'raw U y', f'y[i] = x[i] * {width}', 'scaled')\n"
+        "    return scaled\n"
+        "summed = cp.ReductionKernel('T x', 'T y', 'x', 'a + b', 'y = a', '0', 'summed')\n"
+        "def total(x):\n    y = cp.empty_like(x)\n    summed(x, y)\n    return y\n"
+    }))  # fmt: skip
+    assert list(suites) == ["total"]
+    assert left == {
+        "scaled": "no function at the top of its file launches it on tensors: write one that does"
+    }
+
+
 def test_a_parameter_that_names_a_type_is_no_length(theirs):
     kernel = "__global__ void f(const float *x, float *y, int n, int quant_type)"
     suites, _ = guessed(theirs({"f.cu": f"{kernel} {{ {INDEX} y[i] = quant_type == 1 ? x[i] : 0; }}"}))
@@ -913,6 +1199,73 @@ def test_a_grid_of_numbers_alone_is_doubted(theirs):
     assert (found.grid, found.notes["grid"]) == (
         "4096 // 4", "the launch's own number: correct it where it follows a size"
     )  # fmt: skip
+
+
+def test_strides_are_no_lengths_and_an_array_with_strides_is_doubted(theirs):
+    given = "const float *x, float *y, int ne0, int ne1, int nb0, int nb1, int s1, int pitch"
+    suites, _ = guessed(theirs({
+        "f.cu": f"__global__ void f({given})\n{{ {INDEX} if (i >= ne0) return;\n"
+        "  int j = blockIdx.y; if (j < ne1) y[j * pitch + i] = x[i * nb0 + j * nb1 + s1 * 2]; unused(nb1); }",
+        # Lengths that no index is compared with, as every block has its whole tile.
+        "g.cu": "__global__ void g(const float *x, float *y, int s1, int s2)\n"
+        "{ int i = threadIdx.x, j = blockIdx.x; y[i * s1 + j] = g(x[j * s2 + i]); }",
+    }))  # fmt: skip
+    f, g = suites["f"], suites["g"]
+    assert [group.names for group in f.axes] == [("ne0",), ("ne1",)]
+    assert [number.name for number in f.numbers] == ["nb0", "nb1", "s1", "pitch"]
+    assert {array.shape for array in f.arrays} == {("ne0", "ne1")}
+    assert "guessed: every axis, as its index is multiplied by nb0, nb1, s1" in f.arrays[0].why
+    assert [group.names for group in g.axes] == [("s1",), ("s2",)]
+
+
+def test_an_array_of_many_axes_has_not_many_elements(theirs):
+    axes = [f"n{number}" for number in range(8)]
+    given, index = ", int ".join(axes), "i".join(f" * {axis} + " for axis in axes)
+    kernel = f"__global__ void f(const float *x, float *y, int {given}) {{ y[i{index}i] = g(x); }}"
+    suites, _ = guessed(theirs({"f.cu": kernel}))
+    sizes = {group.names[0]: group.default[0] for group in suites["f"].axes}
+    shape = suites["f"].arrays[1].shape
+    assert {*axes} <= {*shape}
+    assert math.prod(sizes[axis] for axis in shape) <= 2**24
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "given", "suites"),
+    [
+        ("gemm_m1_k6144", "gemm_m2_k6144", "int experts", 2),
+        ("gemm_m1_k6144", "gemm_m1_k7168", "int experts", 2),
+        ("gemm_m16n8k16", "gemm_m16n8k8", "int experts", 2),
+        ("gemm_m64_n64", "gemm_m128_n64", "int m, int n", 1),
+        ("sum_k1", "sum_k2", "int n", 1),
+        ("reduce1", "reduce2", "int n", 1),
+        ("tile_32x32", "tile_64x32", "int n", 1),
+    ],
+)
+def test_kernels_of_two_sizes_are_two_problems(theirs, one, other, given, suites):
+    kernel = "__global__ void {0}(const float *x, float *y, {1}) {{ y[0] = g(x); }}\n"
+    found, _ = guessed(theirs({"f.cu": "".join(kernel.format(name, given) for name in (one, other))}))
+    assert len(found) == suites
+
+
+@pytest.mark.parametrize(
+    ("kernels", "name"),
+    [
+        (["acc_f32"], "acc_f32"),
+        (["quantize_int8"], "quantize_int8"),
+        (["gemm_m1_k6144"], "gemm_m1_k6144"),
+        (["sgemm_128x256x8_kernel"], "sgemm_128x256x8"),
+        (["flush_l2_kernel"], "flush_l2"),
+        (["kernel_reduce2_kernel"], "reduce"),
+        (["reduce1", "reduce2"], "reduce"),
+        (["copy_v1", "copy_v2"], "copy"),
+        (["sum_k1", "sum_k2"], "sum"),
+        (["add_f16x2", "add_f16x8"], "add_f16"),
+    ],
+)
+def test_a_suites_name_keeps_the_numbers_of_types_and_sizes(theirs, kernels, name):
+    kernel = "__global__ void {0}(const float *x, float *y, int n) {{ y[0] = g(x); }}\n"
+    suites, _ = guessed(theirs({"f.cu": "".join(map(kernel.format, kernels))}))
+    assert list(suites) == [name]
 
 
 def test_a_torch_extensions_kernels_are_measured_through_their_operator(theirs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -83,11 +84,15 @@ def command(
         echo_json(_as_json(chosen, left, done))
     else:
         _show_written(repository, done, chosen, dry_run=dry_run)
-        if f"{below}/asv.conf.json" in planned:
+        ours = f"{below}/kernel_benchmarks"
+        if f"{ours}/suites.py" in planned:
+            asv = "asv run; "
+            if f"{below}/asv.conf.json" in planned:
+                results = f"{below}/.asv/results"
+                asv = f"asv run --config {below}/asv.conf.json; harness history --results {results}; "
             click.echo(
                 "The project has benchmarks of its own, which stay as they are. Beside them: "
-                f"asv run --config {below}/asv.conf.json; harness history --results "
-                f"{below}/.asv/results; pytest {below}/kernel_benchmarks."
+                f"{asv}pytest {ours}."
             )
     return ExitCode.FINE
 
@@ -217,26 +222,29 @@ def _show_written(
     yours = [suite.name for suite in chosen if suite.reference is None]
     if yours:
         click.echo(f"Needs your reference(): {', '.join(yours)}")
-    if repository.top and not (dry_run or _ignores_results(repository.folder)):
-        click.echo("Results will lie in .asv, which git does not ignore: name .asv/ in .gitignore.")
+    if repository.top and not dry_run and (unignored := _unignored_results(repository.folder)):
+        click.echo(f"Results will lie in {unignored}, which git does not ignore: name .asv/ in .gitignore.")
     click.echo(
         "Next: harness list; harness check --build-only sm_86 without a card; harness check; harness run."
     )
 
 
-def _ignores_results(folder: Path) -> bool:
-    """Whether git ignores the results; or they lie elsewhere, where their owner knows of them."""
+def _unignored_results(folder: Path) -> str:
+    """The folder `.asv` that results will lie in, where git does not ignore it; empty where it does, or where
+    they lie elsewhere, of which their owner knows.
+    """
     from harness.config import load_config
     from harness.errors import GitError
     from harness.system import git
 
     results = load_config(folder).results_folder
-    if results != folder / ".asv" / "results":
-        return True
+    if results.parts[-2:] != (".asv", "results"):
+        return ""
     try:
-        return bool(git.ask(folder, "check-ignore", str(results / "record")))
+        ignored = bool(git.ask(folder, "check-ignore", str(results / "record")))
     except GitError:
-        return False
+        ignored = False
+    return "" if ignored else os.path.relpath(results.parent, folder)
 
 
 def _as_json(chosen: Sequence[SuiteGuess], left: Sequence[LeftOut], done: Written) -> dict[str, object]:

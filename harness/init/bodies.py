@@ -49,7 +49,7 @@ class Use:
     added: bool = False
     """Whether an atomic operation adds to it, so that it must begin with a value."""
     strides: tuple[str, ...] = ()
-    """Names that an index is multiplied by, each as often as it is."""
+    """Names that an index is multiplied by, each as often as it is, and numbers: 3 of `x[i * 3]`."""
     indexed: bool = False
     """Whether more than its first element is used: no mention but `*p`, `p[0]` and `atomicAdd(p, 1)` is sure
     not to.
@@ -60,12 +60,23 @@ def uses(kernel: CudaKernel) -> dict[str, Use]:
     """How a kernel's body uses each of its pointers."""
     names = {parameter.name for parameter in kernel.parameters if parameter.pointer}
     body, locals_ = kernel.body, assigned(kernel.body)
+    lengths = {parameter.name for parameter in kernel.parameters if not parameter.pointer}
+    compared = {
+        token.text
+        for at, token in enumerate(body)
+        if text_at(body, at + 1) in {"<", ">="} and text_at(body, at + 2) in lengths
+        if text_at(body, at + 3) not in {"*", "/"}
+    }
     alias = _aliases(body, names)
     found: dict[str, Use] = dict.fromkeys(names, Use())
     for at, token in enumerate(body):
         name = alias.get(token.text, token.text)
         if name in names and token.kind == "word" and not (at and body[at - 1].text in {".", "->"}):
             found[name] = _with_use(found[name], body, at, name, alias, locals_)
+            if text_at(body, at + 1) == "[":
+                numbers = _factors(body[at + 2 : closing(body, at + 1)], locals_, compared)
+                strides = (*found[name].strides, *sorted(numbers - {*found[name].strides}))
+                found[name] = replace(found[name], strides=strides)
     return found
 
 
@@ -159,6 +170,58 @@ def _strides(index: Sequence[Token], locals_: Mapping[str, Expression], depth: i
     return found
 
 
+def _factors(
+    index: Sequence[Token], locals_: Mapping[str, Expression], compared: set[str], depth: int = 0
+) -> set[str]:
+    """The numbers by which an index multiplies what the body has compared with a length, 3 of `x[i * 3]`."""
+    found: set[str] = set()
+    for at, token in enumerate(index):
+        if token.text in locals_ and depth < 3:
+            found |= _factors(locals_[token.text], locals_, compared, depth + 1)
+        if token.kind != "number" or not token.text.isdecimal() or int(token.text) < 2:
+            continue
+        operand: Sequence[Token] = ()
+        if text_at(index, at + 1) == "*":
+            operand = index[at + 2 : max(closing(index, at + 2), at + 3)]
+        elif text_at(index, at - 1) == "*":
+            before = [number for number in range(at - 1) if closing(index, number) == at - 2]
+            operand = index[min(before, default=at - 2) : at - 1]
+        words = {word.text for word in _expanded(operand, locals_)}
+        if "blockIdx" in words and words & compared:
+            found.add(token.text)
+    return found
+
+
+_COMPARED = {"<", "<=", ">", ">=", "==", "!=", "/", "%"}
+
+
+def bounds(kernel: CudaKernel) -> set[str]:
+    """The names that the body compares something with, or divides by: lengths, and not strides."""
+    body = kernel.body
+    beside = ((text_at(body, at - 1), token, text_at(body, at + 1)) for at, token in enumerate(body))
+    return {
+        token.text
+        for before, token, after in beside
+        if before in _COMPARED or after in _COMPARED - {"/", "%"}
+    }
+
+
+def index_axes(kernel: CudaKernel, axes: Sequence[str]) -> dict[str, tuple[str, bool]]:
+    """By dimension of the grid, `x` to `z`, the axis that the body compares the index along it with, and
+    whether that is an index of threads; otherwise it is one of blocks, `row = blockIdx.x`.
+    """
+    body, found = text_of(kernel.body), dict[str, tuple[str, bool]]()
+    for name, value in assigned(kernel.body).items():
+        words = {re.sub(r"[()]", "", part) for part in text_of(value).split("+")}
+        compared = re.search(rf"\b{name}(?:<|>=)(\w+)(?![\w*/+])", body)
+        for each in "xyz":
+            block, size, thread = (f"{word}.{each}" for word in ("blockIdx", "blockDim", "threadIdx"))
+            of_thread = words in ({f"{block}*{size}", thread}, {f"{size}*{block}", thread})
+            if (of_thread or words == {block}) and compared and compared[1] in axes:
+                found.setdefault(each, (compared[1], of_thread))
+    return found
+
+
 def extents(kernel: CudaKernel, axes: Sequence[str]) -> tuple[str, ...]:
     """The axes whose product the body compares an index with, `i < n * c`; none where it does not."""
     text = text_of(kernel.body)
@@ -191,9 +254,11 @@ def translate(
             word = {"/": division, "&&": "and", "||": "or"}.get(token.text, token.text)
         elif following == "(":
             word = "ceil_div" if _CEIL_DIV.fullmatch(token.text) else _FUNCTIONS.get(token.text)
+            if division == "//" and token.text in {"ceil", "ceilf"}:
+                word = "ceil" if _is_of_floats(expression[at + 2 : closing(expression, at + 1)]) else None
             if division == "//" and word is not None and word.startswith("np."):
                 word = {"np.maximum": "max", "np.minimum": "min"}.get(word)
-        elif following == "::" and token.text == "std":
+        elif following == "::":
             at += 2
             continue
         else:
@@ -203,6 +268,11 @@ def translate(
         words.append(word)
         at += 1
     return _checked(" ".join(words))
+
+
+def _is_of_floats(expression: Expression) -> bool:
+    """Whether an expression names a floating-point type or number, so that its divisions keep the rest."""
+    return any(t.text in {"float", "double"} or (t.kind == "number" and "." in t.text) for t in expression)
 
 
 def _cast_at(expression: Expression, at: int) -> int:
@@ -245,12 +315,25 @@ def _checked(text: str) -> str | None:
     with contextlib.suppress(SyntaxError, ValueError, *TOO_DEEP):
         tree = ast.parse(text.strip(), mode="eval")
         if all(isinstance(node, (*_NODES, *_OPERATORS)) for node in ast.walk(tree)):
-            return ast.unparse(_CeilDiv().visit(tree))
+            text = ast.unparse(_CeilDiv().visit(tree))
+            return None if re.search(r"\bceil\(", text) else text
     return None
 
 
 class _CeilDiv(ast.NodeTransformer):
-    """`(n + 255) // 256` and `(n + b - 1) // b` as ceil_div(n, 256) and ceil_div(n, b)."""
+    """`(n + 255) // 256`, `(n + b - 1) // b` and `ceil(n / 256.0)` as a ceil_div."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name(id="ceil"), args=[ast.BinOp(left, ast.FloorDiv(), right)]):
+                by = re.sub(r"\.0$", "", ast.unparse(right))
+                divided = f"{ast.unparse(left)}, {by}"
+                if by == "1":
+                    return left
+                if not re.search(r"\d\.\d", divided):
+                    return ast.parse(f"ceil_div({divided})", mode="eval").body
+        return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)

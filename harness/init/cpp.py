@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _TOKEN = re.compile(
     r"""(?P<skip>(?:[ \t\r\f\v]+|//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/|\\\r?\n)+)
@@ -24,6 +24,7 @@ _TOKEN = re.compile(
 _DIRECTIVE = re.compile(r"[ \t]*(\w*)((?:[^\n\\/]|\\\r?\n|\\.|/\*.*?\*/|/(?![/*]))*)", re.DOTALL)
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _CLOSING = {*_PAIRS.values()}
+_CPP_CASTS = {"static_cast", "reinterpret_cast", "const_cast"}
 _QUALIFIERS = {
     *("const", "volatile", "constexpr", "static", "register", "struct", "class", "enum", "typename"),
     *("restrict", "__restrict__", "__restrict", "__grid_constant__", "inline"),
@@ -54,6 +55,8 @@ class TemplateParameter:
     name: str
     is_type: bool
     default: str = ""
+    is_pack: bool = False
+    """Whether it takes any number of arguments, `int... Ns`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +84,32 @@ class CudaKernel:
 Expression = tuple[Token, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CppFunction:
+    """A function with launches in it."""
+
+    name: str
+    template: tuple[TemplateParameter, ...]
+    parameters: tuple[FunctionParameter, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaLaunch:
-    """``name<template><<<grid, block, shared>>>(arguments)``, or an instantiation, which has no grid."""
+    """``name<template><<<grid, block, shared>>>(arguments)``; without a grid an explicit instantiation, or a
+    call of a host function, ``name<template>(arguments)``.
+    """
 
     name: str
     line: int
     template: tuple[str, ...] = ()
     geometry: tuple[Expression, ...] = ()
     arguments: tuple[Expression, ...] = ()
+    passed: tuple[FunctionParameter | None, ...] = ()
+    """The type of each argument, by its cast or its declaration; None where neither is found."""
+    within: CppFunction | None = None
+    """The function around it; None at the top of a file."""
+    instance: str = ""
+    """file:line of an instantiation or a call of that function, where it is known to be as that has it."""
     names: Mapping[str, Expression] = field(default_factory=dict, repr=False)
     """What each name that was given a value before the launch, in the scopes around it, stands for;
     a dim3 as `dim3(x, y)`, a member of it by `grid.x`."""
@@ -103,8 +123,6 @@ class SourceFile:
     launches: tuple[CudaLaunch, ...]
     names: Mapping[str, Expression]
     """Macros without parameters, constants and aliases of types at the top of the file."""
-    includes: tuple[str, ...]
-    """Files that it includes in quotes."""
 
 
 def text_of(tokens: Sequence[Token]) -> str:
@@ -195,14 +213,16 @@ class _CppReader:
         self.at = 0
         self.kernels: list[CudaKernel] = []
         self.launches: list[CudaLaunch] = []
-        self.includes: list[str] = []
-        self.scopes: list[tuple[str, dict[str, Expression]]] = [("", {})]
-        """The name of each, empty for a block, and what its names stand for."""
+        self.scopes: list[tuple[str, dict[str, Expression], CppFunction | None]] = [("", {}, None)]
+        """The namespace of each, empty for a block, what its names stand for, and the function around it."""
         self.conditions: list[str] = []
         self.begin = 0
         """Where the statement began."""
+        self.of_namespaces: set[str] = set()
+        """The names that a scope has of a namespace in it, which was left."""
 
     def read(self) -> SourceFile:
+        parts = {"__global__": self._global, "<<<": self._launch, "(": self._call}
         while self.at < len(self.tokens):
             token = self.tokens[self.at]
             if token.kind == "hash":
@@ -211,22 +231,31 @@ class _CppReader:
             elif token.text == "{" and self._is_in_dim3():
                 self.at = closing(self.tokens, self.at)
             elif token.text == "{":
-                self.scopes.append((self._namespace(), {}))
+                function = self.scopes[-1][2] or self._function(self.tokens[self.begin : self.at])
+                self.scopes.append((self._namespace(), {}, function))
                 self.begin = self.at + 1
             elif token.text == "}":
                 if len(self.scopes) > 1:
-                    self.scopes.pop()
+                    self._close(*self.scopes.pop())
                 self.begin = self.at + 1
             elif token.text == ";":
                 self._statement(self.tokens[self.begin : self.at])
                 self.begin = self.at + 1
-            elif token.text == "__global__":
-                self._global()
-            elif token.text == "<<<":
-                self._launch()
+            elif token.text in parts:
+                parts[token.text]()
             self.at += 1
         top = self.scopes[0][1]
-        return SourceFile(tuple(self.kernels), tuple(self.launches), top, tuple(self.includes))
+        return SourceFile(tuple(self.kernels), tuple(self.launches), top)
+
+    def _close(self, scope: str, names: Mapping[str, Expression], function: CppFunction | None) -> None:
+        """Leave a scope. A namespace's names count after it too, but for those that two of them have."""
+        outer = self.scopes[-1][1]
+        for name, value in names.items() if scope and function is None else ():
+            if name not in outer:
+                outer[name] = value
+                self.of_namespaces.add(name)
+            elif name in self.of_namespaces and text_of(outer[name]) != text_of(value):
+                outer[name] = ()
 
     def _directive(self, text: str) -> None:
         word, _, rest = text.partition(" ")
@@ -237,8 +266,6 @@ class _CppReader:
             self.conditions[-1] = f"#{word} of {self.conditions[-1]}"
         elif word == "endif" and self.conditions:
             self.conditions.pop()
-        elif word == "include" and (found := re.match(r'"([^"\n]+)"', rest)):
-            self.includes.append(found[1])
         elif word == "define" and (found := re.match(r"([A-Za-z_]\w*)(?:[ \t]+(.+))?", rest, re.DOTALL)):
             # A macro counts from everywhere in the file: it is used after this in any scope. One that has
             # parameters, or stands for nothing, has no text.
@@ -260,10 +287,13 @@ class _CppReader:
             names[words[-1]] = tuple(found[1:-1])
         elif "dim3" in words[:3] and "=" not in words[: words.index("dim3")]:
             self._dim3s(found[words.index("dim3") + 1 :])
+        elif "template" in words[:2] and "<" not in words[1:2] and "(" in words:  # explicit instantiation
+            opens = self.begin + words.index("(")
+            called, template = self._template_before(opens - 1)
+            types = split(self.tokens[opens + 1 : closing(self.tokens, opens)])
+            self._add(self.tokens[called], template, types=types)
         elif (at := self._instance(found)) and (template := self._template_before(self.at - 1)[1]):
-            self.launches.append(
-                CudaLaunch(name=found[at].text, line=found[at].line, template=template, names=self._known())
-            )
+            self._add(found[at], template)
             names[words[words.index("=") - 1]] = tuple(found[at:])
         elif "=" in words[1:] and all(
             each.kind == "word" or each.text in {"::", "."} for each in found[: words.index("=")]
@@ -297,7 +327,63 @@ class _CppReader:
                 self.scopes[-1][1][part[0].text] = (*of_braces, *part[2:])
 
     def _known(self) -> dict[str, Expression]:
-        return {name: value for _, names in self.scopes for name, value in names.items()}
+        return {name: value for _, names, _ in self.scopes for name, value in names.items()}
+
+    @staticmethod
+    def _function(head: Sequence[Token]) -> CppFunction | None:
+        """The function whose body comes after `head`; None where it is a namespace, a class or a block."""
+        template, begin = _template_in(head)
+        opens = next((at for at in range(begin, len(head)) if head[at].text == "("), 0)
+        if opens <= begin or head[opens - 1].kind != "word":
+            return None
+        parameters = tuple(map(_parameter, split(head[opens + 1 : closing(head, opens)])))
+        return CppFunction(head[opens - 1].text, template, parameters)
+
+    def _passed(self, argument: Expression) -> FunctionParameter | None:
+        """The type of a launch's argument: `(half *)x`, `reinterpret_cast<half *>(x)`, or one of the
+        function's own parameters.
+        """
+        function = self.scopes[-1][2]
+        if len(argument) == 1 and function:
+            return next((each for each in function.parameters if each.name == argument[0].text), None)
+        if text_at(argument, 0) == "(" and closing(argument, 0) < len(argument) - 1:
+            return _parameter(argument[1 : closing(argument, 0)])
+        if text_at(argument, 0) in _CPP_CASTS and ">" in (words := [token.text for token in argument]):
+            return _parameter(argument[2 : words.index(">")])
+        return None
+
+    def _call(self) -> None:
+        """Note the call of a template's function, `name<template>(arguments)`, in another's body."""
+        if self.scopes[-1][2] is None or text_at(self.tokens, self.at - 1) != ">":
+            return
+        name, template = self._template_before(self.at - 1)
+        called = self.tokens[name]
+        if called.kind == "word" and called.text not in _CPP_CASTS:
+            arguments = split(self.tokens[self.at + 1 : closing(self.tokens, self.at)])
+            self._add(called, template, arguments=arguments)
+
+    def _add(
+        self,
+        name: Token,
+        template: Sequence[str],
+        geometry: Sequence[Expression] = (),
+        arguments: Sequence[Expression] = (),
+        types: Sequence[Expression] = (),
+    ) -> None:
+        """Note a launch, or what has no grid; of an explicit instantiation the types of its arguments."""
+        passed = map(_parameter, types) if types else map(self._passed, arguments)
+        self.launches.append(
+            CudaLaunch(
+                name=name.text,
+                line=name.line,
+                template=tuple(template),
+                geometry=tuple(geometry),
+                arguments=tuple(arguments),
+                passed=tuple(passed),
+                within=self.scopes[-1][2],
+                names=self._known(),
+            )
+        )
 
     def _global(self) -> None:
         head = [token for token in self.tokens[self.begin : self.at] if token.kind != "hash"]
@@ -321,10 +407,6 @@ class _CppReader:
             elif after == "{" and name.kind == "word":
                 self._kernel(head, name, inside, bounds, close + 1)
                 return
-            elif after == ";" and name.text == ">" and [each.text for each in head] == ["template"]:
-                before, arguments = self._template_before(at - 1)
-                called = self.tokens[before]
-                self.launches.append(CudaLaunch(name=called.text, line=called.line, template=arguments))
             at = close + 1
         self.at = at - 1
 
@@ -335,11 +417,7 @@ class _CppReader:
         if close == len(self.tokens):  # the file ends first
             return
         words = [token.text for token in head]
-        template: tuple[TemplateParameter, ...] = ()
-        if "template" in words and "<" in words:
-            last = len(words) - 1 - words[::-1].index(">") if ">" in words else len(words)
-            template = tuple(map(_template_parameter, split(head[words.index("<") + 1 : last])))
-        scope = [part for part, _ in self.scopes if part and part != 'extern "C"']
+        scope = [part for part, _, _ in self.scopes if part and part != 'extern "C"']
         parameters = tuple(map(_parameter, split(inside)))
         if any(token.kind == "hash" for token in inside):
             parameters = (
@@ -352,10 +430,10 @@ class _CppReader:
                 name=name.text,
                 scope="::".join(scope),
                 line=name.line,
-                template=template,
+                template=_template_in(head)[0],
                 parameters=parameters,
                 bounds=bounds,
-                extern_c='"C"' in words or any(part == 'extern "C"' for part, _ in self.scopes),
+                extern_c='"C"' in words or any(part == 'extern "C"' for part, _, _ in self.scopes),
                 condition=next(filter(None, reversed(self.conditions)), ""),
                 body=[token for token in self.tokens[opens + 1 : close] if token.kind != "hash"],
             )
@@ -371,6 +449,8 @@ class _CppReader:
             depth += {">": 1, "<": -1}.get(self.tokens[begin].text, 0)
             if depth == 0:
                 break
+            if self.tokens[begin].text in {";", "{", "}"}:  # the > compares two values
+                return at, ()
             begin -= 1
         return begin - 1, tuple(text_of(part) for part in split(self.tokens[begin + 1 : at]))
 
@@ -385,20 +465,13 @@ class _CppReader:
         if text_at(self.tokens, opens) != "(" or self.tokens[name].kind != "word":
             return
         close = closing(self.tokens, opens)
-        called, known = self.tokens[name].text, self._known()
-        instance = known.get(called, ())
+        called = self.tokens[name]
+        instance = self._known().get(called.text, ())
         if not template and len(instance) > 2 and instance[1].text == "<" and instance[-1].text == ">":
-            called, template = instance[0].text, tuple(map(text_of, split(instance[2:-1])))
-        self.launches.append(
-            CudaLaunch(
-                name=called,
-                line=self.tokens[name].line,
-                template=template,
-                geometry=tuple(split(self.tokens[self.at + 1 : end])),
-                arguments=tuple(split(self.tokens[opens + 1 : close])),
-                names=known,
-            )
-        )
+            called = replace(instance[0], line=called.line)
+            template = tuple(map(text_of, split(instance[2:-1])))
+        geometry, arguments = self.tokens[self.at + 1 : end], self.tokens[opens + 1 : close]
+        self._add(called, template, split(geometry), split(arguments))
         self.at = close
 
 
@@ -431,12 +504,27 @@ def _without_attributes(found: Sequence[Token]) -> list[Token]:
     return kept
 
 
+def _template_in(head: Sequence[Token]) -> tuple[tuple[TemplateParameter, ...], int]:
+    """The parameters of the template that a declaration begins with, and where they end; 0 for none."""
+    words = [token.text for token in head]
+    at = begin = words.index("template") + 1 if "template" in words else len(words)
+    depth = 0
+    while at < len(words):
+        at = closing(head, at) if words[at] in _PAIRS else at
+        depth += {"<": 1, ">": -1}.get(text_at(head, at), 0)
+        if depth == 0:
+            return tuple(map(_template_parameter, split(head[begin + 1 : at]))), at + 1
+        at += 1
+    return (), 0
+
+
 def _template_parameter(found: Sequence[Token]) -> TemplateParameter:
     parts = split(found, "=")
     words = [token for token in parts[0] if token.kind == "word"] if parts else []
     is_type = any(word.text in {"typename", "class"} for word in words)
     default = text_of(parts[1]) if len(parts) > 1 else ""
-    return TemplateParameter(words[-1].text if words else "", is_type, default)
+    is_pack = any(token.text == "." for token in found)
+    return TemplateParameter(words[-1].text if words else "", is_type, default, is_pack)
 
 
 def _parameter(found: Sequence[Token]) -> FunctionParameter:

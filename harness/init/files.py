@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import harness
-from harness.config import has_settings, load_config
+from harness.config import Config, has_settings, load_config
 from harness.errors import StoreError, UsageError
-from harness.init.model import ArrayGuess, KernelGuess, SuiteGuess
+from harness.init.model import INDICES, ArrayGuess, KernelGuess, SuiteGuess
 from harness.system.files import read_regular
 
 if sys.version_info >= (3, 11):
@@ -27,7 +27,7 @@ _WIDTH = 100
 _FLOATING = ("float", "bfloat")
 
 _TESTS = '''\
-"""Every case of this project's suites, for ``pytest benchmarks/``."""
+"""Every case of this project's suites, for pytest."""
 
 
 def test_kernel(gpu_benchmark, gpu_case):
@@ -60,34 +60,36 @@ class Written:
 
 
 def planned(suites: Sequence[SuiteGuess], folder: Path, below: str) -> dict[str, str]:
-    """The text of every file, by its path below the project's folder; suites lie `below` it."""
-    files = {f"{below}/{suite.name}/suite.py": suite_text(suite, f"{below}/{suite.name}") for suite in suites}
-    files |= _settings(folder, below)
-    home, benchmarks = (below, "kernel_benchmarks") if has_benchmarks(folder) else (".", "benchmarks")
-    every = dict.fromkeys((*_there(folder, below), *(suite.name for suite in suites)))
-    own = {
-        "asv.conf.json": _asv_settings(folder, posixpath.relpath(".", home), benchmarks),
+    """The text of every file, by its path below the project's folder; suites lie `below` it.
+
+    A project's own asv.conf.json and folder `benchmarks` stay as they are: in asv's environments, which lack
+    the harness, one import that fails ends every benchmark; and in ours nothing of the project is built. Ours
+    then lie among the suites. Records and asv's results lie in one folder.
+    """
+    conf, others = folder / "asv.conf.json", folder / "benchmarks"
+    has_asv = conf.exists() and not _names_harness(conf)
+    has_benchmarks = others.is_dir() and not _names_harness(others / "suites.py")
+    home = below if has_asv else "."
+    benchmarks = f"{below}/kernel_benchmarks" if has_asv or has_benchmarks else "benchmarks"
+    results = load_config(folder).results if has_settings(folder) else Config.results
+    if has_asv and results == Config.results:  # where theirs may lie
+        results = f"{below}/{results}"
+    names = dict.fromkeys((*_there(folder, below), *(suite.name for suite in suites)))
+    folders = {name: posixpath.relpath(f"{below}/{name}", posixpath.dirname(benchmarks)) for name in names}
+    tracks = [_TRACK.format(name=_class_name(name), folder=folders[name]) for name in names]
+    return {
+        **{f"{below}/{suite.name}/suite.py": suite_text(suite, f"{below}/{suite.name}") for suite in suites},
+        **_settings(folder, below, results),
+        posixpath.normpath(f"{home}/asv.conf.json"): _asv_settings(folder, home, benchmarks, results),
         f"{benchmarks}/__init__.py": _PACKAGE,
-        f"{benchmarks}/suites.py": _TRACKS
-        + "".join(
-            _TRACK.format(name=_class_name(name), folder=posixpath.relpath(f"{below}/{name}", home))
-            for name in every
-        ),
+        f"{benchmarks}/suites.py": "".join((_TRACKS, *tracks)),
         f"{benchmarks}/test_kernels.py": _TESTS,
     }
-    return files | {posixpath.normpath(f"{home}/{name}"): text for name, text in own.items()}
 
 
-def has_benchmarks(folder: Path) -> bool:
-    """Whether a project has an asv or a folder `benchmarks` that know nothing of the harness. Ours do not go
-    among them: in asv's environments, which lack the harness, one import that fails ends every benchmark; and
-    in ours nothing of the project is built.
-    """
-    conf = folder / "asv.conf.json"
-    if conf.exists():
-        return b"harness.integrations" not in read_regular(conf)
-    benchmarks = folder / "benchmarks"
-    return benchmarks.is_dir() and not (benchmarks / "suites.py").exists()
+def _names_harness(file: Path) -> bool:
+    """Whether a file names the harness's integrations, as those do that `harness init` writes."""
+    return file.exists() and b"harness.integrations" in read_regular(file)
 
 
 def _there(folder: Path, below: str) -> list[str]:
@@ -135,11 +137,13 @@ def _own_globs(folder: Path) -> tuple[str, ...] | None:
     return load_config(folder).suites if has_settings(folder) else None
 
 
-def _settings(folder: Path, below: str) -> dict[str, str]:
+def _settings(folder: Path, below: str, results: str) -> dict[str, str]:
     """pyproject.toml with a table more, or a harness.toml; nothing where the settings are there."""
     if _own_globs(folder) is not None:
         return {}
     line = f'suites = ["{below}/*"]\n'
+    if results != Config.results:
+        line += f'results = "{results}"\n'
     project = folder / "pyproject.toml"
     if not project.exists():
         return {
@@ -154,18 +158,19 @@ def _settings(folder: Path, below: str) -> dict[str, str]:
     return {"pyproject.toml": after}
 
 
-def _asv_settings(folder: Path, repository: str, benchmarks: str) -> str:
+def _asv_settings(folder: Path, home: str, benchmarks: str, results: str) -> str:
+    """asv.conf.json in the folder `home`; its paths, like `home` itself, are given from the project's top."""
     settings = {
         "version": 1,
         "project": folder.resolve().name,
-        "repo": repository,
+        "repo": posixpath.relpath(".", home),
         "branches": ["HEAD"],
         "plugins": [".harness.integrations.asv_plugin"],
         "environment_type": "checkout",
         "pythons": ["any"],
-        "benchmark_dir": benchmarks,
+        "benchmark_dir": posixpath.relpath(benchmarks, home),
         "env_dir": ".asv/env",
-        "results_dir": ".asv/results",
+        "results_dir": results if posixpath.isabs(results) else posixpath.relpath(results, home),
         "html_dir": ".asv/html",
     }
     return json.dumps(settings, indent=4) + "\n"
@@ -318,7 +323,7 @@ def _data(suite: SuiteGuess) -> Iterator[str]:
     yield _comment("guessed: small integers. Where one is an index, keep it within what it points into.", 8)
     yield "        found = super().data(case, rng)"
     for array in whole:
-        least = 0 if array.dtype.startswith(("u", "bool")) else -8
+        least = 0 if INDICES.fullmatch(array.name) or array.dtype.startswith(("u", "bool")) else -8
         shape = _tuple([f"case.{axis}" for axis in array.shape])
         most = 2 if array.dtype == "bool" else 9
         drawn = f'rng.integers({least}, {most}, {shape}).astype("{array.dtype}")'

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from harness.init.bodies import extents, python_name
+from harness.init.bodies import bounds, extents, python_name
 from harness.init.launches import Geometry
 from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.python_kernels import python_suites
@@ -21,11 +21,15 @@ from harness.init.repository import Repository
 OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|odata|ret)\d?(_.*)?|.*out")
 """What an array is called that a kernel writes."""
 _NO_AXIS = re.compile(
-    r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start"
+    r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*pitch.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start"
     r"|.*mode.*|.*type.*|.*reps?|.*repeat.*|((.*_)?is|has|use|enable|disable)_.*|.*_id|(?-i:[a-z]+Id|[ij]))"
 )
 """What an integer is called that is no length: a step, a flag, one thing's number."""
+_STRIDE = re.compile(r"nb\d+|s[a-z]{0,2}\d+|d\d+")
+"""What a stride may be called, where the kernel compares no index with it: `nb01` of ggml, `s1`."""
 _SQUARE = {"m", "n", "k"}
+_SIZE = re.compile(r"(?<![a-z])([bdhkmn])\d+(?=_|$|[bdhkmn]\d)")
+"""A size in a kernel's name, `k6144`."""
 _LADDER_WORDS = re.compile(
     r"(?i)(kernel|naive|basic|simple|base|shared|smem|global|mem|coalesc\w*|tiled?|tiling|block\w*|warp\w*|"
     r"vector\w*|unroll\w*|opt\w*|fast|float[24]|double|buffer\w*|v?\d+d?|launch|cuda|gpu|async|pipeline\w*|_)"
@@ -75,7 +79,11 @@ def _problem_key(each: FoundKernel) -> object:
         return (parameters, "matmul")
     if each.elementwise is not None:
         return (parameters, each.elementwise.expression)
-    return (parameters, _LADDER_WORDS.sub("", snake_case(each.kernel.name)))
+    name = snake_case(each.kernel.name)
+    letters = {parameter.lower() for parameter in each.names}
+    sizes = [found[0] for found in _SIZE.finditer(name) if found[1] not in letters]
+    # One alone is rather a kernel's number. Of a length that is a parameter it is a tile's.
+    return (parameters, _LADDER_WORDS.sub("", name), tuple(sizes) if len(sizes) > 1 else ())
 
 
 def _matrices(each: FoundKernel) -> tuple[str, str, str] | None:
@@ -101,7 +109,7 @@ Shape = tuple[tuple[str, ...], str, bool]
 def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]) -> SuiteGuess | str:
     """One suite of kernels with the same parameters; or why none can be made."""
     first = group[0]
-    axes = [name for name in first.names if name in first.integers and not _NO_AXIS.fullmatch(name)]
+    axes = _axes(group)
     roles = _roles(group)
     if not any(role != "Input" for role, _ in roles.values()):
         return "none of its arrays can be told to be an output"
@@ -145,6 +153,14 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
         reference=reference,
         kernels=tuple(kernels),
     )
+
+
+def _axes(group: Sequence[FoundKernel]) -> list[str]:
+    """The integer parameters that are lengths."""
+    first = group[0]
+    axes = [name for name in first.names if name in first.integers and not _NO_AXIS.fullmatch(name)]
+    lengths = {name for each in group for name in bounds(each.kernel)} & {*axes}
+    return [name for name in axes if not lengths or name in lengths or not _STRIDE.fullmatch(name)]
 
 
 def _roles(group: Sequence[FoundKernel]) -> dict[str, tuple[str, str]]:
@@ -219,10 +235,20 @@ def _shapes(
     group: Sequence[FoundKernel], axes: Sequence[str], roles: Mapping[str, tuple[str, str]]
 ) -> dict[str, Shape]:
     whole = next((found for each in group if (found := extents(each.kernel, axes))), ())
-    inner = {name: _inner_axes(group, name, axes) for name in roles}
+    first, inner = group[0], {name: _inner_axes(group, name, axes) for name in roles}
     matrix = next(filter(None, inner.values()), ())
 
     def shape(name: str, role: str) -> Shape:
+        axes_of, why, columns = plain_shape(name, role)
+        numbers = sorted(
+            {number for each in group for number in each.use[name].strides if number.isdecimal()}
+        )
+        if numbers:
+            doubt = f"guessed: it may have more, as its index is multiplied by {', '.join(numbers)} too"
+            why = f"{why}; {doubt}" if why else doubt
+        return axes_of, why, columns
+
+    def plain_shape(name: str, role: str) -> Shape:
         if own := inner[name]:
             others = [axis for axis in axes if axis not in own]
             leading = (*others, own[-1])[0]
@@ -233,6 +259,10 @@ def _shapes(
             return (), "one element, as it has no index", False
         if whole:
             return whole, f"an index is compared with {' * '.join(whole)}", False
+        strides = sorted({*first.integers} & {stride for u in use for stride in u.strides} - {*axes})
+        if strides:
+            why = f"guessed: every axis, as its index is multiplied by {', '.join(strides)}"
+            return tuple(axes), why, False
         if len(axes) == 1:
             return (axes[0],), "", False
         axis = axes[0]
@@ -285,6 +315,8 @@ def _launched_with(first: FoundKernel, name: str) -> tuple[str, str]:
         value = integer(launch.arguments[at], launch.names.get)
         if value is not None:
             return str(value), f"as launched at {first.launched_at}"
+    if name not in first.integers:
+        return "1", "guessed: it is of the arrays' type"
     plain = "0" if re.search(r"(?i)start|offset|seed", name) else "1"
     return plain, "guessed: its name says that it is no length"
 
@@ -332,7 +364,10 @@ def _suite_name(group: Sequence[FoundKernel], matrices: object, taken: set[str])
     common = names[0]
     while not all(name.startswith(common) for name in names):
         common = common[:-1]
-    plain = re.sub(r"(?i)^kernel_|(_?v?\d*)?_?kernel$|_v?\d*$|\d+$", "", common)
+    if len(names) > 1:
+        common = re.sub(r"(?<![a-z])[a-z]{1,2}$", "", common)  # f16 and f32
+    common = re.sub(r"(?i)^kernel_|_?kernel$", "", common)
+    plain = re.sub(r"(?i)_v?\d*$|(?<=[a-z]{3})(?<!int)\d+$", "", common)
     if len(plain) < 3 or (len(names) > 1 and not re.search(r"[aeiouy]|mm$", plain.lower())):
         plain = "matmul" if matrices else re.sub(r"(?i)_?kernel\d*$", "", names[0]) or names[0]
     return _free_name(snake_case(plain if plain.isidentifier() else names[0]), taken)

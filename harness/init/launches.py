@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from harness.init.bodies import python_name, translate
+from harness.init.bodies import index_axes, python_name, translate
 from harness.init.cpp import Expression, Token, split, text_at, text_of, tokens
 from harness.init.readings import FoundKernel
 from harness.init.repository import Repository
@@ -145,12 +145,23 @@ class Geometry:
         lower = {axis.lower(): axis for axis in self.axes}
         if {"m", "n"} <= lower.keys() and {"BM", "BN"} <= {*self._template_numbers()}:
             return f"ceil_div(c.{lower['n']}, c.BN)", f"ceil_div(c.{lower['m']}, c.BM)"
-        lengths = [f"c.{python_name(axis)}" for axis in reversed(self.shape)]  # x runs along the last axis
         dimensions = 1 + sum(f"blockIdx.{axis}" in self.body for axis in "yz")
+        compared = index_axes(self.each.kernel, self.axes)
+        if compared.keys() == {*"xyz"[:dimensions]}:
+            given = zip((compared[each] for each in "xyz"[:dimensions]), (*threads, *"11"), strict=False)
+            return tuple(
+                _blocks(f"c.{python_name(axis)}", side if of_thread else "1")
+                for (axis, of_thread), side in given
+            )
+        lengths = [f"c.{python_name(axis)}" for axis in reversed(self.shape)]  # x runs along the last axis
         if dimensions == 1 or len(lengths) < 2:
             return (f"ceil_div({' * '.join(reversed(lengths))}, {' * '.join(threads)})",)
-        sides = zip(lengths[:dimensions], (*threads, *"11"), strict=False)
-        return tuple(length if side == "1" else f"ceil_div({length}, {side})" for length, side in sides)
+        return tuple(map(_blocks, lengths[:dimensions], (*threads, *"11")))
+
+
+def _blocks(length: str, side: str) -> str:
+    """How many blocks of a side cover a length."""
+    return length if side == "1" else f"ceil_div({length}, {side})"
 
 
 def _with_sizes(expression: Expression) -> Expression:

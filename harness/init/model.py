@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+INDICES = re.compile(r"(?i)(.*_)?(ids|idx|index|indices|seqlens|labels|counts)")
+"""What an array of integers is called that are places in another array, or lengths: none is below 0."""
+
 
 @dataclass(frozen=True)
 class ArrayGuess:
@@ -53,7 +56,7 @@ def sizes_of(axes: Sequence[str], *, product: bool, rank: int, why: str = "") ->
         return (Axes(tuple(axes), (1024, 2048, 4096), (256,), why),)
     if len(axes) == 1 and rank < 2:
         return (Axes(tuple(axes), (2**24, 2**26), (2**16,), why or "sizes are guessed"),)
-    side = {2: 4096, 3: 256}.get(max(len(axes), rank), 64)
+    side = 2 ** max(1, 24 // max(min(len(axes), 4), rank))
     return tuple(Axes((axis,), (side,), (min(side, 256),), why or "its size is guessed") for axis in axes)
 
 

@@ -15,23 +15,33 @@ from fnmatch import fnmatchcase
 from harness.init.bodies import TOO_DEEP, Elementwise, python_name, translate
 from harness.init.cpp import tokens
 from harness.init.launches import callable_of
-from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
+from harness.init.model import (
+    INDICES,
+    ArrayGuess,
+    KernelGuess,
+    LeftOut,
+    Number,
+    SuiteGuess,
+    sizes_of,
+    snake_case,
+)
+from harness.init.readings import DTYPES
 from harness.init.references import reference_of
 from harness.init.repository import Repository
 from harness.init.triton_kernels import VIEWS, Launches, base_of, launches_in, named, stored_expression
 
 _SEEN = re.compile(
     rb"triton\.jit|from triton import|RawKernel|RawModule|cuda\.jit|rawkernel|torch\.ops\.|load_inline"
-    rb"|cpp_extension"
+    rb"|cpp_extension|ElementwiseKernel|ReductionKernel"
 )
 _DTYPE = re.compile(r"\b(?:torch|tl|cp|cupy|np)\.(float16|bfloat16|float32|float64|half)\b")
 _HARMLESS = re.compile(r"(?:torch\.library|torch\.ops|sys|os|logging|warnings)\.|torch\.manual_seed")
 """Calls at a file's top that only set something up."""
-_LENGTHS = re.compile(
-    r"^ *(.*,.*(?= = \w+\.(?:shape|size\(\))$)|\w+(?= = \w+\.(?:numel\(\)|(?:shape|size)[\[(]-?\d[\])])$))",
-    re.MULTILINE,
-)
-"""What is given the lengths of a tensor: `m, n` of `m, n = x.shape`, `n` of `n = x.size(0)`."""
+_LENGTH = re.compile(r"\w+\.(?:numel\(\)|(?:shape|size)[\[(]-?\d[\])])")
+"""A length of a tensor, `x.shape[0]`."""
+_LENGTHS = re.compile(r"^ *(.*,.*)(?= = \w+\.(?:shape|size\(\))$)", re.MULTILINE)
+"""What is given all lengths of a tensor: `m, n` of `m, n = x.shape`."""
+_NOT_LAUNCHED = "no function at the top of its file launches it on tensors: write one that does"
 _SCALAR_TYPES = {"float": "float32", "int": "int32", "bool": "uint8", "float32": "float32"}
 _KIND = {
     **dict.fromkeys(("p", "eps", "alpha", "beta", "scale", "sm_scale", "rate", "momentum", "lr"), "float"),
@@ -40,6 +50,13 @@ _KIND = {
 """What a parameter is that has no annotation, by its name; of any other name it is a tensor."""
 _TENSOR = re.compile(r"(?i)tensor|array")
 """What an annotation of a tensor has in it, in any framework."""
+_DTYPE_OF_TENSOR = {"Long": "int64", "Int": "int32", "Bool": "bool", "Half": "float16", "Double": "float64"}
+"""The element type that an annotation says, `torch.LongTensor`."""
+_ELEMENTS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
+"""NumPy's name of an element type by PyTorch's, where that is another."""
+_NEW = re.compile(r".*\b(?:new_)?(?:empty|zeros|ones|full)(?:_like)?")
+"""What makes a new array is called so."""
+_CUPY_KERNELS = {"RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel"}
 _JIT = {
     "triton.jit": "triton",
     **dict.fromkeys(("cuda.jit", "numba.cuda.jit"), "numba"),
@@ -106,7 +123,7 @@ def _module(repository: Repository, file: str) -> _Module:
     made: dict[str, str] = {}
     for name, value in named(ast.walk(tree)):
         called = _dotted(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
-        if called in {"RawKernel", "ElementwiseKernel", "ReductionKernel", "get_function"}:
+        if called in _CUPY_KERNELS | {"get_function"}:
             made[name] = "cupy"
         elif called in {"load_inline", "load"} and "cpp_extension" in text:
             made[name] = "torch"
@@ -145,8 +162,21 @@ def _suites_in(module: _Module) -> Iterator[SuiteGuess | LeftOut]:
         if framework == "numba":
             yield _numba(module, node)
         else:
-            why = "no function at the top of its file launches it on tensors: write one that does"
-            yield LeftOut(name, f"{module.file}:{node.lineno}", why)
+            yield LeftOut(name, f"{module.file}:{node.lineno}", _NOT_LAUNCHED)
+    if "cupy" in module.made.values():
+        yield from _uncalled(module)
+
+
+def _uncalled(module: _Module) -> Iterator[LeftOut]:
+    """CuPy's kernels that no function at the file's top calls, and whose text is not read either."""
+    read = {name for name, _, _ in _raw_kernels(module)}
+    functions = (node for node in module.tree.body if isinstance(node, ast.FunctionDef))
+    parts = (part for node in functions for part in ast.walk(node))
+    called = {base_of(part.func) for part in parts if isinstance(part, ast.Call)}
+    for name, value in named(ast.walk(module.tree)):
+        is_kernel = isinstance(value, ast.Call) and _dotted(value.func).rpartition(".")[2] in _CUPY_KERNELS
+        if is_kernel and name not in read | called:
+            yield LeftOut(name, f"{module.file}:{value.lineno}", _NOT_LAUNCHED)
 
 
 def _is_called(module: _Module, name: str) -> bool:
@@ -196,28 +226,44 @@ def _launcher(
         return None
     if others:
         return LeftOut(node.name, where, f"what to give for {', '.join(others)} cannot be guessed")
-    results = _results(node)
+    rebound = {name for name, value in named(node.body) if name in tensors and _is_new(value)}
+    in_place = {name: other for name, other in launches.views.items() if other in launches.stored}
+    results = [in_place[name] if in_place.get(name) in tensors else name for name in _results(node)]
+    results = [f"{name}_out" if name in rebound else name for name in results]
+    shapes |= {f"{name}_out": shapes[name] for name in rebound if name in shapes}
     no_arrays = {*tensors, *launches.plain}
     returned = [name for name in results if name.isidentifier() and name not in no_arrays | {*keyword.kwlist}]
     if returned and (besides := [name for name in results if name not in returned]):
         alone = f"write a function that returns {', '.join(returned)} alone"
         return LeftOut(node.name, where, f"it returns {', '.join(besides)} too: {alone}")
-    written = [name for name in tensors if name in launches.stored]
+    written = [name for name in tensors if name in launches.stored and name not in rebound]
     if not returned and not written:
         written = [name for name in tensors if re.search(r"(?i)^out|out(put)?$|^dst|^result", name)]
     if not returned and not written:
         return LeftOut(node.name, where, "what it writes cannot be told: it returns no array of its own")
     dtype = _dtype(module, node, kernels)
+    lengths = _lengths(node) | {axis for name in tensors for axis in shapes.get(name, ())}
     roles = {
         name: "Input" if name not in written else "InOut" if name in launches.loaded else "Output"
         for name in tensors
     }
-    arrays = [_array(name, role, shapes, axes, dtype, "a parameter") for name, role in roles.items()]
-    arrays += [_array(name, "Output", shapes, axes, dtype, "what it returns") for name in returned]
+    sure = {shape for shape in shapes.values() if {*shape} <= lengths}
+    usual = sure.pop() if len(sure) == 1 else (next((axis for axis in axes if axis in lengths), axes[0]),)
+    roles |= dict.fromkeys(returned, "Output")
+    made = {f"{name}_out" if name in rebound else name: found for name, found in _made_of(node)}
+    said = _annotated(node) | made
+    arrays = []
+    for name, role in roles.items():
+        shape, what = shapes.get(name, ()), "what it returns" if name in returned else "a parameter"
+        why = f"{what}; {_doubts(shape, lengths)}"
+        by_name = name in tensors and name not in said and INDICES.fullmatch(name) is not None
+        why += "; integers, by its name" if by_name else ""
+        type_ = "int64" if by_name else said.get(name, dtype or "float32")
+        arrays.append(ArrayGuess(python_name(name), role, shape or usual, type_, why))
     body = stored_expression(launches, [*tensors, *returned])
     matrices = [array.name for array in arrays] if _is_product(node.name, arrays) else None
     about = (ast.get_docstring(node) or "").partition("\n")[0]
-    notes: dict[str, str] = {}
+    notes = {} if dtype else {"dtype": "float32 is a guess: nothing says a type"}
     if line := module.works_when_imported:
         notes[""] = f"importing the file runs line {line}: guard it with if __name__ == '__main__'"
     if framework == "torch":
@@ -230,7 +276,7 @@ def _launcher(
         arrays=tuple(arrays),
         numbers=tuple(numbers),
         axes=sizes_of(axes, product=matrices is not None, rank=max(len(array.shape) for array in arrays)),
-        dtype=dtype,
+        dtype=dtype or "float32",
         args=(),
         reference=reference_of(node.name, arrays, numbers, axes, matrices=matrices, body=body),
         kernels=(_kernel(node, module.file, framework, notes),),
@@ -283,37 +329,50 @@ def _parameters(
 def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
     """Axes of arrays, from `m, k = a.shape`, `n = x.numel()`, `c = torch.empty((m, n))`, `empty_like(x)`."""
     found: dict[str, tuple[str, ...]] = {}
+    for name, axes in _unpacked(node):
+        found.setdefault(name, axes)
     like: dict[str, str] = {}
-    several = re.search(r"shape\[-?[1-9]\]|size\(-?[1-9]\)", ast.unparse(node))
-    lengths = _lengths(node)
-    first = "" if several else r"|shape\[0\]|size\(0\)"  # the length of what has no other axis
-    of_interest = (ast.Call, ast.Attribute, ast.Subscript)
-    assigned = (each for each in ast.walk(node) if isinstance(each, ast.Assign))
-    of_these = ((each.targets[0], each.value) for each in assigned if isinstance(each.value, of_interest))
-    for target, value in of_these:
-        text = ast.unparse(value)
-        if isinstance(target, ast.Tuple):
-            names = [python_name(ast.unparse(item)) for item in target.elts]
-            shape = re.fullmatch(r"(\w+)\.(?:shape|size\(\))", text)
-            if shape and all(map(str.isidentifier, names)) and len({*names, "_"}) > len(names):
-                found.setdefault(shape[1], tuple(names))
-        elif not isinstance(target, ast.Name):
+    source, lengths = ast.unparse(node), _lengths(node)
+    others = r"(?:shape\[-?[1-9]\]|size\(-?[1-9]\))"  # axes beside the first
+    of_one_axis = re.compile(r"(\w+)\.(?:numel\(\)|size|shape\[0\]|size\(0\))")
+    for target, value in named(ast.walk(node)):
+        if not isinstance(value, (ast.Call, ast.Attribute, ast.Subscript)):
             continue
-        elif length := re.fullmatch(rf"(\w+)\.(?:numel\(\)|size{first})", text):
-            found.setdefault(length[1], (python_name(target.id),))
+        text = ast.unparse(value)
+        length = of_one_axis.fullmatch(text)
+        if length and not re.search(others if text[-2] == "0" else rf"\b{length[1]}\.{others}", source):
+            found.setdefault(length[1], (python_name(target),))
         elif other := re.match(r"\w+\.(?:empty|zeros|ones)_like\((\w+)", text):
-            like[target.id] = other[1]
+            like[target] = other[1]
         elif sizes := _sizes(value, lengths):
-            found[target.id] = sizes
+            found[target] = sizes
     for name, other_name in like.items():  # n = y.numel() may stand after y = empty_like(x)
         if known := found.get(name) or found.get(other_name):
             found[name] = found[other_name] = known
     return found
 
 
+def _unpacked(node: ast.FunctionDef) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Arrays, and the axes that a function takes out of their shapes, at once or one at a time."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Tuple):
+            names = [python_name(ast.unparse(item)) for item in each.targets[0].elts]
+            shape = re.fullmatch(r"(\w+)\.(?:shape|size\(\))", ast.unparse(each.value))
+            if shape and all(map(str.isidentifier, names)) and len({*names, "_"}) > len(names):
+                yield shape[1], tuple(names)
+    single: dict[str, dict[int, str]] = {}
+    for name, value in named(ast.walk(node)):
+        if one := re.fullmatch(r"(\w+)\.(?:shape\[(\d)\]|size\((\d)\))", ast.unparse(value)):
+            single.setdefault(one[1], {})[int(one[2] or one[3])] = python_name(name)
+    for array, axes in single.items():
+        if len(axes) > 1 and {*axes} == {*range(len(axes))}:
+            yield array, tuple(axes[index] for index in range(len(axes)))
+
+
 def _lengths(node: ast.FunctionDef) -> set[str]:
     """Names that are sure to be one length, and no whole shape."""
     names = {word for found in _LENGTHS.findall(ast.unparse(node)) for word in re.findall(r"\w+", found)}
+    names |= {name for name, value in named(ast.walk(node)) if _LENGTH.fullmatch(ast.unparse(value))}
     return names | {each.arg for each in node.args.args if getattr(each.annotation, "id", "") == "int"}
 
 
@@ -321,7 +380,7 @@ def _sizes(node: ast.expr, lengths: set[str]) -> tuple[str, ...]:
     """The names in `torch.empty((m, n))` and, of `lengths`, in `torch.empty(n)`; none for anything else."""
     if not isinstance(node, ast.Call) or not node.args:
         return ()
-    if ast.unparse(node.func).rpartition(".")[2] not in {"empty", "zeros"}:
+    if ast.unparse(node.func).rpartition(".")[2] not in {"empty", "zeros", "new_empty", "new_zeros"}:
         return ()
     sizes = node.args[0].elts if isinstance(node.args[0], ast.Tuple) else node.args
     if sizes is node.args and len(sizes) == 1 and ast.unparse(sizes[0]) not in lengths:
@@ -350,14 +409,16 @@ def _result(value: ast.expr) -> str:
     return ""
 
 
-def _array(
-    name: str, role: str, shapes: Mapping[str, tuple[str, ...]], axes: Sequence[str], dtype: str, why: str
-) -> ArrayGuess:
-    known = shapes.get(name)
-    one = sorted(set(shapes.values()))
-    shape = known or (one[0] if len(one) == 1 else (axes[0],))
-    how = "of its own shape" if known else "its shape is guessed"
-    return ArrayGuess(python_name(name), role, shape, dtype, f"{why}; {how}")
+def _doubts(shape: tuple[str, ...], lengths: set[str]) -> str:
+    """What is said of a shape, empty where none is known: of axes that are no `lengths` it is doubted."""
+    if not shape:
+        return "its shape is guessed"
+    others = ", ".join(axis for axis in dict.fromkeys(shape) if axis not in lengths)
+    return "of its own shape" + (f"; guessed: {others} may follow from other lengths" if others else "")
+
+
+def _is_new(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and _NEW.fullmatch(ast.unparse(value.func)) is not None
 
 
 def _is_product(name: str, arrays: Sequence[ArrayGuess]) -> bool:
@@ -368,12 +429,31 @@ def _is_product(name: str, arrays: Sequence[ArrayGuess]) -> bool:
 
 
 def _dtype(module: _Module, node: ast.FunctionDef, kernels: set[str]) -> str:
-    """The element type that a function allocates, or its kernels convert to; else float32."""
+    """The element type that a function allocates, or its kernels convert to; empty where neither says one."""
     for each in (node, *(module.jitted[name][1] for name in sorted(kernels))):
         for found in _DTYPE.findall(ast.unparse(each)):
             if found != "float32" or each is node:
                 return "float16" if found == "half" else str(found)
-    return "float32"
+    return ""
+
+
+def _annotated(node: ast.FunctionDef) -> dict[str, str]:
+    """The element types that annotations of parameters say."""
+    found = {}
+    for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+        said = re.search(r"(\w+)Tensor\b", ast.unparse(parameter.annotation) if parameter.annotation else "")
+        if said and said[1] in _DTYPE_OF_TENSOR:
+            found[parameter.arg] = _DTYPE_OF_TENSOR[said[1]]
+    return found
+
+
+def _made_of(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """The new arrays whose element type a function says, `torch.empty(n, dtype=torch.long)`, and that."""
+    for name, value in named(ast.walk(node)):
+        said = re.search(r"dtype=(?:torch|cp|cupy|np)\.(\w+)", ast.unparse(value)) if _is_new(value) else None
+        dtype = _ELEMENTS.get(said[1], said[1]) if said else ""
+        if dtype in DTYPES.values():
+            yield name, dtype
 
 
 # --- numba ------------------------------------------------------------------------------------------

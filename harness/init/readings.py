@@ -8,10 +8,10 @@ import ast
 import contextlib
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
 from harness.init.cpp import (
@@ -50,6 +50,14 @@ _MACRO = re.compile(
     r"(?!(?:NULL|NAN|INFINITY|EOF|CHAR_BIT|SIZE_MAX|RAND_MAX)$|(?:M|FLT|DBL|INT|UINT|LONG|INT32|INT64|CUDART|CU)_)"
     r"[A-Z][A-Z0-9_]{3,}"
 )
+_OPEN_TYPES = {"T", "scalar_t", "Type", "DType", "data_t"}
+"""Names of types that are usually a template's parameters, in a macro or a class around a launch."""
+_OF_INTEGERS = re.compile(r"(?i)ind(ex|ices)|idx|offset")
+"""What a template's type of integers is called."""
+_MOST_CALLS = 3
+"""How many functions that call one another are followed from a launch."""
+_MOST_INSTANCES = 16
+"""How many calls and instantiations of a function are looked at."""
 _VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double|half|__half|__nv_bfloat16)([234])")
 
 
@@ -82,9 +90,12 @@ class FoundKernel:
 
     @property
     def integers(self) -> set[str]:
-        """The parameters that may be a length."""
+        """The parameters that may be a length: integers, but for those of a template's type of elements."""
         lengths = {"int32", "uint32", "int64", "uint64"}
-        return {name for name in self.names if self.types[name] in lengths} - {*self.pointers}
+        parameters = self.kernel.parameters
+        elements = {each.type for each in parameters if each.pointer} & self.template.keys()
+        plain = {each.name for each in parameters if not each.pointer and each.type not in elements}
+        return {name for name in plain if self.types[name] in lengths}
 
 
 class NotReadError(Exception):
@@ -105,7 +116,12 @@ class Reading:
         if problem := next((p.problem for p in parameters if p.problem), ""):
             raise NotReadError(f"its signature cannot be guessed: {problem}")
         launched = self.repository.launches_of(self.kernel.name, self.file)
-        mine = [each for each in launched if len(each[1].arguments) <= len(parameters)]
+        fitting = [each for each in launched if len(each[1].arguments) <= len(parameters)]
+        mine = [
+            (file, each)
+            for file, launch in fitting
+            for each in islice(self._instances(file, launch), _MOST_INSTANCES)
+        ]
         mine.sort(key=lambda each: self._untold(each[1]))
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
         template = self._template(mine[0][1] if mine else None)
@@ -144,8 +160,8 @@ class Reading:
         include, missing = self.repository.includes_of(self.source)
         if missing:
             self.notes["source"] = (
-                f"it includes {', '.join(missing)}, which the repository does not have: a file that its "
-                "build makes, perhaps. Write it, or name its folder in include"
+                f"it includes {', '.join(missing)}, which the repository does not have: a library's, "
+                "or a file that its build makes. Write it, or name its folder in include"
             )
         if undefined:
             what = "no file that it includes defines them. Write their values"
@@ -180,36 +196,74 @@ class Reading:
     def _means(self, word: str, file: str) -> bool:
         return self.repository.meaning(file, word) is not None
 
-    def _arguments(self, launch: CudaLaunch | None) -> dict[str, str]:
-        """What a launch says for each parameter of the template, or else its default; nothing for what is not
-        told.
+    def _instances(self, file: str, launch: CudaLaunch, depth: int = 0) -> Iterator[CudaLaunch]:
+        """A launch as each instantiation and call of the function around it has it, with values for that
+        function's template among its names; and as it stands.
+        """
+        function = launch.within
+        if function and function.template and depth < _MOST_CALLS:
+            for where, call in self.repository.launches_of(function.name, file)[:_MOST_INSTANCES]:
+                for outer in self._instances(where, call, depth + 1):
+                    texts = self._arguments(function.template, function.parameters, outer)
+                    names = {name: tuple(tokens(text)) for name, text in texts.items() if _is_known(text)}
+                    at = outer.instance or f"{where}:{call.line}"
+                    if names:
+                        yield replace(launch, names={**launch.names, **names}, instance=at)
+        yield launch
+
+    def _arguments(
+        self,
+        template: Sequence[TemplateParameter],
+        parameters: Sequence[FunctionParameter],
+        launch: CudaLaunch | None,
+    ) -> dict[str, str]:
+        """What a launch says for each parameter of a template, by itself or by what it passes, or else its
+        default; nothing for what is not told.
         """
         given = launch.template if launch else ()
-        parameters = self.kernel.template
-        texts = (*given, *(each.default for each in parameters[len(given) :]))
-        pairs = zip(parameters, texts, strict=False)
+        given = given[: next((at for at, each in enumerate(template) if each.is_pack), None)]
+        deduced = {
+            parameter.type: passed.type
+            for parameter, passed in zip(parameters, launch.passed if launch else (), strict=False)
+            if passed and passed.pointer == parameter.pointer
+        }
+        texts = (*given, *(deduced.get(each.name, each.default) for each in template[len(given) :]))
+        pairs = zip(template, texts, strict=False)
         return {each.name: self._argument(each, text, launch) for each, text in pairs}
 
     def _untold(self, launch: CudaLaunch) -> int:
         """How much of the template a launch leaves open: the kernel is measured as the one that says most."""
-        return list(self._arguments(launch).values()).count("")
+        return list(self._said(launch).values()).count("")
+
+    def _said(self, launch: CudaLaunch | None) -> dict[str, str]:
+        """What a launch says for each parameter of the kernel's template."""
+        return self._arguments(self.kernel.template, self.kernel.parameters, launch)
 
     def _template(self, launch: CudaLaunch | None) -> dict[str, str]:
         """What stands for each parameter of the template; nothing for a number that is not told."""
-        defaults = self._arguments(None)
-        found = {name: text or defaults[name] for name, text in self._arguments(launch).items()}
+        defaults = self._said(None)
+        found = {name: text or defaults[name] for name, text in self._said(launch).items()}
+        if found and launch and launch.instance:
+            self.notes["instantiate"] = f"as instantiated at {launch.instance}"
         parameters = self.kernel.template
-        if guessed := [each.name for each in parameters if each.is_type and not found[each.name]]:
-            self.notes["instantiate"] = f"{', '.join(guessed)} = float is a guess: no launch says a type"
-        return found | dict.fromkeys(guessed, "float")
+        untold = [each.name for each in parameters if each.is_type and not found[each.name]]
+        guessed = {name: "int" if _OF_INTEGERS.search(name) else "float" for name in untold}
+        if guessed:
+            told = ", ".join(f"{name} = {text}" for name, text in guessed.items())
+            self.notes["instantiate"] = f"{told} is a guess: no launch says a type"
+        return found | guessed
 
     def _argument(self, parameter: TemplateParameter, text: str, launch: CudaLaunch | None) -> str:
-        """What a text says for a parameter of the template; empty where it is no number, or no type."""
+        """What a text says for a parameter of a template; empty where it is no number, or no type."""
+        names = launch.names if launch else {}
         if parameter.is_type:
-            return "" if text in {parameter.name, "T", "scalar_t", "Type", "DType", "data_t"} else text
-        of_launch = launch.names if launch else {}
+            for _ in range(4):
+                text = text_of(names[text]) if text in names and text not in DTYPES else text
+            function = launch.within if launch else None
+            around = {each.name for each in function.template} if function else set()
+            return "" if text in {parameter.name, *around, *_OPEN_TYPES} else text
         value = integer(
-            tuple(tokens(text)), lambda name: of_launch.get(name) or self.repository.meaning(self.file, name)
+            tuple(tokens(text)), lambda name: names.get(name) or self.repository.meaning(self.file, name)
         )
         return "" if value is None else str(value)
 
@@ -217,9 +271,8 @@ class Reading:
         """NumPy's name of a parameter's type. Raises NotReadError."""
         text = template.get(parameter.type, parameter.type)
         for _ in range(4):
-            plain = re.sub(r"^(?:::)?(?:cuda::)?(?:std::)?", "", text)
-            if plain in DTYPES:
-                return DTYPES[plain]
+            if _plain(text) in DTYPES:
+                return DTYPES[_plain(text)]
             if vector := _VECTOR.fullmatch(text):
                 raise NotReadError(
                     f"parameter {parameter.name} is of type {text}: {vector[2]} elements of {vector[1]} an "
@@ -236,6 +289,16 @@ class Reading:
             f"parameter {parameter.name} is of type {text}, which is no number and no array of numbers."
             f"{' Kernel(setup=...) makes such values on the host' if by_setup else ''}"
         )
+
+
+def _plain(text: str) -> str:
+    """The name of a type without its namespaces."""
+    return re.sub(r"^(?:::)?(?:cuda::)?(?:std::)?", "", text)
+
+
+def _is_known(text: str) -> bool:
+    """Whether a template's argument is a number, or a type of numbers."""
+    return text.isdecimal() or _plain(text) in DTYPES or _VECTOR.fullmatch(text) is not None
 
 
 def integer(expression: Expression, meaning: Callable[[str], Expression | None]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import posixpath
 import re
@@ -41,7 +42,7 @@ _TOOLKIT = re.compile(
     r"(?:cuda|cuda_(?:runtime|fp|bf16|gl|texture|pipeline|awbarrier|profiler|occupancy|vdpau|egl)\w*"
     r"|cu(?:blas|fft|rand|sparse|solver|pti|dnn)\w*|npp\w*|nv\w+|mma|cooperative_groups|math_constants"
     r"|(?:device|vector|driver|host|builtin|channel|texture|surface)_(?:types|functions|launch_parameters"
-    r"|defines|descriptor|indirect_functions))\.h(?:pp)?"
+    r"|defines|descriptor|indirect_functions))\.h(?:pp)?|(?:cub|thrust|cuda|nv|cooperative_groups|crt)/.+"
 )
 """Headers of CUDA itself, which no repository has, although some include them in quotes."""
 
@@ -151,14 +152,17 @@ class Repository:
 
     @cached_property
     def _definers(self) -> Counter[str]:
-        return Counter(kernel.name for source in self.sources.values() for kernel in source.kernels)
+        sources = self.sources.values()
+        kernels = (kernel.name for source in sources for kernel in source.kernels)
+        hosts = ({launch.within.name for launch in source.launches if launch.within} for source in sources)
+        return Counter(itertools.chain(kernels, *hosts))
 
-    def launches_of(self, kernel: str, file: str) -> list[tuple[str, CudaLaunch]]:
-        """The launches and instantiations of a file's kernel, each with its file, its own first. Where other
-        files define one of the name, only those count that can see this one.
+    def launches_of(self, name: str, file: str) -> list[tuple[str, CudaLaunch]]:
+        """The launches, instantiations and calls of a file's kernel or function, each with its file, its own
+        first. Where other files define one of the name, only those count that can see this one.
         """
-        found = self._launches.get(kernel, [])
-        if self._definers[kernel] > 1:
+        found = self._launches.get(name, [])
+        if self._definers[name] > 1:
             found = [each for each in found if file in self._closure(each[0])[0]]
         return sorted(found, key=lambda each: each[0] != file)
 
@@ -243,10 +247,10 @@ class Repository:
             for kind, included in self._includes(here):
                 resolved = self._resolve(included, posixpath.dirname(here), kind)
                 if resolved is None:
-                    # One that the build makes, rather than a library's.
+                    # One that the build makes, or that is not there, rather than a library's.
                     made = posixpath.basename(included) in self._made
-                    own = kind == '"' and "/" not in included and not _TOOLKIT.fullmatch(included)
-                    if made or own:
+                    own = kind == '"' and not _TOOLKIT.fullmatch(included)
+                    if made or (own and not (self.folder / posixpath.dirname(here) / included).exists()):
                         missing.append(included)
                 elif resolved[0] not in found:
                     found[resolved[0]] = resolved[1]

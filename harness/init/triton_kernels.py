@@ -26,6 +26,8 @@ class Launches:
     """Names that are numbers: kernels that get them neither load nor store there."""
     given: tuple[tuple[ast.FunctionDef, Mapping[str, ast.expr]], ...]
     """Each launch: the kernel, and the arguments by its parameters' names."""
+    views: Mapping[str, str]
+    """Names that stand for another's memory, and that other's."""
 
 
 def launches_in(node: ast.FunctionDef, kernels: Mapping[str, ast.FunctionDef]) -> Launches:
@@ -44,7 +46,8 @@ def launches_in(node: ast.FunctionDef, kernels: Mapping[str, ast.FunctionDef]) -
             stored |= {name} if parameter in stores else set()
             if isinstance(value, ast.Name) and parameter not in loads | stores | unclear:
                 plain.add(name)
-    return Launches(frozenset(loaded), frozenset(stored), frozenset(plain - loaded - stored), given)
+    plain -= loaded | stored
+    return Launches(frozenset(loaded), frozenset(stored), frozenset(plain), given, views)
 
 
 def base_of(value: ast.expr) -> str:
@@ -55,17 +58,40 @@ def base_of(value: ast.expr) -> str:
 
 
 def named(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
-    """The names that are given a value, and these values."""
+    """The names that are given a value, and these values: two of `m, k = a.shape[0], a.shape[1]`."""
     for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name), *_], value=value):
                 yield name, value
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                for target, value in zip(targets, _unpacked(values, len(targets)), strict=False):
+                    if isinstance(target, ast.Name):
+                        yield target.id, value
+
+
+def _unpacked(values: Sequence[ast.expr], count: int) -> Iterator[ast.expr]:
+    """So many values, with `x.shape[0], x.shape[1]` for `*x.shape`."""
+    for value in values:
+        if isinstance(value, ast.Starred):
+            for index in range(count - len(values) + 1):
+                yield ast.Subscript(value.value, ast.Constant(index))
+        else:
+            yield value
 
 
 def _views(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """Names that stand for another's memory, `flat = x.view(-1)`, and that other's."""
+    """Names that stand for another's memory, `flat = x.view(-1)`, and that other's; of `x if inplace else y`
+    the one that the parameter's default chooses.
+    """
+    plain = [*node.args.posonlyargs, *node.args.args]
+    defaults = dict(zip(reversed(plain), reversed(node.args.defaults), strict=False))
+    flags = {each.arg: value.value for each, value in defaults.items() if isinstance(value, ast.Constant)}
     for name, value in named(ast.walk(node)):
         match value:
+            case ast.IfExp(test=ast.Name(id=flag), body=ast.Name(id=other)) if flags.get(flag):
+                yield name, other
+            case ast.IfExp(test=ast.Name(id=flag), orelse=ast.Name(id=other)) if flags.get(flag) is False:
+                yield name, other
             case ast.Name(id=other):
                 yield name, other
             case ast.Call(func=ast.Attribute(attr=method)) if method in VIEWS:
