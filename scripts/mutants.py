@@ -30,7 +30,10 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
         ["harness/bench/abba.py", "harness/bench/measure.py"],
         ["tests/test_abba.py", "tests/test_measure.py", "tests/test_chunks.py"],
     ),
-    "turns": (["harness/bench/turns.py", "harness/run/turns.py"], ["tests/test_toolchains.py"]),
+    "turns": (
+        ["harness/bench/turns.py", "harness/run/turns.py"],
+        ["tests/test_turns.py", "tests/test_toolchains.py"],
+    ),
     "cuda": (["harness/device/backends/cuda.py"], ["tests/test_backend_cuda.py", "tests/test_steps.py"]),
     "verify": (["harness/bench/verify.py"], ["tests/test_verify.py"]),
     "verifier": (
@@ -45,7 +48,13 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
     "gates": (["harness/judgement/gates.py"], ["tests/test_gates.py"]),
     "history": (["harness/history/changes.py"], ["tests/test_history_changes.py"]),
     "change-points": (["harness/statistics/changepoints.py"], ["tests/test_changepoints.py"]),
-    "records": (["harness/store/records_file.py"], ["tests/test_records_file.py"]),
+    "records": (
+        ["harness/store/records_file.py"],
+        [
+            *("tests/test_records_file.py", "tests/test_rejudge.py"),
+            *("tests/faults/test_torn_files.py", "tests/test_ladders.py"),
+        ],
+    ),
     "sweep-journal": (["harness/sweep/journal.py"], ["tests/test_sweep.py"]),
     "cache": (["harness/system/cache.py"], ["tests/test_cache.py"]),
     "lock": (["harness/device/lock.py"], ["tests/faults/test_locks.py"]),

@@ -1,0 +1,211 @@
+"""A pair whose sides have a process each, from what two made-up processes answer."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.bench import protocol
+from harness.bench.abba import PairSettings, Turn
+from harness.errors import BuildError, WorkerError
+from harness.run.turns import TurnPair
+from harness.system.process import Failed, failure
+
+MS = 1_000_000
+SIDE = protocol.PairSide(suite="base", kernel="one")
+PAIR = protocol.PairOf(id="toy.one[n=1]", sizes={"n": 1}, base=SIDE, head=SIDE)
+BASE = protocol.JoinReply(
+    facts=protocol.SideFacts(code="base"),
+    time_ns=MS,
+    l2="cold",
+    clock="scripted",
+    tick_ns=1.0,
+    globaltimer_tick_ns=1000.0,
+    warmup_s=0.25,
+    settled=True,
+    restored=False,
+)
+HEAD = msgspec.structs.replace(BASE, facts=protocol.SideFacts(code="head"), time_ns=2 * MS, warmup_s=0.5)
+
+
+class Host:
+    """The clock of both processes, and what they were asked: the side and the request."""
+
+    def __init__(self, joined: dict[str, protocol.JoinReply], answers: dict[str, object]) -> None:
+        self.joined, self.answers = joined, answers
+        self.now_ns = 0
+        self.asked: list[tuple[str, Any]] = []
+        self.closed: list[str] = []
+
+    def of(self, kind: type) -> list[tuple[str, Any]]:
+        return [(side, request) for side, request in self.asked if isinstance(request, kind)]
+
+
+class Worker:
+    def __init__(self, side: str, host: Host) -> None:
+        self.side, self.host = side, host
+
+    def pids(self) -> list[int]:
+        return [{"base": 1, "head": 2}[self.side]]
+
+    def close(self) -> None:
+        self.host.closed.append(self.side)
+
+    def begin(self, request: Any, timeout_s: float) -> Callable[[Callable[[Any], object]], object]:
+        assert timeout_s == 9
+        self.host.asked.append((self.side, request))
+
+        def answer(report: Callable[[Any], object]) -> object:
+            found = self.host.answers.get(f"{type(request).__name__} {self.side}")
+            if isinstance(found, Exception):
+                raise found
+            return found or self.answer(request)
+
+        return answer
+
+    def answer(self, request: Any) -> object:
+        match request:
+            case protocol.Join():
+                return self.host.joined[self.side]
+            case protocol.Take():
+                return self.turn(request)
+        return protocol.Done()
+
+    def turn(self, request: protocol.Take) -> Turn:
+        """A slot of 1 ms at base and 2 ms at head, at 2000 MHz, within 10 ms of the host."""
+        began_ns, self.host.now_ns = self.host.now_ns, self.host.now_ns + 10 * MS
+        time_ns = self.host.joined[self.side].time_ns
+        return Turn(
+            time_ns=time_ns,
+            cycles=2 * time_ns,
+            sm_clock_mhz=2000.0,
+            started_ns=began_ns,
+            ended_ns=self.host.now_ns,
+            canary_ns=5e4 if request.canary else None,
+            canary_cycles=1e5 if request.canary else None,
+        )
+
+
+def compared(
+    settings: PairSettings | None = None, base=BASE, head=HEAD, seed=1, **answers: object
+) -> tuple[Host, Any]:
+    """What the pair answers; `answers` are those of one side to a kind of request, as Take_head."""
+    host = Host({"base": base, "head": head}, {name.replace("_", " "): one for name, one in answers.items()})
+    pair = TurnPair(lambda side: Worker(side, host), lambda worker: None, lambda stage: None)  # type: ignore[arg-type, return-value]
+    settings = settings or PairSettings(min_quads=10, max_quads=10)
+    asked = protocol.Compare(pair=PAIR, seed=3, order_seed=seed, settings=settings)
+    answer = pair.compare(asked, 9)
+    assert pair.pids == [1, 2]
+    pair.close()
+    assert sorted(host.closed) == ["base", "head"]
+    return host, answer
+
+
+def test_quads_are_made_of_turns_in_their_order():
+    host, reply = compared()
+    quads = reply.block.quads
+    assert {quad.order for quad in quads} == {"ABBA", "BAAB"}
+    sides = [side for side, _ in host.of(protocol.Take)]
+    assert sides[:2] == ["base", "head"]  # the first turn of each counts nothing
+    assert sides[2:] == [{"A": "base", "B": "head"}[arm] for quad in quads for arm in quad.order]
+    for number, quad in enumerate(quads):
+        assert quad.times_ns == tuple({"A": MS, "B": 2 * MS}[arm] for arm in quad.order)
+        assert quad.cycles == tuple(2 * time_ns for time_ns in quad.times_ns)
+        assert quad.sm_clock_mhz == (2000.0,) * 4
+        assert (quad.canary_ns, quad.canary_cycles) == ((None, None) if number % 2 else (5e4, 1e5))
+        assert (quad.started_ns, quad.ended_ns) == ((20 + 40 * number) * MS, (60 + 40 * number) * MS)
+
+
+def test_the_turns_of_a_quad_are_on_the_same_data_and_of_as_many_launches():
+    host, reply = compared()
+    turns = [turn for _, turn in host.of(protocol.Take)]
+    seeds = [turn.data_seed for turn in turns[2:]]
+    assert [len(set(seeds[at : at + 4])) for at in range(0, len(seeds), 4)] == [1] * 10
+    assert len(set(seeds)) == 10
+    assert {turn.launches for turn in turns} == {2}  # 2 ms of the faster side
+    assert [turn.canary for turn in turns[2:]] == [True, *[False] * 7] * 5
+    assert reply.block.launches_per_slot == 2
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_sides_are_built_at_once_joined_apart_and_finished_with_their_own_time(seed):
+    host, _ = compared(seed=seed)
+    kinds = [type(request).__name__ for _, request in host.asked]
+    assert kinds[:4] == ["BuildSide", "BuildSide", "Join", "Join"]
+    joined = host.of(protocol.Join)
+    assert [(side, request.side) for side, request in joined] == [("head", "head"), ("base", "base")]
+    assert joined[0][1].compare.order_seed != joined[1][1].compare.order_seed
+    assert {request.compare.seed for _, request in joined} == {3}
+    assert dict(host.of(protocol.Finish)) == {
+        "base": protocol.Finish(time_ns=MS),
+        "head": protocol.Finish(time_ns=2 * MS),
+    }
+
+
+def test_the_block_says_how_it_was_measured():
+    _, reply = compared()
+    block = reply.block
+    assert {side: facts.code for side, facts in reply.sides.items()} == {"base": "base", "head": "head"}
+    assert (block.l2, block.clock, block.tick_ns) == ("cold", "scripted", 1.0)
+    assert block.warmup_s == 0.75
+    assert block.gpu_s == pytest.approx(10 * 0.040)
+    assert block.clock_noise == pytest.approx(1000 / (2 * MS) / math.sqrt(6))
+    assert (block.settled, block.restored, block.in_turns) == (True, False, True)
+    _, reply = compared(head=msgspec.structs.replace(HEAD, settled=False, restored=True))
+    assert (reply.block.settled, reply.block.restored) == (False, True)
+
+
+@pytest.mark.parametrize(("max_time_s", "count"), [(0.5, 75), (3.5, 87)])
+def test_a_block_in_turns_may_take_three_seconds_or_more_where_asked(monkeypatch, max_time_s, count):
+    """A quad takes 40 ms, and the sides scatter so much that the time decides."""
+    scattered = itertools.cycle([0.8, 1.3, 0.9, 1.1, 1.0])
+    turn = Worker.turn
+
+    def scatter(worker: Worker, request: protocol.Take) -> Turn:
+        taken = turn(worker, request)
+        return msgspec.structs.replace(taken, time_ns=taken.time_ns * next(scattered))
+
+    monkeypatch.setattr(Worker, "turn", scatter)
+    asked = PairSettings(min_quads=5, max_quads=400, standard_error=1e-9, max_time_s=max_time_s)
+    _, reply = compared(asked)
+    assert len(reply.block.quads) == count
+
+
+FAILED = Failed(reason="wrong-result", message="y[0] is 1; expected 2.")
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+@pytest.mark.parametrize("request_kind", ["BuildSide", "Join", "Take", "Finish"])
+def test_what_fails_is_its_sides(side, request_kind):
+    _, reply = compared(**{f"{request_kind}_{side}": FAILED})
+    assert reply == msgspec.structs.replace(FAILED, side=side)
+    own = msgspec.structs.replace(FAILED, side="base")
+    assert compared(**{f"{request_kind}_{side}": own})[1] == own
+    lost = WorkerError("It ended.")
+    assert compared(**{f"{request_kind}_{side}": lost})[1] == msgspec.structs.replace(
+        failure(WorkerError("It ended.")), side=side
+    )
+
+
+def test_head_fails_where_both_do():
+    _, reply = compared(BuildSide_base=FAILED, BuildSide_head=FAILED)
+    assert reply.side == "head"
+    _, reply = compared(Join_base=FAILED, Join_head=FAILED)
+    assert reply.side == "head"
+
+
+def test_a_process_that_cannot_be_started_leaves_none_behind():
+    host = Host({}, {})
+
+    def open_device(worker: Any) -> None:
+        if worker.side == "head":
+            raise BuildError("There is no such device.")
+
+    with pytest.raises(BuildError):
+        TurnPair(lambda side: Worker(side, host), open_device, lambda stage: None)  # type: ignore[arg-type, return-value]
+    assert sorted(host.closed) == ["base", "head"]
