@@ -161,6 +161,13 @@ def test_every_field_comes_back(tmp_path, complete):
     )
 
 
+def test_the_disk_is_told_to_keep_a_record_that_is_finished(tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr("os.fsync", lambda file: sizes.append(os.fstat(file).st_size))
+    path = written(tmp_path, ROW)
+    assert sizes == [path.stat().st_size]
+
+
 def test_a_run_without_rows(tmp_path):
     assert records_file.read_run(written(tmp_path)) == records_file.StoredRun(RUN, (), complete=True)
 
