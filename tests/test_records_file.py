@@ -214,6 +214,27 @@ def test_a_records_name(described, changes, name):
     assert records_file.record_name(dataclasses.replace(described, **changes)) == name
 
 
+def test_the_newest_row_of_a_case_counts_and_one_that_was_skipped_where_there_is_no_other(tmp_path):
+    def row(case, status, message):
+        return dataclasses.replace(BARE, case=case, status=status, message=message)
+
+    def stored(second, *rows, suite="toy", **changes):
+        source = dataclasses.replace(RUN.source, suite=suite)
+        started = f"2026-01-02T03:04:{second:02}+00:00"
+        run = dataclasses.replace(RUN, run_id=f"{second:08}", started_at=started, source=source, **changes)
+        written(tmp_path / "card", *rows, described=run)
+
+    stored(1, row("a", "measured", "first"), row("b", "measured", "first"))
+    stored(2, row("a", "measured", "second"), row("c", "skipped", "second"), row("d", "measured", "other"))
+    stored(3, row("a", "skipped", "third"), row("b", "failed", "third"), row("c", "skipped", "third"))
+    stored(4, row("a", "verified", "fourth"), row("b", "not-built", "fourth"))
+    stored(5, row("a", "measured", "fifth"), command="check")
+    stored(6, row("a", "measured", "sixth"), suite="other")
+    found, problems = records_file.newest_rows(tmp_path, "toy", ["a", "b", "c"])
+    assert {each.row.case: each.row.message for each in found} == {"a": "second", "b": "third", "c": "third"}
+    assert ({each.machine for each in found}, problems) == ({"card"}, [])
+
+
 def test_two_runs_in_one_second_have_a_record_each(tmp_path):
     other = dataclasses.replace(RUN, run_id="fedcba9876543210")
     with records_file.RecordWriter(tmp_path, RUN) as one, records_file.RecordWriter(tmp_path, other) as two:
