@@ -46,7 +46,10 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
         ["tests/test_judge.py", "tests/test_statistics_moderated.py"],
     ),
     "gates": (["harness/judgement/gates.py"], ["tests/test_gates.py"]),
-    "history": (["harness/history/changes.py"], ["tests/test_history_changes.py"]),
+    "history": (
+        ["harness/history/changes.py"],
+        [f"tests/test_history_{name}.py" for name in ("changes", "series", "triage", "comparisons")],
+    ),
     "change-points": (["harness/statistics/changepoints.py"], ["tests/test_changepoints.py"]),
     "records": (
         ["harness/store/records_file.py"],
