@@ -533,6 +533,62 @@ def test_the_figures_around_the_change_are_those_of_its_levels():
     assert 0 <= change.p_value < 0.01
 
 
+def briefly(level):
+    """Four figures at another level than the rest, and none for a while when it was back."""
+    values = noisy(np.full(60, 100.0))
+    values[30:34] *= level / 100
+    values[34] = math.nan
+    return values
+
+
+@pytest.mark.parametrize(
+    ("level", "others"),
+    [(80, {}), (125, {"metric": "time_ms", "unit": "ms", "direction": "lower"})],
+    ids=["less of a rate", "more of a time"],
+)
+def test_a_brief_stretch_that_was_worse_is_two_changes(level, others):
+    found = analysed(made(briefly(level), **others))
+    worse, better = found.changes
+    effect = level / 100 - 1
+    assert [(each.kind, each.at, each.good, each.bad) for each in found.changes] == [
+        ("regression", 30, 29, 30),
+        ("improvement", 35, 33, 35),
+    ]
+    assert (worse.effect, better.effect) == (
+        pytest.approx(effect, abs=0.005),
+        pytest.approx(1 / (1 + effect) - 1, abs=0.005),
+    )
+    assert (worse.before, worse.after) == (better.after, better.before)
+    assert worse.low < worse.effect < worse.high
+    assert (better.low, better.high) == (
+        pytest.approx(1 / (1 + worse.high) - 1),
+        pytest.approx(1 / (1 + worse.low) - 1),
+    )
+    assert [(one.start, one.stop) for one in found.levels] == [(0, 30), (30, 35), (35, 60)]
+    assert found.levels[1].level == pytest.approx(level, rel=0.005)
+    assert found.outliers == ()
+
+
+def test_a_brief_stretch_that_was_better_is_set_aside():
+    found = analysed(made(briefly(125)))
+    assert (found.changes, found.outliers) == ((), (30, 31, 32, 33))
+    assert [(one.start, one.stop) for one in found.levels] == [(0, 60)]
+
+
+def test_a_slide_is_one_change_from_where_it_was_best_to_the_newest_figure():
+    found = analysed(made(noisy(np.linspace(100, 85, 120))))
+    [slide] = found.changes
+    assert (slide.kind, slide.attribution, slide.last, slide.bad) == ("drift", "unknown", 119, 119)
+    assert (slide.first, slide.good) == (slide.at + 1, slide.at)
+    assert slide.at < 12
+    assert slide.effect == pytest.approx(-0.137, abs=0.005)
+    assert slide.low < slide.effect < slide.high < -0.12
+    assert slide.after == pytest.approx(slide.before * (1 + slide.effect))
+    assert slide.before == pytest.approx(100, rel=0.015)
+    better = analysed(made(noisy(np.linspace(85, 100, 120)))).changes
+    assert {each.kind for each in better} <= {"improvement"}
+
+
 # What is none
 
 
