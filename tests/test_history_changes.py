@@ -302,6 +302,12 @@ def test_the_clock_explains_a_change_where_cycles_stayed(values, beside, attribu
         assert change.cycles_effect is None
 
 
+@pytest.mark.parametrize("clocks", [(1980, math.nan), (math.nan, 1980)])
+def test_a_clock_that_is_known_on_one_side_alone_explains_nothing(clocks):
+    change = only(made(noisy(SLOWER), sm_clock_mhz=step(*clocks)))
+    assert (change.attribution, change.cycles_effect) == ("unknown", None)
+
+
 def test_a_clock_that_moves_by_less_than_its_own_steps_explains_nothing():
     series = made(noisy(step(100, 99.55), 0.0003), sm_clock_mhz=told(1980, 1973))
     assert only(series, floor=0.003).attribution == "code"

@@ -452,8 +452,7 @@ def _attribution(
     if cycles is None:
         return "unknown"
     moved = cycles - slower
-    explains = moved * slower < 0 and abs(moved) > _CLOCK_APART and abs(cycles) < _SHARE * abs(slower)
-    if not explains:
+    if abs(moved) <= _CLOCK_APART or abs(cycles) >= _SHARE * abs(slower):
         return "code"
     slow, fast = (after, before) if moved < 0 else (before, after)
     if slow.get("temperature_c", 0.0) - fast.get("temperature_c", math.inf) > _WARMER_C:
