@@ -587,6 +587,7 @@ def test_a_slide_is_one_change_from_where_it_was_best_to_the_newest_figure():
     assert (slide.kind, slide.attribution, slide.last, slide.bad) == ("drift", "unknown", 119, 119)
     assert (slide.first, slide.good) == (slide.at + 1, slide.at)
     assert slide.at < 12
+    assert slide.id == change_id("card", "matmul.naive@1024", "gflops", "commit 0")
     assert slide.effect == pytest.approx(-0.137, abs=0.005)
     assert slide.low < slide.effect < slide.high < -0.12
     assert slide.after == pytest.approx(slide.before * (1 + slide.effect))
