@@ -1,10 +1,13 @@
-"""A pair whose sides have a process each, from what two made-up processes answer."""
+"""A pair whose sides have a process each: what is made of the answers of two made-up processes, and what one
+answers.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,9 +15,13 @@ import pytest
 
 from harness.bench import protocol
 from harness.bench.abba import PairSettings, Turn
+from harness.bench.protocol import SideName
+from harness.bench.worker import Worker as RealWorker
+from harness.device.peaks import BeyondPeakError
 from harness.errors import BuildError, WorkerError
 from harness.run.turns import TurnPair
 from harness.system.process import Failed, failure
+from tests.support import write_files
 
 MS = 1_000_000
 SIDE = protocol.PairSide(suite="base", kernel="one")
@@ -128,7 +135,7 @@ def test_the_turns_of_a_quad_are_on_the_same_data_and_of_as_many_launches():
     assert [len(set(seeds[at : at + 4])) for at in range(0, len(seeds), 4)] == [1] * 10
     assert len(set(seeds)) == 10
     assert {turn.launches for turn in turns} == {2}  # 2 ms of the faster side
-    assert [turn.canary for turn in turns[2:]] == [True, *[False] * 7] * 5
+    assert [turn.canary for turn in turns] == [False, False, *[True, *[False] * 7] * 5]
     assert reply.block.launches_per_slot == 2
 
 
@@ -209,3 +216,90 @@ def test_a_process_that_cannot_be_started_leaves_none_behind():
     with pytest.raises(BuildError):
         TurnPair(lambda side: Worker(side, host), open_device, lambda stage: None)  # type: ignore[arg-type, return-value]
     assert sorted(host.closed) == ["base", "head"]
+
+
+SUITE = """
+from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
+
+SEEN = []
+
+
+class Twice(Problem):
+    n = Axis(default=(64,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+    def flop(self, case):
+        return case.n
+
+
+def function(case, stream):
+    def call(x, y, n):
+        SEEN.append(float(x[0]))
+        y[:] = 2 * x
+
+    return call
+
+
+suite = Suite("turns", Twice(), headline="GFLOP/s", kernels=[Kernel("one", {"cpu": HostFunction(function)})])
+"""
+SHORT = PairSettings(warmup_min_s=0, warmup_max_s=0)
+ASKED = protocol.Compare(
+    pair=msgspec.structs.replace(PAIR, sizes={"n": 64}), seed=3, order_seed=1, settings=SHORT
+)
+
+
+class Side:
+    """A process of one side on the CPU, and the data on which its kernel was called."""
+
+    def __init__(self, folder: Path, **given: Any) -> None:
+        write_files(folder, {"suite.py": SUITE})
+        opened = protocol.Open(device="cpu:0", suite=str(folder), scratch=str(folder), **given)
+        self.worker = RealWorker(opened, lambda progress: None)
+        self.seen: list[float] = type(self.worker.suite.problem).reference.__globals__["SEEN"]
+
+    def ask(self, request: Any) -> tuple[Any, list[float]]:
+        """The answer, and the data of the calls meanwhile."""
+        before = len(self.seen)
+        answer = self.worker.answer(request)
+        return answer, self.seen[before:]
+
+
+def test_the_slots_of_a_quad_are_on_the_same_data_at_both_sides(tmp_path):
+    def last(side: SideName, order_seed: int) -> list[float]:
+        own = Side(tmp_path / side)
+        asked = msgspec.structs.replace(ASKED, order_seed=order_seed)
+        own.ask(protocol.Join(compare=asked, side=side))
+        turns = (protocol.Take(launches=1, data_seed=seed, lead_in_s=0.0) for seed in (*range(10), 0, 0))
+        return [own.ask(turn)[1][-1] for turn in turns]
+
+    base, head = last("base", 1), last("head", 2)
+    assert len(set(base)) == 2
+    changed = [before != after for before, after in itertools.pairwise(base)]
+    assert changed == [before != after for before, after in itertools.pairwise(head)]
+    assert set(base) == set(head)
+
+
+def test_a_side_that_nobody_verified_before_meets_data_in_the_end_that_it_has_not_seen(tmp_path):
+    own = Side(tmp_path)
+    verified: dict[str, str] = {}
+    for new in (1, 0):
+        joined, seen = own.ask(
+            protocol.Join(compare=msgspec.structs.replace(ASKED, verified=verified), side="head")
+        )
+        turn, _ = own.ask(protocol.Take(launches=1, data_seed=1, lead_in_s=0.0))
+        done, at_end = own.ask(protocol.Finish(time_ns=turn.time_ns))
+        assert done == protocol.Done()
+        assert len(set(at_end) - set(seen)) == new
+        verified = {"head": joined.facts.digest}
+
+
+def test_a_side_that_is_faster_than_the_device_can_be_is_refused(tmp_path):
+    own = Side(tmp_path, peaks={"float32": 1.0})
+    own.ask(protocol.Join(compare=ASKED, side="head"))
+    with pytest.raises(BeyondPeakError, match="64 GFLOP/s") as caught:
+        own.ask(protocol.Finish(time_ns=1.0))
+    assert caught.value.side == "head"
