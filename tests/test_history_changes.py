@@ -596,6 +596,14 @@ def test_a_slide_is_one_change_from_where_it_was_best_to_the_newest_figure():
     assert {each.kind for each in better} <= {"improvement"}
 
 
+def test_a_step_before_a_slide_is_a_change_of_its_own():
+    values = noisy(np.concatenate([np.full(40, 130.0), np.full(60, 100.0), np.linspace(100, 85, 120)]), 0.005)
+    fall, slide = analysed(made(values)).changes
+    assert (fall.kind, fall.bad, slide.kind, slide.bad) == ("regression", 40, "drift", 219)
+    assert fall.effect == pytest.approx(100 / 130 - 1, abs=0.01)
+    assert slide.before == pytest.approx(np.median(values[slide.at - 6 : slide.at + 7]))
+
+
 # What is none
 
 
