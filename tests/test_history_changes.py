@@ -6,6 +6,7 @@ import json
 import math
 import string
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from harness.history.changes import analyse, change_id
 from harness.history.facts import CommitInfo, Commits
 from harness.history.reading import read_history, sentence
-from harness.history.series import Epoch, Series
+from harness.history.series import Epoch, Series, Shift
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.records import Launch, Resources, Row
 from tests.histories import series_case
@@ -489,6 +490,14 @@ def test_what_changed_in_the_build_is_told():
     assert only(series).static == ("registers 40 → 64", "bytes of local memory 0 → 128")
     assert only(made(noisy(SLOWER), registers=step(40, 40))).static == ()
     assert only(made(noisy(SLOWER), registers=np.full(COUNT, np.nan))).static == ()
+
+
+def test_what_of_the_measuring_changed_right_there_is_told_and_of_a_slide_nothing():
+    shifts = tuple(Shift(at=at, key="number", before="1", after="10") for at in (5, AT, AT + 10))
+    series = replace(made(noisy(SLOWER)), shifts=shifts)
+    assert only(series).shifts == (shifts[1],)
+    slide = replace(made(noisy(np.linspace(100, 85, 120))), shifts=shifts)
+    assert only(slide).shifts == ()
 
 
 def test_another_step_nearby_does_not_colour_what_stood_beside():
