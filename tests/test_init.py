@@ -515,7 +515,8 @@ def test_settings_that_nothing_can_be_added_to_are_left_and_have_a_file_of_their
         {"a.cuh": NAIVE, "b.cuh": TILED, "run.cu": RUNNER},
         {
             "Makefile": "NVCC_FLAGS = -O3 --expt-relaxed-constexpr\n",
-            "f.cu": '__global__ void f(const half *x, half *y, int n) { asm("wgmma.fence;"); y[0] = x[0]; }',
+            "f.cu": "__global__ void f(const half *x, const int *at, half *y, int n)"
+            '{ asm("wgmma.fence;"); y[0] = x[at[n]]; }',
         },
         {
             "CMakeLists.txt": "include_directories(include)\n",
@@ -523,7 +524,7 @@ def test_settings_that_nothing_can_be_added_to_are_left_and_have_a_file_of_their
             "f.cu": "#include <library/all.h>\n__global__ void f(float *y, int n) { y[n] = ONE; }",
         },
     ],
-    ids=["templates and macros", "architecture, options and type", "folders of headers"],
+    ids=["templates and macros", "architecture, options and types", "folders of headers"],
 )
 def test_a_suite_that_is_written_says_of_its_kernels_what_was_guessed(theirs, call, files):
     top = theirs(files)
@@ -537,7 +538,10 @@ def test_a_suite_that_is_written_says_of_its_kernels_what_was_guessed(theirs, ca
             assert (found.entry, found.instantiate) == (kernel.entry, kernel.instantiate)
             assert (found.macros, found.include) == (kernel.macros, kernel.include)
             assert (found.arch, found.options.get("cuda", ())) == (kernel.arch, kernel.options)
-            assert found.dtype == guess.dtype
+            assert (found.dtype, set(found.sources)) == (guess.dtype, {"cuda"})
+        case = written.case(written.kernels[0], dict.fromkeys(written.problem.axes, 64))
+        dtypes = {name: array.dtype_at(case) for name, array in written.problem.arrays.items()}
+        assert dtypes == {array.name: array.dtype for array in guess.arrays}
 
 
 def test_a_size_is_a_power_of_two_only_where_it_is_one(theirs):
