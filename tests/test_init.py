@@ -515,13 +515,13 @@ def test_settings_that_nothing_can_be_added_to_are_left_and_have_a_file_of_their
         {"a.cuh": NAIVE, "b.cuh": TILED, "run.cu": RUNNER},
         {
             "Makefile": "NVCC_FLAGS = -O3 --expt-relaxed-constexpr\n",
-            "f.cu": "__global__ void f(const half *x, const int *at, half *y, int n)"
-            '{ asm("wgmma.fence;"); y[0] = x[at[n]]; }',
+            "f.cu": "__global__ void f(const half *x, const int *at, half *y, double by, int n)"
+            '{ asm("wgmma.fence;"); y[0] = by * (double)x[at[n]]; }',
         },
         {
             "CMakeLists.txt": "include_directories(include)\n",
             "include/library/all.h": "#define ONE 1\n",
-            "f.cu": "#include <library/all.h>\n__global__ void f(float *y, int n) { y[n] = ONE; }",
+            "f.cu": '#include <library/all.h>\nextern "C" __global__ void f(float *y, int n) { y[n] = ONE; }',
         },
     ],
     ids=["templates and macros", "architecture, options and types", "folders of headers"],
@@ -529,6 +529,7 @@ def test_settings_that_nothing_can_be_added_to_are_left_and_have_a_file_of_their
 def test_a_suite_that_is_written_says_of_its_kernels_what_was_guessed(theirs, call, files):
     top = theirs(files)
     suites, _ = guessed(top)
+    assert suites
     assert call("init", "--yes").status == 0
     for name, guess in suites.items():
         written = load_folder(top / "perf" / name)
@@ -541,7 +542,8 @@ def test_a_suite_that_is_written_says_of_its_kernels_what_was_guessed(theirs, ca
             assert (found.dtype, set(found.sources)) == (guess.dtype, {"cuda"})
         case = written.case(written.kernels[0], dict.fromkeys(written.problem.axes, 64))
         dtypes = {name: array.dtype_at(case) for name, array in written.problem.arrays.items()}
-        assert dtypes == {array.name: array.dtype for array in guess.arrays}
+        dtypes |= {name: scalar.dtype for name, scalar in written.problem.scalars.items()}
+        assert dtypes == {one.name: one.dtype for one in (*guess.arrays, *guess.numbers)}
 
 
 def test_a_size_is_a_power_of_two_only_where_it_is_one(theirs):
