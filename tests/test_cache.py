@@ -151,7 +151,7 @@ def test_a_cache_tells_what_all_that_came_from_it_relied_on(tmp_path):
     write_files(tmp_path, {"a.h": "1"})
     manifest = Manifest.of([str(tmp_path / "a.h")], ())
     writing, reading = BinaryCache(tmp_path / "cache"), BinaryCache(tmp_path / "cache")
-    assert writing.relied_on == ()
+    assert BinaryCache(tmp_path / "cache").relied_on == ()
     writing.put("abc", b"binary", manifest)
     assert writing.relied_on == (manifest,)
     assert (reading.get("abc"), reading.relied_on) == (b"binary", (manifest,))

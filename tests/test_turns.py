@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,13 @@ BASE = protocol.JoinReply(
 )
 HEAD = msgspec.structs.replace(BASE, facts=protocol.SideFacts(code="head"), time_ns=2 * MS, warmup_s=0.5)
 
+TEN_QUADS = PairSettings(min_quads=10, max_quads=10)
+
 
 class Host:
     """The clock of both processes, and what they were asked: the side and the request."""
 
-    def __init__(self, joined: dict[str, protocol.JoinReply], answers: dict[str, object]) -> None:
+    def __init__(self, joined: Mapping[str, protocol.JoinReply], answers: Mapping[str, object]) -> None:
         self.joined, self.answers = joined, answers
         self.now_ns = 0
         self.asked: list[tuple[str, Any]] = []
@@ -99,12 +101,15 @@ class Worker:
 
 
 def compared(
-    settings: PairSettings | None = None, base=BASE, head=HEAD, seed=1, **answers: object
+    settings: PairSettings = TEN_QUADS,
+    *,
+    head: protocol.JoinReply = HEAD,
+    seed: int = 1,
+    answers: Mapping[str, object] = {},
 ) -> tuple[Host, Any]:
-    """What the pair answers; `answers` are those of one side to a kind of request, as Take_head."""
-    host = Host({"base": base, "head": head}, {name.replace("_", " "): one for name, one in answers.items()})
+    """What the pair answers; `answers` are by the request and the side, as "Take head"."""
+    host = Host({"base": BASE, "head": head}, answers)
     pair = TurnPair(lambda side: Worker(side, host), lambda worker: None, lambda stage: None)  # type: ignore[arg-type, return-value]
-    settings = settings or PairSettings(min_quads=10, max_quads=10)
     asked = protocol.Compare(pair=PAIR, seed=3, order_seed=seed, settings=settings)
     answer = pair.compare(asked, 9)
     assert pair.pids == [1, 2]
@@ -189,20 +194,20 @@ FAILED = Failed(reason="wrong-result", message="y[0] is 1; expected 2.")
 @pytest.mark.parametrize("side", ["base", "head"])
 @pytest.mark.parametrize("request_kind", ["BuildSide", "Join", "Take", "Finish"])
 def test_what_fails_is_its_sides(side, request_kind):
-    _, reply = compared(**{f"{request_kind}_{side}": FAILED})
+    _, reply = compared(answers={f"{request_kind} {side}": FAILED})
     assert reply == msgspec.structs.replace(FAILED, side=side)
     own = msgspec.structs.replace(FAILED, side="base")
-    assert compared(**{f"{request_kind}_{side}": own})[1] == own
+    assert compared(answers={f"{request_kind} {side}": own})[1] == own
     lost = WorkerError("It ended.")
-    assert compared(**{f"{request_kind}_{side}": lost})[1] == msgspec.structs.replace(
+    assert compared(answers={f"{request_kind} {side}": lost})[1] == msgspec.structs.replace(
         failure(WorkerError("It ended.")), side=side
     )
 
 
 def test_head_fails_where_both_do():
-    _, reply = compared(BuildSide_base=FAILED, BuildSide_head=FAILED)
+    _, reply = compared(answers={"BuildSide base": FAILED, "BuildSide head": FAILED})
     assert reply.side == "head"
-    _, reply = compared(Join_base=FAILED, Join_head=FAILED)
+    _, reply = compared(answers={"Join base": FAILED, "Join head": FAILED})
     assert reply.side == "head"
 
 
