@@ -12,7 +12,7 @@ from statistics import median
 import pytest
 
 from harness.bench.abba import CANARY_EVERY, KernelPair, PairSettings, SlotRunner, measure_pair, run_alone
-from harness.bench.measure import UNWATCHED, Subject, launches_per_slot
+from harness.bench.measure import UNWATCHED, Data, Subject, launches_per_slot
 from harness.device.backends.base import MOST_HELD_NS, Stamp
 from harness.device.backends.null import NullBuilt, NullDevice, devices
 from harness.records import Launch, PairedBlock
@@ -174,6 +174,42 @@ def test_the_lead_in_is_neither_endless_nor_nothing(clock, time_ns, pairs):
     measured(device, pair((time_ns,), (time_ns,)), min_quads=5, max_quads=5, lead_in_s=0.03, max_time_s=1e6)
     slots = device.slots[1:]
     assert slots.index("C") == 2 * pairs
+
+
+class Watching(Data):
+    """Writes X for a change of data into a device's log, and down which kernels are begun and finished."""
+
+    def __init__(self, log):
+        self.log = log
+        self.begun, self.finished = [], []
+
+    def change(self):
+        self.log.append("X")
+
+    def begin(self, subject, time_ns):
+        self.begun.append((subject.arguments[0], time_ns))
+
+    def finish(self, subjects, launches):
+        self.finished = ["".join(subject.arguments[0] for subject in subjects), launches]
+
+
+@pytest.mark.parametrize(("l2", "slots"), [("hot", [2 + 5 * 4]), ("cold", [2 + 4, 4, 4, 4, 4])])
+def test_data_change_before_a_batch_and_where_the_cache_is_flushed_before_each_quad(clock, l2, slots):
+    device = Recording(clock, l2_bytes=2**20)
+    data = Watching(device.log)
+    measure_pair(device, pair(), settings(l2=l2, min_quads=5, max_quads=5), random.Random(1), data)
+    launches = "".join(what[0] for what in device.log if what[0] in "XAB")
+    assert [len(part) for part in launches.split("X")[1:]] == slots
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_both_kernels_are_looked_at_in_the_end_and_last_the_one_that_ran_last(clock, seed):
+    data = Watching([])
+    asked = settings(min_slot_ns=3 * MS)
+    block = measure_pair(Recording(clock), pair((MS,), (2 * MS,)), asked, random.Random(seed), data)
+    assert data.begun == [("B", MS), ("A", MS)]
+    last = block.quads[-1].order[-1]
+    assert data.finished == ["BA" if last == "A" else "AB", 3]
 
 
 def test_every_cold_launch_has_a_flush_of_its_own_before_it(clock):
@@ -492,7 +528,8 @@ def test_a_card_that_found_its_queue_empty_is_held_from_then_on(clock):
     block = measured(device, pair((50 * US,), (50 * US,)), min_quads=12, max_quads=12)
     assert len(block.quads) == 12
     assert {quad.canary_ns for quad in block.quads if quad.canary_ns} == {50 * US}
-    assert "h" in device.log[50:]
+    launches = "".join(what[0] for what in device.slots if what[0] in "ABHh")
+    assert launches.endswith("".join(f"H{arm}h" for quad in block.quads for arm in quad.order))
 
 
 def test_without_counters_nobody_knows_whether_the_host_is_slow(clock):

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.device.backends.base import Stamp
 from harness.device.backends.cuda import device as cuda_device
 from harness.device.backends.cuda import driver, libcuda
 from harness.device.backends.cuda.built import CudaBuilt
 from harness.device.backends.cuda.device import CudaDevice
 from harness.device.frameworks import ReturnedArray
-from harness.errors import LaunchError
+from harness.errors import KernelError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import Launch
 from harness.spec.sources import Program
 
@@ -95,6 +96,9 @@ class Event:
     def time_till(self, later: Event) -> float:
         return (later.at_ns - self.at_ns) / 1e6
 
+    def time_since(self, earlier: Event) -> float:
+        return earlier.time_till(self)
+
 
 class Card:
     """A card's memory and its streams: what may begin has happened when the host has looked or slept."""
@@ -164,6 +168,94 @@ class Card:
         calls = {"release": lambda memory: None, "allocate": self.allocate, "_hold": self.hold}
         device.__dict__ |= {"stream": self.own, "synchronize": self.own.synchronize, **calls}
         return device
+
+
+def test_a_slot_is_timed_in_ns_from_its_first_launch_to_its_last(monkeypatch):
+    card = Card()
+    device = card.device(monkeypatch)
+
+    def work(arguments: Sequence[Any]) -> None:
+        card.own.add(lambda: setattr(card, "now_ns", card.now_ns + 1500.0))
+
+    timing = device.timed(CudaBuilt(call=work), LAUNCH, [], 3)
+    device.synchronize()
+    assert timing() == pytest.approx(4500.0)
+
+
+def test_a_part_of_a_grid_is_launched_behind_a_copy_of_where_it_begins(monkeypatch):
+    card = Card()
+    card.memory = np.zeros(256, np.uint8)
+    device = card.device(monkeypatch)
+    launched: list[tuple[Any, list[int]]] = []
+
+    def write(address: int, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
+        card.memory[address + offset_bytes :][: data.nbytes] = data.reshape(-1).view(np.uint8)
+
+    def enqueue(built: CudaBuilt, launch: Launch, arguments: Sequence[Any]) -> None:
+        card.own.add(lambda: launched.append((launch.grid, card.memory[:12].view(np.int32).tolist())))
+
+    device.__dict__ |= {"_origins": {}, "write": write, "_enqueue": enqueue}
+    for _ in range(2):  # the second time with the origins that are there
+        device._run(CudaBuilt(origin=0), Launch(grid=(3, 2, 1), block=(1, 1, 1), dispatch=(2, 2, 1)), [])
+        card.own.synchronize()
+    assert launched == [((2, 2, 1), [0, 0, 0]), ((1, 2, 1), [2, 0, 0])] * 2
+
+
+def test_stamps_are_read_at_once_and_a_place_is_used_anew(monkeypatch):
+    """A stamp that the card has not written tells nothing, not what an earlier one wrote there."""
+    monkeypatch.setattr(driver, "translated", lambda what: nullcontext())
+    monkeypatch.setattr(cuda_device, "_STAMPS", 2)
+    memory = np.zeros((2, 2), np.uint64)
+    written: Any = iter([(5, 50), (6, 60), (0, 0)])
+
+    def stamp(name: str, blocks: int, threads: int, address: np.uintp) -> None:
+        if (counted := next(written))[0]:
+            memory[(int(address) - 64) // 16] = counted
+
+    def read(_memory: int, _offset: int, out: np.ndarray[Any, Any]) -> None:
+        out[:] = memory
+
+    device: Any = object.__new__(CudaDevice)
+    device.info = SimpleNamespace(compute_units=1)
+    device.__dict__ |= {"_stamps": 64, "_stamps_taken": 0, "_enqueue_helper": stamp, "read": read}
+    device.__dict__ |= {"fill": lambda *_: memory.fill(0)}
+    before = [device.stamp(), device.stamp()]
+    assert [stamping() for stamping in before] == [Stamp(5.0, 50.0), Stamp(6.0, 60.0)]
+    assert device.stamp()() is None
+
+
+class Errors:
+    """PyCUDA's classes of errors."""
+
+    class Error(Exception):
+        pass
+
+    class MemoryError(Error):  # noqa: A001 - PyCUDA's own name
+        pass
+
+    class LogicError(Error):
+        pass
+
+    class LaunchError(Error):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("raised", "translated"),
+    [
+        (Errors.MemoryError("cuMemAlloc failed: out of memory"), OutOfMemoryError),
+        (Errors.LaunchError("cuStreamSynchronize failed: unspecified launch failure"), KernelError),
+        (Errors.LogicError("an illegal memory access was encountered"), KernelError),
+        (Errors.LogicError("cuLaunchKernel failed: invalid argument"), LaunchError),
+        (Errors.Error("cuInit failed"), MeasureError),
+    ],
+)
+def test_what_a_kernel_did_is_told_from_what_a_call_asked_for(monkeypatch, raised, translated):
+    monkeypatch.setattr(driver, "api", lambda: Errors)
+    with pytest.raises(MeasureError, match="Launching: ") as caught, driver.translated("Launching"):
+        raise raised
+    assert type(caught.value) is translated
+    assert str(raised) in caught.value.message
 
 
 class Contexts:

@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from harness.system.cache import BinaryCache, cache_dir, write_atomically
+from harness.system.cache import BinaryCache, Manifest, cache_dir, export_root, write_atomically
+from tests.support import write_files
 
 
 def test_the_cache_lies_where_the_variable_says(monkeypatch, tmp_path):
@@ -78,6 +79,14 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, w
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
+def test_the_disk_is_told_to_keep_all_of_a_file(tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(os, "fsync", lambda file: sizes.append(os.fstat(file).st_size))
+    write_atomically(tmp_path / "file", b"four")
+    write_atomically(tmp_path / "file", b"three", durable=False)
+    assert sizes == [4]
+
+
 def test_a_folder_in_the_way_leaves_nothing_behind(tmp_path):
     (tmp_path / "file" / "taken").mkdir(parents=True)
     with pytest.raises(OSError, match="file"):
@@ -109,9 +118,67 @@ def test_what_is_put_is_got():
     cache = BinaryCache()
     key = cache.key("text", ("-O3",), "nvcc 13", "sm_90")
     assert cache.get(key) is None
-    cache.put(key, b"\x7fELF\x00")
-    assert cache.get(key) == b"\x7fELF\x00"
-    assert BinaryCache().get(key) == b"\x7fELF\x00"
+    cache.put(key, b"\x7fELF\n\x00\n")
+    assert cache.get(key) == b"\x7fELF\n\x00\n"
+    assert BinaryCache().get(key) == b"\x7fELF\n\x00\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "got"),
+    [
+        pytest.param({}, True, id="nothing"),
+        pytest.param({"first/other.h": ""}, True, id="a new file of a name that is never included"),
+        pytest.param({"second/sub/a.h": "2"}, False, id="a header"),
+        pytest.param({"second/sub/a.h": None}, False, id="a header that is gone"),
+        pytest.param({"first/sub/a.h": "1"}, False, id="a new file that is found before a header"),
+        pytest.param({"first/b.h": ""}, False, id="a new file that a header asks for if it is there"),
+    ],
+)
+def test_a_binary_is_got_while_its_headers_are_what_they_were(tmp_path, changed, got):
+    write_files(tmp_path, {"first/c.h": "", "second/sub/a.h": "1"})
+    folders = [str(tmp_path / name) for name in ("first", "second", "absent")]
+    cache = BinaryCache(tmp_path / "cache")
+    cache.put("abc", b"binary", Manifest.of([f"{folders[1]}/sub/a.h"], folders, ["b.h"]))
+    for name, text in changed.items():
+        if text is None:
+            (tmp_path / name).unlink()
+        else:
+            write_files(tmp_path, {name: text})
+    assert cache.get("abc") == (b"binary" if got else None)
+
+
+def test_a_cache_tells_what_all_that_came_from_it_relied_on(tmp_path):
+    write_files(tmp_path, {"a.h": "1"})
+    manifest = Manifest.of([str(tmp_path / "a.h")], ())
+    writing, reading = BinaryCache(tmp_path / "cache"), BinaryCache(tmp_path / "cache")
+    assert BinaryCache(tmp_path / "cache").relied_on == ()
+    writing.put("abc", b"binary", manifest)
+    assert writing.relied_on == (manifest,)
+    assert (reading.get("abc"), reading.relied_on) == (b"binary", (manifest,))
+    reading.forgo()
+    assert reading.relied_on is None
+
+
+def test_a_binary_in_the_place_of_another_is_none(tmp_path):
+    cache = BinaryCache(tmp_path)
+    cache.put("abc", b"binary")
+    (tmp_path / "ab" / "abc").rename(tmp_path / "ab" / "abd")
+    assert cache.get("abd") is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "root"),
+    [
+        ("commits/COMMIT/kernels/toy", "commits/COMMIT"),
+        ("commits/COMMIT-0123456789ab", "commits/COMMIT-0123456789ab"),
+        ("commits/main/toy", None),
+        ("COMMIT/toy", None),
+    ],
+)
+def test_a_folder_of_an_exported_commit_tells_its_top(tmp_path, folder, root):
+    commit = "0123456789abcdef" * 2 + "01234567"
+    found = export_root(tmp_path / folder.replace("COMMIT", commit))
+    assert found == (root and tmp_path / root.replace("COMMIT", commit))
 
 
 def test_an_empty_file_is_no_binary(tmp_path):

@@ -239,6 +239,13 @@ class TestSeveral:
         assert (one.at, two.at) == (100, 104)
         assert [one.effect, two.effect] == pytest.approx([-0.05, -0.05], abs=0.01)
 
+    def test_what_lies_between_two_brief_stretches_is_the_level(self):
+        values = np.repeat([100.0, 120.0, 100.0, 120.0, 100.0], [40, 5, 5, 5, 60])
+        found = find_changes(values * np.exp(0.002 * np.random.default_rng(1).standard_normal(115)))
+        assert [(one.start, one.stop) for one in found.brief] == [(40, 45), (50, 55)]
+        assert found.changes == ()
+        assert found.outliers == (*range(40, 45), *range(50, 55))
+
     def test_a_stretch_that_came_back_to_another_level_is_brief_beside_a_step(self):
         found = find_changes(with_steps(noise(36, sd=0.003), at_100=-0.25, at_103=0.5))
         (change,) = found.changes

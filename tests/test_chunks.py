@@ -12,14 +12,14 @@ import pytest
 
 from harness import Axis, Generated, HostFunction, Input, Kernel, Output, Problem, Suite
 from harness.bench import protocol
-from harness.bench.measure import largest_dispatch, single_blocks
+from harness.bench.measure import Subject, largest_dispatch, limited, single_blocks
 from harness.device.backends import null
 from harness.device.backends.base import check_launch
 from harness.errors import LaunchError
 from harness.records import Launch
 from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
-from harness.spec.sources import program
+from harness.spec.sources import Program, program
 from tests.support import KERNELS, PORTABLE, write_files
 from tests.test_kernels_opencl import workers_in
 
@@ -213,6 +213,17 @@ def test_a_part_that_took_longer_than_foretold_is_not_used():
 
 def test_a_block_that_takes_too_long_leaves_nothing():
     assert largest_dispatch(Clock(lambda blocks: 500.0), (9, 1, 1), 400) == (None, 500.0)
+
+
+def test_a_block_is_timed_once_it_is_loaded_and_is_too_long_with_its_time():
+    device = null.NullDevice(null.devices()[0], {})
+    whole = launch((8, 1, 1), None)
+    text = Program("toy.one", "one", "")
+    built = null.NullBuilt(text, "", itertools.cycle([50e6, 5e6]))
+    assert limited(device, Subject(built, whole, []), whole, 60.0).dispatch is None
+    built = null.NullBuilt(text, "", itertools.cycle([50e6, 5e6]))
+    with pytest.raises(LaunchError, match=r"One block takes 5 ms on null, more than the 4 ms of --max-"):
+        limited(device, Subject(built, whole, []), whole, 4.0)
 
 
 # Kernels in parts, on a device

@@ -548,6 +548,20 @@ def test_two_cards_are_both_shown_and_the_second_can_be_chosen(fake_cuda):
     assert [card["spec"] for card in cards] == ["cuda:0", "cuda:1"]
     assert done.json["default"] == "cuda:0"
     assert cards[0]["pci_bus_id"] != cards[1]["pci_bus_id"]
+    told = {
+        "arch": "sm_75",
+        "compute_units": 40,
+        "driver": "13.0",
+        "l2_bytes": 4 * 2**20,
+        "max_block": [1024, 1024, 64],
+        "max_clock_mhz": 1590,
+        "max_grid": [2**31 - 1, 65535, 65535],
+        "max_shared_bytes": 48 * 1024,
+        "max_threads_per_block": 1024,
+        "memory_bytes": 16 * 2**30,
+        "warp_size": None,  # a PyCUDA that has no name for it
+    }
+    assert {name: cards[1][name] for name in told} == told
     table = fake_cuda("devices", FAKE_CUDA="2").out
     assert "cuda:0 (default)" in table
     assert "cuda:1" in table

@@ -6,6 +6,7 @@ import json
 import math
 import string
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from harness.history.changes import analyse, change_id
 from harness.history.facts import Commits
 from harness.history.reading import read_history, sentence
-from harness.history.series import Epoch, Series
+from harness.history.series import Epoch, Series, Shift
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.records import Launch, Resources, Row
 from harness.system.git import Commit
@@ -303,6 +304,12 @@ def test_the_clock_explains_a_change_where_cycles_stayed(values, beside, attribu
         assert change.cycles_effect is None
 
 
+@pytest.mark.parametrize("clocks", [(1980, math.nan), (math.nan, 1980)])
+def test_a_clock_that_is_known_on_one_side_alone_explains_nothing(clocks):
+    change = only(made(noisy(SLOWER), sm_clock_mhz=step(*clocks)))
+    assert (change.attribution, change.cycles_effect) == ("unknown", None)
+
+
 def test_a_clock_that_moves_by_less_than_its_own_steps_explains_nothing():
     series = made(noisy(step(100, 99.55), 0.0003), sm_clock_mhz=told(1980, 1973))
     assert only(series, floor=0.003).attribution == "code"
@@ -486,6 +493,14 @@ def test_what_changed_in_the_build_is_told():
     assert only(made(noisy(SLOWER), registers=np.full(COUNT, np.nan))).static == ()
 
 
+def test_what_of_the_measuring_changed_right_there_is_told_and_of_a_slide_nothing():
+    shifts = tuple(Shift(at=at, key="number", before="1", after="10") for at in (5, AT, AT + 10))
+    series = replace(made(noisy(SLOWER)), shifts=shifts)
+    assert only(series).shifts == (shifts[1],)
+    slide = replace(made(noisy(np.linspace(100, 85, 120))), shifts=shifts)
+    assert only(slide).shifts == ()
+
+
 def test_another_step_nearby_does_not_colour_what_stood_beside():
     """A hot stretch before the change: the clock on both sides of the change itself is the same."""
     level = np.repeat([100.0, 92.0, 100.0, 90.0], 15)
@@ -532,6 +547,71 @@ def test_the_figures_around_the_change_are_those_of_its_levels():
     assert change.effect == pytest.approx(change.after / change.before - 1)
     assert change.low < change.effect < change.high < 0
     assert 0 <= change.p_value < 0.01
+
+
+def briefly(level):
+    """Four figures at another level than the rest, and none for a while when it was back."""
+    values = noisy(np.full(60, 100.0))
+    values[30:34] *= level / 100
+    values[34] = math.nan
+    return values
+
+
+@pytest.mark.parametrize(
+    ("level", "others"),
+    [(80, {}), (125, {"metric": "time_ms", "unit": "ms", "direction": "lower"})],
+    ids=["less of a rate", "more of a time"],
+)
+def test_a_brief_stretch_that_was_worse_is_two_changes(level, others):
+    found = analysed(made(briefly(level), **others))
+    worse, better = found.changes
+    effect = level / 100 - 1
+    assert [(each.kind, each.at, each.good, each.bad) for each in found.changes] == [
+        ("regression", 30, 29, 30),
+        ("improvement", 35, 33, 35),
+    ]
+    assert (worse.effect, better.effect) == (
+        pytest.approx(effect, abs=0.005),
+        pytest.approx(1 / (1 + effect) - 1, abs=0.005),
+    )
+    assert (worse.before, worse.after) == (better.after, better.before)
+    assert worse.low < worse.effect < worse.high
+    assert (better.low, better.high) == (
+        pytest.approx(1 / (1 + worse.high) - 1),
+        pytest.approx(1 / (1 + worse.low) - 1),
+    )
+    assert [(one.start, one.stop) for one in found.levels] == [(0, 30), (30, 35), (35, 60)]
+    assert found.levels[1].level == pytest.approx(level, rel=0.005)
+    assert found.outliers == ()
+
+
+def test_a_brief_stretch_that_was_better_is_set_aside():
+    found = analysed(made(briefly(125)))
+    assert (found.changes, found.outliers) == ((), (30, 31, 32, 33))
+    assert [(one.start, one.stop) for one in found.levels] == [(0, 60)]
+
+
+def test_a_slide_is_one_change_from_where_it_was_best_to_the_newest_figure():
+    found = analysed(made(noisy(np.linspace(100, 85, 120))))
+    [slide] = found.changes
+    assert (slide.kind, slide.attribution, slide.last, slide.bad) == ("drift", "unknown", 119, 119)
+    assert (slide.first, slide.good) == (slide.at + 1, slide.at)
+    assert slide.at < 12
+    assert slide.id == change_id("card", "matmul.naive@1024", "gflops", "commit 0")
+    assert slide.effect == pytest.approx(-0.137, abs=0.005)
+    assert slide.low < slide.effect < slide.high < -0.12
+    assert slide.after == pytest.approx(slide.before * (1 + slide.effect))
+    assert slide.before == pytest.approx(100, rel=0.015)
+    better = analysed(made(noisy(np.linspace(85, 100, 120)))).changes
+    assert {each.kind for each in better} <= {"improvement"}
+
+
+def test_a_step_before_a_slide_is_a_change_of_its_own():
+    values = noisy(np.concatenate([np.full(40, 130.0), np.full(60, 100.0), np.linspace(100, 85, 120)]), 0.005)
+    fall, slide = analysed(made(values)).changes
+    assert (fall.kind, fall.bad, slide.kind, slide.bad) == ("regression", 40, "drift", 219)
+    assert fall.effect == pytest.approx(100 / 130 - 1, abs=0.01)
+    assert slide.before == pytest.approx(np.median(values[slide.at - 6 : slide.at + 7]))
 
 
 # What is none

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -667,6 +668,61 @@ def test_what_is_there_and_differs_stays_unless_forced(theirs, call):
     call("init", "--yes", "--force")
     assert suite.read_text() == written
     assert (top / "pyproject.toml").read_text().count("[tool.harness]") == 1
+
+
+def test_settings_that_nothing_can_be_added_to_are_left_and_have_a_file_of_their_own_beside(theirs, call):
+    settings = "tool = { other = { x = 1 } }\n"
+    top = theirs({"scale.cu": SCALE, "pyproject.toml": settings})
+    assert call("init", "--yes").status == 0
+    assert (top / "pyproject.toml").read_text() == settings
+    assert 'suites = ["perf/*"]' in (top / "harness.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.cuh": NAIVE, "b.cuh": TILED, "run.cu": RUNNER},
+        {
+            "Makefile": "NVCC_FLAGS = -O3 --expt-relaxed-constexpr\n",
+            "f.cu": "__global__ void f(const half *x, const int *at, half *y, double by, int n)"
+            '{ asm("wgmma.fence;"); y[0] = by * (double)x[at[n]]; }',
+        },
+        {
+            "CMakeLists.txt": "include_directories(include)\n",
+            "include/library/all.h": "#define ONE 1\n",
+            "f.cu": '#include <library/all.h>\nextern "C" __global__ void f(float *y, int n) { y[n] = ONE; }',
+        },
+    ],
+    ids=["templates and macros", "architecture, options and types", "folders of headers"],
+)
+def test_a_suite_that_is_written_says_of_its_kernels_what_was_guessed(theirs, call, files):
+    top = theirs(files)
+    suites, _ = guessed(top)
+    assert suites
+    assert call("init", "--yes").status == 0
+    for name, guess in suites.items():
+        written = load_folder(top / "perf" / name)
+        assert [kernel.name for kernel in written.kernels] == [kernel.name for kernel in guess.kernels]
+        for kernel in guess.kernels:
+            found = written.by_name[kernel.name]
+            assert (found.entry, found.instantiate) == (kernel.entry, kernel.instantiate)
+            assert (found.macros, found.include) == (kernel.macros, kernel.include)
+            assert (found.arch, found.options.get("cuda", ())) == (kernel.arch, kernel.options)
+            assert (found.dtype, set(found.sources)) == (guess.dtype, {"cuda"})
+        case = written.case(written.kernels[0], dict.fromkeys(written.problem.axes, 64))
+        dtypes = {name: array.dtype_at(case) for name, array in written.problem.arrays.items()}
+        dtypes |= {name: scalar.dtype for name, scalar in written.problem.scalars.items()}
+        assert dtypes == {one.name: one.dtype for one in (*guess.arrays, *guess.numbers)}
+
+
+def test_a_size_is_a_power_of_two_only_where_it_is_one(theirs):
+    suites, _ = guessed(theirs({"scale.cu": SCALE}))
+    suite = suites["scale"]
+    (axis,) = suite.axes
+    text = suite_text(
+        replace(suite, axes=(replace(axis, default=(20_000, 2**20), quick=(64,)),)), "perf/scale"
+    )
+    assert "Axis(default=(20000, 2**20), quick=(64,))" in text
 
 
 @pytest.mark.parametrize(

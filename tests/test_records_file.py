@@ -161,6 +161,13 @@ def test_every_field_comes_back(tmp_path, complete):
     )
 
 
+def test_the_disk_is_told_to_keep_a_record_that_is_finished(tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr("os.fsync", lambda file: sizes.append(os.fstat(file).st_size))
+    path = written(tmp_path, ROW)
+    assert sizes == [path.stat().st_size]
+
+
 def test_a_run_without_rows(tmp_path):
     assert records_file.read_run(written(tmp_path)) == records_file.StoredRun(RUN, (), complete=True)
 
@@ -205,6 +212,27 @@ def test_a_line_is_a_record(tmp_path, items, described, kinds):
 )
 def test_a_records_name(described, changes, name):
     assert records_file.record_name(dataclasses.replace(described, **changes)) == name
+
+
+def test_the_newest_row_of_a_case_counts_and_one_that_was_skipped_where_there_is_no_other(tmp_path):
+    def row(case, status, message):
+        return dataclasses.replace(BARE, case=case, status=status, message=message)
+
+    def stored(second, *rows, suite="toy", **changes):
+        source = dataclasses.replace(RUN.source, suite=suite)
+        started = f"2026-01-02T03:04:{second:02}+00:00"
+        run = dataclasses.replace(RUN, run_id=f"{second:08}", started_at=started, source=source, **changes)
+        written(tmp_path / "card", *rows, described=run)
+
+    stored(1, row("a", "measured", "first"), row("b", "measured", "first"))
+    stored(2, row("a", "measured", "second"), row("c", "skipped", "second"), row("d", "measured", "other"))
+    stored(3, row("a", "skipped", "third"), row("b", "failed", "third"), row("c", "skipped", "third"))
+    stored(4, row("a", "verified", "fourth"), row("b", "not-built", "fourth"))
+    stored(5, row("a", "measured", "fifth"), command="check")
+    stored(6, row("a", "measured", "sixth"), suite="other")
+    found, problems = records_file.newest_rows(tmp_path, "toy", ["a", "b", "c"])
+    assert {each.row.case: each.row.message for each in found} == {"a": "second", "b": "third", "c": "third"}
+    assert ({each.machine for each in found}, problems) == ({"card"}, [])
 
 
 def test_two_runs_in_one_second_have_a_record_each(tmp_path):

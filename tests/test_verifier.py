@@ -1,4 +1,6 @@
-"""What single launches tell of a kernel, where the host is slow to enqueue them."""
+"""What is looked at of a kernel while it is timed, and what single launches tell of it where the host is slow
+to enqueue them.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness import Axis, Case, Input, Kernel, Output, Problem
+from harness import Axis, Case, Input, Kernel, Output, Problem, Suite
 from harness.bench import verifier
 from harness.bench.buffers import Buffers
-from harness.bench.verifier import Rotation, SkippedWorkError
-from harness.device.backends.null import NullDevice, devices
+from harness.bench.measure import Subject
+from harness.bench.verifier import Checker, Rotation, SkippedWorkError, WrongWhenTimedError, emulator
+from harness.device.backends.null import NullBuilt, NullDevice, devices
+from harness.records import Launch
+from harness.spec.sources import Program
 
 KERNEL_NS, ENQUEUEING_NS = 10_000, 150_000
 
@@ -22,6 +27,9 @@ class Copy(Problem):
     n = Axis((64,))
     x = Input("n")
     y = Output("n")
+
+    def reference(self, case, x):
+        return x
 
 
 class SlowlyEnqueued(NullDevice):
@@ -87,3 +95,31 @@ def test_a_kernel_that_leaves_out_work_is_found_on_a_slow_host(monkeypatch):
     made, subject = rotation(SlowlyEnqueued(skips=True), monkeypatch)
     with pytest.raises(SkippedWorkError, match="leaves out work that it finds done"):
         made._check_work(subject)
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_a_slot_in_the_middle_whose_result_is_wrong_is_found(tmp_path, wrong):
+    device = NullDevice(devices()[0], {})
+    suite = Suite("toy", Copy(), [kernel := Kernel("copy", "copy.cu", block=1, grid=1)])
+    case = suite.case(kernel, {"n": 64})
+    checker = Checker(device, suite, tmp_path, lambda stage: None)
+    built = NullBuilt(
+        Program("toy.copy", "copy", "", emulate=emulator(suite.problem, kernel, case)), "", None
+    )
+    with Buffers(device, suite.problem, case) as buffers:
+        launch = Launch(grid=(1, 1, 1), block=(1, 1, 1))
+        subject = Subject(built, launch, buffers.arguments(kernel))
+        buffers.write(checker.inputs(case, 1))
+        device.launch(built, launch, subject.arguments)
+        data = Rotation(checker, buffers, case, 1, random.Random(1), sets=2)
+        data.admit(subject, case)
+        if wrong:
+            subject.arguments[1][:] = 5
+        data.sample(subject)  # the first slot is in the sample as long as there is no other
+        data.poison()
+        device.launch(built, launch, subject.arguments)
+        if wrong:
+            with pytest.raises(WrongWhenTimedError, match="wrong when timed"):
+                data.finish([subject], 1)
+        else:
+            data.finish([subject], 1)

@@ -188,7 +188,7 @@ def _search(
     edges = [0, *(step.at for step in steps), points.size]
 
     def change(step: ChangePoint, kind: Kind | None = None) -> Change:
-        low = max(edge for edge in edges if edge < max(step.at, 1)) if kind is None else 0
+        low = max(edge for edge in edges if edge < step.at) if kind is None else 0
         high = min(edge for edge in edges if edge > step.at)
         beside = int(points[low]), int(points[high - 1]) + 1
         return _change(series, _placed(step, points), *beside, number, commits, record, kind)
@@ -452,8 +452,7 @@ def _attribution(
     if cycles is None:
         return "unknown"
     moved = cycles - slower
-    explains = moved * slower < 0 and abs(moved) > _CLOCK_APART and abs(cycles) < _SHARE * abs(slower)
-    if not explains:
+    if abs(moved) <= _CLOCK_APART or abs(cycles) >= _SHARE * abs(slower):
         return "code"
     slow, fast = (after, before) if moved < 0 else (before, after)
     if slow.get("temperature_c", 0.0) - fast.get("temperature_c", math.inf) > _WARMER_C:

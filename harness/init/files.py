@@ -176,7 +176,7 @@ def _asv_settings(folder: Path, home: str, benchmarks: str, results: str) -> str
     return json.dumps(settings, indent=4) + "\n"
 
 
-def write(folder: Path, files: Mapping[str, str], *, force: bool = False, dry_run: bool = False) -> Written:
+def write(folder: Path, files: Mapping[str, str], *, force: bool, dry_run: bool) -> Written:
     """Write what is not there. What differs is left as it is, unless `force` says otherwise; pyproject.toml,
     which only grows, is written either way. Raises StoreError where a file cannot be written, and then what
     was written is taken away again.

@@ -1,0 +1,310 @@
+"""A pair whose sides have a process each: what is made of the answers of two made-up processes, and what one
+answers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.bench import protocol
+from harness.bench.abba import PairSettings, Turn
+from harness.bench.protocol import SideName
+from harness.bench.worker import Worker as RealWorker
+from harness.device.peaks import BeyondPeakError
+from harness.errors import BuildError, WorkerError
+from harness.run.turns import TurnPair
+from harness.system.process import Failed, failure
+from tests.support import write_files
+
+MS = 1_000_000
+SIDE = protocol.PairSide(suite="base", kernel="one")
+PAIR = protocol.PairOf(id="toy.one[n=1]", sizes={"n": 1}, base=SIDE, head=SIDE)
+BASE = protocol.JoinReply(
+    facts=protocol.SideFacts(code="base"),
+    time_ns=MS,
+    l2="cold",
+    clock="scripted",
+    tick_ns=1.0,
+    globaltimer_tick_ns=1000.0,
+    warmup_s=0.25,
+    settled=True,
+    restored=False,
+)
+HEAD = msgspec.structs.replace(BASE, facts=protocol.SideFacts(code="head"), time_ns=2 * MS, warmup_s=0.5)
+
+TEN_QUADS = PairSettings(min_quads=10, max_quads=10)
+
+
+class Host:
+    """The clock of both processes, and what they were asked: the side and the request."""
+
+    def __init__(self, joined: Mapping[str, protocol.JoinReply], answers: Mapping[str, object]) -> None:
+        self.joined, self.answers = joined, answers
+        self.now_ns = 0
+        self.asked: list[tuple[str, Any]] = []
+        self.closed: list[str] = []
+
+    def of(self, kind: type) -> list[tuple[str, Any]]:
+        return [(side, request) for side, request in self.asked if isinstance(request, kind)]
+
+
+class Worker:
+    def __init__(self, side: str, host: Host) -> None:
+        self.side, self.host = side, host
+
+    def pids(self) -> list[int]:
+        return [{"base": 1, "head": 2}[self.side]]
+
+    def close(self) -> None:
+        self.host.closed.append(self.side)
+
+    def begin(self, request: Any, timeout_s: float) -> Callable[[Callable[[Any], object]], object]:
+        assert timeout_s == 9
+        self.host.asked.append((self.side, request))
+
+        def answer(report: Callable[[Any], object]) -> object:
+            found = self.host.answers.get(f"{type(request).__name__} {self.side}")
+            if isinstance(found, Exception):
+                raise found
+            return found or self.answer(request)
+
+        return answer
+
+    def answer(self, request: Any) -> object:
+        match request:
+            case protocol.Join():
+                return self.host.joined[self.side]
+            case protocol.Take():
+                return self.turn(request)
+        return protocol.Done()
+
+    def turn(self, request: protocol.Take) -> Turn:
+        """A slot of 1 ms at base and 2 ms at head, at 2000 MHz, within 10 ms of the host."""
+        began_ns, self.host.now_ns = self.host.now_ns, self.host.now_ns + 10 * MS
+        time_ns = self.host.joined[self.side].time_ns
+        return Turn(
+            time_ns=time_ns,
+            cycles=2 * time_ns,
+            sm_clock_mhz=2000.0,
+            started_ns=began_ns,
+            ended_ns=self.host.now_ns,
+            canary_ns=5e4 if request.canary else None,
+            canary_cycles=1e5 if request.canary else None,
+        )
+
+
+def compared(
+    settings: PairSettings = TEN_QUADS,
+    *,
+    head: protocol.JoinReply = HEAD,
+    seed: int = 1,
+    answers: Mapping[str, object] = {},
+) -> tuple[Host, Any]:
+    """What the pair answers; `answers` are by the request and the side, as "Take head"."""
+    host = Host({"base": BASE, "head": head}, answers)
+    pair = TurnPair(lambda side: Worker(side, host), lambda worker: None, lambda stage: None)  # type: ignore[arg-type, return-value]
+    asked = protocol.Compare(pair=PAIR, seed=3, order_seed=seed, settings=settings)
+    answer = pair.compare(asked, 9)
+    assert pair.pids == [1, 2]
+    pair.close()
+    assert sorted(host.closed) == ["base", "head"]
+    return host, answer
+
+
+def test_quads_are_made_of_turns_in_their_order():
+    host, reply = compared()
+    quads = reply.block.quads
+    assert {quad.order for quad in quads} == {"ABBA", "BAAB"}
+    sides = [side for side, _ in host.of(protocol.Take)]
+    assert sides[:2] == ["base", "head"]  # the first turn of each counts nothing
+    assert sides[2:] == [{"A": "base", "B": "head"}[arm] for quad in quads for arm in quad.order]
+    for number, quad in enumerate(quads):
+        assert quad.times_ns == tuple({"A": MS, "B": 2 * MS}[arm] for arm in quad.order)
+        assert quad.cycles == tuple(2 * time_ns for time_ns in quad.times_ns)
+        assert quad.sm_clock_mhz == (2000.0,) * 4
+        assert (quad.canary_ns, quad.canary_cycles) == ((None, None) if number % 2 else (5e4, 1e5))
+        assert (quad.started_ns, quad.ended_ns) == ((20 + 40 * number) * MS, (60 + 40 * number) * MS)
+
+
+def test_the_turns_of_a_quad_are_on_the_same_data_and_of_as_many_launches():
+    host, reply = compared()
+    turns = [turn for _, turn in host.of(protocol.Take)]
+    seeds = [turn.data_seed for turn in turns[2:]]
+    assert [len(set(seeds[at : at + 4])) for at in range(0, len(seeds), 4)] == [1] * 10
+    assert len(set(seeds)) == 10
+    assert {turn.launches for turn in turns} == {2}  # 2 ms of the faster side
+    assert [turn.canary for turn in turns] == [False, False, *[True, *[False] * 7] * 5]
+    assert reply.block.launches_per_slot == 2
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_sides_are_built_at_once_joined_apart_and_finished_with_their_own_time(seed):
+    host, _ = compared(seed=seed)
+    kinds = [type(request).__name__ for _, request in host.asked]
+    assert kinds[:4] == ["BuildSide", "BuildSide", "Join", "Join"]
+    joined = host.of(protocol.Join)
+    assert [(side, request.side) for side, request in joined] == [("head", "head"), ("base", "base")]
+    assert joined[0][1].compare.order_seed != joined[1][1].compare.order_seed
+    assert {request.compare.seed for _, request in joined} == {3}
+    assert dict(host.of(protocol.Finish)) == {
+        "base": protocol.Finish(time_ns=MS),
+        "head": protocol.Finish(time_ns=2 * MS),
+    }
+
+
+def test_the_block_says_how_it_was_measured():
+    _, reply = compared()
+    block = reply.block
+    assert {side: facts.code for side, facts in reply.sides.items()} == {"base": "base", "head": "head"}
+    assert (block.l2, block.clock, block.tick_ns) == ("cold", "scripted", 1.0)
+    assert block.warmup_s == 0.75
+    assert block.gpu_s == pytest.approx(10 * 0.040)
+    assert block.clock_noise == pytest.approx(1000 / (2 * MS) / math.sqrt(6))
+    assert (block.settled, block.restored, block.in_turns) == (True, False, True)
+    _, reply = compared(head=msgspec.structs.replace(HEAD, settled=False, restored=True))
+    assert (reply.block.settled, reply.block.restored) == (False, True)
+
+
+@pytest.mark.parametrize(("max_time_s", "count"), [(0.5, 75), (3.5, 87)])
+def test_a_block_in_turns_may_take_three_seconds_or_more_where_asked(monkeypatch, max_time_s, count):
+    """A quad takes 40 ms, and the sides scatter so much that the time decides."""
+    scattered = itertools.cycle([0.8, 1.3, 0.9, 1.1, 1.0])
+    turn = Worker.turn
+
+    def scatter(worker: Worker, request: protocol.Take) -> Turn:
+        taken = turn(worker, request)
+        return msgspec.structs.replace(taken, time_ns=taken.time_ns * next(scattered))
+
+    monkeypatch.setattr(Worker, "turn", scatter)
+    asked = PairSettings(min_quads=5, max_quads=400, standard_error=1e-9, max_time_s=max_time_s)
+    _, reply = compared(asked)
+    assert len(reply.block.quads) == count
+
+
+FAILED = Failed(reason="wrong-result", message="y[0] is 1; expected 2.")
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+@pytest.mark.parametrize("request_kind", ["BuildSide", "Join", "Take", "Finish"])
+def test_what_fails_is_its_sides(side, request_kind):
+    _, reply = compared(answers={f"{request_kind} {side}": FAILED})
+    assert reply == msgspec.structs.replace(FAILED, side=side)
+    own = msgspec.structs.replace(FAILED, side="base")
+    assert compared(answers={f"{request_kind} {side}": own})[1] == own
+    lost = WorkerError("It ended.")
+    assert compared(answers={f"{request_kind} {side}": lost})[1] == msgspec.structs.replace(
+        failure(WorkerError("It ended.")), side=side
+    )
+
+
+def test_head_fails_where_both_do():
+    _, reply = compared(answers={"BuildSide base": FAILED, "BuildSide head": FAILED})
+    assert reply.side == "head"
+    _, reply = compared(answers={"Join base": FAILED, "Join head": FAILED})
+    assert reply.side == "head"
+
+
+def test_a_process_that_cannot_be_started_leaves_none_behind():
+    host = Host({}, {})
+
+    def open_device(worker: Any) -> None:
+        if worker.side == "head":
+            raise BuildError("There is no such device.")
+
+    with pytest.raises(BuildError):
+        TurnPair(lambda side: Worker(side, host), open_device, lambda stage: None)  # type: ignore[arg-type, return-value]
+    assert sorted(host.closed) == ["base", "head"]
+
+
+SUITE = """
+from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
+
+SEEN = []
+
+
+class Twice(Problem):
+    n = Axis(default=(64,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+    def flop(self, case):
+        return case.n
+
+
+def function(case, stream):
+    def call(x, y, n):
+        SEEN.append(float(x[0]))
+        y[:] = 2 * x
+
+    return call
+
+
+suite = Suite("turns", Twice(), headline="GFLOP/s", kernels=[Kernel("one", {"cpu": HostFunction(function)})])
+"""
+SHORT = PairSettings(warmup_min_s=0, warmup_max_s=0)
+ASKED = protocol.Compare(
+    pair=msgspec.structs.replace(PAIR, sizes={"n": 64}), seed=3, order_seed=1, settings=SHORT
+)
+
+
+class Side:
+    """A process of one side on the CPU, and the data on which its kernel was called."""
+
+    def __init__(self, folder: Path, **given: Any) -> None:
+        write_files(folder, {"suite.py": SUITE})
+        opened = protocol.Open(device="cpu:0", suite=str(folder), scratch=str(folder), **given)
+        self.worker = RealWorker(opened, lambda progress: None)
+        self.seen: list[float] = type(self.worker.suite.problem).reference.__globals__["SEEN"]
+
+    def ask(self, request: Any) -> tuple[Any, list[float]]:
+        """The answer, and the data of the calls meanwhile."""
+        before = len(self.seen)
+        answer = self.worker.answer(request)
+        return answer, self.seen[before:]
+
+
+def test_the_slots_of_a_quad_are_on_the_same_data_at_both_sides(tmp_path):
+    def last(side: SideName, order_seed: int) -> list[float]:
+        own = Side(tmp_path / side)
+        asked = msgspec.structs.replace(ASKED, order_seed=order_seed)
+        own.ask(protocol.Join(compare=asked, side=side))
+        turns = (protocol.Take(launches=1, data_seed=seed, lead_in_s=0.0) for seed in (*range(10), 0, 0))
+        return [own.ask(turn)[1][-1] for turn in turns]
+
+    base, head = last("base", 1), last("head", 2)
+    assert len(set(base)) == 2
+    changed = [before != after for before, after in itertools.pairwise(base)]
+    assert changed == [before != after for before, after in itertools.pairwise(head)]
+    assert set(base) == set(head)
+
+
+def test_a_side_that_nobody_verified_before_meets_data_in_the_end_that_it_has_not_seen(tmp_path):
+    own = Side(tmp_path)
+    verified: dict[str, str] = {}
+    for new in (1, 0):
+        joined, seen = own.ask(
+            protocol.Join(compare=msgspec.structs.replace(ASKED, verified=verified), side="head")
+        )
+        turn, _ = own.ask(protocol.Take(launches=1, data_seed=1, lead_in_s=0.0))
+        done, at_end = own.ask(protocol.Finish(time_ns=turn.time_ns))
+        assert done == protocol.Done()
+        assert len(set(at_end) - set(seen)) == new
+        verified = {"head": joined.facts.digest}
+
+
+def test_a_side_that_is_faster_than_the_device_can_be_is_refused(tmp_path):
+    own = Side(tmp_path, peaks={"float32": 1.0})
+    own.ask(protocol.Join(compare=ASKED, side="head"))
+    with pytest.raises(BeyondPeakError, match="64 GFLOP/s") as caught:
+        own.ask(protocol.Finish(time_ns=1.0))
+    assert caught.value.side == "head"
