@@ -56,7 +56,7 @@ def test_what_waits_for_the_card_comes_before_what_keeps_it(monkeypatch, told, h
 
 def test_every_helper_that_is_enqueued_is_in_their_file():
     source = Path(str(cuda.__file__)).read_text(encoding="utf-8")
-    names = set(re.findall(r'helper\("(\w+)"', source))
+    names = set(re.findall(r"""helper\(["'](\w+)["']""", source))
     assert len(names) == 6
     helpers = cuda._HELPERS.read_text(encoding="utf-8")
     assert {f"harness_{name}" for name in names} == set(re.findall(r"__global__ void (\w+)\(", helpers))
