@@ -182,8 +182,8 @@ def in_shell(file: str, source: str) -> Iterator[Mutant]:
 
 
 def as_written(file: str, source: str) -> str:
-    """A file without a fault, as one with a fault is written: a test that minds how must not count as one that
-    found it.
+    """A file without a fault, written as one with a fault is: a test that fails for the writing alone has
+    found nothing.
     """
     return source if file.endswith(".sh") else ast.unparse(ast.parse(source))
 
