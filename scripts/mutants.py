@@ -184,6 +184,13 @@ def in_shell(file: str, source: str) -> Iterator[Mutant]:
             yield Mutant(file, at + 1, f"{line.strip()} -> {new.strip()}", text)
 
 
+def as_written(file: str, source: str) -> str:
+    """A file without a fault, written as one with a fault is: a test that fails for the writing alone has
+    found nothing.
+    """
+    return source if file.endswith(".sh") else ast.unparse(ast.parse(source))
+
+
 def mutants_of(file: str, source: str) -> list[Mutant]:
     return list(in_shell(file, source) if file.endswith(".sh") else in_python(file, source))
 
@@ -212,6 +219,8 @@ def measure(copy: Path, suite: str, sample: int, seed: int) -> None:
     mutants = [mutant for file, source in sources.items() for mutant in mutants_of(file, source)]
     chosen = random.Random(seed).sample(mutants, min(sample, len(mutants)))  # noqa: S311 - a sample, no secret
     begun = time.monotonic()
+    for file, source in sources.items():
+        put(copy, file, as_written(file, source))
     if not tests_pass(copy, tests, None):
         sys.exit(f"{suite}: its tests fail without any fault")
     limit_s = 20 + 4 * (time.monotonic() - begun)
@@ -221,7 +230,7 @@ def measure(copy: Path, suite: str, sample: int, seed: int) -> None:
         if tests_pass(copy, tests, limit_s):
             missed += 1
             print(f"{suite}: missed {mutant.file}:{mutant.line}  {mutant.change}", flush=True)
-        put(copy, mutant.file, sources[mutant.file])
+        put(copy, mutant.file, as_written(mutant.file, sources[mutant.file]))
     caught, took_s = len(chosen) - missed, time.monotonic() - begun
     print(f"{suite}: {caught} of {len(chosen)} caught ({len(mutants)} known), {took_s:.0f} s", flush=True)
 

@@ -58,7 +58,7 @@ def test_what_waits_for_the_card_comes_before_what_keeps_it(monkeypatch, told, h
 
 def test_every_helper_that_is_enqueued_is_in_their_file():
     source = Path(str(cuda_device.__file__)).read_text(encoding="utf-8")
-    names = set(re.findall(r'helper\("(\w+)"', source))
+    names = set(re.findall(r"""helper\(["'](\w+)["']""", source))
     assert len(names) == 6
     helpers = cuda_device._HELPERS.read_text(encoding="utf-8")
     assert {f"harness_{name}" for name in names} == set(re.findall(r"__global__ void (\w+)\(", helpers))
@@ -146,6 +146,9 @@ class Card:
 
         stream.add(copy)
 
+    def memcpy_htod(self, address: int, data: np.ndarray[Any, Any]) -> None:
+        self.memory[address : address + data.nbytes] = data.reshape(-1).view(np.uint8)
+
     def memcpy_dtoh_async(self, out: np.ndarray[Any, Any], address: int, stream: Stream) -> None:
         stream.add(lambda: self.memcpy_dtoh(out, address))
 
@@ -182,19 +185,28 @@ def test_a_slot_is_timed_in_ns_from_its_first_launch_to_its_last(monkeypatch):
     assert timing() == pytest.approx(4500.0)
 
 
+def test_bytes_are_moved_from_and_to_their_places(monkeypatch):
+    card = Card()
+    device = card.device(monkeypatch)
+    device.write(8, 4, np.array([1, 2, 3, 4], np.uint8))
+    device.fill(8, 8, 2, 9)
+    device.copy(12, 32, 2, 6)
+    out = np.zeros(7, np.uint8)
+    device.read(32, 1, out)
+    assert out.tolist() == [0, 1, 2, 3, 4, 9, 9]
+    assert int(device.view(32, 2, 6)) == 34
+
+
 def test_a_part_of_a_grid_is_launched_behind_a_copy_of_where_it_begins(monkeypatch):
     card = Card()
     card.memory = np.zeros(256, np.uint8)
     device = card.device(monkeypatch)
     launched: list[tuple[Any, list[int]]] = []
 
-    def write(address: int, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
-        card.memory[address + offset_bytes :][: data.nbytes] = data.reshape(-1).view(np.uint8)
-
     def enqueue(built: CudaBuilt, launch: Launch, arguments: Sequence[Any]) -> None:
         card.own.add(lambda: launched.append((launch.grid, card.memory[:12].view(np.int32).tolist())))
 
-    device.__dict__ |= {"_origins": {}, "write": write, "_enqueue": enqueue}
+    device.__dict__ |= {"_origins": {}, "_enqueue": enqueue}
     for _ in range(2):  # the second time with the origins that are there
         device._run(CudaBuilt(origin=0), Launch(grid=(3, 2, 1), block=(1, 1, 1), dispatch=(2, 2, 1)), [])
         card.own.synchronize()

@@ -97,11 +97,14 @@ def test_a_kernel_that_leaves_out_work_is_found_on_a_slow_host(monkeypatch):
         made._check_work(subject)
 
 
-@pytest.mark.parametrize("wrong", [True, False])
-def test_a_slot_in_the_middle_whose_result_is_wrong_is_found(tmp_path, wrong):
+@pytest.mark.parametrize(
+    ("n", "wrong"), [(64, False), (64, True), (verifier.INTEGER_CHECK_ELEMENTS + 1, True)]
+)
+def test_a_slot_in_the_middle_whose_result_is_wrong_is_found(tmp_path, n, wrong):
+    """However large the output is: what is not as verified is compared in full."""
     device = NullDevice(devices()[0], {})
     suite = Suite("toy", Copy(), [kernel := Kernel("copy", "copy.cu", block=1, grid=1)])
-    case = suite.case(kernel, {"n": 64})
+    case = suite.case(kernel, {"n": n})
     checker = Checker(device, suite, tmp_path, lambda stage: None)
     built = NullBuilt(
         Program("toy.copy", "copy", "", emulate=emulator(suite.problem, kernel, case)), "", None
