@@ -33,7 +33,6 @@ PART = ".part"
 PACKED = ".gz"
 """What the name of a record ends in that gzip has packed."""
 _ENDINGS = (".jsonl", f".jsonl{PACKED}")
-"""What msgspec raises for bytes that are no record."""
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
