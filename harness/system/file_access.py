@@ -204,21 +204,26 @@ def same_by_place(value: str, folder: Path, other_value: str, other_folder: Path
     """Whether two values of a variable differ only by the checkouts that they name, those of the two folders,
     and the same lies there: then it does not matter which of the two somebody reads.
     """
-    parts, other_parts = value.split(os.pathsep), other_value.split(os.pathsep)
-    (top, _), (other_top, _) = (_repository_of(each, cache_dir()) for each in (folder, other_folder))
-    if top is None or other_top is None or len(parts) != len(other_parts):
-        return False
-    return all(
-        part == other or _same_below(Path(part), top, Path(other), other_top)
-        for part, other in zip(parts, other_parts, strict=True)
+    parts, others = value.split(os.pathsep), other_value.split(os.pathsep)
+    tops = [_repository_of(each.resolve(), cache_dir())[0] for each in (folder, other_folder)]
+    return len(parts) == len(others) and all(
+        part == other or _same_below((part, other), tops) for part, other in zip(parts, others, strict=True)
     )
 
 
-def _same_below(place: Path, top: Path, other: Path, other_top: Path) -> bool:
-    """Whether two places have one path below their tops, and the same content."""
-    if not (place.is_relative_to(top) and other.is_relative_to(other_top)):
+def _same_below(paths: Sequence[str], tops: Sequence[Path | None]) -> bool:
+    """Whether two paths lead to one place, or to one below either's top that holds the same."""
+    if not all(map(os.path.isabs, paths)):
         return False
-    return place.relative_to(top) == other.relative_to(other_top) and _same_content(place, other)
+    place, other = (Path(path).resolve() for path in paths)
+    if place == other:
+        return True
+    below = [
+        each.relative_to(top)
+        for each, top in zip((place, other), tops, strict=True)
+        if top and each.is_relative_to(top)
+    ]
+    return len(below) == 2 and below[0] == below[1] and _same_content(place, other)
 
 
 def _same_content(place: Path, other: Path) -> bool:
