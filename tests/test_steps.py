@@ -127,10 +127,16 @@ def test_functions_in_sequence_are_one_kernel(sums, kernel, told):
 
 
 def test_a_step_whose_partials_are_there_does_not_pass_for_work(sums):
-    """On long columns the first function is nearly all of the time, and it leaves that out."""
-    with pytest.raises(MeasureError) as caught:
-        measured(sums, "keeps", m=2**18, n=100)
-    assert caught.value.reason in ("skips-work", "wrong-when-timed")
+    """On long columns the first function is nearly all of the time, and it leaves that out. Times tell, and
+    those of a host that has other work too may hide it once.
+    """
+    for _ in range(1 if sums.device.info.kind == "gpu" else 3):
+        try:
+            measured(sums, "keeps", m=2**18, n=100)
+        except MeasureError as error:
+            assert error.reason in ("skips-work", "wrong-when-timed")  # noqa: PT017 - it may not be raised
+            return
+    pytest.fail("It passed for work.")
 
 
 def test_a_setup_gives_what_has_a_width(tmp_path):
