@@ -155,6 +155,7 @@ def test_a_killed_comparison_is_reported_as_incomplete(compared, tmp_path):
         ("KERNEL\nLAUNCH_BOUNDS(32, 1)\nmine\n(float* x)", 1),
         ("// mine(x) is called\n__kernel void mine (int n)", 2),
         ("#define KERNEL __global__\nvoid other(); int f() {}\nKERNEL mine(int n)", 3),
+        ("def other(x):\n    return mine(x)\n\n\n@triton.jit\ndef mine(x):\n", 6),
         ("nothing of the kind", 1),
     ],
 )

@@ -21,6 +21,7 @@ from harness.spec.case_id import Size, size_label
 from harness.spec.kernel import Kernel
 from harness.spec.planning import at_least_one, launch_of
 from harness.spec.suite import Ladder, Suite
+from harness.spec.suite_files import first_line
 from harness.static.accesses import Access, accesses
 from harness.static.occupancy import CAPABILITIES, CARDS, CardModel, residency
 
@@ -50,11 +51,8 @@ def _sources(suite: Suite, repository: Path) -> Iterator[tuple[str, dict[str, An
         for file in kernel.files[:1]:
             path = suite.root / file
             with suppress(OSError, ValueError):
-                text = path.read_text("utf-8", errors="replace")
-                begins = re.search(rf"^.*\b{re.escape(kernel.function)}\s*\(", text, re.MULTILINE)
-                line = text.count("\n", 0, begins.start()) + 1 if begins else None
                 within = path.resolve().relative_to(repository.resolve()).as_posix()
-                yield kernel.name, {"path": within, "line": line}
+                yield kernel.name, {"path": within, "line": first_line(path, kernel.function)}
 
 
 def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str]) -> dict[str, Any]:

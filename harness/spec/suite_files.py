@@ -20,6 +20,13 @@ from harness.system.files import read_regular
 QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?\b(?:[ \t]*[<"]([^>"\n]+)[>"])?', re.MULTILINE)
 """An include, with the name of its file; without where a macro gives it."""
+_DEFINED = (
+    r"\bdef\s+{name}\s*\(",
+    # The qualifier and the name may be lines apart, with launch bounds between them.
+    r"\b(?:KERNEL|__global__|__kernel|kernel)\b[^;{{}}]*?\b{name}\s*\(",
+    r"^.*\b{name}\s*\(",
+)
+"""What tells where a function of Python's, a kernel, and any other function is defined."""
 
 
 def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
@@ -28,6 +35,15 @@ def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Pa
     named += [(f", prelude for {backend}", file) for backend, file in suite.prelude.items()]
     places = ((of, Path(os.path.normpath(suite.root / file))) for of, file in named)
     return [(of, place) for of, place in places if not place.is_file()]
+
+
+def first_line(file: Path, function: str) -> int | None:
+    """The line on which a kernel's function begins; None where its file does not have it. Raises OSError."""
+    text = file.read_text(encoding="utf-8", errors="replace")
+    for pattern in _DEFINED:
+        if defined := re.search(pattern.format(name=re.escape(function)), text, re.MULTILINE):
+            return text.count("\n", 0, defined.start()) + 1
+    return None
 
 
 def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:

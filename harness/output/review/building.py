@@ -34,10 +34,10 @@ from harness.records import Arm, Comparison, Effect, Verdict
 from harness.run.compare import ComparisonResult
 from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite
+from harness.spec.suite_files import first_line
 from harness.store.records_file import read_comparison
 
 _SAFE = re.compile(r"[A-Za-z0-9_.+@/-]{1,300}")
-_QUALIFIER = r"\b(?:KERNEL|__global__|__kernel|kernel)\b"
 
 
 def kernel_places(loaded: LoadedSuite) -> dict[str, SourceLine]:
@@ -56,15 +56,9 @@ def kernel_places(loaded: LoadedSuite) -> dict[str, SourceLine]:
             if not _SAFE.fullmatch(path) or path.startswith(("../", "/")):
                 continue
             with contextlib.suppress(OSError):
-                text = (loaded.suite.root / kernel.files[0]).read_text(encoding="utf-8", errors="replace")
-                found[kernel.name] = SourceLine(path=path, line=_line(text, kernel.function))
+                line = first_line(loaded.suite.root / kernel.files[0], kernel.function)
+                found[kernel.name] = SourceLine(path=path, line=line or 1)
     return found
-
-
-def _line(text: str, function: str) -> int:
-    # The qualifier and the name may be lines apart, with launch bounds between them.
-    declared = re.search(rf"{_QUALIFIER}[^;{{}}]*?\b{re.escape(function)}\s*\(", text)
-    return text.count("\n", 0, declared.start()) + 1 if declared else 1
 
 
 _NAME = re.compile(r"(?P<stamp>[0-9TZ]+)-(?P<ends>[^-]+\.\.[^-]+)-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
