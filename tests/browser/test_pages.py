@@ -953,7 +953,9 @@ def test_what_cannot_be_judged_is_grey_with_the_command_that_settles_it(browser,
     with serve(unjudged) as url:
         pages = Pages(browser, url)
         pages.visit("index")
-        assert re.fullmatch(rf"1 case is unjudged, up to {MINUS}(49|50)\.\d\s%\.", pages.text(".verdict"))
+        assert re.fullmatch(
+            rf"1 case became worse too lately to judge, up to {MINUS}(49|50)\.\d\s%\.", pages.text(".verdict")
+        )
         assert pages.script("return document.querySelector('.verdict').classList.contains('unjudged')")
         assert "4 of 4 series have too few points" in pages.text(".lead")
         [cell] = pages.column("Unjudged", 0)

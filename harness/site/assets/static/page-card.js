@@ -247,7 +247,7 @@
   }
 
   function about(site, card, data) {
-    const waiting = card.unjudged ? `${format.count(card.unjudged, "case is", "cases are")} unjudged` : "";
+    const waiting = card.unjudged ? `${format.count(card.unjudged, "case")} became worse too lately to judge` : "";
     const few = card.unknown ? `${format.whole(card.unknown)} of ${format.whole(card.series)} series have too few points` : "";
     const open = card.open
       ? el(

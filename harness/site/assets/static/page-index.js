@@ -90,7 +90,7 @@
     const worse = ({ case: number, unjudged: effect }) =>
       effect !== null && format.meaning(site.cases[number], effect).tone === "bad" ? effect : 0;
     const worst = site.series.map(worse).reduce((most, effect) => (Math.abs(effect) > Math.abs(most) ? effect : most), 0);
-    const waits = `${format.count(unjudged, "case is", "cases are")} unjudged, up to ${format.change(worst)}.`;
+    const waits = `${format.count(unjudged, "case")} became worse too lately to judge, up to ${format.change(worst)}.`;
     const few = unknown
       ? `${format.whole(unknown)} of ${format.whole(series)} series have too few points for their noise to be known.`
       : "";
