@@ -239,17 +239,24 @@ def test_two_environments_run_a_function_in_turns(harness, project, tmp_path, mo
     old, new = (environment(tmp_path / name) for name in ("old", "new"))
     script = {"compilers": {str(new / "bin" / "python"): 1.5}}
     monkeypatch.setenv("HARNESS_NULL_SCRIPT", write_null_script(tmp_path / "script.json", script))
+    loaded = tmp_path / "loaded"
+    suite = project / "kernels" / "toy" / "suite.py"
+    suite.write_text(f"import sys\n\nprint(sys.prefix, file=open({str(loaded)!r}, 'a'))\n{SUITE}")
     done = harness(
         *("compare", "--toolchain", str(old), "--toolchain", str(new), "called"),
-        *("--device", "null", "--json", "--budget", "0.001"),
+        *("--device", "null", "--json", "--budget", "1.5"),  # two pairs of processes, of a second each
     )
     [result] = done.json
     assert (done.status, result["verdicts"][0]["reason"]) == (4, "budget-spent"), done.err
-    [block] = (each.block for each in read_comparison(Path(result["record"])).blocks)
-    assert block.in_turns
-    assert {quad.order for quad in block.quads} == {"ABBA", "BAAB"}
-    ratios = log_ratios([quad.order for quad in block.quads], [quad.times_ns for quad in block.quads])
-    assert ratios == pytest.approx(math.log(1.5))
+    blocks = [each.block for each in read_comparison(Path(result["record"])).blocks]
+    for block in blocks:
+        assert block.in_turns
+        assert {quad.order for quad in block.quads} == {"ABBA", "BAAB"}
+        ratios = log_ratios([quad.order for quad in block.quads], [quad.times_ns for quad in block.quads])
+        assert ratios == pytest.approx(math.log(1.5))
+    of_sides = [line for line in loaded.read_text().splitlines() if line in (str(old), str(new))]
+    order = [str(new), str(old), str(old), str(new)]  # each loads the suites of both sides
+    assert of_sides == [side for side in order for _ in range(2)][: 4 * len(blocks)]
 
 
 MEETING = """

@@ -49,6 +49,7 @@ class Host:
         self.joined, self.answers = joined, answers
         self.now_ns = 0
         self.asked: list[tuple[str, Any]] = []
+        self.opened: list[str] = []
         self.closed: list[str] = []
 
     def of(self, kind: type) -> list[tuple[str, Any]]:
@@ -106,13 +107,19 @@ def compared(
     head: protocol.JoinReply = HEAD,
     seed: int = 1,
     answers: Mapping[str, object] = {},
+    first: SideName = "base",
 ) -> tuple[Host, Any]:
     """What the pair answers; `answers` are by the request and the side, as "Take head"."""
     host = Host({"base": BASE, "head": head}, answers)
-    pair = TurnPair(lambda side: Worker(side, host), lambda worker: None, lambda stage: None)  # type: ignore[arg-type, return-value]
+    pair = TurnPair(
+        lambda side: Worker(side, host),  # type: ignore[arg-type, return-value]
+        lambda worker: host.opened.append(worker.side),  # type: ignore[attr-defined]
+        lambda stage: None,
+        first,
+    )
     asked = protocol.Compare(pair=PAIR, seed=3, order_seed=seed, settings=settings)
     answer = pair.compare(asked, 9)
-    assert pair.pids == [1, 2]
+    assert sorted(pair.pids) == [1, 2]
     pair.close()
     assert sorted(host.closed) == ["base", "head"]
     return host, answer
@@ -204,11 +211,20 @@ def test_what_fails_is_its_sides(side, request_kind):
     )
 
 
-def test_head_fails_where_both_do():
-    _, reply = compared(answers={"BuildSide base": FAILED, "BuildSide head": FAILED})
+@pytest.mark.parametrize("first", ["base", "head"])
+def test_head_fails_where_both_do(first):
+    _, reply = compared(answers={"BuildSide base": FAILED, "BuildSide head": FAILED}, first=first)
     assert reply.side == "head"
-    _, reply = compared(answers={"Join base": FAILED, "Join head": FAILED})
+    _, reply = compared(answers={"Join base": FAILED, "Join head": FAILED}, first=first)
     assert reply.side == "head"
+
+
+@pytest.mark.parametrize("first", ["base", "head"])
+def test_the_side_that_is_named_opens_the_device_builds_and_runs_first(first):
+    host, _ = compared(first=first)
+    for found in (host.opened, [side for side, _ in host.of(protocol.BuildSide)]):
+        assert found == sorted(["base", "head"], reverse=first == "head")
+    assert host.of(protocol.Take)[0][0] == first
 
 
 def test_a_process_that_cannot_be_started_leaves_none_behind():
@@ -219,7 +235,7 @@ def test_a_process_that_cannot_be_started_leaves_none_behind():
             raise BuildError("There is no such device.")
 
     with pytest.raises(BuildError):
-        TurnPair(lambda side: Worker(side, host), open_device, lambda stage: None)  # type: ignore[arg-type, return-value]
+        TurnPair(lambda side: Worker(side, host), open_device, lambda stage: None, "base")  # type: ignore[arg-type, return-value]
     assert sorted(host.closed) == ["base", "head"]
 
 

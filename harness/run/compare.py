@@ -43,7 +43,7 @@ from harness.records import (
     VerdictStatus,
 )
 from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
-from harness.run.turns import TurnPair
+from harness.run.turns import SIDES, TurnPair
 from harness.spec.case_id import size_label
 from harness.spec.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
 from harness.spec.loader import LoadedSuite
@@ -616,7 +616,8 @@ class Comparing(DeviceSession):
             if self._turns is None:
                 with ExitStack() as stack:
                     self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
-                    self._turns = TurnPair(self._start_side, self._open, self.observer.stage)
+                    first = SIDES[self._processes % 2]
+                    self._turns = TurnPair(self._start_side, self._open, self.observer.stage, first)
                     stack.callback(self._turns.close)
                     self._worker = stack.pop_all()
             return self._turns.compare(request, timeout_s)
