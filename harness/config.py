@@ -105,6 +105,13 @@ def load_config(start: Path | None = None) -> Config:
     """The configuration of a folder: the nearest file upwards, then variables. Raises ConfigError."""
     check_environment()
     config = _from_file(start or Path.cwd())
+    try:
+        str(config.root).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"{config.root}: records and workers are told names of folders in UTF-8, and in this locale this "
+            "one has none. Rename it, or set the variable LC_ALL to C.UTF-8 where it is written in that."
+        ) from None
     for each in fields(Config):
         variable = f"HARNESS_{each.name.upper()}"
         if variable in VARIABLES and (text := os.environ.get(variable)):

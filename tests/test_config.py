@@ -204,3 +204,10 @@ def test_a_folder_in_place_of_the_file_is_a_sentence(folder):
     (folder / "harness.toml").mkdir()
     with pytest.raises(ConfigError, match=r"Cannot read .*harness\.toml"):
         load_config(folder)
+
+
+def test_a_folder_whose_name_is_no_utf_8_is_a_sentence(tmp_path):
+    folder = tmp_path / os.fsdecode(b"lat\xe9")
+    folder.mkdir()
+    with pytest.raises(ConfigError, match="in UTF-8, and in this locale this one has none"):
+        load_config(folder)
