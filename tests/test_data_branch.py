@@ -936,7 +936,9 @@ def test_a_writer_that_is_killed_leaves_the_branch_whole(place, wrapped_git, com
     first = place.store({"benchmarks.json": benchmarks("a")})
     place.put({RESULT: result({"a": row(1)})})
     kill = 'kill -9 "$PPID"'
-    if when == "during":
+    if when == "before":
+        kill = f"{kill}; exit"
+    elif when == "during":
         kill = f'$git "$@" & {kill}; wait; exit'
         place.hook("pre-receive", f"kill -9 $(cat {place.root}/writer) 2>/dev/null; exit 0")
     elif when == "after":

@@ -244,7 +244,7 @@ def test_a_folder_that_a_link_leads_to(tmp_path):
         "sys.path.append(str(Path(__file__).parent.parent / 'shared'))\n" + MAKE,
         "NAMES = os.listdir(Path(__file__).parent.parent / 'shared')\n" + MAKE,
         "NAMES = [*(Path(__file__).parent.parent / 'shared').glob('*')]\n" + MAKE,
-        "sqlite3.connect(Path(__file__).parent.parent / 'shared' / 'table.txt')\n" + MAKE,
+        "sqlite3.connect(Path(__file__).parent.parent / 'shared' / 'table.txt').close()\n" + MAKE,
     ],
     ids=[
         *("when it is loaded", "when it is made", "by a command", "perhaps later"),
