@@ -723,7 +723,7 @@ def test_damage_on_the_branch_is_told(place, tmp_path, name):
     )
 
 
-@pytest.mark.parametrize("depth", [980, 5000, 9000])
+@pytest.mark.parametrize("depth", [980, 1500, 12000])
 def test_what_nests_deeply_is_merged_or_refused(place, depth):
     """Which of the two depends on Python: reading and writing have limits of their own."""
     place.store({"benchmarks.json": benchmarks("a")})
