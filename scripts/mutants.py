@@ -61,7 +61,7 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
             *("tests/faults/test_torn_files.py", "tests/test_ladders.py"),
         ],
     ),
-    "sweep-journal": (["harness/sweep/journal.py"], ["tests/test_sweep.py"]),
+    "sweep-journal": (["harness/sweep/journal.py"], ["tests/test_sweep_report.py", "tests/test_sweep.py"]),
     "cache": (["harness/system/cache.py"], ["tests/test_cache.py"]),
     "lock": (["harness/device/lock.py"], ["tests/faults/test_locks.py"]),
     "init-files": (["harness/init/files.py"], ["tests/test_init.py"]),

@@ -585,13 +585,29 @@ def test_t4_is_what_kernel_tuners_schema_says():
     (document,) = t4_results(RESULT).values()
     jsonschema.validate(document, SCHEMA, jsonschema.Draft202012Validator)
     assert document["schema_version"] == "1.0.0"
-    assert document["metadata"]["timeunit"] == "milliseconds"
+    assert document["metadata"] == {
+        "timeunit": "milliseconds",
+        "kernel_name": "schedule",
+        "problem_size": {"m": 512, "n": 512},
+        "device_name": "NVIDIA H200",
+        "device_driver": "580.95",
+        "compiler": "nvcc 13.0",
+        "tool": "gpu-harness 0.1",
+        "sweep_id": "0123456789abcdef",
+        "commit": "abcdef0123456789",
+        "complete": True,
+    }
     winner, other = document["results"][3], document["results"][2]
     assert winner["configuration"] == {"PATTERN": "second", "BM": 32, "BN": 64}
     assert winner["times"]["runtimes"] == [0.00796, 0.008, 0.00804]
     assert other["times"]["runtimes"] == [0.01]
-    measured = {each["name"]: (each["value"], each["unit"]) for each in winner["measurements"]}
+    measured, screened = (
+        {each["name"]: (each["value"], each["unit"]) for each in entry["measurements"]}
+        for entry in (winner, other)
+    )
     assert measured["time"] == (0.008, "ms")
+    assert "time_low" not in measured  # it would be of another time
+    assert (screened["time_low"], screened["time_high"]) == ((0.0099, "ms"), (0.0101, "ms"))
     assert measured["gflops"] == (250.0, "GFLOP/s")
     assert winner["objectives"] == ["time"]
 

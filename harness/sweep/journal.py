@@ -274,10 +274,12 @@ def _t4_result(row: SweepRow, final: Final | None) -> dict[str, Any]:
 
 
 def _t4_measurements(row: SweepRow, time_ns: float) -> list[tuple[str, float | str | None, str]]:
-    limits = (("time_low", row.time_low_ns), ("time_high", row.time_high_ns))
+    # Of a winner's time there is no interval: the row's is of its time in screening.
+    low_ns, high_ns = (row.time_low_ns, row.time_high_ns) if time_ns == row.time_ns else (None, None)
     return [
         ("time", time_ns / 1e6, "ms"),
-        *((name, None if limit is None else limit / 1e6, "ms") for name, limit in limits),
+        ("time_low", low_ns and low_ns / 1e6, "ms"),
+        ("time_high", high_ns and high_ns / 1e6, "ms"),
         ("gflops", row.flop / time_ns if row.flop else None, "GFLOP/s"),
         ("gbytes_per_s", row.moved_bytes / time_ns if row.moved_bytes else None, "GB/s"),
         ("behind", row.behind.effect if row.behind else None, ""),
