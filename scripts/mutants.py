@@ -62,6 +62,14 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
         ],
     ),
     "sweep-journal": (["harness/sweep/journal.py"], ["tests/test_sweep_report.py", "tests/test_sweep.py"]),
+    "importers": (
+        [f"harness/store/{name}_files.py" for name in ("google_benchmark", "nvbench", "pytest_benchmark")],
+        ["tests/test_import.py", "tests/test_saved_runs.py"],
+    ),
+    "bounds": (
+        [f"harness/static/{name}.py" for name in ("bounds", "demand", "occupancy")],
+        ["tests/test_bounds.py", "tests/test_static.py"],
+    ),
     "cache": (["harness/system/cache.py"], ["tests/test_cache.py"]),
     "lock": (["harness/device/lock.py"], ["tests/faults/test_locks.py"]),
     "init-files": (["harness/init/files.py"], ["tests/test_init.py"]),

@@ -73,7 +73,9 @@ def test_a_record_tells_what_its_file_does_and_nothing_else(harness, project, tm
 def test_google_benchmarks_repetitions_are_the_times_of_one_case(tmp_path):
     entries = [google_entry("BM_copy/8192/threads:2", time) for time in (100, 110, 105)]
     path = google_file(tmp_path / "a.json", entries)
-    [case] = cases_of(read_imported(path)).values()
+    found = read_imported(path)
+    assert [device.name for device, _ in found.devices] == ["myhost"]
+    [case] = cases_of(found).values()
     assert (case.kernel, case.sizes) == ("BM_copy", {"arg1": 8192, "threads": 2})
     assert (case.times_ns, case.launches, case.clock) == ((100, 110, 105), 1000, "google-benchmark cpu")
 

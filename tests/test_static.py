@@ -15,7 +15,7 @@ from harness.records import Launch
 from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of, plan
 from harness.static import demand
-from harness.static.accesses import accesses
+from harness.static.accesses import Access, accesses
 from harness.static.builds import Kept, Usage, _parsed
 from harness.static.occupancy import CARDS, card, residency
 from tests.support import KERNELS, caller, write_files
@@ -298,6 +298,17 @@ ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack s
     used = _parsed(Kept(said, b""), "sm_80").usage["tiled"]
     assert (used.registers, used.shared_bytes) == (255, 32768)
     assert (used.spill_store_bytes, used.spill_load_bytes) == (40, 44)
+
+
+def test_the_worst_access_is_of_its_space_and_by_what_that_pays_for():
+    def access(array, space, sectors, conflicts):
+        return Access(array, space, False, 4, requests=1, sectors=sectors, conflicts=conflicts)
+
+    [planned] = plan(SUITES["transpose"], ["transpose_tiled"], ["64"])
+    found = (access("x", "global", 4, 0), access("y", "global", 32, 0))
+    shared = (access("tile", "shared", 0, 1), access("other", "shared", 0, 8))
+    asked = demand.Demand(planned=planned, accesses=(*shared, *found))
+    assert (asked.worst("global"), asked.worst("shared")) == (found[1], shared[1])
 
 
 def test_list_tells_what_cannot_be_told(project, capsys, monkeypatch):

@@ -608,7 +608,7 @@ def test_t4_is_what_kernel_tuners_schema_says():
     assert measured["time"] == (0.008, "ms")
     assert "time_low" not in measured  # it would be of another time
     assert (screened["time_low"], screened["time_high"]) == ((0.0099, "ms"), (0.0101, "ms"))
-    assert measured["gflops"] == (250.0, "GFLOP/s")
+    assert (measured["gflops"], measured["registers"]) == ((250.0, "GFLOP/s"), (44, ""))
     assert winner["objectives"] == ["time"]
 
 
