@@ -73,6 +73,14 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
     "cache": (["harness/system/cache.py"], ["tests/test_cache.py"]),
     "lock": (["harness/device/lock.py"], ["tests/faults/test_locks.py"]),
     "init-files": (["harness/init/files.py"], ["tests/test_init.py"]),
+    "review": (
+        [f"harness/output/review/{name}.py" for name in ("reports", "grouping", "building", "faces")],
+        [f"tests/test_review_{name}.py" for name in ("reports", "outcome", "building", "faces")],
+    ),
+    "events": (
+        [f"harness/history/{name}.py" for name in ("events", "suspects", "export", "figures")],
+        [f"tests/test_{name}.py" for name in ("events", "suspects", "history_cli", "history_tables")],
+    ),
     "reporter": (
         [
             *(f"harness/github/{name}.py" for name in ("reporting", "posting", "artifacts")),
