@@ -525,6 +525,23 @@ def test_template_and_geometry_are_of_one_launch(theirs):
     assert (kernel.macros, kernel.block) == ({"N": 128}, "128")
 
 
+@pytest.mark.parametrize(
+    ("launch", "number", "block"),
+    [
+        ("cudaLaunchKernelEx(&config, chosen, x, y, n);", 128, "256"),
+        ("chosen<<<n, 32>>>(x, y, n);", 32, "32"),
+    ],
+)
+def test_a_kernel_may_be_chosen_by_name_before_its_launch(theirs, launch, number, block):
+    suites, _ = guessed(theirs({
+        "f.cu": "template <int N> __global__ void f(const float *x, float *y, int n)\n"
+        f"{{ {INDEX} y[i] = x[i]; }}\n"
+        f"void run(const float *x, float *y, int n) {{ auto chosen = f<128>; chosen = f<32>; {launch} }}"
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert (kernel.macros, kernel.block) == ({"N": number}, block)
+
+
 def test_a_name_of_a_namespace_is_no_macro_that_the_build_gives(theirs):
     suites, _ = guessed(theirs({
         "f.cu": "#include <cub/cub.cuh>\n__global__ void f(const float *x, float *y, int n)\n"

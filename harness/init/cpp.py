@@ -311,7 +311,7 @@ class _CppReader:
         if "=" not in words or words[-1] != ">":
             return 0
         at = words.index("=") + 1
-        return at if words[at + 1 : at + 2] == ["<"] and words[at - 2].strip("*") in {"auto", ""} else 0
+        return at if words[at + 1 : at + 2] == ["<"] else 0
 
     def _is_in_dim3(self) -> bool:
         """Whether the brace that comes holds a dim3's numbers, `dim3 grid{a, b}`, and begins no scope."""
