@@ -267,6 +267,7 @@ def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(t
         ("dim3 b(16, 8); dim3 g((w + b.x - 1) / b.x, 1); g.y = h;", "(ceil_div(c.w, 16), c.h)"),
         ("dim3 b(16, 8); dim3 g; g.y = w * h / b.y;", "(1, c.w * c.h // 8)"),
         ("const dim3 b{16, 8}; dim3 g{(w + b.x - 1) / b.x, h / b.y};", "(ceil_div(c.w, 16), c.h // 8)"),
+        ("dim3 const b(16, 8), g(w, h / b.y);", "(c.w, c.h // 8)"),
         ("dim3 b = {16, 8}, g; g = dim3(w, h / b.y);", "(c.w, c.h // 8)"),
         ("auto b = dim3{16, 8}; auto g = dim3{w / b.x, h};", "(c.w // 16, c.h)"),
         ("dim3 b(16, 8), g(unheard_of(w));", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),

@@ -319,7 +319,7 @@ class _CppReader:
         return "dim3" in words[:4] and words[-1] != ")"
 
     def _dim3s(self, found: Sequence[Token]) -> None:
-        for part in split(found):
+        for part in split([token for token in found if token.text not in _QUALIFIERS]):
             if len(part) > 2 and part[1].text in {"(", "{"}:
                 self.scopes[-1][1][part[0].text] = (Token("dim3", part[0].line, "word"), *part[1:])
             elif len(part) > 2 and part[1].text == "=":
