@@ -1463,6 +1463,48 @@ def test_parameters(text, parameters):
         assert found == parameters
 
 
+def test_branches_that_each_open_a_bracket_have_one_that_closes_it():
+    source = read("""
+        #if A
+        #ifdef B
+        __global__ void a(float *x) { if (x[0]) {
+        #else
+        __global__ void a(float *x) { if (x[1]) {
+        #endif
+        #elif C
+        __global__ void a(float *x) { if (x[2]) {
+        #endif
+        x[4] = 1;
+        #if C
+        } }
+        #else
+        } }
+        #endif
+        #ifdef B
+        __global__ void b(float *x) {}
+        #else
+        __global__ void b(int *x) {}
+        #endif
+        #ifdef __cplusplus
+        extern "C" {
+        #else
+        __global__ void c(float *x) {}
+        #endif
+        __global__ void
+        #ifdef B
+        __launch_bounds__(64) d(
+        #else
+        d(
+        #endif
+        float *x) {}
+    """)
+    assert [(each.name, each.extern_c) for each in source.kernels] == [
+        ("a", False), ("b", False), ("b", False), ("c", True), ("d", True),
+    ]  # fmt: skip
+    assert text_of(source.kernels[0].body) == "if(x[0]){x[4]=1;}"
+    assert text_of(source.kernels[-1].bounds) == "64"
+
+
 def test_attributes_templates_and_declarations_around_a_kernel():
     source = read("""
         template <int N, typename T> struct S { T x[N > 2 ? (N >> 1) : 1]; };

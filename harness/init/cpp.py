@@ -7,7 +7,7 @@ evaluated except for `#if 0`: a kernel that stands under a condition says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 _TOKEN = re.compile(
@@ -209,7 +209,7 @@ class _CppReader:
     """One pass over the tokens of a file, with the scopes that are open."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = _without_attributes(list(_without_zero(tokens(text))))
+        self.tokens = _without_attributes(_without_other_openings(_without_zero(tokens(text))))
         self.at = 0
         self.kernels: list[CudaKernel] = []
         self.launches: list[CudaLaunch] = []
@@ -490,6 +490,34 @@ def _without_zero(found: Iterator[Token]) -> Iterator[Token]:
             depth -= 1
             if word != "endif":
                 yield Token("if 1", token.line, "hash")
+
+
+def _without_other_openings(found: Iterable[Token]) -> list[Token]:
+    """The tokens but for a branch of an `#if` that leaves as many brackets open, or closes as many, as the
+    first one does: the file has one other end for all of them.
+    """
+    kept: list[Token] = []
+    branches: list[list[int]] = []
+    """Where each branch begins, of each `#if` that is open."""
+    for token in found:
+        word = token.text.split(" ")[0] if token.kind == "hash" else ""
+        if word in {"else", "elif", "endif"} and branches:
+            first, *others = begins = branches[-1]
+            if others and _depth(kept[begins[-1] :]) == _depth(kept[first : others[0]]) != 0:
+                del kept[begins[-1] :]
+            if word == "endif":
+                branches.pop()
+        kept.append(token)
+        if word in {"if", "ifdef", "ifndef"}:
+            branches.append([len(kept)])
+        elif word in {"else", "elif"} and branches:
+            branches[-1].append(len(kept))
+    return kept
+
+
+def _depth(found: Iterable[Token]) -> int:
+    """How many brackets the tokens leave open; below 0 where they close those of others."""
+    return sum((token.text in _PAIRS) - (token.text in _CLOSING) for token in found)
 
 
 def _without_attributes(found: Sequence[Token]) -> list[Token]:
