@@ -471,6 +471,16 @@ def test_types_are_deduced_of_what_a_launch_passes(theirs, run, types):
     assert ("guess" in found.notes.get("instantiate", "")) == ("float" in types)
 
 
+def test_a_kernel_that_launches_another_says_what_it_is_instantiated_with(theirs):
+    one = "template <class T> __global__ void {}(const T *x, T *y, int n) {{ {} y[n] = x[n]; }}\n"
+    suites, _ = guessed(theirs({
+        "f.cu": one.format("f", "") + one.format("g", "if (n > 1) { f<<<1, 64>>>(x, y, n); }"),
+        "run.cu": "void run(double *x) { g<<<1, 32>>>(x, x, 1); }",
+    }))  # fmt: skip
+    kernels = {kernel.name: kernel for suite in suites.values() for kernel in suite.kernels}
+    assert {name: kernels[name].instantiate for name in "fg"} == {"f": "f<double>", "g": "g<double>"}
+
+
 def test_a_functions_instantiation_is_not_that_of_another_file(theirs):
     kernel = "template <typename T> __global__ void {0}(const T *x, T *y, int n) {{ y[n] = x[n]; }}\n"
     run = "template <typename T> void run(const T *x, T *y, int n) {{ {0}<<<1, 64>>>(x, y, n); }}\n"

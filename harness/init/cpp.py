@@ -418,7 +418,7 @@ class _CppReader:
             return
         words = [token.text for token in head]
         scope = [part for part, _, _ in self.scopes if part and part != 'extern "C"']
-        parameters = tuple(map(_parameter, split(inside)))
+        parameters, template = tuple(map(_parameter, split(inside))), _template_in(head)[0]
         if any(token.kind == "hash" for token in inside):
             parameters = (
                 FunctionParameter("", "", problem="a preprocessor's condition stands in its parameter list"),
@@ -430,7 +430,7 @@ class _CppReader:
                 name=name.text,
                 scope="::".join(scope),
                 line=name.line,
-                template=_template_in(head)[0],
+                template=template,
                 parameters=parameters,
                 bounds=bounds,
                 extern_c='"C"' in words or any(part == 'extern "C"' for part, _, _ in self.scopes),
@@ -438,7 +438,8 @@ class _CppReader:
                 body=[token for token in self.tokens[opens + 1 : close] if token.kind != "hash"],
             )
         )
-        self.at, self.begin = opens - 1, opens  # kernels launch kernels, and their blocks are scopes
+        self.scopes.append(("", {}, CppFunction(name.text, template, parameters)))  # kernels launch kernels
+        self.at, self.begin = opens, opens + 1
 
     def _template_before(self, at: int) -> tuple[int, tuple[str, ...]]:
         """Where the name stands whose template's arguments end `at`, and these; `at` itself where none do."""
