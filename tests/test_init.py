@@ -270,6 +270,10 @@ def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(t
         ("dim3 const b(16, 8), g(w, h / b.y);", "(c.w, c.h // 8)"),
         ("dim3 b = {16, 8}, g; g = dim3(w, h / b.y);", "(c.w, c.h // 8)"),
         ("auto b = dim3{16, 8}; auto g = dim3{w / b.x, h};", "(c.w // 16, c.h)"),
+        ("dim3 b(16, 8); int g = w; w *= 2;", "c.w"),
+        ("dim3 b(16, 8); int g = 0; ask(&g);", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
+        ("dim3 b(16, 8); int g = 2; { g *= w; }", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
+        ("dim3 b(16, 8); int g = 1; ++g;", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
         ("dim3 b(16, 8), g(unheard_of(w));", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
     ],
 )
@@ -283,7 +287,7 @@ def test_a_grid_is_what_the_launch_says_or_covers_the_array_from_its_last_axis(t
     suites, _ = guessed(theirs({"f.cu": kernel + launch}))
     (found,) = suites["f"].kernels
     assert found.grid == f"lambda c: {grid}"
-    assert ("grid" in found.notes) == ("unheard_of" in host)
+    assert ("grid" in found.notes) == ("ceil_div(c.h, 8)" in grid)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,10 @@ _QUALIFIERS = {
 }
 
 
+_CHANGES = {"+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "|=", "&=", "^=", "++", "--"}
+"""What leaves a name without a value that is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Token:
     text: str
@@ -295,6 +299,10 @@ class _CppReader:
         elif (at := self._instance(found)) and (template := self._template_before(self.at - 1)[1]):
             self._add(found[at], template)
             names[words[words.index("=") - 1]] = tuple(found[at:])
+        elif len(words) > 1 and _CHANGES.intersection(words[:2]):
+            changed = words[1] if words[0] in _CHANGES else words[0]
+            of_blocks = [names for _, names, _ in self.scopes[1:]]
+            next((each for each in reversed(of_blocks) if changed in each), {})[changed] = ()
         elif "=" in words[1:] and all(
             each.kind == "word" or each.text in {"::", "."} for each in found[: words.index("=")]
         ):
