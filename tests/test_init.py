@@ -267,8 +267,13 @@ def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(t
         ("dim3 b(16, 8); dim3 g((w + b.x - 1) / b.x, 1); g.y = h;", "(ceil_div(c.w, 16), c.h)"),
         ("dim3 b(16, 8); dim3 g; g.y = w * h / b.y;", "(1, c.w * c.h // 8)"),
         ("const dim3 b{16, 8}; dim3 g{(w + b.x - 1) / b.x, h / b.y};", "(ceil_div(c.w, 16), c.h // 8)"),
+        ("dim3 const b(16, 8), g(w, h / b.y);", "(c.w, c.h // 8)"),
         ("dim3 b = {16, 8}, g; g = dim3(w, h / b.y);", "(c.w, c.h // 8)"),
         ("auto b = dim3{16, 8}; auto g = dim3{w / b.x, h};", "(c.w // 16, c.h)"),
+        ("dim3 b(16, 8); int g = w; w *= 2;", "c.w"),
+        ("dim3 b(16, 8); int g = 0; ask(&g);", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
+        ("dim3 b(16, 8); int g = 2; { g *= w; }", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
+        ("dim3 b(16, 8); int g = 1; ++g;", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
         ("dim3 b(16, 8), g(unheard_of(w));", "(ceil_div(c.w, 16), ceil_div(c.h, 8))"),
     ],
 )
@@ -282,7 +287,7 @@ def test_a_grid_is_what_the_launch_says_or_covers_the_array_from_its_last_axis(t
     suites, _ = guessed(theirs({"f.cu": kernel + launch}))
     (found,) = suites["f"].kernels
     assert found.grid == f"lambda c: {grid}"
-    assert ("grid" in found.notes) == ("unheard_of" in host)
+    assert ("grid" in found.notes) == ("ceil_div(c.h, 8)" in grid)
 
 
 @pytest.mark.parametrize(
@@ -470,6 +475,16 @@ def test_types_are_deduced_of_what_a_launch_passes(theirs, run, types):
     assert ("guess" in found.notes.get("instantiate", "")) == ("float" in types)
 
 
+def test_a_kernel_that_launches_another_says_what_it_is_instantiated_with(theirs):
+    one = "template <class T> __global__ void {}(const T *x, T *y, int n) {{ {} y[n] = x[n]; }}\n"
+    suites, _ = guessed(theirs({
+        "f.cu": one.format("f", "") + one.format("g", "if (n > 1) { f<<<1, 64>>>(x, y, n); }"),
+        "run.cu": "void run(double *x) { g<<<1, 32>>>(x, x, 1); }",
+    }))  # fmt: skip
+    kernels = {kernel.name: kernel for suite in suites.values() for kernel in suite.kernels}
+    assert {name: kernels[name].instantiate for name in "fg"} == {"f": "f<double>", "g": "g<double>"}
+
+
 def test_a_functions_instantiation_is_not_that_of_another_file(theirs):
     kernel = "template <typename T> __global__ void {0}(const T *x, T *y, int n) {{ y[n] = x[n]; }}\n"
     run = "template <typename T> void run(const T *x, T *y, int n) {{ {0}<<<1, 64>>>(x, y, n); }}\n"
@@ -523,6 +538,23 @@ def test_template_and_geometry_are_of_one_launch(theirs):
     }))  # fmt: skip
     (kernel,) = suites["f"].kernels
     assert (kernel.macros, kernel.block) == ({"N": 128}, "128")
+
+
+@pytest.mark.parametrize(
+    ("launch", "number", "block"),
+    [
+        ("cudaLaunchKernelEx(&config, chosen, x, y, n);", 128, "256"),
+        ("chosen<<<n, 32>>>(x, y, n);", 32, "32"),
+    ],
+)
+def test_a_kernel_may_be_chosen_by_name_before_its_launch(theirs, launch, number, block):
+    suites, _ = guessed(theirs({
+        "f.cu": "template <int N> __global__ void f(const float *x, float *y, int n)\n"
+        f"{{ {INDEX} y[i] = x[i]; }}\n"
+        f"void run(const float *x, float *y, int n) {{ auto chosen = f<128>; chosen = f<32>; {launch} }}"
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert (kernel.macros, kernel.block) == ({"N": number}, block)
 
 
 def test_a_name_of_a_namespace_is_no_macro_that_the_build_gives(theirs):
@@ -1443,6 +1475,48 @@ def test_parameters(text, parameters):
         assert any(each.problem for each in kernel.parameters)
     else:
         assert found == parameters
+
+
+def test_branches_that_each_open_a_bracket_have_one_that_closes_it():
+    source = read("""
+        #if A
+        #ifdef B
+        __global__ void a(float *x) { if (x[0]) {
+        #else
+        __global__ void a(float *x) { if (x[1]) {
+        #endif
+        #elif C
+        __global__ void a(float *x) { if (x[2]) {
+        #endif
+        x[4] = 1;
+        #if C
+        } }
+        #else
+        } }
+        #endif
+        #ifdef B
+        __global__ void b(float *x) {}
+        #else
+        __global__ void b(int *x) {}
+        #endif
+        #ifdef __cplusplus
+        extern "C" {
+        #else
+        __global__ void c(float *x) {}
+        #endif
+        __global__ void
+        #ifdef B
+        __launch_bounds__(64) d(
+        #else
+        d(
+        #endif
+        float *x) {}
+    """)
+    assert [(each.name, each.extern_c) for each in source.kernels] == [
+        ("a", False), ("b", False), ("b", False), ("c", True), ("d", True),
+    ]  # fmt: skip
+    assert text_of(source.kernels[0].body) == "if(x[0]){x[4]=1;}"
+    assert text_of(source.kernels[-1].bounds) == "64"
 
 
 def test_attributes_templates_and_declarations_around_a_kernel():

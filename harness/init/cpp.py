@@ -7,7 +7,7 @@ evaluated except for `#if 0`: a kernel that stands under a condition says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 _TOKEN = re.compile(
@@ -29,6 +29,10 @@ _QUALIFIERS = {
     *("const", "volatile", "constexpr", "static", "register", "struct", "class", "enum", "typename"),
     *("restrict", "__restrict__", "__restrict", "__grid_constant__", "inline"),
 }
+
+
+_CHANGES = {"+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "|=", "&=", "^=", "++", "--"}
+"""What leaves a name without a value that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,7 @@ class _CppReader:
     """One pass over the tokens of a file, with the scopes that are open."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = _without_attributes(list(_without_zero(tokens(text))))
+        self.tokens = _without_attributes(_without_other_openings(_without_zero(tokens(text))))
         self.at = 0
         self.kernels: list[CudaKernel] = []
         self.launches: list[CudaLaunch] = []
@@ -295,6 +299,10 @@ class _CppReader:
         elif (at := self._instance(found)) and (template := self._template_before(self.at - 1)[1]):
             self._add(found[at], template)
             names[words[words.index("=") - 1]] = tuple(found[at:])
+        elif len(words) > 1 and _CHANGES.intersection(words[:2]):
+            changed = words[1] if words[0] in _CHANGES else words[0]
+            of_blocks = [names for _, names, _ in self.scopes[1:]]
+            next((each for each in reversed(of_blocks) if changed in each), {})[changed] = ()
         elif "=" in words[1:] and all(
             each.kind == "word" or each.text in {"::", "."} for each in found[: words.index("=")]
         ):
@@ -311,7 +319,7 @@ class _CppReader:
         if "=" not in words or words[-1] != ">":
             return 0
         at = words.index("=") + 1
-        return at if words[at + 1 : at + 2] == ["<"] and words[at - 2].strip("*") in {"auto", ""} else 0
+        return at if words[at + 1 : at + 2] == ["<"] else 0
 
     def _is_in_dim3(self) -> bool:
         """Whether the brace that comes holds a dim3's numbers, `dim3 grid{a, b}`, and begins no scope."""
@@ -319,7 +327,7 @@ class _CppReader:
         return "dim3" in words[:4] and words[-1] != ")"
 
     def _dim3s(self, found: Sequence[Token]) -> None:
-        for part in split(found):
+        for part in split([token for token in found if token.text not in _QUALIFIERS]):
             if len(part) > 2 and part[1].text in {"(", "{"}:
                 self.scopes[-1][1][part[0].text] = (Token("dim3", part[0].line, "word"), *part[1:])
             elif len(part) > 2 and part[1].text == "=":
@@ -418,7 +426,7 @@ class _CppReader:
             return
         words = [token.text for token in head]
         scope = [part for part, _, _ in self.scopes if part and part != 'extern "C"']
-        parameters = tuple(map(_parameter, split(inside)))
+        parameters, template = tuple(map(_parameter, split(inside))), _template_in(head)[0]
         if any(token.kind == "hash" for token in inside):
             parameters = (
                 FunctionParameter("", "", problem="a preprocessor's condition stands in its parameter list"),
@@ -430,7 +438,7 @@ class _CppReader:
                 name=name.text,
                 scope="::".join(scope),
                 line=name.line,
-                template=_template_in(head)[0],
+                template=template,
                 parameters=parameters,
                 bounds=bounds,
                 extern_c='"C"' in words or any(part == 'extern "C"' for part, _, _ in self.scopes),
@@ -438,7 +446,8 @@ class _CppReader:
                 body=[token for token in self.tokens[opens + 1 : close] if token.kind != "hash"],
             )
         )
-        self.at, self.begin = opens - 1, opens  # kernels launch kernels, and their blocks are scopes
+        self.scopes.append(("", {}, CppFunction(name.text, template, parameters)))  # kernels launch kernels
+        self.at, self.begin = opens, opens + 1
 
     def _template_before(self, at: int) -> tuple[int, tuple[str, ...]]:
         """Where the name stands whose template's arguments end `at`, and these; `at` itself where none do."""
@@ -490,6 +499,34 @@ def _without_zero(found: Iterator[Token]) -> Iterator[Token]:
             depth -= 1
             if word != "endif":
                 yield Token("if 1", token.line, "hash")
+
+
+def _without_other_openings(found: Iterable[Token]) -> list[Token]:
+    """The tokens but for a branch of an `#if` that leaves as many brackets open, or closes as many, as the
+    first one does: the file has one other end for all of them.
+    """
+    kept: list[Token] = []
+    branches: list[list[int]] = []
+    """Where each branch begins, of each `#if` that is open."""
+    for token in found:
+        word = token.text.split(" ")[0] if token.kind == "hash" else ""
+        if word in {"else", "elif", "endif"} and branches:
+            first, *others = begins = branches[-1]
+            if others and _depth(kept[begins[-1] :]) == _depth(kept[first : others[0]]) != 0:
+                del kept[begins[-1] :]
+            if word == "endif":
+                branches.pop()
+        kept.append(token)
+        if word in {"if", "ifdef", "ifndef"}:
+            branches.append([len(kept)])
+        elif word in {"else", "elif"} and branches:
+            branches[-1].append(len(kept))
+    return kept
+
+
+def _depth(found: Iterable[Token]) -> int:
+    """How many brackets the tokens leave open; below 0 where they close those of others."""
+    return sum((token.text in _PAIRS) - (token.text in _CLOSING) for token in found)
 
 
 def _without_attributes(found: Sequence[Token]) -> list[Token]:

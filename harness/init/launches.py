@@ -86,9 +86,12 @@ class Geometry:
         return [parameter.name for parameter in self.each.kernel.template if not parameter.is_type]
 
     def _meaning(self, name: str) -> Expression | None:
-        """What a name stands for at the launch; None where it is given no value."""
+        """What a name stands for at the launch; None where it is given no value, or 0, which is none to
+        launch with: a call fills it in.
+        """
         of_launch = self.launch.names.get(name) if self.launch else None
-        return of_launch or self.repository.meaning(self.each.file, name)
+        found = of_launch or self.repository.meaning(self.each.file, name)
+        return found if found and text_of(found) != "0" else None
 
     def _python(self, expression: Expression, depth: int = 0) -> str | None:
         def name_of(name: str) -> str | None:

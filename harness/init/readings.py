@@ -122,7 +122,7 @@ class Reading:
             for file, launch in fitting
             for each in islice(self._instances(file, launch), _MOST_INSTANCES)
         ]
-        mine.sort(key=lambda each: self._untold(each[1]))
+        mine.sort(key=lambda each: (self._untold(each[1]), not each[1].geometry))
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
         template = self._template(mine[0][1] if mine else None)
         types = {parameter.name: self._dtype(parameter, template) for parameter in parameters}

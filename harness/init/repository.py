@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import posixpath
 import re
@@ -152,10 +151,12 @@ class Repository:
 
     @cached_property
     def _definers(self) -> Counter[str]:
-        sources = self.sources.values()
-        kernels = (kernel.name for source in sources for kernel in source.kernels)
-        hosts = ({launch.within.name for launch in source.launches if launch.within} for source in sources)
-        return Counter(itertools.chain(kernels, *hosts))
+        found = Counter[str]()
+        for source in self.sources.values():
+            kernels = [kernel.name for kernel in source.kernels]
+            around = {launch.within.name for launch in source.launches if launch.within}
+            found.update([*kernels, *around.difference(kernels)])
+        return found
 
     def launches_of(self, name: str, file: str) -> list[tuple[str, CudaLaunch]]:
         """The launches, instantiations and calls of a file's kernel or function, each with its file, its own
