@@ -487,6 +487,16 @@ def test_a_case_that_does_not_fail_now_or_always_has_is_none(harness, made, even
     assert done.json["cards"][0]["failing"] == []
 
 
+def test_what_failed_on_a_card_that_is_measured_no_more_is_none(harness, made):
+    """As asv's environment of a Python that the project has dropped, where nothing is built any more."""
+    gone = Failed(case=None, start=25, stop=30, card=H200.machine)
+    known = {"commits": 800, "cards": (A100, H200), "tracks": ("gflops",)}
+    made(small(events=(gone, Missing(card=H200.machine, start=30, stop=800)), **known))
+    done = harness("history", "--json")
+    assert done.status == ExitCode.FINE
+    assert [card["failing"] for card in done.json["cards"]] == [[], []]
+
+
 # As JSON
 
 

@@ -102,6 +102,7 @@ class CardHistory:
     changes: tuple[Stated, ...]
     """The changes of all series, newest commit first."""
     failing: tuple[Failing, ...]
+    """Of a history, but of a card that was not measured for long: whether they still fail nobody knows."""
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
     problems: tuple[str, ...]
@@ -449,7 +450,14 @@ def concluded(
     for event in events:
         for each in event.changes:
             by_card[each.change.card].append(each)
-    cards = [replace(card, changes=_newest_first(by_card[card.name])) for card in read]
+    cards = [
+        replace(
+            card,
+            changes=_newest_first(by_card[card.name]),
+            failing=tuple(one for one in card.failing if not is_stale(spans[card.name][one.case][1])),
+        )
+        for card in read
+    ]
     return History(commits=commits, cards=tuple(cards), events=events)
 
 
