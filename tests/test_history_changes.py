@@ -606,6 +606,18 @@ def test_a_slide_is_one_change_from_where_it_was_best_to_the_newest_figure():
     assert {each.kind for each in better} <= {"improvement"}
 
 
+@pytest.mark.parametrize("over", [60, 100, 120])
+def test_the_newest_figures_of_a_slide_are_no_question_beside_it(over):
+    for seed in range(5):
+        values = noisy(np.geomspace(100, 70, over), seed=seed)
+        found = analysed(made(values))
+        assert [change.kind for change in found.changes] == ["drift"]
+        assert found.unjudged is None
+        fallen = analysed(made(np.append(values, values[-1] * 0.93)))
+        assert fallen.unjudged is not None
+        assert fallen.unjudged.last == over
+
+
 def test_a_step_before_a_slide_is_a_change_of_its_own():
     values = noisy(np.concatenate([np.full(40, 130.0), np.full(60, 100.0), np.linspace(100, 85, 120)]), 0.005)
     fall, slide = analysed(made(values)).changes

@@ -387,6 +387,17 @@ def test_where_every_commit_was_rebased_away_it_is_status_3(harness, made):
     done = harness("history")
     assert done.status == ExitCode.NOT_MEASURED
     assert "There is no figure in " in done.err
+    assert f"of any commit of {written.repository}." in done.err
+    assert "6 of 6 results are of commits that are not in the history at hand" in done.err
+    assert 'name a clone of it as "repo" in asv.conf.json' in done.err
+
+
+def test_where_no_file_can_be_read_it_says_why(harness, made):
+    for file in made(small(commits=6)).results.glob("*/*-*.json"):
+        file.write_text('{"version": 1, "commit_hash": "00", "results": {}}')
+    done = harness("history")
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "are left out: the format is 1, and this harness reads 2: 'asv update' brings them" in done.err
 
 
 def test_a_repository_without_a_commit_is_status_2(harness, made):
@@ -474,6 +485,16 @@ def test_a_case_that_does_not_fail_now_or_always_has_is_none(harness, made, even
     done = harness("history", "--json")
     assert done.status == ExitCode.FINE
     assert done.json["cards"][0]["failing"] == []
+
+
+def test_what_failed_on_a_card_that_is_measured_no_more_is_none(harness, made):
+    """As asv's environment of a Python that the project has dropped, where nothing is built any more."""
+    gone = Failed(case=None, start=25, stop=30, card=H200.machine)
+    known = {"commits": 800, "cards": (A100, H200), "tracks": ("gflops",)}
+    made(small(events=(gone, Missing(card=H200.machine, start=30, stop=800)), **known))
+    done = harness("history", "--json")
+    assert done.status == ExitCode.FINE
+    assert [card["failing"] for card in done.json["cards"]] == [[], []]
 
 
 # As JSON

@@ -309,7 +309,7 @@ def edited(**changes):
     [
         pytest.param(truncate, "", id="half of it"),
         pytest.param(make_newer, "the format is 3, and this harness reads 2", id="a newer format"),
-        pytest.param(edited(version=1), "the format is 1, and this harness reads 2", id="an older format"),
+        pytest.param(edited(version=1), "this harness reads 2: 'asv update' brings", id="an older format"),
         pytest.param(
             edited(version="2"), "the format is '2', and this harness reads 2", id="a format in words"
         ),

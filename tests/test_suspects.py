@@ -41,6 +41,11 @@ FOREIGN = series_case("sorting.bench_fast.Sort.time_sort(10)", suite="sorting.be
         ("benchmarks/sorting/bench_slow.py", FOREIGN, ""),
         ("asv.conf.json", FOREIGN, "measurement"),
         ("tests/test_sort.py", FOREIGN, ""),
+        ("ci/asv.yml", FOREIGN, ""),
+        ("ci/environment.yml", FOREIGN, "dependency"),
+        (".travis.yml", FOREIGN, ""),
+        ("circle.yml", FOREIGN, ""),
+        ("src/ci/circle.py", FOREIGN, "code"),
         ("README.md", FOREIGN, ""),
     ],
 )

@@ -196,7 +196,8 @@ def _search(
     changes = list(map(change, steps))
     if slide:
         changes.append(change(_step_of(slide, values), "drift"))
-    unsure = _unsure(found.newest, values) if is_newest and found.newest else None
+    newest = _newest_of(slide, values, smallest) if slide else found.newest
+    unsure = _unsure(newest, values) if is_newest and newest else None
     return _SearchedEpoch(
         changes=tuple(changes),
         candidates=tuple(map(change, found.candidates)),
@@ -325,17 +326,15 @@ def _slide(series: Series, values: Floats, smallest: float, steps: Sequence[Chan
     found = find_drift(values, smallest=smallest)
     if found is None or not _is_worse(series, found.effect):
         return None
-    window = values[found.start : found.stop]
-    there = found.start + np.flatnonzero(np.isfinite(window) & (window > 0))
+    there = _figures_of(found, values)
     logs = np.log(values[there])
     level = np.searchsorted([step.at for step in steps], there, side="right")
     by_steps = sum(_deviation(logs[level == each]) for each in np.unique(level))
-    # Ten blocks of the window have the slide's ends in their middles.
-    line = math.log1p(found.effect) / 0.9 * np.linspace(0, 1, logs.size)
     # Schwarz's criterion: each level costs its height and its place, the line two parameters. Noise of two
     # exponentials, as of squares a few strays would be nearly all, and what is left between them nothing.
     more = 2 * np.unique(level).size - 1 - 2
-    gain = 2 * logs.size * math.log(max(_deviation(logs - line), _NOTHING) / max(by_steps, _NOTHING))
+    by_line = _deviation(logs - _line(found, logs.size))
+    gain = 2 * logs.size * math.log(max(by_line, _NOTHING) / max(by_steps, _NOTHING))
     return found if gain < more * math.log(logs.size) else None
 
 
@@ -347,6 +346,23 @@ def _deviation(logs: Floats) -> float:
 def _is_part(step: ChangePoint, slide: Drift) -> bool:
     """Whether a step is what a search for steps makes of a slide."""
     return slide.start < step.at < slide.stop and step.effect * slide.effect > 0
+
+
+def _newest_of(slide: Drift, values: Floats, smallest: float) -> Newest | None:
+    """The newest figures that are off the slide: off the level before them they all are."""
+    there = _figures_of(slide, values)
+    newest = find_changes(values[there] / np.exp(_line(slide, there.size)), smallest=smallest).newest
+    return newest and replace(newest, at=int(there[newest.at]))
+
+
+def _figures_of(slide: Drift, values: Floats) -> Ints:
+    window = values[slide.start : slide.stop]
+    return slide.start + np.flatnonzero(np.isfinite(window) & (window > 0))
+
+
+def _line(slide: Drift, count: int) -> Floats:
+    """The slide over so many figures, in logarithms. Ten blocks of them have its ends in their middles."""
+    return math.log1p(slide.effect) / 0.9 * np.linspace(0, 1, count)
 
 
 def _step_of(slide: Drift, values: Floats) -> ChangePoint:

@@ -102,6 +102,7 @@ class CardHistory:
     changes: tuple[Stated, ...]
     """The changes of all series, newest commit first."""
     failing: tuple[Failing, ...]
+    """Of a history, but of a card that was not measured for long: whether they still fail nobody knows."""
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
     problems: tuple[str, ...]
@@ -298,9 +299,10 @@ def _unknown_commits(figures: Sequence[Figures], commits: Commits) -> str:
     unknown = sum(commit not in commits.positions for commit in measured)
     if not unknown:
         return ""
+    other = ' If another repository was measured, name a clone of it as "repo" in asv.conf.json.'
     return (
         f"{unknown} of {len(measured)} results are of commits that are not in the history at hand "
-        "(rebased away, of another branch, or the clone is shallow)."
+        f"(rebased away, of another branch, or the clone is shallow).{other * (unknown == len(measured))}"
     )
 
 
@@ -409,7 +411,8 @@ def read_history(
             read.append(card)
     if not any(card.analysed for card in read):
         cases = cases_of(found.groups, metric, built=found.built)
-        raise _no_case(results, patterns, metric, [case.name for case in cases])
+        problems = [f"{card.name}: {each}" for card in read for each in card.problems]
+        raise _no_case(results, patterns, metric, [case.name for case in cases], repository, problems)
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
     sources = source_folders((facts for card in read for facts in card.facts), kernels)
@@ -447,7 +450,14 @@ def concluded(
     for event in events:
         for each in event.changes:
             by_card[each.change.card].append(each)
-    cards = [replace(card, changes=_newest_first(by_card[card.name])) for card in read]
+    cards = [
+        replace(
+            card,
+            changes=_newest_first(by_card[card.name]),
+            failing=tuple(one for one in card.failing if not is_stale(spans[card.name][one.case][1])),
+        )
+        for card in read
+    ]
     return History(commits=commits, cards=tuple(cards), events=events)
 
 
@@ -517,7 +527,12 @@ def card_with_confirmed(
 
 
 def _no_case(
-    results: Path, patterns: Sequence[str], metric: str | None, names: Sequence[str]
+    results: Path,
+    patterns: Sequence[str],
+    metric: str | None,
+    names: Sequence[str],
+    repository: Path,
+    problems: Sequence[str],
 ) -> StoreError | UsageError:
     if patterns or metric:
         asked = ", ".join([*patterns, *([f"metric {metric}"] if metric else [])])
@@ -526,7 +541,8 @@ def _no_case(
         return UsageError(
             f"No case in {results} matches {asked}. Cases are called as in matmul.naive@1024; globs do.{hint}"
         )
-    return StoreError(f"There is no figure in {results} of any commit of this history.")
+    none = f"There is no figure in {results} of any commit of {repository}."
+    return StoreError("\n".join((none, *problems[:5])))
 
 
 def _is_selected(patterns: Sequence[str], series: Series) -> bool:

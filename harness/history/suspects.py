@@ -2,7 +2,7 @@
 
 Of a case of a suite the files are those of the suite's folder and what lies beside it for all suites; its own
 is the source that is named as its kernel is. Of another benchmark anything may be, but what is told by its
-name to be documentation, tests or other benchmarks.
+name to be documentation, tests, continuous integration or other benchmarks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _DEPENDENCY = re.compile(
     r"|Pipfile|Dockerfile[^/]*|\.gitmodules"
 )
 _ASIDE = re.compile(
-    r"(docs?|changelog|tests?|\.[^/]+|examples?|asv|benchmarks?|asv_bench)/.*|.*\.(md|rst)|LICENSE[^/]*|[^/]*ignore"
+    r"(docs?|changelog|tests?|ci|\.[^/]+|examples?|asv|benchmarks?|asv_bench)/.*|.*\.(md|rst)|LICENSE[^/]*"
+    r"|[^/]*ignore|\.[^/]+|(appveyor|circle|azure-pipelines)\.ya?ml"
 )
 _BENCHMARKS = re.compile(r"(bench[^/]*|asv|perf[^/]*)/")
 """A folder of benchmarks: elsewhere a file that is called as one of theirs is what they measure."""

@@ -600,7 +600,8 @@ def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, AsvBenchmar
     for version, count in Counter(file.format for file in files if file.format).items():
         first = next(file.name for file in files if file.format == version)
         some = f"{first} is" if count == 1 else f"{count} files, such as {first}, are"
-        yield f"{some} left out: the format is {version}, and this harness reads {API_VERSION}."
+        update = ": 'asv update' brings them up to date" if version == "1" else ""
+        yield f"{some} left out: the format is {version}, and this harness reads {API_VERSION}{update}."
     if wordy := sorted({name for file in files for name in file.wordy}):
         yield f"Results that are no numbers are left out: {_some(wordy)}."
     gone = sorted({name for file in files for name in file.versions} - set(benchmarks))

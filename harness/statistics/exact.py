@@ -65,8 +65,12 @@ _IN_FULL = 0.2
 """Autocorrelation up to which figures count in full where they are only counted."""
 _FEWEST_COUNTED = 8
 """Figures of a series from which on counting them says anything."""
-_STAYS = 2
-"""Stays elsewhere, from which on they tell how long one is: a single one may be a card that throttled."""
+_STAYS = 3
+"""Stays elsewhere, from which on they tell how long one is: one may be a card that throttled, two a level of
+its own and a stray."""
+_THIRD, _THIRD_SHARE = 0.5, 0.8
+"""A level between two others is neither of them where so many of its figures are nearer to the middle than
+this share of the way to either."""
 _IN_A_ROW = 0.1
 """The chance, up to which figures beyond the middle that follow one another there are no chance."""
 _DF_PER_FIGURE = 1.0
@@ -203,29 +207,39 @@ class ExactSearch:
         many = places(short.size, last=last, count=self.logs.size)
         counted = _binomial_tail(own, short.size, rate) ** fewer * (many if last else self._places_in_all)
         ranked = math.erfc(_rank_z(short, long) / math.sqrt(2 * spread)) * many
-        stays = self._stays((middle_at, stop) if short is after else (start, middle_at), middle, is_over)
+        is_beyond = (self._all > middle) == is_over
+        is_beyond &= ~self._is_third(edges, middle, _THIRD * abs(beside.after - beside.before) / 2)
+        stays = _stays(is_beyond, (middle_at, stop) if short is after else (start, middle_at))
         return float(min(1.0, max(min(counted, ranked), stays)))
 
-    def _stays(self, stretch: tuple[int, int], middle: float, is_over: bool) -> float:
-        """The chance of so long a stay on one side of the middle, if figures come and go as in the rest
-        of the series; 0 where they are not in a row there more often than by chance. Stays of a chain of two
-        states are geometric: Gabriel & Neumann, Quarterly Journal of the Royal Meteorological Society 88
-        (1962) 90-95.
-        """
-        start, stop = stretch
-        is_beyond = (self._all > middle) == is_over
-        is_beyond[start:stop] = False
-        figures = int(np.count_nonzero(is_beyond))
-        stays = int(np.count_nonzero(is_beyond[1:] & ~is_beyond[:-1])) + int(is_beyond[0])
-        rate = figures / max(is_beyond.size - (stop - start), 1)
-        if (
-            stays < _STAYS
-            or figures > BURST * stays
-            or _binomial_tail(figures - stays, figures, rate) > _IN_A_ROW
-        ):
-            return 0.0  # levels of their own; by chance
-        times = 1 if stop == is_beyond.size else stays + 1
-        return float(times * ((figures - stays + 0.5) / (figures + 1)) ** (stop - start - 1))
+    def _is_third(self, edges: Sequence[int], middle: float, near: float) -> Bools:
+        """Which figures are of levels that lie at the middle between two others."""
+        starts = self._index[np.asarray(edges)]
+        starts[0] = 0
+        is_near = np.abs(self._all - middle) < near
+        shares = np.add.reduceat(is_near, starts[:-1], dtype=np.float64) / np.diff(starts)
+        return np.repeat(shares >= _THIRD_SHARE, np.diff(starts))
+
+
+def _stays(is_beyond: Bools, stretch: tuple[int, int]) -> float:
+    """The chance of so long a stay on one side of the middle, if figures come and go as in the rest of the
+    series; 0 where they are not in a row there more often than by chance. Stays of a chain of two states are
+    geometric: Gabriel & Neumann, Quarterly Journal of the Royal Meteorological Society 88 (1962) 90-95.
+    """
+    start, stop = stretch
+    is_beyond = is_beyond.copy()
+    is_beyond[start:stop] = False
+    figures = int(np.count_nonzero(is_beyond))
+    stays = int(np.count_nonzero(is_beyond[1:] & ~is_beyond[:-1])) + int(is_beyond[0])
+    rate = figures / max(is_beyond.size - (stop - start), 1)
+    if (
+        stays < _STAYS
+        or figures > BURST * stays
+        or _binomial_tail(figures - stays, figures, rate) > _IN_A_ROW
+    ):
+        return 0.0  # levels of their own; by chance
+    times = 1 if stop == is_beyond.size else stays + 1
+    return float(times * ((figures - stays + 0.5) / (figures + 1)) ** (stop - start - 1))
 
 
 def strays_of_few(logs: Floats, kept: Bools) -> Bools:
