@@ -497,6 +497,13 @@ def test_what_failed_on_a_card_that_is_measured_no_more_is_none(harness, made):
     assert [card["failing"] for card in done.json["cards"]] == [[], []]
 
 
+def test_what_has_failed_for_long_on_a_card_that_is_measured_still_fails(harness, made):
+    made(small(events=(Failed(case="naive", start=25, stop=800),), commits=800, tracks=("gflops",)))
+    done = harness("history", "--json")
+    assert done.status == ExitCode.REGRESSION
+    assert [one["case"] for one in done.json["cards"][0]["failing"]] == [NAIVE]
+
+
 # As JSON
 
 
