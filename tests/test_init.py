@@ -1519,6 +1519,16 @@ def test_branches_that_each_open_a_bracket_have_one_that_closes_it():
     assert text_of(source.kernels[-1].bounds) == "64"
 
 
+@pytest.mark.timeout(60)
+def test_a_file_of_many_branches_is_read_in_time():
+    """Looking at each branch anew for each other one takes minutes."""
+    first = "void f() {\n" + "int a = 1;\n" * 30000
+    source = read(
+        f"#if A\n{first}" + "#elif B\nvoid g() {\n" * 15000 + "#endif\n}\n" + "__global__ void k() {}"
+    )
+    assert [each.name for each in source.kernels] == ["k"]
+
+
 def test_attributes_templates_and_declarations_around_a_kernel():
     source = read("""
         template <int N, typename T> struct S { T x[N > 2 ? (N >> 1) : 1]; };

@@ -507,27 +507,27 @@ def _without_other_openings(found: Iterable[Token]) -> list[Token]:
     first one does: the file has one other end for all of them.
     """
     kept: list[Token] = []
-    branches: list[list[int]] = []
-    """Where each branch begins, of each `#if` that is open."""
+    depth = 0
+    branches: list[tuple[int, int, int | None]] = []
+    """Of each `#if` that is open: where the branch begins, how deep, and how many brackets the first one left
+    open; None in the first.
+    """
     for token in found:
         word = token.text.split(" ")[0] if token.kind == "hash" else ""
-        if word in {"else", "elif", "endif"} and branches:
-            first, *others = begins = branches[-1]
-            if others and _depth(kept[begins[-1] :]) == _depth(kept[first : others[0]]) != 0:
-                del kept[begins[-1] :]
-            if word == "endif":
-                branches.pop()
+        ends = bool(branches) and word in {"else", "elif", "endif"}
+        if ends:
+            begin, before, of_first = branches.pop()
+            opened = depth - before
+            if opened == of_first != 0:
+                del kept[begin:]
+                depth = before
         kept.append(token)
+        depth += (token.text in _PAIRS) - (token.text in _CLOSING)
         if word in {"if", "ifdef", "ifndef"}:
-            branches.append([len(kept)])
-        elif word in {"else", "elif"} and branches:
-            branches[-1].append(len(kept))
+            branches.append((len(kept), depth, None))
+        elif ends and word != "endif":
+            branches.append((len(kept), depth, opened if of_first is None else of_first))
     return kept
-
-
-def _depth(found: Iterable[Token]) -> int:
-    """How many brackets the tokens leave open; below 0 where they close those of others."""
-    return sum((token.text in _PAIRS) - (token.text in _CLOSING) for token in found)
 
 
 def _without_attributes(found: Sequence[Token]) -> list[Token]:

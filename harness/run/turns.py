@@ -45,8 +45,8 @@ class TurnPair:
     """A worker process of each side, until `close` ends them.
 
     `start` starts one, and `open_device` has it open the device, of the side `first` first; raises what these
-    raise. On a card the process that comes second is slower by half a per cent at 14 us, so the next pair has
-    the other side come first.
+    raise. On an H100 the process that came second was slower by half a per cent at 14 us, so the next pair
+    has the other side come first.
     """
 
     def __init__(
