@@ -15,14 +15,13 @@ import http.server
 import json
 import os
 import shutil
-import sys
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.http_servers import listening
+from tests.http_servers import QuietServer, listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -146,7 +145,7 @@ class Site:
 def serve(html_dir: Path) -> Iterator[str]:
     """The folder behind http on a free port of this machine."""
     handler = functools.partial(_QuietHandler, directory=str(html_dir))
-    with listening(_QuietServer((LOCAL, 0), handler)) as url:
+    with listening(QuietServer((LOCAL, 0), handler)) as url:
         yield url
 
 
@@ -172,13 +171,6 @@ def chromium(profile: Path) -> Iterator[Any]:
         yield driver
     finally:
         driver.quit()
-
-
-class _QuietServer(http.server.ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        # A page that moves on hangs up on what it was still loading.
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
 
 
 class _QuietHandler(http.server.SimpleHTTPRequestHandler):
