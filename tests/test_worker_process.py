@@ -197,7 +197,7 @@ def test_what_a_suite_left_in_its_folder_is_not_run_as_this_user(tmp_path, monke
         monkeypatch.setenv("HARNESS_SUITE_SOCKET", str(tmp_path / "socket"))
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        process = Process("harness.bench.worker", cwd=planted, python="/opt/python")
+        process = Process("harness.bench.worker", python="/opt/python")
         assert process.wait(time.monotonic() + 20)
         log = process.log()
         assert not (planted / "ran").exists()

@@ -379,7 +379,7 @@ class Loading:
         self._lock = threading.Lock()
         self._answers: dict[tuple[int, bytes], ReturnValue | Failed] = {}
         self._deadline = time.monotonic() + self.timeout_s
-        self._process = Process("harness.spec.suite_server", cwd=Path("/"))
+        self._process = Process("harness.spec.suite_server")
         self._end = weakref.finalize(self, self._process.close)
         self._load = Load(str(folder))
         with contextlib.suppress(LostError):  # told when the answer is asked for

@@ -7,7 +7,6 @@ functions at a case.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +20,6 @@ from harness.system.process import Failed, Progress, serve
 
 
 def main() -> int:
-    with contextlib.suppress(ValueError):  # where PYTHONSAFEPATH keeps -m from putting it there
-        sys.path.remove(str(Path.cwd()))
     functions = Functions()
 
     def answer(
