@@ -30,12 +30,21 @@ _TRUSTED = (
     "statistics",
     "time",
 )
-"""What the harness times and compares by, besides modules of its own."""
+"""What the harness times and compares by, besides modules of its own; of a package, its modules too."""
+_CHANGING = {
+    "harness.device.frameworks": ("_OPERATORS",),  # what each folder registered
+    "harness.device.lock": ("_ours",),  # locks that this process holds
+    "harness.spec.loader": ("_own",),  # modules of suites
+    "harness.system.file_access": ("_hearers", "_opened", "_since", "_variables", "_work_tree"),  # its notes
+}
+"""Containers of the harness whose contents change while it works."""
+_LAZY = ("__annotations__", "__annotations_cache__", "__doc__", "__warningregistry__")
+"""Names that Python itself adds to a module or a class when they are asked for."""
 _ANYBODYS = ("__import__", "open", "print")
 """Builtins that packages replace in good faith, and that no figure rests on."""
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
 """What can be changed within a function. New defaults where there are none change no call that is right."""
-_all, _map = all, map
+_all, _map, _len = all, map, len
 """A suite that replaces a builtin replaces it not here. Loops of Python's own take three times as long."""
 
 
@@ -49,9 +58,17 @@ class TamperCheck:
     def __init__(self, *instances: object) -> None:
         """`instances` do their work by their classes' methods alone."""
         self._instances = instances
-        names = [name for name in sys.modules if name.partition(".")[0] == "harness"]
-        modules = [sys.modules[name] for name in (*names, *_TRUSTED) if name in sys.modules]
-        self._owners = [each for module in modules for each in _members(module)]
+        self._modules = {name: module for name, module in sys.modules.items() if _has_a_say(name)}
+        self._owners = [each for module in self._modules.values() for each in _members(module)]
+        self._counts = [_len(vars(owner)) if _is_ours(owner) else 0 for owner, _ in self._owners]
+        held = {
+            (owner, name): value
+            for owner, members in self._owners
+            for name, value in members.items()
+            if _is_ours(owner) and isinstance(value, (dict, list, set))
+            if name not in _CHANGING.get(owner.__name__, ()) and name != "__builtins__"
+        }
+        self._contents = {place: (value, copy(value)) for place, value in held.items()}
         functions = {
             value
             for _, members in self._owners
@@ -66,11 +83,20 @@ class TamperCheck:
             for name in vars(instance):
                 if callable(getattr(type(instance), name, None)):
                     raise TamperedError(_message(type(instance), f".{name}"))
-        for owner, members in self._owners:
-            current = vars(owner).get
+        if not _all(_map(is_, _map(sys.modules.get, self._modules), self._modules.values())):
+            replaced = next(name for name, each in self._modules.items() if sys.modules.get(name) is not each)
+            raise TamperedError(_message(self._modules[replaced]))
+        for (owner, members), count in zip(self._owners, self._counts, strict=True):
+            names = vars(owner)
+            current = names.get
             if not _all(_map(is_, _map(current, members), members.values())):
                 replaced = next(name for name, value in members.items() if current(name) is not value)
                 raise TamperedError(_message(owner, f".{replaced}"))
+            if count and _len(names) > count and (added := _added(owner, members)):
+                raise TamperedError(_message(owner, f".{added}"))
+        for (owner, name), (container, content) in self._contents.items():
+            if container != content:
+                raise TamperedError(_message(owner, f".{name}"))
         for part, functions, known in self._parts:
             if [*_map(attrgetter(part), functions)] != known:
                 was = dict(zip(functions, known, strict=True))
@@ -93,17 +119,40 @@ def _message(owner: Any, member: str = "") -> str:
     )
 
 
+def _has_a_say(name: str) -> bool:
+    package = name.partition(".")[0]
+    return package == "harness" or name in _TRUSTED or (package == "numpy" and ".tests" not in name)
+
+
+def _is_ours(owner: Any) -> bool:
+    name = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
+    return str(name).partition(".")[0] == "harness"
+
+
+def _added(owner: Any, members: Iterable[str]) -> str:
+    """A name that is new in a module or class of the harness, as that of a builtin that it would hide; empty for
+    modules that were imported since.
+    """
+    new = [name for name in vars(owner) if name not in {*members, *_LAZY}]
+    return next((name for name in new if not isinstance(vars(owner)[name], ModuleType)), "")
+
+
 def _members(module: ModuleType) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """What a module does its work by: functions, the modules it uses, classes and what these are made of."""
+    """What a module does its work by: functions, the modules it uses, classes and what these are made of. Of
+    the harness, and of numbers such as math.inf, constants too.
+    """
+    ours = _is_ours(module)
     named = {
         name: value
         for name, value in vars(module).items()
-        if name not in _ANYBODYS and (callable(value) or isinstance(value, ModuleType))
+        if name not in (_LAZY if ours else _ANYBODYS)
+        and (ours or callable(value) or isinstance(value, (ModuleType, float)))
     }
     yield module, named
     for value in named.values():
         if isinstance(value, type) and value.__module__ == module.__name__ and not _is_immutable(value):
-            yield value, {name: each for name, each in vars(value).items() if _does_work(each)}
+            kept = vars(value).items()
+            yield value, {name: each for name, each in kept if name not in _LAZY and (ours or _does_work(each))}
 
 
 def _is_immutable(value: type) -> bool:
