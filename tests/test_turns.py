@@ -16,11 +16,11 @@ import pytest
 from harness.bench import protocol
 from harness.bench.abba import PairSettings, Turn
 from harness.bench.protocol import SideName
-from harness.bench.worker import Worker as RealWorker
 from harness.device.peaks import BeyondPeakError
 from harness.errors import BuildError, WorkerError
 from harness.run.turns import TurnPair
 from harness.system.process import Failed, failure
+from tests.pairs import opened_worker
 from tests.support import write_files
 
 MS = 1_000_000
@@ -113,7 +113,7 @@ def compared(
     host = Host({"base": BASE, "head": head}, answers)
     pair = TurnPair(
         lambda side: Worker(side, host),  # type: ignore[arg-type, return-value]
-        lambda worker: host.opened.append(worker.side),  # type: ignore[attr-defined]
+        lambda side, worker: host.opened.append(side),
         lambda stage: None,
         first,
     )
@@ -230,8 +230,8 @@ def test_the_side_that_is_named_opens_the_device_builds_and_runs_first(first):
 def test_a_process_that_cannot_be_started_leaves_none_behind():
     host = Host({}, {})
 
-    def open_device(worker: Any) -> None:
-        if worker.side == "head":
+    def open_device(side: SideName, worker: Any) -> None:
+        if side == "head":
             raise BuildError("There is no such device.")
 
     with pytest.raises(BuildError):
@@ -279,7 +279,7 @@ class Side:
     def __init__(self, folder: Path, **given: Any) -> None:
         write_files(folder, {"suite.py": SUITE})
         opened = protocol.Open(device="cpu:0", suite=str(folder), scratch=str(folder), **given)
-        self.worker = RealWorker(opened, lambda progress: None)
+        self.worker = opened_worker(opened)
         self.seen: list[float] = type(self.worker.suite.problem).reference.__globals__["SEEN"]
 
     def ask(self, request: Any) -> tuple[Any, list[float]]:

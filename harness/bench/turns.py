@@ -17,6 +17,7 @@ from harness.bench.measure import l2_policy, warm_up
 from harness.bench.pair_runner import PairBench, PlacedSide, owned_by
 from harness.bench.verifier import Rotation
 from harness.records import L2Policy
+from harness.system.file_access import check_committed
 
 
 @dataclass
@@ -88,5 +89,5 @@ class TurnTaker:
         with joined.stack, owned_by(side.name):
             joined.data.finish([side.subject], joined.runner.launches if joined.runner else 1)
             self.bench.check_rates(side.prepared, joined.l2, request.time_ns)
-            self.bench.check_imports(side.prepared)
+            check_committed([side.prepared.suite.root])
         return protocol.Done()

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 
 from harness import HostFunction
-from harness.bench import protocol
-from harness.bench.worker import Worker
 from harness.device.backends import nvcc
 from harness.spec import sources, suite_files
 from harness.spec.loader import load_folder
 from harness.spec.sources import Program
 from harness.system.cache import BinaryCache
+from tests.pairs import Built, Pair
 from tests.support import GPU, IMPORT_PATH, Done, commit, make_repository, run_command, write_files
 
 pytestmark = pytest.mark.fault
@@ -166,15 +165,10 @@ def sides(tmp_path: Path, base: dict[str, str], head: dict[str, str]) -> tuple[P
     return made[0], made[1]
 
 
-def inspected(folders: tuple[Path, Path], scratch: Path, device: str) -> protocol.InspectedPair:
-    """What a worker tells of the one kernel of both."""
-    scratch.mkdir(exist_ok=True)
-    opened = protocol.Open(device=device, suite=str(folders[1]), base=str(folders[0]), scratch=str(scratch))
-    base, head = (protocol.PairSide(suite=name, kernel="one") for name in ("base", "head"))
-    pair = protocol.PairOf(id="one", sizes={"n": 64}, base=base, head=head)
-    answer = Worker(opened, lambda _: None).answer(protocol.Inspect(pairs=(pair,)))
-    assert isinstance(answer, protocol.InspectReply)
-    return answer.pairs["one"]
+def inspected(folders: tuple[Path, Path], scratch: Path, device: str) -> Built:
+    """What workers tell of the one kernel of both."""
+    pair = Pair(*folders, scratch, device)
+    return pair.built(pair.of("one", n=64))
 
 
 @pytest.fixture
