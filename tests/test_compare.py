@@ -329,8 +329,8 @@ def test_references_are_computed_once(tmp_path, monkeypatch):
     monkeypatch.setenv("COUNT_IN", str(counted))
     result, _, _ = compare(tmp_path, {"one": takes(MS)}, {"one": takes(1_020_000)})
     assert statuses(result) == {"one": ("regression", "slower-in-time")}
-    # The null device computes by reference() too, of each side's suite; the verification needs head's alone, for
-    # integers, for two sets of random data and for data that nobody has seen, in the first process.
+    # The null device computes by each side's reference(). The verification needs head's alone, in the first
+    # process: for integers, for two sets of random data and for data that nobody has seen.
     calls = Counter(path.name.partition("-")[0] for path in counted.iterdir())
     base, head = sorted(calls.values())
     assert head - base == 4

@@ -379,7 +379,7 @@ def test_base_and_head_have_modules_of_their_own(tmp_path, inside):
         folders[side] = write_files(at / "kernels/py", {"suite.py": SUITE.format(kernels=kernels)})
     pair = Pair(folders["base"], folders["head"], tmp_path / "scratch", "cpu:0")
     compare = protocol.Compare(pair=pair.of("scale", n=1000), seed=1, order_seed=1, settings=PairSettings())
-    assert pair.worker("head").turns.join(protocol.Join(compare=compare, side="head"))
+    assert pair.worker("head").turns.join(protocol.Join(compare=compare, side="head")).facts.digest
     with pytest.raises(HarnessError) as caught:
         pair.worker("base").turns.join(protocol.Join(compare=compare, side="base"))
     assert (caught.value.side, caught.value.reason) == ("base", "wrong-result")

@@ -8,6 +8,7 @@ error.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import sys
 from collections.abc import Callable, Mapping
@@ -70,6 +71,14 @@ def _suites(request: protocol.Open, channel: Channel) -> dict[str, Suite]:
     }
 
 
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
 class Worker:
     """One open device and one suite, or two to compare."""
 
@@ -78,6 +87,8 @@ class Worker:
             channel.send(Progress(stage, side))
 
         self.report = tell
+        for data in request.told.values() if len(request.told) == 2 else ():
+            _set(data.variables)  # the same of both, or each side would have a process of its own
         self.device: Device = open_device(request.device)
         self._tamper_check = TamperCheck(self.device)
         scratch = Path(request.scratch)

@@ -336,13 +336,19 @@ class Comparing(DeviceSession):
         return dataclasses.replace(verdict, message=side.explained(verdict.message, verdict.log))
 
     def entry(self, pair: protocol.PairOf, case: Case) -> CaseEntry:
-        in_turns = self._runs_on_host(pair)
+        in_turns = self._has_processes(pair)
         noise = noise_of_case(self._noise, self.calibration, case.id)
         trial = CaseTrial(pair.id, case, self.policy, noise_apart(self.device) if in_turns else noise)
         return CaseEntry(pair, trial, in_turns=in_turns)
 
-    def _runs_on_host(self, pair: protocol.PairOf) -> bool:
-        """Return whether code of either side's suite runs in the process that measures it."""
+    def _has_processes(self, pair: protocol.PairOf) -> bool:
+        """Return whether each side of a pair gets a process of its own.
+
+        It does where code of a side's suite runs in the process that measures it, and where the suites give
+        variables of the environment different values, which a compiler or a driver may read.
+        """
+        if len({repr(sorted(each.variables.items())) for each in self._told.values()}) > 1:
+            return True
         suites = {"base": self.base.suite, "head": self.head.suite}
         kernels = (suites[side.suite].by_name[side.kernel] for side in pair.sides.values())
         return any(kernel.runs_on_host(self.device.backend) for kernel in kernels)
@@ -727,7 +733,7 @@ class Comparing(DeviceSession):
 
 @dataclass(frozen=True, slots=True)
 class _Answering:
-    """Has the process that loaded a side's suite answer for it. It knows no session: both would outlive us."""
+    """Has the process that loaded a side's suite answer for it. It holds no session alive."""
 
     loadings: Mapping[str, Loading]
 

@@ -142,6 +142,9 @@ class SuiteData(msgspec.Struct, frozen=True, tag=True):
     kernels: tuple[KernelData, ...]
     include: tuple[str, ...]
     ladders: tuple[Ladder, ...]
+    variables: dict[str, str | None] = {}
+    """The variables of the environment that the suite's own code has set, with their values; None for a
+    variable that it removed."""
 
 
 class Load(Request[SuiteData], frozen=True):

@@ -8,6 +8,7 @@ functions at a case.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from harness.spec.suite_data import (
     SuiteData,
     describe,
 )
-from harness.system.file_access import check_committed, watch
+from harness.system.file_access import check_committed, variables_set_by, watch
 from harness.system.process import Channel, Failed, serve
 
 
@@ -63,7 +64,8 @@ def _described(folder: Path, functions: Functions) -> SuiteData:
     try:
         described = describe(load_folder(folder), functions)
         check_committed([folder])
-        return described  # noqa: TRY300 - what it raises is told as what a suite raises
+        variables = {name: os.environ.get(name) for name in sorted(variables_set_by(folder))}
+        return msgspec.structs.replace(described, variables=variables)
     except (msgspec.MsgspecError, TypeError) as error:
         file = folder / "suite.py"
         raise SuiteError(f"{file} describes what no suite can be: {error}.") from None
