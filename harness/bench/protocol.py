@@ -75,6 +75,8 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     launch: Launch | None = None
     resources: Resources | None = None
     digest: str = ""
+    state: Mapping[str, str] = {}
+    """Settings of the process, where it was the side's alone."""
     reason: str = ""
     message: str = ""
     log: str = ""
@@ -334,8 +336,13 @@ class Take(Request[Turn], frozen=True, kw_only=True):
     canary: bool = False
 
 
-class Finish(Request[Done], frozen=True, kw_only=True):
-    """Look at what the slots computed, and give the arrays back."""
+class FinishReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    state: Mapping[str, str]
+    """Settings of the process by name."""
+
+
+class Finish(Request[FinishReply], frozen=True, kw_only=True):
+    """Look at what the slots computed, give the arrays back, and tell with which settings they were timed."""
 
     time_ns: float
     """Time of one launch, the median of the slots."""

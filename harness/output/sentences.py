@@ -92,7 +92,7 @@ def sentence(case: JudgedCase, units: tuple[str, str] = PROCESSES) -> str:
 
     `units` is what an effect was measured in, one and many.
     """
-    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case))
+    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case), _settings(case))
     return " ".join(part for part in parts if part)
 
 
@@ -168,8 +168,8 @@ EXECUTABLES = "Times are the benchmarks' own, base and head in turns, a process 
 
 
 IN_TURNS = (
-    "Sides that one process cannot hold had a process each, in turns: how far these differ is assumed, "
-    "whatever the calibration."
+    "Functions had a process for each side, in turns. How far two processes differ is assumed, whatever the "
+    "calibration."
 )
 
 
@@ -193,6 +193,17 @@ def _measured(case: JudgedCase, units: tuple[str, str]) -> str:
         return ""
     words = ("more cycles", "fewer cycles") if what == "cycles" else ("slower", "faster")
     return f"{moved(change, *words)} in {counted(change.processes, *units)}."
+
+
+_MOST_SETTINGS = 6
+
+
+def _settings(case: JudgedCase) -> str:
+    changed = case.settings_changed
+    if not changed:
+        return ""
+    more = f"; and {len(changed) - _MOST_SETTINGS} more" if len(changed) > _MOST_SETTINGS else ""
+    return f"Settings differ: {'; '.join(changed[:_MOST_SETTINGS])}{more}."
 
 
 def _strayed(case: JudgedCase) -> str:

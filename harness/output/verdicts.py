@@ -263,7 +263,7 @@ def lines_of(
     say the same. `names` are what cases are called, where not by their ids.
     """
     shown: set[str] = set()
-    loud = (verdict for verdict in verdicts if verdict.status not in _QUIET)
+    loud = (verdict for verdict in verdicts if verdict.status not in _QUIET or verdict.settings_changed)
     for _, (verdict, *alike) in groupby(loud, key=lambda v: (v.status, v.reason, explained(v), v.log)):
         cause = f", {verdict.attribution}" if verdict.attribution else ""
         more = f" and {len(alike)} more" if alike else ""

@@ -24,6 +24,7 @@ from harness.bench.protocol import SideName
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError
+from harness.device.process_state import differences
 from harness.device.telemetry import Sampler
 from harness.device.toolchains import FoundToolchain, environment_of
 from harness.errors import HarnessError, Side, UsageError, WorkerError
@@ -52,7 +53,7 @@ from harness.spec.planning import PlannedCase, Refusal
 from harness.spec.problem import Case, ceil_div
 from harness.spec.suite_data import Loading, SuiteCall, SuiteData
 from harness.store.records_file import Journal, RecordWriter
-from harness.system.process import Failed, Question, failure
+from harness.system.process import Failed, Query, failure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -655,6 +656,8 @@ class Comparing(DeviceSession):
             return
         entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
         trial.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
+        if not self.settings.toolchains:  # two environments differ in most
+            trial.settings_changed = differences(*(reply.sides[side].state for side in SIDES))
         telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=telemetry)
         usual = None if entry.in_turns else usual_level(self._canaries)
@@ -737,7 +740,7 @@ class _Answering:
 
     loadings: Mapping[str, Loading]
 
-    def __call__(self, question: Question, deadline: float) -> msgspec.Struct:
+    def __call__(self, question: Query, deadline: float) -> msgspec.Struct:
         try:
             call = msgspec.json.decode(question.request, type=SuiteCall)
             return self.loadings[question.side].answer(call, max(0.1, deadline - time.monotonic()))

@@ -29,7 +29,7 @@ from harness.spec.planning import PlannedCase, Refusal, at_least_one, launch_of,
 from harness.spec.sources import lacking
 from harness.spec.suite_data import SuiteData
 from harness.system.files import scratch_folder
-from harness.system.process import Failed, LostError, Process, Progress, Question, Request, failure
+from harness.system.process import Failed, LostError, Process, Progress, Query, Request, failure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -54,7 +54,7 @@ Pending = Callable[[Callable[[Progress], object]], R | Failed]
 """Waits for the answer to a request, and tells of the progress meanwhile."""
 
 
-Answered = Callable[[Question, float], msgspec.Struct]
+Answered = Callable[[Query, float], msgspec.Struct]
 """Returns the reply to a question of a worker process; the second argument is the deadline, a moment of
 time.monotonic()."""
 

@@ -110,10 +110,12 @@ class TurnPair:
             own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
             joined[side] = self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
         block = self._block(joined, request.settings, rng, timeout_s)
+        facts: dict[str, protocol.SideFacts] = {}
         for side in rng.sample(SIDES, 2):
             time_ns = block.median_ns("A" if side == "base" else "B")
-            self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
-        return protocol.CompareReply(block=block, sides={side: each.facts for side, each in joined.items()})
+            finished = self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
+            facts[side] = msgspec.structs.replace(joined[side].facts, state=finished.state)
+        return protocol.CompareReply(block=block, sides=facts)
 
     def _build(self, request: protocol.Compare, timeout_s: float) -> None:
         """Build both at once: an extension takes a minute, and what it imports some seconds."""

@@ -54,7 +54,7 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
     side: Side = ""
 
 
-class Question(msgspec.Struct, frozen=True, tag=True):
+class Query(msgspec.Struct, frozen=True, tag=True):
     """A request that a process sends to the process that asked it, while it works on its own request."""
 
     side: Side
@@ -93,7 +93,7 @@ def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
     """A decoder of what may come in reply to a kind of request."""
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
     (reply,) = get_args(base)
-    return msgspec.json.Decoder(reply | Progress | Question | Failed)
+    return msgspec.json.Decoder(reply | Progress | Query | Failed)
 
 
 class _Child:
@@ -298,7 +298,7 @@ class Process(_Child):
         request: Request[R],
         deadline: float,
         heard: Callable[[Progress], object] = lambda _progress: None,
-        answered: Callable[[Question, float], msgspec.Struct] | None = None,
+        answered: Callable[[Query, float], msgspec.Struct] | None = None,
     ) -> R | Failed:
         """Return the answer to a request that was sent. Raises LostError.
 
@@ -309,12 +309,12 @@ class Process(_Child):
             line = self._line(deadline)
             try:
                 reply = _decoder(type(request)).decode(line)
-                if isinstance(reply, Question) and answered is None:
+                if isinstance(reply, Query) and answered is None:
                     raise msgspec.ValidationError("it asked a question that nobody answers")
             except UNREADABLE as error:
                 self.kill()
                 raise LostError("garbled", str(error)) from None
-            if isinstance(reply, Question):
+            if isinstance(reply, Query):
                 assert answered is not None
                 self.send(answered(reply, deadline), deadline)
             elif isinstance(reply, Progress):
@@ -434,7 +434,7 @@ class Channel:
 
     def ask(self, side: Side, request: Request[R]) -> R | Failed:
         """Return what the suite of a side answers."""
-        self.send(Question(side, msgspec.Raw(msgspec.json.encode(request))))
+        self.send(Query(side, msgspec.Raw(msgspec.json.encode(request))))
         return cast("R | Failed", _decoder(type(request)).decode(self._lines.readline()))
 
 
