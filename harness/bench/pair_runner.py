@@ -25,7 +25,7 @@ from harness.bench.abba import Alone, KernelPair, PairSettings, measure_pair, ru
 from harness.bench.buffers import Buffers
 from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject, launches_per_slot
-from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
+from harness.bench.problem_changes import case_changes, suite_changes
 from harness.bench.protocol import SideName
 from harness.bench.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
 from harness.bench.verify import Arrays, first_wrong
@@ -285,9 +285,7 @@ class PairBench:
         facts: dict[str, dict[SideName, protocol.SideFacts]] = {pair.id: {} for pair in request.pairs}
         for pair, name, side in asked:
             facts[pair.id][name] = self._facts(side, pair.sizes)
-        base, head = self.suites["base"], self.suites["head"]
-        same = base.root == head.root or definition_sha256(base) == definition_sha256(head)
-        return protocol.InspectReply(pairs=facts, same_problem=same)
+        return protocol.InspectReply(pairs=facts)
 
     def differences(self, request: protocol.Differences) -> protocol.DifferencesReply:
         """What the problem of head asks otherwise than that of base: at a case, or as they are written."""

@@ -215,8 +215,6 @@ class Prepare(Request[PrepareReply], frozen=True, kw_only=True):
 class InspectReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     pairs: Mapping[str, Mapping[SideName, SideFacts]]
     """What each side became, by the pair's id."""
-    same_problem: bool
-    """Whether both suites define their problem in the same files."""
 
 
 class Inspect(Request[InspectReply], frozen=True, kw_only=True):

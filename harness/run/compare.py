@@ -27,7 +27,7 @@ from harness.device.peaks import BeyondPeakError
 from harness.device.process_state import differences
 from harness.device.telemetry import Sampler
 from harness.device.toolchains import FoundToolchain, environment_of
-from harness.errors import HarnessError, Side, UsageError, WorkerError
+from harness.errors import HarnessError, Side, SuiteError, UsageError, WorkerError
 from harness.judgement.attribution import solo_of
 from harness.judgement.case_trial import CaseTrial, NoisePriors, bare_verdict, settle
 from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
@@ -51,7 +51,7 @@ from harness.spec.kernel import HostFunction, Kernel, PythonFunction, TorchFunct
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase, Refusal
 from harness.spec.problem import Case, ceil_div
-from harness.spec.suite_data import Loading, SuiteCall, SuiteData
+from harness.spec.suite_data import DefinitionCall, Loading, SuiteCall, SuiteData
 from harness.store.records_file import Journal, RecordWriter
 from harness.system.process import Failed, Query, failure
 
@@ -422,19 +422,24 @@ class Comparing(DeviceSession):
         shared = [entry for entry in entries if not entry.in_turns]
         pairs = tuple(entry.pair for entry in shared)
         self.observer.stage("build")
-        same_problem = self.base.suite.root == self.head.suite.root
         # A compiler that hangs or kills its process is reported by the case that needs it.
         with suppress(WorkerError):
             request = protocol.Inspect(pairs=pairs)
             reply = self.builder.ask(request, self._build_timeout_s(len(pairs)), self._heard)
             if not isinstance(reply, Failed):
-                same_problem = same_problem or reply.same_problem
                 for entry in shared:
                     self._settle_built(entry, reply.pairs[entry.pair.id])
         self.builder.kill()
-        changes = ((), set[str]()) if same_problem else self._problem_changes(entries)
+        changes = ((), set[str]()) if self._same_problem() else self._problem_changes(entries)
         self._inspect_in_turns([entry for entry in entries if entry.in_turns])
         return changes
+
+    def _same_problem(self) -> bool:
+        """Return whether both suites define their problem in the same files."""
+        if self.base.suite.root == self.head.suite.root:
+            return True
+        answers = [self._loadings[side].answer(DefinitionCall()) for side in SIDES if side in self._loadings]
+        return len(answers) == 2 and answers[0] == answers[1] and not isinstance(answers[0], Failed)
 
     def _build_timeout_s(self, pairs: int) -> float:
         return max(1, ceil_div(2 * pairs, os.cpu_count() or 1)) * self.settings.timeout_s
@@ -747,7 +752,7 @@ class _Answering:
         except HarnessError as error:
             return Failed(reason=type(error).__name__, message=error.message, log=error.log)
         except (msgspec.MsgspecError, KeyError) as error:
-            return Failed(reason="SuiteError", message=f"A worker asked for what no suite has: {error}.")
+            return Failed(reason=SuiteError.__name__, message=f"A worker asked for what no suite has: {error}.")
 
 
 def _telling(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, bool]]:

@@ -29,6 +29,7 @@ from harness.spec.kernel import (
 from harness.spec.layout import Order, numpy_dtype
 from harness.spec.problem import Array, Axis, Case, InOut, Input, Output, Problem, Scalar, number
 from harness.spec.suite import Ladder, Suite
+from harness.spec.suite_files import definition_sha256
 from harness.spec.tuning import Tuning
 from harness.system.array_files import read_arrays, write_arrays
 from harness.system.cache import cache_dir
@@ -193,7 +194,11 @@ class JudgeCall(Request[Arrays], frozen=True):
     """Whether to ask for the reference as well as for the tolerance."""
 
 
-SuiteCall = FunctionCall | DataCall | JudgeCall
+class DefinitionCall(Request[ReturnValue], frozen=True):
+    """Return the hash of the files that define the suite's problem: `definition_sha256`."""
+
+
+SuiteCall = FunctionCall | DataCall | JudgeCall | DefinitionCall
 REFERENCE, TOLERANCE = "reference-", "-tolerance"
 """No output can be called so: they are names of Python's."""
 
@@ -206,7 +211,12 @@ class Functions:
 
     def __init__(self) -> None:
         self.all: list[Callable[..., Any]] = []
-        self.problem = Problem()
+        self.suite: Suite | None = None
+
+    @property
+    def problem(self) -> Problem:
+        assert self.suite is not None, "Load comes first"
+        return self.suite.problem
 
     def plain(self, value: Any) -> Any:
         """A value as JSON has it: functions by number, what JSON does not have by its text."""
@@ -234,6 +244,9 @@ class Functions:
         return msgspec.to_builtins(Function(len(self.all) - 1, name))
 
     def answer(self, call: SuiteCall) -> ReturnValue | Arrays:
+        if isinstance(call, DefinitionCall):
+            assert self.suite is not None, "Load comes first"
+            return ReturnValue(definition_sha256(self.suite))
         if isinstance(call, DataCall):
             return self._data(call)
         return self._judged(call) if isinstance(call, JudgeCall) else self.call(call)
@@ -271,10 +284,12 @@ class Functions:
 
 
 def as_declared(problem: Problem, case: Case, found: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The inputs read from files, each of its own type again."""
-    return {
-        name: found[name].view(numpy_dtype(array.dtype_at(case))) for name, array in problem.inputs.items()
-    }
+    """The inputs read from files, those of a type that is not NumPy's own of that type again."""
+    arrays = {}
+    for name, array in problem.inputs.items():
+        declared = numpy_dtype(array.dtype_at(case))
+        arrays[name] = found[name] if declared.isbuiltin == 1 else found[name].view(declared)
+    return arrays
 
 
 class _NotingCase(Case):
@@ -288,7 +303,7 @@ class _NotingCase(Case):
 
 def describe(suite: Suite, functions: Functions) -> SuiteData:
     """The suite as data. Raises msgspec.ValidationError for what a suite cannot be."""
-    problem = functions.problem = suite.problem
+    functions.suite, problem = suite, suite.problem
     axes = list({id(axis): axis for axis in problem.axes.values()}.values())
     document = {
         "type": "SuiteData",
