@@ -752,7 +752,9 @@ class _Answering:
         except HarnessError as error:
             return Failed(reason=type(error).__name__, message=error.message, log=error.log)
         except (msgspec.MsgspecError, KeyError) as error:
-            return Failed(reason=SuiteError.__name__, message=f"A worker asked for what no suite has: {error}.")
+            return Failed(
+                reason=SuiteError.__name__, message=f"No suite has what a worker asked for: {error}."
+            )
 
 
 def _telling(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, bool]]:
