@@ -20,8 +20,7 @@ def other_machine(base: Sequence[Identity], head: Sequence[Identity]) -> Refusal
         return None
     return Refusal(
         "other-machine",
-        f"These were not measured alike: {found}. Measure both commits on one machine, in one environment, "
-        "in turns.",
+        f"{found}. Measure both commits on one machine, in one environment, in turns.",
     )
 
 

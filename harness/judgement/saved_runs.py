@@ -302,7 +302,7 @@ def _absent_somewhere(name: str, turns: _Turns) -> str:
 
 
 def _notes(turns: _Turns, skipped: Sequence[str]) -> tuple[str, ...]:
-    """Say which facts differ, which benchmarks both sides skip or ran again, and if builds are debug."""
+    """Return a sentence for each difference, benchmark that both sides skip, rerun, and caution."""
     notes = [f"Differs between base and head: {each}." for each in reported_differences(*turns.identities)]
     for name in skipped:
         why = _untimed(name, turns.in_time)
@@ -312,10 +312,17 @@ def _notes(turns: _Turns, skipped: Sequence[str]) -> tuple[str, ...]:
         f"{name} ran more than once in {files} of {len(turns.in_time)} files: the last run counts."
         for name, files in again.items()
     ]
-    builds = {each.machine.get("library_build_type") for side in turns.identities for each in side}
-    if builds == {"debug"}:
-        notes.append("library_build_type is debug in all files: a release build may differ in other ways.")
+    for (fact, value), caution in _CAUTIONS.items():
+        if {each.machine.get(fact) for side in turns.identities for each in side} == {value}:
+            notes.append(f"{fact} is {value} in all files: {caution}.")
     return tuple(notes)
+
+
+_CAUTIONS: Mapping[tuple[str, str], str] = {
+    ("library_build_type", "debug"): "times of a release build may differ by another amount",
+    ("cpu_scaling_enabled", "true"): "the processor's clock may move between processes",
+}
+"""Facts that Google Benchmark itself warns of, with the reason."""
 
 
 def _compared(

@@ -76,7 +76,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "store": ("what it wrote cannot be read", ""),
     "not-measured": ("there is no time of it", ""),
     "skips-itself": ("it skips itself", ""),
-    "other-machine": ("machine, card or build differ", "measure both commits on one machine"),
+    "other-machine": ("machine, card, build or environment differ", "measure both commits on one machine"),
     "timed-out": ("timed out", "allow more with --timeout if it is only slow"),
     "suite": ("broken suite", ""),
     "no-suite": ("no suite.py in its folder", ""),

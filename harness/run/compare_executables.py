@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 
 from harness.bench.abba import Order
@@ -105,9 +105,9 @@ class ComparingExecutables:
             if device is not None:
                 stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
             first = self._first_runs()
-            if device is None or self._names_a_card(first):
-                device = self._device_told(first)
-                stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
+            if (watched := self._to_watch(device, first)) is not device:
+                stack.enter_context(held(watched, "compare", self.settings.busy, self.observer.waiting))
+            device = watched
             self._check_device(device, first)
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
@@ -153,11 +153,18 @@ class ComparingExecutables:
         assert isinstance(problem, HarnessError)
         raise problem
 
-    def _names_a_card(self, first: FirstRuns) -> bool:
-        """Say if an executable of Google Benchmark names its card, where no device was given."""
+    def _to_watch(self, device: DeviceInfo | None, first: FirstRuns) -> DeviceInfo:
+        """Return the device to watch: the given one, or the card that an executable names."""
+        if device is None:
+            return self._device_told(first)
         if self.settings.device or self.format == "nvbench":
-            return False
-        return any(isinstance(each, ProcessRun) and each.device.kind == "gpu" for each in first.values())
+            return device
+        devices = (each.device for each in first.values() if isinstance(each, ProcessRun))
+        named = next((each for each in devices if each.kind == "gpu"), device)
+        with suppress(DeviceError, UsageError):
+            if named.kind == "gpu" and (here := find_device("cuda:0")).name == named.name:
+                return here
+        return named
 
     def _check_device(self, device: DeviceInfo, first: FirstRuns) -> None:
         """Raise UsageError unless nvbench measured on what is watched. Google Benchmark does not tell."""

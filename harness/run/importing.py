@@ -64,14 +64,9 @@ def write_imported(
     return written
 
 
-def check_commit(file: ImportedFile, commit: str, *, given: bool) -> None:
-    """Raise UsageError where a file says that it is of another commit and nobody has named this one."""
-    told = next((each.identity.commit for each in file.devices if each.identity.commit), None)
-    if told and not given and not commit.startswith(told):
-        raise UsageError(
-            f"{file.path} says that commit {told} was measured, and HEAD is {commit[:10]}: its figures would "
-            f"stand at the wrong commit. Give --commit {told}, or name the commit that was measured."
-        )
+def commit_of(file: ImportedFile) -> str | None:
+    """Return the commit that a file says was measured; None where it says none."""
+    return next((each.identity.commit for each in file.devices if each.identity.commit), None)
 
 
 def reasons_of(rows: Iterable[Row]) -> list[str]:

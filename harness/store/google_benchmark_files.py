@@ -14,7 +14,7 @@ import msgspec
 from harness.errors import StoreError
 from harness.records import DeviceInfo
 from harness.store import imported
-from harness.store.identity import Identity, identity_of
+from harness.store.identity import Identity, identity_of, names_model
 
 _KNOWN = 1
 """Version of its JSON's schema; files from before 2023 do not tell it, and are like the first."""
@@ -57,6 +57,7 @@ class _GoogleEntry(msgspec.Struct):
     real_time: float = 0.0
     cpu_time: float = 0.0
     time_unit: str = "ns"
+    label: str = ""
     error_occurred: bool = False
     error_message: str = ""
     skipped: bool = False
@@ -79,7 +80,8 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
         )
     given = imported.converted(path, content, _GoogleFile, "Google Benchmark")
     context = given.context
-    identity = _identity(path, content["context"], context)
+    labels = sorted({each.label for each in given.benchmarks if names_model(each.label)})
+    identity = _identity(path, {**content["context"], **({"label": labels} if labels else {})}, context)
     # Two that differ in how long they are measured alone have one name, and so have a digest.
     cases = imported.with_unique_names([_case(path, runs) for runs in _runs(given.benchmarks)])
     imported.check_not_empty(path, cases)
@@ -202,11 +204,13 @@ def _device(context: _Context, identity: Identity) -> DeviceInfo:
 
 def _card(identity: Identity) -> DeviceInfo:
     """Describe the card; several are one device, as nothing tells which benchmark ran on which."""
-    units = identity.fact("sm", "sms", "multiprocessors", "cus") or ""
+    name, units = ", ".join(identity.cards), identity.fact("sm", "sms", "multiprocessors", "cus") or ""
+    nvidia = re.search(r"NVIDIA|GeForce|Quadro|Tesla|RTX|GTX", name) is not None
     return _described(
-        spec="gpu:0",
-        backend="",
-        name=", ".join(identity.cards),
+        spec="gpu",  # without a number, which nobody knows
+        backend="cuda" if nvidia else "gpu",
+        vendor="NVIDIA" if nvidia else _UNKNOWN,
+        name=name,
         driver=identity.fact("driver") or _UNKNOWN,
         kind="gpu",
         uuid=identity.fact("uuid"),
@@ -220,6 +224,7 @@ def _host(context: _Context) -> DeviceInfo:
     return _described(
         spec="cpu:0",
         backend="cpu",
+        vendor=_UNKNOWN,
         name=context.host_name or "a host without a name",
         driver=_UNKNOWN,
         kind="cpu",
@@ -232,7 +237,6 @@ def _host(context: _Context) -> DeviceInfo:
 def _described(**known: Any) -> DeviceInfo:
     return DeviceInfo(
         **known,
-        vendor=_UNKNOWN,
         arch=_UNKNOWN,
         memory_bytes=None,
         max_threads_per_block=_MOST,

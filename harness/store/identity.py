@@ -128,6 +128,11 @@ def identity_of(
     )
 
 
+def names_model(text: str) -> bool:
+    """Return True for a text with the name of a known model of card in it."""
+    return _MODEL.search(text) is not None
+
+
 def texts_of(given: Mapping[str, Any]) -> dict[str, str]:
     """Return nested facts as texts by dotted names. A list of one element is that element."""
     return dict(_texts("", given, _DEPTH))
@@ -184,16 +189,22 @@ def _clocks_difference(base: Sequence[Identity], head: Sequence[Identity]) -> st
 def reported_differences(base: Sequence[Identity], head: Sequence[Identity]) -> tuple[str, ...]:
     """Return other facts in which the sides differ, as ``library_version: v1.9.1 → v1.9.2``.
 
-    A fact whose value varies within a side is a reading of the moment, and is left out.
+    A fact whose value varies within a side is a reading of the moment, and is left out. A fact of the machine
+    is reported where one side lacks it.
     """
-    told = []
-    for part in ("machine", "others"):
-        sides = [[getattr(each, part) for each in side] for side in (base, head)]
-        for name in dict.fromkeys(name for side in sides for facts in side for name in facts):
-            before, after = ({facts.get(name) for facts in side} for side in sides)
-            if len(before) == len(after) == 1 and before != after:
-                told.append(f"{name}: {_shown(before.pop())} → {_shown(after.pop())}")
-    return tuple(told)
+    return (
+        *_reported([each.machine for each in base], [each.machine for each in head], lacking=True),
+        *_reported([each.others for each in base], [each.others for each in head]),
+    )
+
+
+def _reported(
+    base: Sequence[Mapping[str, str]], head: Sequence[Mapping[str, str]], *, lacking: bool = False
+) -> Iterator[str]:
+    for name in dict.fromkeys(name for facts in (*base, *head) for name in facts):
+        before, after = ({facts.get(name) for facts in side} for side in (base, head))
+        if len(before) == len(after) == 1 and before != after and (not lacking or None in before | after):
+            yield f"{name}: {_shown(before.pop())} → {_shown(after.pop())}"
 
 
 def _shown(value: str | None) -> str:
@@ -212,7 +223,7 @@ def _is_read_clock(words: frozenset[str], value: str) -> bool:
 
 
 def _is_machine(words: frozenset[str], value: str) -> bool:
-    if _BUILD_TYPE.fullmatch(value) or _MODEL.search(value):
+    if _BUILD_TYPE.fullmatch(value) or names_model(value):
         return True
     readings = words & _READING
     if words & _CARD and not words & {"build", "job", "run"}:
@@ -227,4 +238,4 @@ def _names_card(words: frozenset[str], value: str) -> bool:
     if words & {"compiler", "driver", "flags", "os", "version"} or _NO_NAME.fullmatch(value):
         return False
     named = {word for word in words if not word.isdigit()}
-    return bool(_MODEL.search(value) or (named & _CARD and named <= _CARD | _NAMING))
+    return names_model(value) or bool(named & _CARD and named <= _CARD | _NAMING)

@@ -103,7 +103,9 @@ def load_json(path: Path) -> Any:
     """What is in a file of JSON, of any harness. Raises StoreError."""
     try:
         # Python's own reader takes NaN and Infinity, which these harnesses write.
-        return json.loads(read_regular(path, LARGEST_BYTES))
+        content = read_regular(path, LARGEST_BYTES)
+        found = json.loads(content)
+        return _without_half_characters(found) if b"\\ud" in content.lower() else found
     except OSError as error:
         smaller = " Save without --benchmark-save-data." if error.errno == errno.EFBIG else ""
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.{smaller}") from None
@@ -112,6 +114,11 @@ def load_json(path: Path) -> Any:
             f"{path} is damaged, or no JSON at all: {error}. A process that was ended while it wrote leaves "
             "such a file: run it again."
         ) from None
+
+
+def _without_half_characters(content: Any) -> Any:
+    """Put a question mark for each half of a surrogate pair, which no record and no terminal can hold."""
+    return json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace"))
 
 
 def converted(where: str | Path, content: Any, kind: type[T], harness: str) -> T:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.store.identity import Identity, identity_of
+from harness.store.identity import Identity, identity_of, names_model, texts_of
 from harness.store.imported import Integer, converted, utc_moment
 
 _KNOWN = range(2, 6)
@@ -247,9 +247,9 @@ def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
 
 
 def _extra(given: Mapping[str, Any]) -> Extra:
-    """What the harness's fixture wrote: a stranger's keys of the same names mean something else."""
+    """Return what the harness's fixture wrote; of a stranger's keys, the names of cards alone."""
     if not (isinstance(given.get("case"), str) and isinstance(given.get("direction"), str)):
-        return Extra()
+        return Extra(device=", ".join(filter(names_model, texts_of(given).values())) or None)
     commit, dirty = given.get("commit"), given.get("dirty")
     readings: dict[str, Any] = {key: _text(given.get(key)) for key in ("device", "uuid", "driver")}
     readings |= {key: _number(given.get(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w")}
@@ -300,6 +300,16 @@ def _identity(path: Path, given: _SavedFile, cpu: Mapping[str, Any]) -> Identity
             **{key: info[key] for key in _MACHINE if key in info},
             "cpu": {key: value for key, value in cpu.items() if not key.startswith(_MOMENTARY)},
         },
-        others={},
+        others=_common_options(given.benchmarks),
         given={key: value for key, value in info.items() if key not in (*_MACHINE, "cpu")},
     )
+
+
+def _common_options(benchmarks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options that all benchmarks share, such as `disable_gc`; the timer is judged by itself."""
+    given = [each["options"] for each in benchmarks if isinstance(each.get("options"), dict)]
+    return {
+        f"options.{name}": value
+        for name, value in (given[0].items() if given else ())
+        if name != "timer" and all(each.get(name) == value for each in given)
+    }
