@@ -319,6 +319,18 @@ def test_google_benchmarks_reasons_are_kept(judge, gone, where, expected, status
     assert done.status == status
 
 
+def test_what_fails_at_both_commits_is_no_fault_of_head(judge):
+    def entries(side, time, _pair):
+        failed = google_entry("BM_f", error_occurred=True, error_message=f"no memory at {side}")
+        return [google_entry("BM_k", time), failed]
+
+    done = judge(google({"base": {}, "head": {}}, entries, slow=1))
+    said = {each["case"]: each for each in done.json["verdicts"]}["BM_f"]
+    assert (said["status"], said["side"]) == ("failed", "base")
+    assert said["message"].endswith("no memory at base")
+    assert done.status == ExitCode.NOT_MEASURED
+
+
 def test_an_error_in_one_process_of_head_is_told_with_its_reason(judge):
     def entries(side, time, pair):
         fails = side == "head" and pair == 2

@@ -261,7 +261,7 @@ def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Poli
         unavailable={"sm-clock": f"{silent} of {total} files do not tell it"} if silent else {},
     )
     if not head:
-        return without_time(bare, why_head.why, "head", skipped=why_head.skipped) if why_head else bare
+        return _absent_at_head(bare, why_base if not base else None, why_head)
     if refusals:
         message = " ".join(refusal.message for refusal in refusals)
         return replace(bare, status="invalid", reason=refusals[0].reason, message=message)
@@ -279,6 +279,13 @@ def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Poli
         new = replace(bare, status="new", reason="only-in-head", message="Only head has it.")
         return without_time(bare, why_base.why, "base", skipped=why_base.skipped) if why_base else new
     return _compared(bare, base, head, turns, policy)
+
+
+def _absent_at_head(bare: Verdict, why_base: Untimed | None, why_head: Untimed | None) -> Verdict:
+    """Return the verdict of a benchmark without a time at head; a failure at base too is not head's."""
+    if why_base and not why_base.skipped:
+        return without_time(bare, why_base.why, "base", skipped=False)
+    return without_time(bare, why_head.why, "head", skipped=why_head.skipped) if why_head else bare
 
 
 def _untimed(name: str, runs: Sequence[_SavedRun]) -> Untimed | None:

@@ -22,7 +22,7 @@ from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, HarnessError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
 from harness.judgement.gates import gate
-from harness.judgement.identities import other_machine, without_time
+from harness.judgement.identities import SKIPS_ITSELF, other_machine, without_time
 from harness.judgement.noise import noise_of_card
 from harness.records import Arm, CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Telemetry, Verdict
 from harness.run import compare
@@ -336,7 +336,8 @@ class ComparingExecutables:
                 case = slot.run.cases.get(label)
                 why = case.failed or case.skipped if case else "A later process did not write it."
                 if why:
-                    trial.end("failed", "not-measured", why, side=side)
+                    reason = SKIPS_ITSELF if case and case.skipped else "not-measured"
+                    trial.end("failed", reason, why, side=side)
                     return
         block = _block_of(label, quads, self.format, seen, took_s)
         gated = gate(block, usual=None)

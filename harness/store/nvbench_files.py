@@ -81,9 +81,9 @@ class _Summary(msgspec.Struct):
 
 class _State(msgspec.Struct):
     name: str
-    device: imported.Integer | None
-    axis_values: list[_Value] | None
-    summaries: list[_Summary] | None
+    device: imported.Integer | None = None
+    axis_values: list[_Value] | None = None
+    summaries: list[_Summary] | None = None
     is_skipped: bool = False
     skip_reason: str = ""
     cold_warmup_runs: imported.Integer | None = None
