@@ -75,6 +75,8 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "no-json": ("no JSON was written", "put {out} in the command, where it takes the name of its file"),
     "store": ("what it wrote cannot be read", ""),
     "not-measured": ("there is no time of it", ""),
+    "skips-itself": ("it skips itself", ""),
+    "other-machine": ("machine, card, build or environment differ", "measure both commits on one machine"),
     "timed-out": ("timed out", "allow more with --timeout if it is only slow"),
     "suite": ("broken suite", ""),
     "no-suite": ("no suite.py in its folder", ""),
@@ -221,7 +223,7 @@ def _standing(case: JudgedCase) -> str:
     """What is the matter, where it is not the effect itself."""
     if case.status == "unchanged":
         return "That is within the tolerance for sure."
-    if case.status in _UNMEASURED:
+    if case.status in _UNMEASURED and case.reason != "skips-itself":  # which the message says
         return _UNMEASURED[case.status]
     if case.status not in ("inconclusive", "invalid", "failed"):
         return ""

@@ -122,6 +122,7 @@ def judgement_as_json(result: FilesResult) -> dict[str, Any]:
         "tolerance": result.policy.tolerance,
         "confidence": result.policy.confidence,
         "verdicts": [with_sentence(verdict, _PAIRS) for verdict in result.verdicts],
+        "notes": result.notes,
     }
 
 
@@ -191,9 +192,10 @@ def _of_executables(comparison: Comparison) -> str:
     if "processes_a_block" not in comparison.settings:
         return ""
     method = comparison.settings.get("method") or comparison.settings.get("format")
+    differs = comparison.settings.get("differences")
     return (
         f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
-        "verified."
+        f"verified.{f' Differs between base and head: {differs}.' if differs else ''}"
     )
 
 
@@ -207,6 +209,8 @@ def print_judgement(result: FilesResult, status: ExitCode) -> None:
     files = f"Files of {result.harness}, {len(base.files)} of base and {len(head.files)} of head."
     limits = f"{_limits_in_words(result.policy)} of each verdict."
     _print_reasons(result.verdicts, f"{files} {limits}", units=_PAIRS)
+    for note in result.notes:
+        console().print(Text(f"Note: {harmless(note)}"))
     console().print(f"\n{closing(result.verdicts, None)} Exit status {int(status)}.")
 
 

@@ -10,8 +10,8 @@ import dataclasses
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 
 from harness.bench.abba import Order
@@ -22,6 +22,7 @@ from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, HarnessError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
 from harness.judgement.gates import gate
+from harness.judgement.identities import SKIPS_ITSELF, other_machine, without_time
 from harness.judgement.noise import noise_of_card
 from harness.records import Arm, CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Telemetry, Verdict
 from harness.run import compare
@@ -31,6 +32,7 @@ from harness.run.executables import Executable, ProcessRun, format_of, run_once
 from harness.run.turns import ORDERS
 from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, trimmed_mean
+from harness.store.identity import Identity, reported_differences
 from harness.store.imported import Format, ImportedCase, identifier
 from harness.store.records_file import Journal, RecordWriter
 from harness.system.files import scratch_folder
@@ -103,9 +105,9 @@ class ComparingExecutables:
             if device is not None:
                 stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
             first = self._first_runs()
-            if device is None:
-                device = self._device_told(first)
-                stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
+            if (watched := self._to_watch(device, first)) is not device:
+                stack.enter_context(held(watched, "compare", self.settings.busy, self.observer.waiting))
+            device = watched
             self._check_device(device, first)
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
@@ -150,6 +152,19 @@ class ComparingExecutables:
         problem = first["head"]
         assert isinstance(problem, HarnessError)
         raise problem
+
+    def _to_watch(self, device: DeviceInfo | None, first: FirstRuns) -> DeviceInfo:
+        """Return the device to watch: the given one, or the card that an executable names."""
+        if device is None:
+            return self._device_told(first)
+        if self.settings.device or self.format == "nvbench":
+            return device
+        devices = (each.device for each in first.values() if isinstance(each, ProcessRun))
+        named = next((each for each in devices if each.kind == "gpu"), device)
+        with suppress(DeviceError, UsageError):
+            if named.kind == "gpu" and (here := find_device("cuda:0")).name == named.name:
+                return here
+        return named
 
     def _check_device(self, device: DeviceInfo, first: FirstRuns) -> None:
         """Raise UsageError unless nvbench measured on what is watched. Google Benchmark does not tell."""
@@ -223,6 +238,7 @@ class ComparingExecutables:
                 "base_command": self.sides["base"].command,
                 "head_command": self.sides["head"].command,
                 "processes_a_block": RUNS_A_BLOCK,
+                "differences": "; ".join(reported_differences(*_identities(runs))),
                 **compare.recorded_settings(self.settings, self.policy),
             },
         )
@@ -237,6 +253,7 @@ class ComparingExecutables:
         trials: dict[str, CaseTrial] = {}
         alone: list[Verdict] = []
         left_out: dict[str, None] = {}
+        apart = other_machine(*_identities(first.values()))
         labels = dict.fromkeys(label for cases in found.values() for label in cases)
         for label in labels:
             sides = {side: found[side].get(label) if side in found else None for side in self.sides}
@@ -250,6 +267,10 @@ class ComparingExecutables:
                 alone.append(failed_by(bare, next(iter(failed.values()))))
             elif verdict := _not_at_both(bare, sides, left_out):
                 alone.append(verdict)
+            elif apart:
+                alone.append(
+                    dataclasses.replace(bare, status="invalid", reason=apart.reason, message=apart.message)
+                )
             elif not any(each and each.skipped for each in sides.values()):
                 noise = noise_of_card(None, self.device)
                 trials[label] = CaseTrial(of_suite.id, of_suite, self.policy, noise)
@@ -280,6 +301,10 @@ class ComparingExecutables:
                     trial.end("failed", error.reason, error.message, error.log, side=error.side)
                 return
             slots = [slot for quad in quads for slot in quad.slots]
+            if apart := other_machine(*_identities(slot.run for slot in slots)):
+                for trial in wanting.values():
+                    trial.end("invalid", apart.reason, apart.message)
+                return
             seen = _while_running(
                 telemetry_of(sampler, slots[0].started_ns, slots[-1].ended_ns, own_pids=()), slots
             )
@@ -311,7 +336,8 @@ class ComparingExecutables:
                 case = slot.run.cases.get(label)
                 why = case.failed or case.skipped if case else "A later process did not write it."
                 if why:
-                    trial.end("failed", "not-measured", why, side=side)
+                    reason = SKIPS_ITSELF if case and case.skipped else "not-measured"
+                    trial.end("failed", reason, why, side=side)
                     return
         block = _block_of(label, quads, self.format, seen, took_s)
         gated = gate(block, usual=None)
@@ -321,27 +347,35 @@ class ComparingExecutables:
         trial.add(block, gated)
 
 
+def _identities(runs: Iterable[ProcessRun | HarnessError]) -> tuple[list[Identity], list[Identity]]:
+    """Return the identities of what base wrote, and of what head wrote."""
+    told = [run.identity for run in runs if isinstance(run, ProcessRun)]
+    base, head = ([each for each in told if each.of == side] for side in ("base", "head"))
+    return base, head
+
+
 def _not_at_both(
     bare: Verdict, sides: Mapping[SideName, ImportedCase | None], left_out: dict[str, None]
 ) -> Verdict | None:
-    """The verdict of a case that cannot be compared; None where it can be, or where both sides skip it, which
-    `left_out` then says. What a side skips it does not have.
+    """Return the verdict of a case that cannot be compared; None where it can be, or where both sides skip
+    it, which `left_out` then says.
     """
-    present = {side: case for side, case in sides.items() if case and not case.skipped}
-    words = {side: case.skipped for side, case in sides.items() if case and case.skipped}
-    if not present:
-        for text in words.values():
+    skipped = {side: case.skipped for side, case in sides.items() if case and case.skipped}
+    if all(case is None or case.skipped for case in sides.values()):
+        for text in skipped.values():
             left_out[f"{bare.kernel}: {text}"] = None
         return None
-    for side, case in present.items():
-        if case.failed:
-            return dataclasses.replace(bare, reason="not-measured", message=case.failed, side=side)
-    if len(present) == len(sides):
-        return None
-    message = "".join(f"{side.capitalize()} skips it: {text}" for side, text in words.items())
-    if "head" in present:
-        return dataclasses.replace(bare, status="new", reason="only-in-head", message=message)
-    return dataclasses.replace(bare, status="missing", reason="only-in-base", message=message)
+    for side, case in sides.items():
+        if case and case.failed:
+            return without_time(bare, case.failed, side, skipped=False)
+    if skipped:
+        [(side, why)] = skipped.items()
+        return without_time(bare, why, side, skipped=True)
+    if sides["base"] is None:
+        return dataclasses.replace(bare, status="new", reason="only-in-head")
+    if sides["head"] is None:
+        return dataclasses.replace(bare, status="missing", reason="only-in-base")
+    return None
 
 
 def _while_running(seen: Telemetry, slots: Sequence[_Slot]) -> Telemetry:

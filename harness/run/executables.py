@@ -6,7 +6,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.bench.protocol import SideName
@@ -14,7 +14,8 @@ from harness.errors import BuildError, HarnessError, MeasureError, StoreError, U
 from harness.records import DeviceInfo, Source
 from harness.run.device_session import TimedOutError
 from harness.spec.export import export
-from harness.store.imported import FORMATS, Format, ImportedCase, ImportedFile, executable_name
+from harness.store.identity import Identity
+from harness.store.imported import FORMATS, DeviceCases, Format, ImportedCase, ImportedFile, executable_name
 from harness.store.imported_files import read_imported
 from harness.system import git
 from harness.system.process import run_shell
@@ -55,6 +56,7 @@ class ProcessRun:
     """By label, which is kernel and sizes in words."""
     version: str
     executable: str
+    identity: Identity
 
 
 def format_of(executable: Executable) -> Format:
@@ -105,7 +107,10 @@ def run_once(
                 f"it takes the file's name otherwise, put {OUT} there; --format says which options it has."
             )
         file = read_imported(out, kind)
-        return ProcessRun(*_on_device(file, device), file.version, file.executable)
+        found = _on_device(file, device)
+        cases = {_label(case): case for case in found.cases}
+        identity = replace(found.identity, of=executable.side)
+        return ProcessRun(found.device, cases, file.version, file.executable, identity)
     except HarnessError as error:
         error.log = error.log or ended.log
         error.side = executable.side
@@ -127,17 +132,16 @@ def command_for(command: str, kind: Format, out: Path, only: Sequence[str]) -> s
     return given.replace(OUT, shlex.quote(str(out)))
 
 
-def _on_device(file: ImportedFile, wanted: str | None) -> tuple[DeviceInfo, dict[str, ImportedCase]]:
-    """What a file has of one device: the only one, or the wanted one."""
-    found = [each for each in file.devices if len(file.devices) == 1 or each[0].spec == wanted]
+def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:
+    """Return what a file has of one device: the only one, or the wanted one."""
+    found = [each for each in file.devices if len(file.devices) == 1 or each.device.spec == wanted]
     if not found:
-        specs = ", ".join(device.spec for device, _ in file.devices)
+        specs = ", ".join(each.device.spec for each in file.devices)
         raise StoreError(
-            f"It measured on {specs or 'no device'}, and one is compared at a time: have it measure on one, "
+            f"It measured on {specs}, and one is compared at a time: have it measure on one, "
             "as with --devices 0, or say with --device which counts."
         )
-    device, cases = found[0]
-    return device, {_label(case): case for case in cases}
+    return found[0]
 
 
 def _label(case: ImportedCase) -> str:
