@@ -28,6 +28,7 @@ from harness.run import compare
 from harness.run.compare import CompareObserver, ComparisonResult, JudgeSettings, failed_by
 from harness.run.device_session import begun, find_device, identified
 from harness.run.executables import Executable, ProcessRun, format_of, run_once
+from harness.run.side_code import OtherCodeError
 from harness.run.turns import ORDERS
 from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, trimmed_mean
@@ -138,7 +139,9 @@ class ComparingExecutables:
         for side in ("head", "base"):
             self.observer.stage(f"first run {side}")
             try:
-                found[side] = self._once(side).run
+                found[side] = self._once(side, watched=True).run
+            except OtherCodeError:
+                raise
             except HarnessError as error:
                 found[side] = error
         return found
@@ -160,13 +163,14 @@ class ComparingExecutables:
                     "device with --device, or have the executable take it with --devices."
                 )
 
-    def _once(self, side: SideName, only: Sequence[str] = ()) -> _Slot:
+    def _once(self, side: SideName, only: Sequence[str] = (), *, watched: bool = False) -> _Slot:
         executable = self.sides[side]
         if executable.problem is not None:
             raise executable.problem
         began_ns = time.monotonic_ns()
         settings = self.settings
-        found = run_once(executable, self.format, self.scratch, settings.timeout_s, settings.device, only)
+        given = executable, self.format, self.scratch, settings.timeout_s, settings.device, only
+        found = run_once(*given, watched=watched)
         ended_ns = time.monotonic_ns()
         self._run_s = max(self._run_s, (ended_ns - began_ns) / 1e9)
         return _Slot(began_ns, ended_ns, found)
@@ -275,6 +279,8 @@ class ComparingExecutables:
         with Sampler(self.probe, interval_s=interval_s, mark_s=max(0.1, interval_s)) as sampler:
             try:
                 quads = [self._quad(number, only) for number in range(MIN_QUADS)]
+            except OtherCodeError:
+                raise
             except HarnessError as error:
                 for trial in wanting.values():
                     trial.end("failed", error.reason, error.message, error.log, side=error.side)

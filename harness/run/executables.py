@@ -7,12 +7,14 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from harness.bench.protocol import SideName
 from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo, Source
 from harness.run.device_session import TimedOutError
+from harness.run.side_code import NOTHING, Imported, SideFolders, SideRecorder
 from harness.spec.export import export
 from harness.store.imported import FORMATS, Format, ImportedCase, ImportedFile, executable_name
 from harness.store.imported_files import read_imported
@@ -44,6 +46,8 @@ class Executable:
     source: Source
     problem: HarnessError | None = None
     """Why it cannot be run at all, such as a failed build."""
+    folders: SideFolders | None = None
+    """Where its Python code must come from; None where nobody knows what it is built from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class ProcessRun:
     """By label, which is kernel and sizes in words."""
     version: str
     executable: str
+    imported: Imported = NOTHING
 
 
 def format_of(executable: Executable) -> Format:
@@ -80,18 +85,25 @@ def run_once(
     timeout_s: float,
     device: str | None,
     only: Sequence[str] = (),
+    *,
+    watched: bool = False,
 ) -> ProcessRun:
     """One process of an executable, of `only` these benchmarks where it can choose.
 
-    Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError for JSON that cannot be read;
-    each has the end of what it printed.
+    Where it is `watched`, Pythons that do not tell what they import are found, which costs a core some time.
+    Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError for JSON that cannot be read,
+    OtherCodeError; each has the end of what it printed.
     """
     folder = scratch / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     out = folder / "out.json"
-    ended = run_shell(command_for(executable.command, kind, out, only), executable.folder, timeout_s)
+    command = command_for(executable.command, kind, out, only)
+    recorder = SideRecorder(executable.folders, folder / "python") if executable.folders else None
+    run = partial(recorder.run, watched=watched) if recorder else run_shell
+    ended = run(command, executable.folder, timeout_s)
     try:
+        imported = recorder.imported() if recorder else NOTHING
         if ended.status is None:
             raise TimedOutError(
                 f"No end of {executable.command!r} within {timeout_s:g} s: it was ended. Raise --timeout, or "
@@ -105,7 +117,7 @@ def run_once(
                 f"it takes the file's name otherwise, put {OUT} there; --format says which options it has."
             )
         file = read_imported(out, kind)
-        return ProcessRun(*_on_device(file, device), file.version, file.executable)
+        return ProcessRun(*_on_device(file, device), file.version, file.executable, imported)
     except HarnessError as error:
         error.log = error.log or ended.log
         error.side = executable.side
