@@ -191,10 +191,15 @@ def _of_executables(comparison: Comparison) -> str:
     if "processes_a_block" not in comparison.settings:
         return ""
     method = comparison.settings.get("method") or comparison.settings.get("format")
-    return (
-        f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
-        "verified."
-    )
+    times = f"Times are the executables' own ({method}), base and head in turns, a process each."
+    return f"{times} Nothing was verified.{_of_modules(comparison)}"
+
+
+def _of_modules(comparison: Comparison) -> str:
+    """Sentences on whose Python code the executables ran; empty where none ran."""
+    own, silent = (comparison.settings.get(name) for name in ("own_modules", "not_proved"))
+    words = f" The repository's Python modules came from their own side's files: {own}." if own else ""
+    return f"{words} Not proved for all of its Python: {silent}." if silent else words
 
 
 def print_judgement(result: FilesResult, status: ExitCode) -> None:

@@ -182,7 +182,7 @@ class ComparingExecutables:
         named = next((run.executable for run in runs if run.executable), name)
         self.suite = self.settings.suite or identifier(named)
         trials, alone, left_out = self._cases(first)
-        described = self._describe(runs, [trial.case.kernel for trial in trials.values()])
+        described = self._describe(first, [trial.case.kernel for trial in trials.values()])
         folder = self.settings.results if self.settings.save else None
         writer = RecordWriter(folder / machine_name(self.device), described) if folder else None
         interrupted = False
@@ -210,7 +210,8 @@ class ComparingExecutables:
             {trial.id: trial.blocks for trial in trials.values()},
         )
 
-    def _describe(self, runs: Sequence[ProcessRun], kernels: Sequence[str]) -> Comparison:
+    def _describe(self, first: FirstRuns, kernels: Sequence[str]) -> Comparison:
+        runs = [each for each in first.values() if isinstance(each, ProcessRun)]
         base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
         return Comparison(
             **begun(),
@@ -226,6 +227,7 @@ class ComparingExecutables:
                 "method": ", ".join(dict.fromkeys(run.version for run in runs)),
                 "base_command": self.sides["base"].command,
                 "head_command": self.sides["head"].command,
+                **_imported(first),
                 "processes_a_block": RUNS_A_BLOCK,
                 **compare.recorded_settings(self.settings, self.policy),
             },
@@ -325,6 +327,14 @@ class ComparingExecutables:
         journal.add(dataclasses.replace(kept, confirming=trial.confirming))
         trial.sides = {"base": Arm(), "head": Arm()}
         trial.add(block, gated)
+
+
+def _imported(first: FirstRuns) -> dict[str, str]:
+    """Settings of a record that tell whose Python code ran; none where no Python did."""
+    told = {side: each.imported for side, each in sorted(first.items()) if isinstance(each, ProcessRun)}
+    own = ", ".join(f"{each.modules} of {side}" for side, each in told.items() if each.modules)
+    silent = "; ".join(f"in {side} {why}" for side, each in told.items() for why in each.silent)
+    return {name: words for name, words in (("own_modules", own), ("not_proved", silent)) if words}
 
 
 def _not_at_both(

@@ -133,7 +133,9 @@ class Report:
         """Add what no finder saw: the program itself, and modules that were loaded from a file's name."""
         for name, module in list(sys.modules.items()):
             spec = getattr(module, "__spec__", None)
-            file = getattr(module, "__file__", None)
+            # A script has lost its __file__ by now.
+            loaded = getattr(getattr(module, "__loader__", None), "path", None)
+            file = getattr(module, "__file__", None) or loaded
             places = [file] if isinstance(file, str) and os.path.exists(file) else _places(spec)
             self.note(getattr(spec, "name", name) if name == "__main__" else name, places)
         self._write(ENDED)
