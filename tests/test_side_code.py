@@ -138,7 +138,7 @@ class Project:
         executable = self.executable(side, command)
         scratch = self.root / "scratch"
         scratch.mkdir(exist_ok=True)
-        return run_once(executable, "google-benchmark", scratch, 20.0, None, watched=True)
+        return run_once(executable, "google-benchmark", scratch, 20.0, None, stage="first")
 
     def time_ns(self, side: SideName = "base", command: str = "{python} bench/bench.py") -> float:
         [case] = self.run(side, command).cases.values()

@@ -27,7 +27,7 @@ from harness.records import Arm, CaseBlock, Comparison, DeviceInfo, PairedBlock,
 from harness.run import compare
 from harness.run.compare import CompareObserver, ComparisonResult, JudgeSettings, failed_by
 from harness.run.device_session import begun, find_device, identified
-from harness.run.executables import Executable, ProcessRun, format_of, run_once
+from harness.run.executables import Executable, ProcessRun, Stage, format_of, run_once
 from harness.run.side_code import OtherCodeError
 from harness.run.turns import ORDERS
 from harness.spec.problem import Case
@@ -139,7 +139,7 @@ class ComparingExecutables:
         for side in ("head", "base"):
             self.observer.stage(f"first run {side}")
             try:
-                found[side] = self._once(side, watched=True).run
+                found[side] = self._once(side, stage="first").run
             except OtherCodeError:
                 raise
             except HarnessError as error:
@@ -163,14 +163,14 @@ class ComparingExecutables:
                     "device with --device, or have the executable take it with --devices."
                 )
 
-    def _once(self, side: SideName, only: Sequence[str] = (), *, watched: bool = False) -> _Slot:
+    def _once(self, side: SideName, only: Sequence[str] = (), stage: Stage = "timed") -> _Slot:
         executable = self.sides[side]
         if executable.problem is not None:
             raise executable.problem
         began_ns = time.monotonic_ns()
         settings = self.settings
-        given = executable, self.format, self.scratch, settings.timeout_s, settings.device, only
-        found = run_once(*given, watched=watched)
+        where = self.scratch, settings.timeout_s, settings.device
+        found = run_once(executable, self.format, *where, only, stage)
         ended_ns = time.monotonic_ns()
         self._run_s = max(self._run_s, (ended_ns - began_ns) / 1e9)
         return _Slot(began_ns, ended_ns, found)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from harness.bench.protocol import SideName
 from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
@@ -21,6 +22,8 @@ from harness.store.imported_files import read_imported
 from harness.system import git
 from harness.system.process import run_shell
 
+Stage = Literal["first", "timed"]
+"""The first run of a side tells what there is, and its times do not count."""
 OUT = "{out}"
 """What stands in a command for the file that it is to write."""
 _FLAGS = {
@@ -85,12 +88,11 @@ def run_once(
     timeout_s: float,
     device: str | None,
     only: Sequence[str] = (),
-    *,
-    watched: bool = False,
+    stage: Stage = "timed",
 ) -> ProcessRun:
     """One process of an executable, of `only` these benchmarks where it can choose.
 
-    Where it is `watched`, Pythons that do not tell what they import are found, which costs a core some time.
+    In the first stage Pythons that do not tell what they import are found, which costs a core some time.
     Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError for JSON that cannot be read,
     OtherCodeError; each has the end of what it printed.
     """
@@ -100,7 +102,7 @@ def run_once(
     out = folder / "out.json"
     command = command_for(executable.command, kind, out, only)
     recorder = SideRecorder(executable.folders, folder / "python") if executable.folders else None
-    run = partial(recorder.run, watched=watched) if recorder else run_shell
+    run = partial(recorder.run, watched=stage == "first") if recorder else run_shell
     ended = run(command, executable.folder, timeout_s)
     try:
         imported = recorder.imported() if recorder else NOTHING
