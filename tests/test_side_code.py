@@ -317,3 +317,14 @@ def test_packages_are_found_as_imports_find_them(tmp_path):
     )
     write_files(tmp_path, dict.fromkeys((*names, "setup.py", "random.py", "not-one.py"), ""))
     assert set(packages_in(tmp_path)) == {"one", "two", "three.four", "three.five"}
+
+
+def test_temporary_files_in_the_working_tree_are_nobodys_code(tmp_path, monkeypatch):
+    project = Project(tmp_path)
+    project.install("path")
+    temporary = write_files(project.folder / "temporary", {"generated.py": ""})
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    project.root = temporary
+    script = bench(f"sys.path.append({str(temporary)!r})\nimport generated, mine.kernels")
+    write_files(project.executable().folder, {"bench/bench.py": script})
+    assert project.time_ns() == BASE_NS

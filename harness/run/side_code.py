@@ -5,11 +5,13 @@ against the side's files.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shlex
 import shutil
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ from pathlib import Path
 from harness.bench.protocol import SideName
 from harness.errors import MeasureError
 from harness.run import side_modules
-from harness.run.side_modules import ENDED, MODULE, STARTED, VARIABLE, Side
+from harness.run.side_modules import ENDED, MODULE, STARTED, VARIABLE, SideFiles
 from harness.system.process import Ended, descendants, run_shell
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
@@ -81,18 +83,15 @@ class SideRecorder:
 
     def _description(self) -> Iterator[tuple[str, str]]:
         yield "folder", os.path.realpath(self.folders.files)
-        yield "reports", str(self.scratch / "reports")
+        yield "reports", os.path.realpath(self.scratch / "reports")
         yield from (("other", os.path.realpath(each)) for each in self.folders.others)
         yield from (("root", str(each)) for each in self._roots())
-        yield from (("package", each) for each in sorted(set(self._packages())))
+        yield from (("package", each) for each in _packages(tuple(self._roots())))
+        yield "temporary", os.path.realpath(tempfile.gettempdir())
 
     def _roots(self) -> list[Path]:
         folders = dict.fromkeys((self.folders.project, self.folders.files))
         return [each for folder in folders for each in (folder / "src", folder) if each.is_dir()]
-
-    def _packages(self) -> Iterator[str]:
-        for root in self._roots():
-            yield from packages_in(root)
 
     def run(self, command: str, folder: Path, timeout_s: float, *, watched: bool) -> Ended:
         """Run a command of a shell, as run_shell does."""
@@ -116,7 +115,7 @@ class SideRecorder:
         modules: set[str] = set()
         told: set[int] = set()
         silent: list[str] = []
-        side = Side(self._description_file.read_text("utf-8", "surrogateescape").splitlines())
+        side = SideFiles(self._description_file.read_text("utf-8", "surrogateescape").splitlines())
         for path in sorted((self.scratch / "reports").iterdir()):
             told.add(int(path.name.partition("-")[0]))
             lines = [line.split("\t") for line in path.read_text("utf-8", "surrogateescape").splitlines()]
@@ -132,7 +131,7 @@ class SideRecorder:
                 silent.append(f"{program} ran with -I or -E, or a script set its PYTHONPATH")
         return Imported(len(modules), tuple(dict.fromkeys(silent)))
 
-    def _check(self, side: Side, module: str, found: str) -> None:
+    def _check(self, side: SideFiles, module: str, found: str) -> None:
         if side.has(found):
             return
         name = self.folders.side
@@ -146,7 +145,7 @@ class SideRecorder:
         error.side = name
         raise error
 
-    def _expected(self, side: Side, module: str, found: str) -> Path:
+    def _expected(self, side: SideFiles, module: str, found: str) -> Path:
         part = side.part_of_another(found)
         if part is not None:
             return self.folders.files / part
@@ -160,6 +159,11 @@ class SideRecorder:
 
 def _no_glance(_pid: int) -> None:
     pass
+
+
+@functools.cache
+def _packages(roots: tuple[Path, ...]) -> tuple[str, ...]:
+    return tuple(sorted({name for root in roots for name in packages_in(root)}))
 
 
 def packages_in(root: Path, deep: int = 0) -> Iterator[str]:

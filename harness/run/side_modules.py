@@ -1,7 +1,7 @@
 """Makes the Python of a benchmark's command import its own side's files, and records what it imported.
 
 The harness copies this file, as sitecustomize.py, to the front of the command's PYTHONPATH. So it runs in
-every Python that the command starts, of version 3.8 or newer. It imports only what each Python has loaded
+every Python that the command starts, of version 3.7 or newer. It imports only what each Python has loaded
 anyway.
 
 An installation made with `pip install -e` leads to the working tree, or to the other side's files. A module
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 VARIABLE = "HARNESS_SIDE_MODULES"
-"""Environment variable that names the file with the fields of Side, a line of `field=value` each."""
+"""Environment variable that names the file with the fields of SideFiles, a line of `field=value` each."""
 STARTED, FORKED, ENDED, MODULE = "started", "forked", "ended", "module"
 """First words of a report's lines; words are separated by tabs."""
 
 
-class Side:
+class SideFiles:
     """Folders of one side of a comparison, and what the repository calls its packages."""
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -48,28 +48,38 @@ class Side:
         """Folders of the side that its packages are imported from."""
         self.packages = frozenset(fields.get("package", []))
         """Names of the repository's packages and modules, such as `mine` or `namespace.mine`."""
-        # Environments that lie in the working tree hold other people's packages.
+        # Environments and temporary files in the working tree are no code of the repository's.
         prefixes = {os.path.realpath(each) for each in (sys.prefix, sys.exec_prefix, sys.base_prefix)}
         parts = ("bin", "lib", "lib64")
-        self._environments = [os.path.join(each, part) for each in prefixes for part in parts]
+        self._strange = [os.path.join(each, part) for each in prefixes for part in parts]
+        self._strange += [*fields.get("temporary", []), os.path.dirname(self.reports)]
+        self._owners: dict[str, str | None] = {}
 
     def has(self, path: str) -> bool:
         """Return whether a file is this side's. A link in it may lead anywhere but to another's files."""
-        return _below(os.path.realpath(path), self.folder) or (
-            _below(os.path.abspath(path), self.folder) and self.part_of_another(path) is None
-        )
+        owner = self._owner(path)
+        return owner == self.folder or (owner is None and _below(os.path.abspath(path), self.folder))
 
     def part_of_another(self, path: str) -> str | None:
         """Return a file's place in the working tree or the other side; None for a file of neither."""
-        real = os.path.realpath(path)
-        if _below(real, self.folder):
+        owner = self._owner(path)
+        if owner is None or owner == self.folder:
             return None
-        for other in self.others:
-            if _below(real, other):
-                part = os.path.relpath(real, other)
-                installed = {"site-packages", "dist-packages"}.intersection(part.split(os.sep))
-                return None if installed or any(_below(real, each) for each in self._environments) else part
-        return None
+        real = os.path.realpath(path)
+        part = os.path.relpath(real, owner)
+        if {"site-packages", "dist-packages"}.intersection(part.split(os.sep)):
+            return None
+        strange = [each for each in self._strange if each != owner and _below(each, owner)]
+        return None if any(_below(real, each) for each in strange) else part
+
+    def _owner(self, path: str) -> str | None:
+        """Return the folder that has a file, the side's or another's; of two the inner one."""
+        path = path if os.path.isabs(path) else os.path.abspath(path)
+        if path not in self._owners:
+            real = os.path.realpath(path)
+            having = [each for each in (self.folder, *self.others) if _below(real, each)]
+            self._owners[path] = max(having, key=len, default=None)
+        return self._owners[path]
 
     def own_name(self, module: str) -> bool:
         """Return whether the repository has a package of a module's name.
@@ -106,7 +116,7 @@ def _places(spec: ModuleSpec | None) -> list[str]:
 class Report:
     """What one process imported, written line by line."""
 
-    def __init__(self, side: Side, first: str) -> None:
+    def __init__(self, side: SideFiles, first: str) -> None:
         self.side = side
         self._told: set[str] = set()
         self._path = os.path.join(side.reports, f"{os.getpid()}-{os.urandom(8).hex()}")
@@ -132,10 +142,14 @@ class Report:
     def end(self) -> None:
         """Add what no finder saw: the program itself, and modules that were loaded from a file's name."""
         for name, module in list(sys.modules.items()):
-            spec = getattr(module, "__spec__", None)
+            try:
+                # Without the module's own ways, by which one that is lazy would be loaded.
+                fields = object.__getattribute__(module, "__dict__")
+            except AttributeError:
+                continue
+            spec = fields.get("__spec__")
             # A script has lost its __file__ by now.
-            loaded = getattr(getattr(module, "__loader__", None), "path", None)
-            file = getattr(module, "__file__", None) or loaded
+            file = fields.get("__file__") or getattr(fields.get("__loader__"), "path", None)
             places = [file] if isinstance(file, str) and os.path.exists(file) else _places(spec)
             self.note(getattr(spec, "name", name) if name == "__main__" else name, places)
         self._write(ENDED)
@@ -144,7 +158,7 @@ class Report:
 class SideFinder:
     """First finder of a process: asks the others, and looks in the side's files for what they find."""
 
-    def __init__(self, side: Side, report: Callable[[], Report]) -> None:
+    def __init__(self, side: SideFiles, report: Callable[[], Report]) -> None:
         self._side, self._report = side, report
         self._path = list(sys.path)
         """Before a script's own folder is put in front."""
@@ -164,9 +178,10 @@ class SideFinder:
 
     def _by_others(self, name: str, path: Sequence[str] | None, target: Any) -> ModuleSpec | None:
         for finder in sys.meta_path:
-            ask = getattr(finder, "find_spec", None)
-            if ask is not None and finder is not self and (found := ask(name, path, target)) is not None:
-                return found  # type: ignore[no-any-return]  # of a finder that is not known
+            if finder is not self and hasattr(finder, "find_spec"):
+                found = finder.find_spec(name, path, target)
+                if found is not None:
+                    return found
         return None
 
     def _in_side(self, name: str, found: ModuleSpec | None) -> ModuleSpec | None:
@@ -202,18 +217,19 @@ class SideFinder:
         return [place for place in places if not self._side.has(place)]
 
 
-def _replace_path(side: Side) -> None:
+def _replace_path(side: SideFiles) -> None:
     """Put folders of this side in the place of the working tree's."""
     for number, folder in enumerate(sys.path):
         part = side.part_of_another(folder) if folder else None
-        if part is not None and os.path.isdir(own := os.path.normpath(os.path.join(side.folder, part))):
+        own = os.path.normpath(os.path.join(side.folder, part or ""))
+        if part is not None and os.path.isdir(own):
             sys.path[number] = own
 
 
 class _Current:
     """The report of this process, which after a fork is another one."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: SideFiles) -> None:
         self.side = side
         self.report = Report(side, STARTED)
 
@@ -236,7 +252,7 @@ class _Current:
 def _begin(description: str) -> None:
     try:
         with open(description, encoding="utf-8", errors="surrogateescape") as file:
-            side = Side(file)
+            side = SideFiles(file)
     except OSError:
         return  # a process that outlives the comparison starts another
     current = _Current(side)
