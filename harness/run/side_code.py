@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,14 +93,19 @@ class SideRecorder:
         folders = dict.fromkeys((self.folders.project, self.folders.files))
         return [each for folder in folders for each in (folder / "src", folder) if each.is_dir()]
 
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Environment of the processes that are recorded."""
+        path = [str(self.scratch), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {"PYTHONPATH": os.pathsep.join(path), VARIABLE: str(self._description_file)}
+
     def run(self, command: str, folder: Path, timeout_s: float, *, watched: bool) -> Ended:
         """Run a command of a shell, as run_shell does."""
-        path = [str(self.scratch), *filter(None, [os.environ.get("PYTHONPATH")])]
-        variables = {"PYTHONPATH": os.pathsep.join(path), VARIABLE: str(self._description_file)}
         # The command may set a PYTHONPATH of its own.
-        command = re.sub(r"(?<![\w$])PYTHONPATH=", f"PYTHONPATH={shlex.quote(path[0])}{os.pathsep}", command)
+        first = f"PYTHONPATH={shlex.quote(str(self.scratch))}{os.pathsep}"
+        command = re.sub(r"(?<![\w$])PYTHONPATH=", first, command)
         glance = self._glance if watched else _no_glance
-        return run_shell(command, folder, timeout_s, env=variables, glance=glance)
+        return run_shell(command, folder, timeout_s, env=self.variables, glance=glance)
 
     def _glance(self, pid: int) -> None:
         """Note which processes of a command that runs are Pythons."""
