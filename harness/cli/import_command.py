@@ -52,9 +52,7 @@ def command(
     commits = [git.resolve(repository, commit or commit_of(file) or "HEAD") for file in read]
     for file, at in zip(read, commits, strict=True):
         if (told := commit_of(file)) and not at.startswith(told):
-            tell(
-                f"{file.path} says that commit {told} was measured; --commit says {at[:10]}."
-            )
+            tell(f"{file.path} says that commit {told} was measured; --commit says {at[:10]}.")
     folder = results or config.results_folder
     written = [
         one

@@ -195,8 +195,15 @@ def _of_executables(comparison: Comparison) -> str:
     differs = comparison.settings.get("differences")
     return (
         f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
-        f"verified.{f' Differs between base and head: {differs}.' if differs else ''}"
+        f"verified.{_of_modules(comparison)}{f' Differs between base and head: {differs}.' if differs else ''}"
     )
+
+
+def _of_modules(comparison: Comparison) -> str:
+    """Sentences on whose Python code the executables ran; empty where none ran."""
+    own, silent = (comparison.settings.get(name) for name in ("own_modules", "not_proved"))
+    words = f" The repository's Python modules came from their own side's files: {own}." if own else ""
+    return f"{words} Not proved for all of its Python: {silent}." if silent else words
 
 
 def print_judgement(result: FilesResult, status: ExitCode) -> None:

@@ -28,7 +28,8 @@ from harness.records import Arm, CaseBlock, Comparison, DeviceInfo, PairedBlock,
 from harness.run import compare
 from harness.run.compare import CompareObserver, ComparisonResult, JudgeSettings, failed_by
 from harness.run.device_session import begun, find_device, identified
-from harness.run.executables import Executable, ProcessRun, format_of, run_once
+from harness.run.executables import Executable, ProcessRun, Stage, format_of, run_once
+from harness.run.side_code import OtherCodeError
 from harness.run.turns import ORDERS
 from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, trimmed_mean
@@ -140,7 +141,9 @@ class ComparingExecutables:
         for side in ("head", "base"):
             self.observer.stage(f"first run {side}")
             try:
-                found[side] = self._once(side).run
+                found[side] = self._once(side, stage="first").run
+            except OtherCodeError:
+                raise
             except HarnessError as error:
                 found[side] = error
         return found
@@ -175,13 +178,14 @@ class ComparingExecutables:
                     "device with --device, or have the executable take it with --devices."
                 )
 
-    def _once(self, side: SideName, only: Sequence[str] = ()) -> _Slot:
+    def _once(self, side: SideName, only: Sequence[str] = (), stage: Stage = "timed") -> _Slot:
         executable = self.sides[side]
         if executable.problem is not None:
             raise executable.problem
         began_ns = time.monotonic_ns()
         settings = self.settings
-        found = run_once(executable, self.format, self.scratch, settings.timeout_s, settings.device, only)
+        where = self.scratch, settings.timeout_s, settings.device
+        found = run_once(executable, self.format, *where, only, stage)
         ended_ns = time.monotonic_ns()
         self._run_s = max(self._run_s, (ended_ns - began_ns) / 1e9)
         return _Slot(began_ns, ended_ns, found)
@@ -193,7 +197,7 @@ class ComparingExecutables:
         named = next((run.executable for run in runs if run.executable), name)
         self.suite = self.settings.suite or identifier(named)
         trials, alone, left_out = self._cases(first)
-        described = self._describe(runs, [trial.case.kernel for trial in trials.values()])
+        described = self._describe(first, [trial.case.kernel for trial in trials.values()])
         folder = self.settings.results if self.settings.save else None
         writer = RecordWriter(folder / machine_name(self.device), described) if folder else None
         interrupted = False
@@ -221,7 +225,8 @@ class ComparingExecutables:
             {trial.id: trial.blocks for trial in trials.values()},
         )
 
-    def _describe(self, runs: Sequence[ProcessRun], kernels: Sequence[str]) -> Comparison:
+    def _describe(self, first: FirstRuns, kernels: Sequence[str]) -> Comparison:
+        runs = [each for each in first.values() if isinstance(each, ProcessRun)]
         base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
         return Comparison(
             **begun(),
@@ -237,6 +242,7 @@ class ComparingExecutables:
                 "method": ", ".join(dict.fromkeys(run.version for run in runs)),
                 "base_command": self.sides["base"].command,
                 "head_command": self.sides["head"].command,
+                **_imported(first),
                 "processes_a_block": RUNS_A_BLOCK,
                 "differences": "; ".join(reported_differences(*_identities(runs))),
                 **compare.recorded_settings(self.settings, self.policy),
@@ -296,6 +302,8 @@ class ComparingExecutables:
         with Sampler(self.probe, interval_s=interval_s, mark_s=max(0.1, interval_s)) as sampler:
             try:
                 quads = [self._quad(number, only) for number in range(MIN_QUADS)]
+            except OtherCodeError:
+                raise
             except HarnessError as error:
                 for trial in wanting.values():
                     trial.end("failed", error.reason, error.message, error.log, side=error.side)
@@ -352,6 +360,14 @@ def _identities(runs: Iterable[ProcessRun | HarnessError]) -> tuple[list[Identit
     told = [run.identity for run in runs if isinstance(run, ProcessRun)]
     base, head = ([each for each in told if each.of == side] for side in ("base", "head"))
     return base, head
+
+
+def _imported(first: FirstRuns) -> dict[str, str]:
+    """Settings of a record that tell whose Python code ran; none where no Python did."""
+    told = {side: each.imported for side, each in sorted(first.items()) if isinstance(each, ProcessRun)}
+    own = ", ".join(f"{each.modules} of {side}" for side, each in told.items() if each.modules)
+    silent = "; ".join(f"in {side} {why}" for side, each in told.items() for why in each.silent)
+    return {name: words for name, words in (("own_modules", own), ("not_proved", silent)) if words}
 
 
 def _not_at_both(

@@ -128,10 +128,14 @@ class _Child:
             or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         )
 
-    def wait(self, deadline: float) -> bool:
-        """Wait until it has ended; False where it has not at the deadline, a moment of time.monotonic()."""
+    def wait(self, deadline: float, glance: Callable[[int], object] = lambda _pid: None) -> bool:
+        """Wait until it has ended; False where it has not at the deadline, a moment of time.monotonic().
+
+        Meanwhile `glance` is called with its number, again and again.
+        """
         while not (ended := self.has_ended()) and time.monotonic() < deadline:
             self.shorten_log()
+            glance(self.pid)
             time.sleep(_STEP_S)
         return ended
 
@@ -197,11 +201,22 @@ def _status_in_words(code: int) -> str:
     return f"was ended by {signal.Signals(-code).name if -code in {*signal.Signals} else f'signal {-code}'}"
 
 
-def run_shell(command: str, folder: Path, timeout_s: float) -> Ended:
-    """Run a command of a shell in a folder, with nobody at the keyboard, and end what it leaves running."""
-    child = _Child(["/bin/sh", "-c", command], cwd=folder, env=os.environ, piped=False)
+def run_shell(
+    command: str,
+    folder: Path,
+    timeout_s: float,
+    *,
+    env: Mapping[str, str] | None = None,
+    glance: Callable[[int], object] = lambda _pid: None,
+) -> Ended:
+    """Run a command of a shell in a folder, with nobody at the keyboard, and end what it leaves running.
+
+    `env` has variables beside those of this process. While it runs, `glance` is called with the shell's
+    number.
+    """
+    child = _Child(["/bin/sh", "-c", command], cwd=folder, env={**os.environ, **(env or {})}, piped=False)
     with contextlib.closing(child):
-        in_time = child.wait(time.monotonic() + timeout_s)
+        in_time = child.wait(time.monotonic() + timeout_s, glance)
         code = child.kill()
         status = code if code >= 0 else 128 - code
         return Ended(status if in_time else None, child.log())
@@ -401,17 +416,17 @@ def _alone(folder: Path) -> Path:
     return alone
 
 
-def _descendants(pid: int) -> Iterator[int]:
+def descendants(pid: int) -> Iterator[int]:
     """The processes below one, by the kernel's own lists; none where it is gone or there are no lists."""
     with contextlib.suppress(OSError):
         for listed in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in map(int, listed.read_text().split()):
-                yield from _descendants(child)
+                yield from descendants(child)
                 yield child
 
 
 def _kill_descendants(pid: int) -> None:
-    for each in [*_descendants(pid)]:
+    for each in [*descendants(pid)]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
 
