@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from harness.history.facts import Commits
 from harness.history.figures import HEADLINES, Direction, Floats
+from harness.history.limits import Limit
 from harness.history.series import Series, Shift
 from harness.records import Row
 from harness.statistics.changepoints import (
@@ -117,6 +118,8 @@ class Analysed:
     unjudged: Change | None = None
     """The newest figures, where they are off their level and it is too early to say more: no interval and no
     p-value, which are NaN."""
+    limit: Limit | None = None
+    """The regressions of this series that asv's configuration tells asv not to report."""
 
 
 def change_id(card: str, case: str, metric: str, commit: str) -> str:
@@ -129,13 +132,14 @@ def analyse(
     floor: float | None,
     commits: Commits,
     record: RecordOf = lambda _series, _point: None,
+    limit: Limit | None = None,
 ) -> Analysed:
     """Search each epoch by itself: what moves between two of them is neither's.
 
     `floor` is the smallest visible change that the card's calibration knows; None without one. `record`
-    is what tells of a point's build.
+    is what tells of a point's build. `limit` is kept; a threshold below SMALLEST is searched for.
     """
-    smallest = floor or SMALLEST
+    smallest = floor or min(SMALLEST, (limit and limit.threshold) or SMALLEST)
     searched = series.case.direction != "none"
     epochs = range(len(series.epochs) if searched else 0)
     found = [_search(series, number, smallest, commits, record) for number in epochs]
@@ -149,6 +153,7 @@ def analyse(
         floor=smallest,
         candidates=tuple(each for one in found for each in one.candidates),
         unjudged=next((one.unjudged for one in found if one.unjudged), None),
+        limit=limit,
     )
 
 
@@ -432,6 +437,48 @@ def _change(
         shifts=tuple(each for each in series.shifts if kind is None and step.first <= each.at <= step.last),
         epoch=epoch,
     )
+
+
+def unreported(analysed: Analysed, change: Change) -> str:
+    """Return why asv's configuration tells asv not to report a change for the worse; empty where it does not.
+
+    A change below the threshold counts all the same where, as in asv, the newest level has grown by more than
+    the threshold over the level before the change, and no later change tells of that.
+    """
+    limit = analysed.limit
+    if limit is None:
+        return ""
+    if limit.off_pattern:
+        return limit.of_off
+    if change.good < limit.first:
+        return limit.of_first
+    if limit.threshold is None or _growth(analysed, change) > limit.threshold:
+        return ""
+    if change.id in _exceeding(analysed, change.epoch, limit.threshold):
+        return ""
+    return limit.of_threshold
+
+
+def _growth(analysed: Analysed, change: Change) -> float:
+    """Relative growth of the time, or of another cost, that a change is."""
+    if analysed.series.case.metric in BUILT:  # which may be 0
+        return abs(change.effect)
+    return math.expm1(_slower(analysed.series, change))
+
+
+def _exceeding(analysed: Analysed, epoch: int, threshold: float) -> set[str]:
+    """Return the ids of the steps that asv reports, found as asv does: from the newest level backwards."""
+    series, found = analysed.series, set[str]()
+    steps = [each for each in analysed.changes if each.epoch == epoch and each.kind != "drift"]
+    if not steps or series.case.metric in BUILT:
+        return found
+    newest = _log_time(series, steps[-1].after)
+    for step in reversed(steps):
+        before = _log_time(series, step.before)
+        if newest - before > math.log1p(threshold):
+            found.add(step.id)
+            newest = before
+    return found
 
 
 def _slower(series: Series, step: ChangePoint) -> float:
