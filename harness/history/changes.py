@@ -417,7 +417,7 @@ def _change(
     if case.metric in TIMED and clocks[0] and clocks[1]:
         cycles = slower + math.log(clocks[1] / clocks[0])
     attribution = _attribution(series, epoch, slower, cycles, before, after)
-    if attribution in ("code", "unknown") and _same_build(record(series, good), record(series, step.last)):
+    if attribution in ("code", "unknown") and same_build(record(series, good), record(series, step.last)):
         attribution = "environment"
     named = low if kind == "drift" else step.at  # where it was best may move with each figure
     found = _kind(attribution, slower, case.direction)
@@ -527,11 +527,14 @@ def _attribution(
     return "power" if slow.get("power_w", 0.0) > _AT_LIMIT * limit_w else "clocks"
 
 
-def _same_build(before: Row | None, after: Row | None) -> bool:
-    """Whether the same binary, or the same source without one, was launched in the same way on both sides."""
+def same_build(before: Row | None, after: Row | None) -> bool:
+    """Return whether both sides launched the same code in the same way: the same instructions where they can
+    be told from the rest of a binary, else the same binary, or the same source without one.
+    """
     if before is None or after is None or before.launch != after.launch:
         return False
-    binaries = [row.resources.binary_sha256 if row.resources else None for row in (before, after)]
+    built = [row.resources for row in (before, after)]
+    binaries = [each and (each.code_sha256 or each.binary_sha256) for each in built]
     if all(binaries):
         return binaries[0] == binaries[1]
     return bool(before.source_sha256) and before.source_sha256 == after.source_sha256
