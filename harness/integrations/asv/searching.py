@@ -112,7 +112,7 @@ class _Search:
         if at == 0 or not self._measured.keys() >= {*pair}:
             raise UserError(
                 f"No {what} was looked for: asv would name {found} and has not measured it, as "
-                f"{len(self.line)} commits are too few to search. Compare two: asv continuous {found}^ {found}"
+                f"{len(self.line)} commits are too few to search. Compare it: asv continuous {found}^ {found}"
             )
         before, after = (self._measured[each] for each in pair)
         places = before.figures.keys() & after.figures.keys()
