@@ -237,13 +237,13 @@ def test_limits_are_those_that_asv_takes(measured, name, thresholds, first):
     )
     positions = {commit: at for at, commit in enumerate(measured.line)}
     asv = _GraphDataFilter(conf, get_repo(conf), positions)
-    graph, benchmark = SimpleNamespace(params={"branch": "main"}), {}
+    graph = SimpleNamespace(params={"branch": "main"})
     limits = limits_of(conf, "asv.conf.json", "main")
     limit = limits.placed(measured.repository, read_commits(measured.repository)).of(name)
     # asv's own default counts where no pattern does.
     threshold = 0.05 if limit is None or limit.threshold is None else limit.threshold
-    assert threshold == asv._get_threshold(graph, benchmark, name)
-    start = asv._get_start_revision(graph, benchmark, name)
+    assert threshold == asv._get_threshold(graph, {}, name)
+    start = asv._get_start_revision(graph, {}, name)
     assert (start is None) == bool(limit and limit.off_pattern)
     if start is not None:
         assert start == (0 if limit is None or limit.first < 0 else limit.first + 1)
