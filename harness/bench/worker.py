@@ -40,7 +40,7 @@ from harness.bench.turns import TurnTaker
 from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import nvcc, open_device
-from harness.device.backends.base import Device
+from harness.device.backends.base import Built, Device
 from harness.errors import HarnessError, Side
 from harness.records import Launch, Row, RowStatus
 from harness.spec.device_facts import facts_of
@@ -239,12 +239,20 @@ class Worker:
             message=failure,
             flop=self.suite.problem.flop(case),
             moved_bytes=self.suite.problem.moved_bytes(case),
-            source_sha256=prepared.source.sha256,
             launch=launch,
-            resources=built.resources,
             verification=verification,
             measurement=measurement,
+            **self._identity(prepared, built),
         )
+
+    def _identity(self, prepared: PreparedKernel, built: Built) -> dict[str, Any]:
+        """The hashes of what ran, with its resources; none for a function of the host that reads, or may yet
+        import, what lies beside the suite: that can change where no hash does.
+        """
+        resources = built.resources
+        if prepared.source.kind != "host" or not reaches_beside(self.suite.root):
+            return {"source_sha256": prepared.source.sha256, "resources": resources}
+        return {"resources": replace(resources, binary_sha256=None, code_sha256=None)}
 
     def _status(self, failure: str, *, timed: bool) -> RowStatus:
         if failure:

@@ -195,7 +195,8 @@ def _of_executables(comparison: Comparison) -> str:
     differs = comparison.settings.get("differences")
     return (
         f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
-        f"verified.{_of_modules(comparison)}{f' Differs between base and head: {differs}.' if differs else ''}"
+        f"verified.{_of_modules(comparison)}"
+        f"{f' Differs between base and head: {differs}.' if differs else ''}"
     )
 
 

@@ -114,6 +114,17 @@ def test_a_file_that_a_function_imports_from_beside(harness, repository, body):
     assert verdict_of(harness, repository) == ("failed", "wrong-result", 1)
 
 
+@pytest.mark.parametrize("place", ["twice", "shared"])
+def test_a_row_has_no_hash_of_a_function_that_imports_from_beside(harness, repository, place):
+    imports = "import helper" if place == "twice" else ELSEWHERE + "import helper"
+    commit(repository, {"kernels/twice/suite.py": suite(imports), f"kernels/{place}/helper.py": HELPER}, 1)
+    done = harness("run", "--commit", "HEAD", "--device", "cpu", "--json", cwd=repository)
+    row = done.json[0]["rows"][0]["row"]
+    hashes = row["source_sha256"], row["resources"]["binary_sha256"]
+    assert row["status"] == "measured"
+    assert all(hashes) if place == "twice" else hashes == (None, None)
+
+
 BY_VARIABLE = "'one.cl', macros={'FACTOR': int(os.environ['A_FACTOR'])}"
 
 
