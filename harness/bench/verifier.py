@@ -26,11 +26,11 @@ from harness.spec.kernel import Kernel, argument_names
 from harness.spec.layout import element_bits, numpy_dtype
 from harness.spec.problem import Case, Problem
 from harness.spec.suite import Suite
+from harness.spec.suite_data import TOLERANCE
+from harness.system.array_files import read_arrays, write_arrays
 
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
-TOLERANCE = "-tolerance"
-"""The tolerance's name in a kept reference: no output can be called that."""
 MOST_KEPT_BYTES = 2**29
 UNSEEN = "unseen"
 """The key of data that kernels are to meet for the first time: neither they nor their reference are kept."""
@@ -168,13 +168,13 @@ class Checker:
         shared = type(problem).data is Problem.data
         kernel = () if shared else (case.kernel, sorted(case.macros.items()))
         folder = self._folder(case, "inputs", kernel, seed)
-        if kept := _kept(folder):
+        if kept := read_arrays(folder):
             # A file keeps the bits of a type that is not NumPy's own.
             return {
                 name: array.view(numpy_dtype(problem.inputs[name].dtype_at(case)))
                 for name, array in kept.items()
             }
-        inputs = problem.data(case, np.random.default_rng(seed))
+        inputs = problem.seeded(case, seed)
         arrays = inputs.values()
         if all(isinstance(array, np.ndarray) for array in arrays) and (
             sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES
@@ -194,7 +194,7 @@ class Checker:
         if key[0] == UNSEEN or key[-1] != slice(None):  # or a band of a case too large to keep
             return verify.reference_of(self.suite.problem, case, inputs)
         folder = self._folder(case, key)
-        if kept := _kept(folder):
+        if kept := read_arrays(folder):
             return kept, kept.pop(TOLERANCE)
         reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         _keep(folder, {**reference, TOLERANCE: np.asarray(tolerance)})
@@ -205,17 +205,10 @@ def _short(digests: list[str]) -> str:
     return digests[0][:12] if len(digests) == 1 else digest([np.array(digests)])[:12]
 
 
-def _kept(folder: Path) -> dict[str, NDArray[Any]]:
-    return {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
-
-
 def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     with contextlib.suppress(OSError):  # a full disk costs time, not the answer
         unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
-        for name, array in arrays.items():
-            # Some of the types that are not NumPy's own it would write and not read again.
-            own = array.dtype.isbuiltin == 1
-            np.save(unfinished / f"{name}.npy", array if own else array.view(f"u{array.dtype.itemsize}"))
+        write_arrays(unfinished, arrays)
         unfinished.rename(folder)
 
 
@@ -488,7 +481,7 @@ class Rotation(Data):
         busy_ns = 4 * (count + 2) * ENQUEUE_NS
         for _ in range(_TRIES):
             seed = random.SystemRandom().getrandbits(63)
-            inputs = self.checker.suite.problem.data(self.case, np.random.default_rng(seed))
+            inputs = self.checker.suite.problem.seeded(self.case, seed)
             kept = self.buffers.keep(inputs, kept)
             begun_ns = self._occupy(busy_ns)
             again = [self._timed_on(self._sets[0], subject) for _ in range(count)]

@@ -25,6 +25,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from harness.device.plausible import plausible_or_none
 from harness.errors import MeasureError
 
 if TYPE_CHECKING:
@@ -61,14 +62,19 @@ def peaks(
     device: DeviceInfo,
     max_sm_clock_mhz: float | None = None,
     memory_clock_mhz: float | None = None,
-    bus_width_bits: int | None = None,
+    bus_width_bits: float | None = None,
 ) -> dict[str, float]:
     """Return the card's peaks at these clocks: float32 and float16 (tensor cores) in GFLOP/s, memory in GB/s.
 
-    A peak that cannot be told has no key. Without a clock the device's own maximum serves.
+    A peak that cannot be told has no key. Without a plausible clock the device's own maximum serves.
     """
     found: dict[str, float] = {}
-    clock_mhz = max_sm_clock_mhz or device.max_clock_mhz
+    clocks_mhz = (
+        plausible_or_none("max_sm_clock_mhz", each) for each in (max_sm_clock_mhz, device.max_clock_mhz)
+    )
+    clock_mhz = next(filter(None, clocks_mhz), None)
+    memory_clock_mhz = plausible_or_none("max_memory_clock_mhz", memory_clock_mhz)
+    bus_width_bits = plausible_or_none("memory_bus_bits", bus_width_bits)
     capability = device.compute_capability
     if clock_mhz and capability and device.compute_units:
         gigacycles = device.compute_units * clock_mhz / 1e3

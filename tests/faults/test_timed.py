@@ -9,7 +9,6 @@ import pytest
 from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.bench.measure import MeasureSettings
-from harness.bench.worker import Worker
 from harness.device.backends import null
 from harness.device.peaks import BeyondPeakError, check_rates
 from harness.errors import ExitCode
@@ -18,6 +17,7 @@ from harness.spec.loader import load
 from harness.spec.planning import plan
 from harness.spec.problem import Axis, Case, Input, Output, Problem
 from tests import toy
+from tests.pairs import opened_worker
 from tests.support import write_files
 from tests.test_compare import Watching
 
@@ -97,7 +97,7 @@ def test_a_run_fails_the_row(tmp_path):
         device="null:0", suite=str(root / "kernels" / "toy"), scratch=str(tmp_path), peaks={"float32": 1e-12}
     )
     with pytest.raises(BeyondPeakError, match="GFLOP/s, where null can do 0 at most in float32"):
-        Worker(request, lambda reply: None).run(ASKED)
+        opened_worker(request).run(ASKED)
 
 
 def test_a_comparison_is_invalid(tmp_path):
