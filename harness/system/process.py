@@ -435,8 +435,8 @@ class Process(_Child):
         self._tell(signal.SIGCONT, signal.SIGUSR2)
 
     def pids(self) -> list[int]:
-        """The numbers of the supervisor and of those that it stands in for, the last of which is what a card's
-        driver lists.
+        """The numbers of the supervisor and of those that it stands in for, the last of which is what a
+        card's driver lists.
         """
         found = [self.pid]
         for _ in range(1 + self._relayed):  # no more, as the process itself may bear any name
@@ -454,8 +454,8 @@ class Process(_Child):
 
 
 def _import_path() -> str:
-    """PYTHONPATH of a child: this package's place, and what this process was given. There an empty entry names
-    the folder that a process is in, and a relative one a folder below it.
+    """PYTHONPATH of a child: this package's place, and what this process was given. There an empty entry
+    names the folder that a process is in, and a relative one a folder below it.
     """
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     found = [str(Path(__file__).parents[2]), *(str(Path(entry).absolute()) for entry in given if entry)]

@@ -2,8 +2,8 @@
 
     python start.py MODULE WORD...
 
-``python -m`` puts the current folder first, and so loads what an earlier process has left there under the name
-of a standard module. Python puts the folder of a script first instead, and this one takes it away.
+``python -m`` puts the current folder first, and so loads what an earlier process has left there under the
+name of a standard module. Python puts the folder of a script first instead, and this one takes it away.
 """
 
 import sys

@@ -1,15 +1,16 @@
-"""Stands between a command and the process that asks for it, so that all that the command starts ends with it.
+"""Stands between a command and the process that asks for it: all that the command starts ends with it.
 
     python -I -S supervisor.py CONTROL COMMAND...
 
 A process whose parent has ended becomes a child of the supervisor, also one that has left its session. When
-the command ends, or the process that asked for it, or the writer of the pipe CONTROL, the supervisor ends what is
-left and then itself as the command did.
+the command ends, or the process that asked for it, or the writer of the pipe CONTROL, the supervisor ends
+what is left and then itself as the command did.
 
-CONTROL is the number of a pipe's reading end. Each line is a deadline, a moment of time.monotonic(); an empty line
-takes it back. Whoever asked sees to its deadlines itself. While it is stopped, the supervisor does.
+CONTROL is the number of a pipe's reading end. Each line is a deadline, a moment of time.monotonic(); an empty
+line takes it back. Whoever asked sees to its deadlines itself. While it is stopped, the supervisor does.
 
-This file is run by itself, so it imports nothing of the harness, and little else: each import delays each process.
+This file is run by itself, so it imports nothing of the harness, and little else: each import delays each
+process.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PARENT_ENDED = signal.SIGUSR1
-"""The system's signal at the parent's end. It also comes when only the thread ends that started this process."""
+"""The signal of the parent's end. It also comes at the end of the thread that started this process."""
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _HEARD = (signal.SIGCHLD, _PARENT_ENDED, *_ENDING)
 _GRACE_S = 1.0
-"""Time that whoever set a deadline has to see to it first, and time between two looks whether it is stopped."""
+"""Time for whoever set a deadline to see to it first, and between two looks whether it is stopped."""
 _PATIENCE_S = 5.0
 """Time in which descendants that are killed should have ended."""
 _STEP_S = 0.001
@@ -106,10 +107,6 @@ def _is_stopped(pid: int) -> bool:
     return _facts(pid)[:1] in (["T"], ["t"])
 
 
-def _has_terminal(pid: int) -> bool:
-    return _facts(pid)[4:5] not in ([], ["0"])
-
-
 def supervise(control: int, begin: Callable[[], object]) -> NoReturn:
     """Have a new process `begin`, and end as it does once nothing that it started lives."""
     parent = os.getppid()
@@ -161,8 +158,8 @@ def _name_after(child: int) -> None:
 
 
 def _wait_for(child: int, parent: int, control: int, woken: int) -> int:
-    """Wait for the child's end, and return how it ended as a return code, negative for a signal. A child that is
-    to be ended before counts as ended by SIGKILL, or by SIGALRM where its time is up.
+    """Wait for the child's end, and return how it ended as a return code, negative for a signal. A child that
+    is to be ended before counts as ended by SIGKILL, or by SIGALRM where its time is up.
     """
     poll = select.poll()
     for pipe in (control, woken):
@@ -185,18 +182,8 @@ def _wait_for(child: int, parent: int, control: int, woken: int) -> int:
             deadline = float(last) if last else None
         elif deadline is not None and time.monotonic() >= deadline + _GRACE_S:
             if _is_stopped(parent):
-                _wake(parent)
                 return -signal.SIGALRM
             deadline = time.monotonic()
-
-
-def _wake(parent: int) -> None:
-    """Let a parent go on that no terminal's job control can have stopped: nobody else would."""
-    if not _has_terminal(parent):
-        try:
-            os.kill(parent, signal.SIGCONT)
-        except OSError:
-            pass
 
 
 def _reaped(child: int) -> int | None:
@@ -225,7 +212,7 @@ def main() -> NoReturn:
     control, *command = sys.argv[1:]
 
     def begin() -> None:
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # Python's own settings of them are kept
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # Python has settings of its own
             signal.signal(number, signal.SIG_DFL)
         try:
             os.execvp(command[0], command)
