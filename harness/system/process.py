@@ -24,7 +24,7 @@ import msgspec
 from harness.errors import HarnessError, Side
 from harness.system import start, supervisor
 from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
-from harness.system.supervisor import end_descendants, stands_in_for
+from harness.system.supervisor import kill_descendants, stands_in_for
 
 LOG_BYTES = 20_000
 """How much of the end of a process's output is kept."""
@@ -192,8 +192,8 @@ class _Child:
         had to say on leaving is not heard.
         """
         if self._process.returncode is None:
-            end_descendants(self.pid)
-            self._signal(signal.SIGKILL)
+            self._signal(signal.SIGCONT)  # a supervisor that is stopped hears nothing
+            self._signal(signal.SIGTERM)
             self._process.wait()
         return int(self._process.returncode)
 
@@ -268,7 +268,7 @@ def finished(
         try:
             out, err = process.communicate(timeout=timeout_s)
         except BaseException:
-            end_descendants(process.pid)
+            kill_descendants(process.pid)
             process.kill()
             raise
         return process.returncode, out, err
@@ -336,13 +336,13 @@ class Process(_Child):
         self.limit(deadline)
         while left:
             if not self._wait(self._requests, select.POLLOUT, deadline):
-                raise LostError("ended", self._how_it_ended())
+                raise self._lost(deadline)
             try:
                 left = left[os.write(self._requests, left) :]
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                raise LostError("ended", self._how_it_ended()) from None
+                raise self._lost(deadline) from None
 
     def answer(
         self,
@@ -383,7 +383,7 @@ class Process(_Child):
             searched = len(self._unread)
             readable = searched <= MOST_LINE_BYTES and self._wait(self._replies, select.POLLIN, deadline)
             if not readable or not (read := os.read(self._replies, _READ_BYTES)):
-                raise LostError("ended", self._how_it_ended())
+                raise self._lost(deadline)
             self._unread += read
         line = bytes(self._unread[:end])
         del self._unread[: end + 1]
@@ -403,11 +403,16 @@ class Process(_Child):
             left_s = deadline - time.monotonic()
             if poll.poll(0 if ended else 1e3 * max(0.0, min(_GLANCE_S, left_s))):
                 return True
-            if ended and not self.was_late(deadline):
+            if ended:
                 return False
-            if ended or left_s <= 0:
+            if left_s <= 0:
                 self.kill()
                 raise LostError("timed-out")
+
+    def _lost(self, deadline: float) -> LostError:
+        """The error where it answers no more."""
+        how = self._how_it_ended()
+        return LostError("timed-out") if self.was_late(deadline) else LostError("ended", how)
 
     def _how_it_ended(self) -> str:
         """What became of a process that answers no more, in words. One that still lives is ended."""

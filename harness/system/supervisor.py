@@ -37,7 +37,7 @@ _HEARD = (signal.SIGCHLD, _PARENT_ENDED, *_ENDING)
 _GRACE_S = 1.0
 """Time for whoever set a deadline to see to it first, and between two looks whether it is stopped."""
 _PATIENCE_S = 5.0
-"""Time in which descendants that are killed should have ended."""
+"""Time in which what a command has left should have ended once it is killed."""
 _STEP_S = 0.001
 _NOT_STARTED = 127
 """The status of a shell for a command that cannot be started."""
@@ -63,21 +63,17 @@ def descendants(pid: int) -> Iterator[int]:
         return
 
 
-def end_descendants(pid: int) -> None:
-    """Kill what descends from a process until nothing of it lives but what belongs to another user."""
-    spared: set[int] = set()
-    deadline = time.monotonic() + _PATIENCE_S
-    while living := [each for each in descendants(pid) if each not in spared and _lives(each)]:
-        for each in living:
-            try:
-                os.kill(each, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            except PermissionError:
-                spared.add(each)
-        if time.monotonic() > deadline:
-            return
-        time.sleep(_STEP_S)
+def kill_descendants(pid: int) -> None:
+    """Kill what descends from a process now."""
+    for each in [*descendants(pid)]:
+        _kill(os.kill, each)
+
+
+def _kill(how: Callable[[int, int], None], pid: int) -> None:
+    try:
+        how(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
 
 
 def stands_in_for(pid: int) -> int | None:
@@ -97,10 +93,6 @@ def _facts(pid: int) -> list[str]:
             return file.read().rpartition(")")[2].split()
     except OSError:
         return []
-
-
-def _lives(pid: int) -> bool:
-    return _facts(pid)[:1] not in ([], ["Z"], ["X"])
 
 
 def _is_stopped(pid: int) -> bool:
@@ -137,7 +129,7 @@ def supervise(control: int, begin: Callable[[], object]) -> NoReturn:
     _name_after(child)
     os.close(starting)
     status = _wait_for(child, parent, control, woken)
-    end_descendants(os.getpid())
+    _end_all(child)
     _end_with(status)
 
 
@@ -184,6 +176,31 @@ def _wait_for(child: int, parent: int, control: int, woken: int) -> int:
             if _is_stopped(parent):
                 return -signal.SIGALRM
             deadline = time.monotonic()
+
+
+def _end_all(child: int) -> None:
+    """Return once the child has ended, and all that it left; what another user's process does not in time."""
+    try:
+        if not os.waitpid(child, os.WNOHANG)[0]:
+            _kill(os.kill, child)
+            _kill(os.killpg, child)
+            os.waitpid(child, 0)
+    except ChildProcessError:  # it had ended before
+        pass
+    deadline = time.monotonic() + _PATIENCE_S
+    # Asked of the kernel: its lists of children miss a process that just now gets another parent.
+    while _has_children() and time.monotonic() < deadline:
+        kill_descendants(os.getpid())
+        time.sleep(_STEP_S)
+
+
+def _has_children() -> bool:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _reaped(child: int) -> int | None:
