@@ -533,6 +533,7 @@ class PairBench:
         subject = _with_scalars(subject, suite, of_base)
         self.report("reference", side="base")
         with owned_by("base"):
+            self.base_checker.check_tolerance(of_base, seed)
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         self.base_checker.report = self.checker.report
         wrong = first_wrong(self.base_checker.check(of_base, buffers, subject, seed))
