@@ -528,6 +528,7 @@ class PairBench:
         base, head = self.suites["base"], self.suites["head"]
         if _arrays(base.problem, case) != _arrays(head.problem, case):
             return ""
+        self.checker.check_tolerance(case, seed)  # where neither tells right from wrong, head has failed
         with owned_by("base"):
             of_base = base.own(case)
         subject = _with_scalars(subject, suite, of_base)
