@@ -501,7 +501,10 @@ class PairBench:
                 self.device.launch(subject.built, subject.launch, subject.arguments)
             if not verified or buffers.digest() != verified:
                 self._check(side, case, buffers, request)
-            return _facts_of(side.prepared, subject.built, data.admit(subject, case))
+            facts = _facts_of(side.prepared, subject.built, data.admit(subject, case))
+            own = side.prepared.case
+            flop = side.prepared.suite.problem.flop(own)
+            return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop)
 
     def _check(self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare) -> None:
         """Hold a side's results to head's problem and, with head's own, to base's as well.
@@ -553,8 +556,15 @@ class PairBench:
 
     def check_rates(self, prepared: PreparedKernel, l2: L2Policy, time_ns: float) -> None:
         """Raises BeyondPeakError for a launch that did more in its time than the device can."""
-        problem = prepared.suite.problem
-        check_rates(self.device.info, self.peaks, problem, prepared.case, l2, time_ns)
+        check_rates(
+            self.device.info,
+            self.peaks,
+            prepared.suite.problem,
+            prepared.case,
+            l2,
+            time_ns,
+            tensor_cores=prepared.source.may_use_tensor_cores,
+        )
 
     def check_imports(self, *prepared: PreparedKernel) -> None:
         """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""

@@ -75,6 +75,9 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     """
     launch: Launch | None = None
     resources: Resources | None = None
+    dtype: str = ""
+    flop: int | None = None
+    """Operations of one launch. These two are told of a side that was verified."""
     digest: str = ""
     reason: str = ""
     message: str = ""
