@@ -158,7 +158,7 @@ def test_a_comparison_says_which_side_must_compute_in_tf32(tmp_path, said):
     settings = CompareSettings(device="null", pair=LONGER)
     with Comparing(base, head, settings, Watching()) as comparing:
         comparing.peaks = {"float32": 100e-6, "tf32": 200e-6}
-        result = comparing.run(plan(base.suite), plan(head.suite))
+        result = comparing.run(*(plan(side.suite, ["plain"], ["64"]) for side in (base, head)))
     [verdict] = [each for each in result.verdicts if each.kernel == "plain"]
     if said.startswith("wmma"):
         assert verdict.status == "improvement"
@@ -174,7 +174,7 @@ def test_a_comparison_says_nothing_where_both_sides_compute_alike(tmp_path, floa
     settings = CompareSettings(device="null", pair=LONGER)
     with Comparing(base, head, settings, Watching()) as comparing:
         comparing.peaks = {"float32": float32, "tf32": 200e-6}
-        result = comparing.run(plan(base.suite), plan(head.suite))
+        result = comparing.run(*(plan(side.suite, ["plain"], ["64"]) for side in (base, head)))
     [verdict] = [each for each in result.verdicts if each.kernel == "plain"]
     assert (verdict.status, verdict.message) == ("improvement", "")
 
