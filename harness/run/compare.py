@@ -23,7 +23,7 @@ from harness.bench.problem_changes import Changes, demanding, sentences
 from harness.bench.protocol import SideName
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
-from harness.device.peaks import BeyondPeakError
+from harness.device.peaks import BeyondPeakError, unit_of
 from harness.device.process_state import differences
 from harness.device.telemetry import Sampler
 from harness.device.toolchains import FoundToolchain, environment_of
@@ -663,6 +663,7 @@ class Comparing(DeviceSession):
         trial.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
         if not self.settings.toolchains:  # two environments differ in most
             trial.settings_changed = differences(*(reply.sides[side].state for side in SIDES))
+        trial.remark = _by_tf32(self.peaks, reply)
         telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=telemetry)
         usual = None if entry.in_turns else usual_level(self._canaries)
@@ -791,6 +792,23 @@ def untouched(kernel: Kernel, backend: str, *, has_compilers: bool) -> Refusal |
 
 def _arm(facts: protocol.SideFacts) -> Arm:
     return Arm(source_sha256=facts.source_sha256, launch=facts.launch, resources=facts.resources)
+
+
+def _by_tf32(peaks: Mapping[str, float], reply: protocol.CompareReply) -> str:
+    """Say which side's rate in FLOP/s takes TF32, where the other side's does not; else nothing."""
+    found: dict[SideName, float] = {}
+    for side in SIDES:
+        facts, time_ns = reply.sides[side], reply.block.median_ns("A" if side == "base" else "B")
+        gflops = facts.flop / time_ns if facts.flop and time_ns else 0.0
+        if unit_of(peaks, facts.dtype, gflops) != facts.dtype:
+            found[side] = gflops
+    if len(found) != 1:
+        return ""
+    [(side, gflops)] = found.items()
+    return (
+        f"Only {side} must compute in TF32: its {gflops:,.0f} GFLOP/s are beyond float32's peak, "
+        f"{peaks['float32']:,.0f}."
+    )
 
 
 def with_twins(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
