@@ -135,8 +135,8 @@ class GpuBenchmark:
     def _measure(self, case: GpuCase, rounds: int | None = None) -> Info:
         if not isinstance(case, GpuCase):
             self._refuse(
-                f"gpu_benchmark takes what the fixture gpu_case gives; it was given {case!r}. Python functions "
-                "are for the fixture benchmark."
+                f"gpu_benchmark takes what the fixture gpu_case gives; it was given {case!r}. Python "
+                "functions are for the fixture benchmark."
             )
         if self._called:
             self._refuse(

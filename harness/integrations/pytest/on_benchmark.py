@@ -26,8 +26,12 @@ def keep_warnings_harmless() -> None:
     """
     from pytest_benchmark.logger import PytestBenchmarkWarning
 
-    actions = (action for action, _, kind, *_ in warnings.filters if issubclass(PytestBenchmarkWarning, kind))
-    if next(actions, None) == "error":
+    for_all = (
+        action
+        for action, message, kind, module, _ in warnings.filters
+        if issubclass(PytestBenchmarkWarning, kind) and not (message or module)
+    )
+    if next(for_all, "default") == "error":
         warnings.filterwarnings("default", category=PytestBenchmarkWarning)
 
 

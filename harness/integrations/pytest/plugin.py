@@ -448,6 +448,8 @@ class GpuSession:
         if self.option("perf_base") is None:
             yield "Times of another session are not judged: only benchmarks that are gone fail. To"
             yield "judge the code, measure both commits in one session with --perf-base REV."
+            if not self._baselines:
+                yield "No saved run with GPU benchmarks was found. Save one with --benchmark-save NAME."
             return
         for result, cases in self._compared:
             from harness.integrations.pytest.report import comparison_lines
