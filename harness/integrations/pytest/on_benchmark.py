@@ -60,6 +60,12 @@ class OnBenchmark:
         from harness.integrations.pytest.fixture import GpuBenchmark, refuse
 
         session = self._session
+        if not hasattr(benchmark, "fullname"):
+            pytest.fail(
+                f"gpu_benchmark needs the fixture benchmark of pytest-benchmark, and this test gets {benchmark!r}. "
+                "Rename the project's own fixture.",
+                pytrace=False,
+            )
         if session.in_worker:
             refuse(benchmark, session.NO_XDIST)
         self._begin(benchmark.fullname, benchmark)
