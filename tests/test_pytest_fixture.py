@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -27,6 +28,10 @@ def test_setup(gpu_benchmark, gpu_case):
 def test_entry(gpu_benchmark, gpu_case):
     gpu_benchmark(gpu_case)
     gpu_benchmark.extra_info["device"] = "another"
+
+def test_before(gpu_benchmark, gpu_case):
+    gpu_benchmark.extra_info["device"] = "another"
+    gpu_benchmark(gpu_case)
 
 def test_host(gpu_benchmark, benchmark, gpu_case):
     benchmark(print)
@@ -55,7 +60,7 @@ def test_what_a_test_reads_and_adds_is_saved(bed):  # noqa: F811
     bed.toy()
     bed.tests(USED)
     done = bed.run("-k", "toy.plain@64", "--benchmark-json=saved.json")
-    done.assert_outcomes(passed=2, failed=2, errors=1, deselected=4)
+    done.assert_outcomes(passed=2, failed=3, errors=1, deselected=5)
     assert "gpu_benchmark.pedantic cannot use setup=" in told(done)
     assert "extra_info['device'] belongs to gpu_benchmark" in told(done)
     assert "The fixture benchmark was called in a test that has gpu_benchmark" in told(done)
@@ -73,7 +78,7 @@ def test_k_takes_a_case_as_it_is_printed(bed, asked):  # noqa: F811
 
 
 def test_a_session_that_timed_nothing_writes_its_file(bed):  # noqa: F811
-    bed.two_commits(only("untouched"))
+    bed.two_commits(only("untouched", "commented"))
     done = bed.run("--perf-base=HEAD~1", "--benchmark-json=x.json", "--benchmark-autosave", "-Werror")
     assert done.ret == pytest.ExitCode.OK
     assert json.loads((bed.root / "x.json").read_text())["benchmarks"] == []
@@ -102,3 +107,19 @@ def test_of_a_test_that_runs_again_the_last_run_counts(bed):  # noqa: F811
     done = bed.run("-k", "plain", "--benchmark-json=x.json")
     assert len(json.loads((bed.root / "x.json").read_text())["benchmarks"]) == 1
     assert "test_kernel[toy.plain@64] ran 2 times: the last run counts." in told(done)
+
+
+def test_a_histogram_that_cannot_be_drawn_is_refused_before_anything_is_measured(bed):  # noqa: F811
+    bed.toy()
+    bed.monkeypatch.setitem(sys.modules, "pytest_benchmark.histogram", None)
+    bed.monkeypatch.setitem(sys.modules, "pygal", None)
+    done = bed.run("--benchmark-histogram=drawn")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--benchmark-histogram cannot draw" in told(done)
+
+
+def test_a_projects_own_benchmark_fixture_is_told(bed):  # noqa: F811
+    bed.toy()
+    own = "import pytest\n\n@pytest.fixture\ndef benchmark():\n    return print\n"
+    (bed.root / "benchmarks/conftest.py").write_text(own)
+    assert "gpu_benchmark needs pytest-benchmark's fixture benchmark" in told(bed.run("-k", "plain"))

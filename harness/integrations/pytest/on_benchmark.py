@@ -9,14 +9,29 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
-    from harness.integrations.pytest.bench import CaseSide
+    from harness.integrations.pytest.bench import CaseRunner, CaseSide
     from harness.integrations.pytest.fixture import GpuBenchmark
-    from harness.integrations.pytest.plugin import GpuSession
+
+
+class SharedSession(Protocol):
+    """The parts of the plugin's session that this module uses."""
+
+    NO_XDIST: str
+    config: pytest.Config
+    reported: set[tuple[str, str]]
+    notes: dict[str, str]
+    has_tests: bool
+
+    @property
+    def in_worker(self) -> bool: ...
+    @property
+    def runner(self) -> CaseRunner: ...
+    def option(self, name: str) -> Any: ...
 
 
 def keep_warnings_harmless() -> None:
@@ -47,7 +62,7 @@ class _Untimed:
 class OnBenchmark:
     """The fixture gpu_benchmark where pytest-benchmark is installed, and what its saved results need."""
 
-    def __init__(self, session: GpuSession) -> None:
+    def __init__(self, session: SharedSession) -> None:
         self._session = session
         self._runs: Counter[str] = Counter()
         """How often each test has run."""
@@ -62,7 +77,7 @@ class OnBenchmark:
         session = self._session
         if not hasattr(benchmark, "fullname"):
             pytest.fail(
-                f"gpu_benchmark needs the fixture benchmark of pytest-benchmark, and this test gets {benchmark!r}. "
+                f"gpu_benchmark needs pytest-benchmark's fixture benchmark; this test gets {benchmark!r}. "
                 "Rename the project's own fixture.",
                 pytrace=False,
             )
