@@ -241,6 +241,7 @@ class Comparing(DeviceSession):
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
         self._turns: TurnPair | None = None
+        self._spare_sides: dict[SideName, WorkerProcess] = {}
         loadings = {"base": base.loading, "head": head.loading}
         self._loadings: dict[str, Loading] = {side: each for side, each in loadings.items() if each}
         self._told = self._told_to(None)
@@ -640,6 +641,9 @@ class Comparing(DeviceSession):
 
     def _measure(self, entry: CaseEntry) -> None:
         trial, wanted = entry.trial, entry.trial.precision
+        # In turns a quad takes long, and what two processes differ by hides a smaller error than this.
+        least_error = math.sqrt(trial.noise.time.variance) / 3 if entry.in_turns else 0.0
+        standard_error = max(wanted.standard_error, least_error)
         request = protocol.Compare(
             pair=entry.pair,
             seed=self.settings.seed,
@@ -647,7 +651,7 @@ class Comparing(DeviceSession):
             settings=dataclasses.replace(  # it ends where more of it would not matter for the verdict
                 self.pair,
                 warmup_min_s=WARM_S if self.started else self.pair.warmup_min_s,
-                standard_error=self.pair.standard_error if self.settings.pair else wanted.standard_error,
+                standard_error=self.pair.standard_error if self.settings.pair else standard_error,
                 min_quads=max(self.pair.min_quads, wanted.min_quads),
             ),
             verified=entry.digests,
@@ -680,7 +684,7 @@ class Comparing(DeviceSession):
         return self._answered(lambda: self._side_processes().compare(request, timeout_s))
 
     def _side_processes(self) -> TurnPair:
-        """A process for each side; they are started where there are none."""
+        """A process for each side; they are started where there are none, and the next ahead of time."""
         if self._turns is None:
             with ExitStack() as stack:
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
@@ -688,9 +692,14 @@ class Comparing(DeviceSession):
                 self._turns = TurnPair(self._start_side, self._open_side, self.observer.stage, first)
                 stack.callback(self._turns.close)
                 self._worker = stack.pop_all()
+            if self.device.kind == "gpu":  # elsewhere what they import would disturb
+                self._spare_sides = {side: self._new_side(side) for side in SIDES}
         return self._turns
 
     def _start_side(self, side: SideName) -> WorkerProcess:
+        return self._spare_sides.pop(side, None) or self._new_side(side)
+
+    def _new_side(self, side: SideName) -> WorkerProcess:
         """A worker for one side, with what its toolchain asks of it."""
         toolchain = self.settings.toolchains.get(side)
         if toolchain is None:
@@ -700,6 +709,11 @@ class Comparing(DeviceSession):
     def _open_side(self, side: SideName, worker: WorkerProcess) -> None:
         """Have a side's process load that side's suite, and be told of the other."""
         self._open(worker, self._told_to(side))
+
+    def _end_spare(self) -> None:
+        super()._end_spare()
+        while self._spare_sides:
+            self._spare_sides.popitem()[1].close()
 
     def leave(self) -> None:
         self._turns = None
