@@ -497,7 +497,10 @@ class PairBench:
                 self.device.launch(subject.built, subject.launch, subject.arguments)
             if not verified or buffers.digest() != verified:
                 self._check(side, case, buffers, request)
-            return _facts_of(side.prepared, subject.built, data.admit(subject, case))
+            facts = _facts_of(side.prepared, subject.built, data.admit(subject, case))
+            own = side.prepared.case
+            flop = side.prepared.suite.problem.flop(own)
+            return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop)
 
     def _check(self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare) -> None:
         """Hold a side's results to head's problem and, with head's own, to base's as well.
@@ -524,11 +527,13 @@ class PairBench:
         base, head = self.suites["base"], self.suites["head"]
         if _arrays(base.problem, case) != _arrays(head.problem, case):
             return ""
+        self.checker.check_tolerance(case, seed)  # where neither tells right from wrong, head has failed
         with owned_by("base"):
             of_base = base.own(case)
         subject = _with_scalars(subject, suite, of_base)
         self.report("reference", side="base")
         with owned_by("base"):
+            self.base_checker.check_tolerance(of_base, seed)
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         self.base_checker.report = self.checker.report
         wrong = first_wrong(self.base_checker.check(of_base, buffers, subject, seed))
@@ -547,8 +552,15 @@ class PairBench:
 
     def check_rates(self, prepared: PreparedKernel, l2: L2Policy, time_ns: float) -> None:
         """Raises BeyondPeakError for a launch that did more in its time than the device can."""
-        problem = prepared.suite.problem
-        check_rates(self.device.info, self.peaks, problem, prepared.case, l2, time_ns)
+        check_rates(
+            self.device.info,
+            self.peaks,
+            prepared.suite.problem,
+            prepared.case,
+            l2,
+            time_ns,
+            tensor_cores=prepared.source.may_use_tensor_cores,
+        )
 
 
 def _side(suite: SideName, case: protocol.CaseOf) -> protocol.PairSide:

@@ -74,6 +74,9 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     """
     launch: Launch | None = None
     resources: Resources | None = None
+    dtype: str = ""
+    flop: int | None = None
+    """Operations of one launch. These two are told of a side that was verified."""
     digest: str = ""
     state: Mapping[str, str] = {}
     """Settings of the process, where it was the side's alone."""

@@ -63,6 +63,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
         "right by its own problem, and wrong by base's",
         "land the change of reference, tolerance or data in a commit of its own first, if it is meant",
     ),
+    "loose-bound": ("a tolerance within which wrong answers pass", "derive it from the kernel's roundings"),
     "wrong-when-timed": ("right when verified, and not when timed", "it may keep something, or have a race"),
     "skips-work": ("work left out that was found done", ""),
     "foreign-stream": ("work on a stream that nobody times", "put all work on the stream that it is given"),

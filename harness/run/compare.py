@@ -23,7 +23,7 @@ from harness.bench.problem_changes import Changes, demanding, sentences
 from harness.bench.protocol import SideName
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
-from harness.device.peaks import BeyondPeakError
+from harness.device.peaks import BeyondPeakError, unit_of
 from harness.device.process_state import differences
 from harness.device.telemetry import Sampler
 from harness.device.toolchains import FoundToolchain, environment_of
@@ -241,6 +241,7 @@ class Comparing(DeviceSession):
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
         self._turns: TurnPair | None = None
+        self._spare_sides: dict[SideName, WorkerProcess] = {}
         loadings = {"base": base.loading, "head": head.loading}
         self._loadings: dict[str, Loading] = {side: each for side, each in loadings.items() if each}
         self._told = self._told_to(None)
@@ -640,6 +641,9 @@ class Comparing(DeviceSession):
 
     def _measure(self, entry: CaseEntry) -> None:
         trial, wanted = entry.trial, entry.trial.precision
+        # In turns a quad takes long, and what two processes differ by hides a smaller error than this.
+        least_error = math.sqrt(trial.noise.time.variance) / 3 if entry.in_turns else 0.0
+        standard_error = max(wanted.standard_error, least_error)
         request = protocol.Compare(
             pair=entry.pair,
             seed=self.settings.seed,
@@ -647,7 +651,7 @@ class Comparing(DeviceSession):
             settings=dataclasses.replace(  # it ends where more of it would not matter for the verdict
                 self.pair,
                 warmup_min_s=WARM_S if self.started else self.pair.warmup_min_s,
-                standard_error=self.pair.standard_error if self.settings.pair else wanted.standard_error,
+                standard_error=self.pair.standard_error if self.settings.pair else standard_error,
                 min_quads=max(self.pair.min_quads, wanted.min_quads),
             ),
             verified=entry.digests,
@@ -663,6 +667,7 @@ class Comparing(DeviceSession):
         trial.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
         if not self.settings.toolchains:  # two environments differ in most
             trial.settings_changed = differences(*(reply.sides[side].state for side in SIDES))
+        trial.remark = _by_tf32(self.peaks, reply)
         telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=telemetry)
         usual = None if entry.in_turns else usual_level(self._canaries)
@@ -679,7 +684,7 @@ class Comparing(DeviceSession):
         return self._answered(lambda: self._side_processes().compare(request, timeout_s))
 
     def _side_processes(self) -> TurnPair:
-        """A process for each side; they are started where there are none."""
+        """A process for each side; they are started where there are none, and the next ahead of time."""
         if self._turns is None:
             with ExitStack() as stack:
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
@@ -687,9 +692,14 @@ class Comparing(DeviceSession):
                 self._turns = TurnPair(self._start_side, self._open_side, self.observer.stage, first)
                 stack.callback(self._turns.close)
                 self._worker = stack.pop_all()
+            if self.device.kind == "gpu":  # elsewhere what they import would disturb
+                self._spare_sides = {side: self._new_side(side) for side in SIDES}
         return self._turns
 
     def _start_side(self, side: SideName) -> WorkerProcess:
+        return self._spare_sides.pop(side, None) or self._new_side(side)
+
+    def _new_side(self, side: SideName) -> WorkerProcess:
         """A worker for one side, with what its toolchain asks of it."""
         toolchain = self.settings.toolchains.get(side)
         if toolchain is None:
@@ -699,6 +709,11 @@ class Comparing(DeviceSession):
     def _open_side(self, side: SideName, worker: WorkerProcess) -> None:
         """Have a side's process load that side's suite, and be told of the other."""
         self._open(worker, self._told_to(side))
+
+    def _end_spare(self) -> None:
+        super()._end_spare()
+        while self._spare_sides:
+            self._spare_sides.popitem()[1].close()
 
     def leave(self) -> None:
         self._turns = None
@@ -791,6 +806,23 @@ def untouched(kernel: Kernel, backend: str, *, has_compilers: bool) -> Refusal |
 
 def _arm(facts: protocol.SideFacts) -> Arm:
     return Arm(source_sha256=facts.source_sha256, launch=facts.launch, resources=facts.resources)
+
+
+def _by_tf32(peaks: Mapping[str, float], reply: protocol.CompareReply) -> str:
+    """Say which side's rate in FLOP/s takes TF32, where the other side's does not; else nothing."""
+    found: dict[SideName, float] = {}
+    for side in SIDES:
+        facts, time_ns = reply.sides[side], reply.block.median_ns("A" if side == "base" else "B")
+        gflops = facts.flop / time_ns if facts.flop and time_ns else 0.0
+        if unit_of(peaks, facts.dtype, gflops) != facts.dtype:
+            found[side] = gflops
+    if len(found) != 1:
+        return ""
+    [(side, gflops)] = found.items()
+    return (
+        f"Only {side} must compute in TF32: its {gflops:,.0f} GFLOP/s are beyond float32's peak, "
+        f"{peaks['float32']:,.0f}."
+    )
 
 
 def with_twins(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
