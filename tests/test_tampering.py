@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import sys
 
 import pytest
 from numpy._core import numeric
 
-from harness.bench import measure, verifier, verify
+from harness.bench import injection, measure, verifier, verify
 from harness.bench.buffers import Buffers
+from harness.device import frameworks
 from harness.spec.tampering import TamperCheck, TamperedError
 from harness.system import file_access
 
@@ -44,6 +46,7 @@ def test_what_no_figure_rests_on_may_change(monkeypatch):
     monkeypatch.setattr(builtins, "print", lambda *_: None)
     monkeypatch.setattr(file_access, "_opened", file_access._opened)
     file_access._opened.add("/somewhere")
+    monkeypatch.setitem(frameworks._FRAMEWORKS, "other", frameworks.Torch)
     check.check()
 
 
@@ -61,6 +64,22 @@ def test_what_is_added_is_named(monkeypatch, change, place):
     with pytest.raises(TamperedError) as caught:
         check.check()
     assert f"{place} is no longer" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("container", "name", "place"),
+    [
+        (injection._DIALECTS, "cuda", "harness.bench.injection._DIALECTS"),
+        (sys.modules, "harness.bench.verify", "harness.bench.verify"),
+    ],
+    ids=["a table", "the modules"],
+)
+def test_an_entry_that_is_replaced_is_named(monkeypatch, container, name, place):
+    check = TamperCheck()
+    monkeypatch.setitem(container, name, None)
+    with pytest.raises(TamperedError) as caught:
+        check.check()
+    assert str(caught.value).startswith(f"{place} is no longer")
 
 
 def test_a_default_that_is_changed_in_place_is_another(monkeypatch):
