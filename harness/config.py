@@ -71,6 +71,8 @@ VARIABLES = frozenset(
         "HARNESS_LOCK_DIR",
         "HARNESS_NULL_SCRIPT",
         "HARNESS_SUITE_SOCKET",
+        # How a comparison of executables talks to the Pythons of a command.
+        "HARNESS_SIDE_MODULES",
         # How the asv plugin talks to its own processes.
         "HARNESS_ASV",
         # How this project's own tests are run.

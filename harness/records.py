@@ -512,6 +512,9 @@ class Verdict:
     """Quads that something else than the kernels touched, by gate. They count."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Gates that this device gives no data for, with the reason."""
+    settings_changed: tuple[str, ...] = ()
+    """Settings of base's process that head's had otherwise, such as ``torch.get_num_threads: 8 → 1``. Known
+    of sides that have a process each."""
     gpu_s: float = 0.0
     complete: bool = True
     """False where the comparison was interrupted, or its budget spent, before the last planned look."""

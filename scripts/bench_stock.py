@@ -28,6 +28,7 @@ from harness.judgement.judge import MetricEffects, judge
 from harness.judgement.saved_runs import judge_files, judge_pairs, policy_for
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import ProcessEffect
+from harness.store.identity import Identity
 from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile
 
 Floats = NDArray[np.float64]
@@ -105,9 +106,7 @@ def saved(times_ns: Floats, place: int) -> BenchmarkFile:
     return BenchmarkFile(
         path=f"{place}.json",
         saved_at=dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(minutes=place),
-        commit=None,
-        dirty=False,
-        machine={"node": "simulated"},
+        identity=Identity(of=f"{place}.json", written_by="made up", machine={"node": "simulated"}),
         device="simulated",
         on_gpu=False,
         benchmarks={

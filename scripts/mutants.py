@@ -63,8 +63,14 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "sweep-journal": (["harness/sweep/journal.py"], ["tests/test_sweep_report.py", "tests/test_sweep.py"]),
     "importers": (
-        [f"harness/store/{name}_files.py" for name in ("google_benchmark", "nvbench", "pytest_benchmark")],
-        ["tests/test_import.py", "tests/test_saved_runs.py"],
+        [
+            *(
+                f"harness/store/{name}_files.py"
+                for name in ("google_benchmark", "nvbench", "pytest_benchmark")
+            ),
+            *("harness/store/identity.py", "harness/judgement/identities.py"),
+        ],
+        ["tests/test_identity.py", "tests/test_import.py", "tests/test_saved_runs.py"],
     ),
     "bounds": (
         [f"harness/static/{name}.py" for name in ("bounds", "demand", "occupancy")],

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -178,6 +179,14 @@ def run_command(
         timeout=timeout_s,
         **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **given},
     )
+
+
+def in_workers(folder: Path, code: str) -> dict[str, str]:
+    """The environment in which workers run this code before anything else: started as users start them."""
+    guard = "import sys\n\nif 'harness.bench.worker' in sys.orig_argv:\n"
+    write_files(folder, {"sitecustomize.py": guard + textwrap.indent(code, "    ")})
+    # A variable that Python reads when it starts, so that none is forked.
+    return {"PYTHONPATH": f"{IMPORT_PATH}{os.pathsep}{folder}", "PYTHONNODEBUGRANGES": "1"}
 
 
 def write_null_script(path: Path, script: Mapping[str, object]) -> str:

@@ -19,6 +19,7 @@ from harness.sweep.bench import Job, JobResult, LocalExecutor
 from harness.sweep.engine import Sweeping
 from harness.sweep.model import SweepResult, SweepSettings
 from harness.system.process import Failed
+from tests.pairs import opened_worker
 from tests.support import write_files
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Here:
 
     def _opened(self) -> Worker:
         request = protocol.Open(device="null", suite=str(self.suite), scratch=self.scratch.name)
-        return Worker(request, lambda _reply: None)
+        return opened_worker(request)
 
     def __enter__(self) -> Self:
         return self

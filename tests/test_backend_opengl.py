@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from harness.bench import protocol
-from harness.bench.worker import Worker
 from harness.device import backends
 from harness.device.backends import opengl
 from harness.device.backends.base import check_launch
@@ -20,6 +19,7 @@ from harness.errors import BuildError, DeviceError, KernelError, LaunchError, Me
 from harness.records import Launch
 from harness.spec.sources import Program
 from tests.mutations import Mutation
+from tests.pairs import opened_worker
 from tests.support import KERNELS, ROOT, device_is_missing, run_command, write_null_script
 
 DEVICE = "opengl:0"
@@ -47,7 +47,7 @@ def scratch(tmp_path_factory):
 def worker_on(folder, scratch):
     request = protocol.Open(device=DEVICE, suite=str(folder), scratch=str(scratch))
     try:
-        return Worker(request, lambda reply: None)
+        return opened_worker(request)
     except DeviceError as error:
         device_is_missing(DEVICE, error.message)
 
@@ -407,7 +407,7 @@ def test_check_on_the_command_line(scratch, tmp_path):
 def test_the_null_device_takes_the_shader_too(scratch, monkeypatch, tmp_path):
     monkeypatch.setenv("HARNESS_NULL_SCRIPT", write_null_script(tmp_path / "script.json", {}))
     request = protocol.Open(device="null", suite=str(KERNELS / "matmul"), scratch=str(scratch))
-    row = Worker(request, lambda reply: None).run(measure((70, 2100, 5)))
+    row = opened_worker(request).run(measure((70, 2100, 5)))
     assert row.status == "not-built"
     assert row.launch
     assert row.launch.in_parts

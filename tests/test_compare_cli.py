@@ -33,11 +33,11 @@ from tests.commits import (
 )
 from tests.conftest import Project
 from tests.support import (
-    IMPORT_PATH,
     Done,
     caller,
     commit,
     git,
+    in_workers,
     make_repository,
     programs,
     run_command,
@@ -634,37 +634,31 @@ def test_a_disk_that_fills_up_on_the_way_costs_no_verdict(tmp_path, shared_cache
     assert "Record:" not in done.stderr
 
 
-# What a kernel cannot do by itself, its suite.py does in the worker: end, or wait, while quads are measured.
+# What a kernel cannot do by itself, its worker does: end, or wait, while quads are measured.
 
 IN_WORKER = """
-import os, signal, sys, time
+import os, signal, time
 from pathlib import Path
-from typing import Any
 
-if Path(sys.argv[0]).name == "worker.py":
+def counted(frame, event, argument):
+    if event != "call" or frame.f_code.co_name != "measure_pair":
+        return
+    folder = Path(FOLDER)
+    number = len(list(folder.iterdir()))
+    folder.joinpath(f"call{number}").touch()
+    if number == NUMBER:
+        ACTION
 
-    def counted(frame, event, argument):
-        if event != "call" or frame.f_code.co_name != "measure_pair":
-            return
-        folder = Path(FOLDER)
-        number = len(list(folder.iterdir()))
-        folder.joinpath(f"call{number}").touch()
-        if number == NUMBER:
-            ACTION
-
-    sys.setprofile(counted)  # to replace the function would be found out
+sys.setprofile(counted)  # to replace the function would be found out
 """
 
 
-def at_call(folder: Path, number: int, action: str, *names: str) -> Path:
-    """A project whose `number`th measurement of all goes another way."""
+def at_call(folder: Path, number: int, action: str) -> dict[str, str]:
+    """The environment in which the `number`th measurement of all goes another way."""
     calls = folder / "calls"
     calls.mkdir()
     text = IN_WORKER.replace("FOLDER", repr(str(calls))).replace("NUMBER", str(number))
-    repository = make_project(folder / "project", dict.fromkeys(names, KERNELS["changed"]))
-    suite = (repository / "kernels/toy/suite.py").read_text()
-    commit(repository, {"kernels/toy/suite.py": suite + text.replace("ACTION", action)}, 3)
-    return repository
+    return in_workers(folder / "site", text.replace("ACTION", action))
 
 
 @pytest.mark.parametrize(
@@ -675,9 +669,13 @@ def at_call(folder: Path, number: int, action: str, *names: str) -> Path:
     ],
     ids=["crash", "hang"],
 )
-def test_what_fails_while_both_are_measured_is_nobodys_fault(harness, tmp_path, action, reason, words):
-    repository = at_call(tmp_path, 1, action, "one", "two")
-    done = harness("compare", "HEAD~2", "HEAD", *NULL, "--json", "--timeout", "2", cwd=repository)
+def test_what_fails_while_both_are_measured_is_nobodys_fault(
+    harness, tmp_path, monkeypatch, action, reason, words
+):
+    for name, value in at_call(tmp_path, 1, action).items():
+        monkeypatch.setenv(name, value)
+    repository = make_project(tmp_path / "project", dict.fromkeys(("one", "two"), KERNELS["changed"]))
+    done = harness("compare", "HEAD~1", "HEAD", *NULL, "--json", "--timeout", "2", cwd=repository)
     assert sorted(done.statuses.values()) == [("failed", reason), ("unchanged", "within-tolerance")]
     failed = next(each for each in done.json[0]["verdicts"] if each["status"] == "failed")
     assert failed["side"] == ""
@@ -689,11 +687,12 @@ class Running:
     """`harness` in a process of its own, at the moment that its fourth measurement hangs."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        self.repository = at_call(folder, 3, "time.sleep(3600)", "one", "two")
+        names = ("one", "two")
+        self.repository = make_project(folder / "project", dict.fromkeys(names, KERNELS["changed"]))
         self.process = programs.popen(
             [sys.executable, "-c", "from harness.cli import main; main()", *arguments],
             cwd=self.repository,
-            env={**os.environ, "PYTHONPATH": IMPORT_PATH},
+            env={**os.environ, **at_call(folder, 3, "time.sleep(3600)")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -728,7 +727,7 @@ def running(tmp_path):
 
 
 def test_an_interrupt_keeps_what_was_finished_and_judges_what_can_be(running):
-    started = running("compare", "HEAD~2", "HEAD", *NULL, "--json")
+    started = running("compare", "HEAD~1", "HEAD", *NULL, "--json")
     done = started.interrupt()
     assert done.status == ExitCode.INTERRUPTED
     assert "Traceback" not in done.err
@@ -751,7 +750,7 @@ def test_an_interrupt_keeps_what_was_finished_and_judges_what_can_be(running):
 
 
 def test_an_interrupted_comparison_says_so_and_prints_its_table(running):
-    done = running("compare", "HEAD~2", "HEAD", *NULL).interrupt()
+    done = running("compare", "HEAD~1", "HEAD", *NULL).interrupt()
     assert done.status == ExitCode.INTERRUPTED
     assert "Interrupted: verdicts rest on what was finished." in done.err
     assert "interrupted" in done.out

@@ -94,10 +94,10 @@ def test_every_case_has_its_verdict(done):
         "gone": ("missing", "only-in-base"),
         "fresh": ("new", "only-in-head"),
         "broken": ("failed", "not-measured"),
-        "skipped_later": ("missing", "only-in-base"),
+        "skipped_later": ("failed", "skips-itself"),
     }
     assert (said["broken"]["side"], said["broken"]["message"].endswith("it went wrong")) == ("head", True)
-    assert said["skipped_later"]["message"].endswith("Head skips it: no more")
+    assert said["skipped_later"]["message"] == "It skips itself at head. no more"
     assert said["slower"]["case"] == "bench.slower[arg1=64]"
     assert said["slower"]["time"]["effect"] == pytest.approx(0.1)
     assert said["slower"]["message"].startswith("10.0 % slower (+")
@@ -339,7 +339,7 @@ def test_a_process_that_is_there_in_two_slots_is_none_of_ours():
 
 
 def test_another_card_than_the_one_that_is_watched_is_an_error(compare, tmp_path, monkeypatch):
-    told = read_imported(nvbench_file(tmp_path / "b.json", {"copy": [nvbench_state()]})).devices[0][0]
+    told = read_imported(nvbench_file(tmp_path / "b.json", {"copy": [nvbench_state()]})).devices[0].device
     other = dataclasses.replace(told, name="NVIDIA H200")
     monkeypatch.setattr(compare_executables, "find_device", lambda _spec: other)
     script = nvbench_script(nvbench_file(tmp_path / "a.json", {"copy": [nvbench_state()]}))

@@ -9,7 +9,6 @@ import pytest
 
 from harness.bench import protocol
 from harness.bench.measure import MeasureSettings
-from harness.bench.worker import Worker
 from harness.device import backends
 from harness.device.backends import opengl
 from harness.device.telemetry import probe_for
@@ -18,6 +17,7 @@ from harness.records import Launch
 from harness.spec.kernel import Parameter
 from harness.spec.loader import load_folder
 from harness.spec.sources import Program
+from tests.pairs import opened_worker
 from tests.support import GPU, KERNELS, MATMUL_SIZES, device_is_missing
 
 pytestmark = pytest.mark.gpu
@@ -41,7 +41,7 @@ def scratch(tmp_path_factory):
 def opened(spec, scratch):
     request = protocol.Open(device=spec, suite=str(KERNELS / "matmul"), scratch=str(scratch))
     try:
-        return Worker(request, lambda reply: None)
+        return opened_worker(request)
     except DeviceError as error:
         device_is_missing(spec, error.message)
 

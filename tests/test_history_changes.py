@@ -344,7 +344,7 @@ def test_power_has_no_cycles_and_nobody_to_blame():
     assert (change.attribution, change.cycles_effect) == ("unknown", None)
 
 
-def built(source_sha256=None, binary_sha256=None, launch=None):
+def built(source_sha256=None, binary_sha256=None, launch=None, code_sha256=None):
     """A row of a record."""
     return Row(
         case="matmul.naive@1024",
@@ -353,7 +353,7 @@ def built(source_sha256=None, binary_sha256=None, launch=None):
         dtype="float32",
         status="measured",
         source_sha256=source_sha256,
-        resources=Resources(binary_sha256=binary_sha256) if binary_sha256 else None,
+        resources=Resources(binary_sha256=binary_sha256, code_sha256=code_sha256) if binary_sha256 else None,
         launch=launch,
     )
 
@@ -387,6 +387,8 @@ SMALL, LARGE = Launch(grid=(64, 64, 1), block=(16, 16, 1)), Launch(grid=(32, 32,
             built(source_sha256=B, binary_sha256=A),
             "environment",
         ),
+        (built(binary_sha256=A, code_sha256=A), built(binary_sha256=B, code_sha256=A), "environment"),
+        (built(binary_sha256=A, code_sha256=A), built(binary_sha256=B, code_sha256=B), "code"),
         (built(), built(), "code"),
         (built(source_sha256=A, binary_sha256=A), built(source_sha256=A), "environment"),
     ],

@@ -36,7 +36,7 @@ def project(tmp_path):
 
 
 def cases_of(file):
-    return {(case.kernel, tuple(case.sizes.items())): case for _, cases in file.devices for case in cases}
+    return {case.id: case for each in file.devices for case in each.cases}
 
 
 def test_a_history_is_made_of_nvbench_files(harness, project, tmp_path):
@@ -71,10 +71,13 @@ def test_a_record_tells_what_its_file_does_and_nothing_else(harness, project, tm
 
 
 def test_google_benchmarks_repetitions_are_the_times_of_one_case(tmp_path):
-    entries = [google_entry("BM_copy/8192/threads:2", time) for time in (100, 110, 105)]
+    entries = [
+        google_entry("BM_copy/8192/threads:2", time, repetitions=3, repetition_index=number)
+        for number, time in enumerate((100, 110, 105))
+    ]
     path = google_file(tmp_path / "a.json", entries)
     found = read_imported(path)
-    assert [device.name for device, _ in found.devices] == ["myhost"]
+    assert [each.device.name for each in found.devices] == ["myhost"]
     [case] = cases_of(found).values()
     assert (case.kernel, case.sizes) == ("BM_copy", {"arg1": 8192, "threads": 2})
     assert (case.times_ns, case.launches, case.clock) == ((100, 110, 105), 1000, "google-benchmark cpu")

@@ -761,7 +761,9 @@ def test_a_size_is_a_power_of_two_only_where_it_is_one(theirs):
     ("name", "home"),
     [
         ("asv.conf.json", "perf"),
-        ("benchmarks/asv.conf.json", ""),
+        ("asv.conf.jsonc", "perf"),
+        ("benchmarks/asv.conf.json", "perf"),
+        ("asv_bench/asv.conf.jsonc", "perf"),
         ("benchmarks/bench_core.py", ""),
         ("benchmarks/suites.py", ""),
         ("benchmarks/bench.cpp", ""),
@@ -774,6 +776,10 @@ def test_benchmarks_of_the_projects_own_are_left_alone_and_ours_lie_beside_the_s
     done = call("init", "--yes")
     assert f"asv run{' --config perf/asv.conf.json' if home else ''}; " in done.out
     assert "differs" not in done.out
+    assert (f"benchmarks of its own ({name})," in done.out) is bool(home)
+    # asv refuses to start in a folder with two configurations.
+    theirs_at_top = {name} if "/" not in name else set()
+    assert {file.name for file in top.glob("asv.conf.*")} == (theirs_at_top if home else {"asv.conf.json"})
     written = {str(file.relative_to(top)) for file in top.rglob("*") if ".git" not in file.parts} - {name}
     assert not {each for each in written if each.startswith("benchmarks/")}
     assert 'folder = "scale"' in (top / "perf/kernel_benchmarks/suites.py").read_text()

@@ -16,6 +16,7 @@ from harness.run.run import Session, SessionSettings
 from harness.spec.loader import load_folder
 from harness.spec.planning import PlannedCase
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
+from tests.pairs import opened_worker
 from tests.support import KERNELS, MATMUL_SIZES, Recorder, device_is_missing
 
 DEVICE = "opencl:0"
@@ -39,7 +40,7 @@ def workers_in(scratch):
         if suite not in opened:
             request = protocol.Open(device=DEVICE, suite=str(KERNELS / suite), scratch=str(scratch))
             try:
-                opened[suite] = Worker(request, lambda reply: None)
+                opened[suite] = opened_worker(request)
             except DeviceError as error:
                 device_is_missing(DEVICE, error.message)
         return opened[suite]

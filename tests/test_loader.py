@@ -523,9 +523,9 @@ def test_a_function_is_asked_again_only_for_a_device_that_it_asks_for(tmp_path, 
     kernel, asked = suite.kernels[0], []
     call = Loading._call
 
-    def counted(self, function, case):
-        asked.append(function.number)
-        return call(self, function, case)
+    def counted(self, asking, timeout_s):
+        asked.append(asking.function)
+        return call(self, asking, timeout_s)
 
     monkeypatch.setattr(Loading, "_call", counted)
     for name in ("a100", "h200"):

@@ -16,11 +16,11 @@ from harness.bench.abba import PairSettings
 from harness.bench.buffers import Buffers, needed_bytes
 from harness.bench.measure import Data, MeasureSettings
 from harness.bench.pair_runner import WrongByBaseError
-from harness.bench.worker import Worker
 from harness.device.backends import open_device
 from harness.device.backends.null import NullDevice
 from harness.errors import BuildError, DeviceError, MeasureError, SuiteError
 from harness.spec.loader import load
+from tests.pairs import Pair, opened_worker
 from tests.support import GPU, KERNELS, device_is_missing, write_files
 
 SUITE = """\
@@ -99,7 +99,7 @@ def worker_of(folder, device, suite, files):
     (folder / "scratch").mkdir()
     request = protocol.Open(device=device, suite=str(root), scratch=str(folder / "scratch"))
     try:
-        return Worker(request, lambda reply: None)
+        return opened_worker(request)
     except DeviceError as error:
         device_is_missing(device, error.message)
 
@@ -387,9 +387,8 @@ def compared(tmp_path, head_text=UPDATE, **replaced):
     base = write_files(tmp_path / "kernels" / "base", {"suite.py": SUITE, "update.cu": UPDATE})
     changed = SUITE.replace("alpha = Scalar(1.5)", "alpha = Scalar(2.5)")
     head = write_files(tmp_path / "kernels" / "head", {"suite.py": changed, "update.cu": head_text})
-    request = protocol.Open(device="opencl:0", suite=str(head), base=str(base), scratch=str(tmp_path))
     try:
-        worker = Worker(request, lambda reply: None)
+        worker = Pair(base, head, tmp_path / "scratch", "opencl:0").worker()
     except DeviceError as error:
         device_is_missing("opencl:0", error.message)
     sides = {name: protocol.PairSide(suite=name, kernel="right") for name in ("base", "head")}

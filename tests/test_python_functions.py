@@ -29,6 +29,7 @@ from harness.spec.kernel import Parameter
 from harness.spec.layout import Layout, numpy_dtype
 from harness.spec.python_functions import PythonCall
 from harness.system.files import try_lock
+from tests.pairs import Built, Pair, opened_worker
 from tests.support import IMPORT_PATH, run_command, write_files
 
 SUITE = """\
@@ -60,7 +61,7 @@ def suite_of(
 def checked(folder: Path) -> list[tuple[str, str, str]]:
     """Status, reason and message of each kernel, in one process."""
     with tempfile.TemporaryDirectory() as scratch:
-        worker = Worker(protocol.Open(device="cpu:0", suite=str(folder), scratch=scratch), lambda _: None)
+        worker = opened_worker(protocol.Open(device="cpu:0", suite=str(folder), scratch=scratch))
         return [checked_by(worker, kernel.name) for kernel in worker.suite.kernels]
 
 
@@ -337,7 +338,7 @@ def test_a_result_that_is_kept_is_found_out(tmp_path):
     body = "    KEPT.append(KEPT[0] if len(KEPT) > 6 else 2 * x)\n    return KEPT[-1]\n"
     ops = f"KEPT = []\n\n\ndef scale(x):\n{body}"
     folder = suite_of(tmp_path / "py", ["scale"], {"ops.py": ops})
-    worker = Worker(protocol.Open(device="cpu:0", suite=str(folder), scratch=str(tmp_path)), lambda _: None)
+    worker = opened_worker(protocol.Open(device="cpu:0", suite=str(folder), scratch=str(tmp_path)))
     quick = MeasureSettings(max_time_s=0.05, min_time_s=0.01, warmup_min_s=0.001, warmup_max_s=0.01)
     with pytest.raises(HarnessError) as caught:
         worker.run(protocol.Measure(kernel="scale", sizes={"n": 1000}, seed=1, settings=quick))
@@ -356,15 +357,10 @@ def test_a_suite_is_listed_and_its_names_checked_without_the_framework(tmp_path)
     assert "k.py has nothing named 'wrong'; it has a_framework_that_nobody_has, right" in done.stderr
 
 
-def worker_of(tmp_path, folders):
-    """A worker of base and head, and the pair of their kernel `scale`."""
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    head, base = str(folders["head"]), str(folders["base"])
-    request = protocol.Open(device="cpu:0", suite=head, base=base, scratch=str(scratch))
-    sides = (protocol.PairSide(suite="base", kernel="scale"), protocol.PairSide(suite="head", kernel="scale"))
-    pair = protocol.PairOf(id="one", sizes={"n": 1000}, base=sides[0], head=sides[1])
-    return Worker(request, lambda _: None), pair
+def built(tmp_path, folders) -> Built:
+    """What the kernel `scale` of base and head becomes, each in a worker of its own."""
+    pair = Pair(folders["base"], folders["head"], tmp_path / "scratch", "cpu:0")
+    return pair.built(pair.of("scale", n=1000))
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["in the suite's folder", "in a package beside it"])
@@ -381,14 +377,13 @@ def test_base_and_head_have_modules_of_their_own(tmp_path, inside):
         source = "ours/ops.py" if inside else "../../src/ours/ops.py"
         kernels = ON_CPU.format(name="scale", kind="Numba", file=source, more="")
         folders[side] = write_files(at / "kernels/py", {"suite.py": SUITE.format(kernels=kernels)})
-    worker, pair = worker_of(tmp_path, folders)
-    for order_seed in (1, 2, 3):
-        compare = protocol.Compare(pair=pair, seed=1, order_seed=order_seed, settings=PairSettings())
-        with pytest.raises(HarnessError) as caught:
-            worker.pairs.compare(compare)
-        assert (caught.value.side, caught.value.reason) == ("base", "wrong-result")
-    inspected = worker.pairs.inspect(protocol.Inspect(pairs=(pair,)))
-    assert not inspected.pairs["one"].identical
+    pair = Pair(folders["base"], folders["head"], tmp_path / "scratch", "cpu:0")
+    compare = protocol.Compare(pair=pair.of("scale", n=1000), seed=1, order_seed=1, settings=PairSettings())
+    assert pair.worker("head").turns.join(protocol.Join(compare=compare, side="head")).facts.digest
+    with pytest.raises(HarnessError) as caught:
+        pair.worker("base").turns.join(protocol.Join(compare=compare, side="base"))
+    assert (caught.value.side, caught.value.reason) == ("base", "wrong-result")
+    assert not pair.built(compare.pair).identical
 
 
 @pytest.mark.parametrize(
@@ -408,8 +403,7 @@ def test_a_function_is_the_same_where_all_python_says_the_same(tmp_path, changed
         side: suite_of(tmp_path / side, ["scale"], {"ops.py": text, **helper})
         for side, text in (("base", was), ("head", changed))
     }
-    worker, pair = worker_of(tmp_path, folders)
-    found = worker.pairs.inspect(protocol.Inspect(pairs=(pair,))).pairs["one"]
+    found = built(tmp_path, folders)
     assert (found.base.reason, found.head.reason, found.identical) == ("", "", identical)
 
 
@@ -550,29 +544,3 @@ def test_a_lock_that_a_killed_build_left_behind_is_removed(tmp_path, monkeypatch
         other = os.open(place, os.O_RDONLY)
         assert not try_lock(other)  # whoever else builds there waits, and finds no lock of ours to remove
     os.close(other)
-
-
-OPERATOR = """\
-import torch
-
-
-@torch.library.custom_op("ours::scale", mutates_args=())
-def scale(x: torch.Tensor) -> torch.Tensor:
-    return {factor} * x
-"""
-
-
-def test_an_operator_of_base_is_not_heads(tmp_path):
-    """PyTorch lets the later one replace the earlier, and base would be measured as head."""
-    pytest.importorskip("torch")
-    folders = {}
-    for side, factor in (("base", 2), ("head", 2.0)):
-        files = {"ops.py": OPERATOR.format(factor=factor) + "\n\ndef call(x):\n    return scale(x)\n"}
-        kernels = "Kernel('scale', {'cpu': TorchFunction('ops.py', 'call')})"
-        text = SUITE.format(kernels=kernels)
-        folders[side] = write_files(tmp_path / side, {"suite.py": text, **files})
-    worker, pair = worker_of(tmp_path, folders)
-    inspected = worker.pairs.inspect(protocol.Inspect(pairs=(pair,))).pairs["one"]
-    assert (inspected.base.reason, inspected.head.reason) == ("", "shared-operators")
-    assert "ours::scale" in inspected.head.message
-    assert not inspected.identical

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from harness.bench import protocol
-from harness.bench.worker import Worker
 from harness.device.backends import cpu
 from harness.device.backends.base import check_launch
 from harness.errors import BuildError, LaunchError
@@ -25,6 +24,7 @@ from harness.spec.planning import launch_of
 from harness.spec.sources import lacking, program
 from harness.spec.tuning import Tuning
 from harness.sweep.model import Rules, configurations
+from tests.pairs import opened_worker
 from tests.support import IMPORT_PATH, KERNELS, MATMUL_SIZES, ROOT, caller
 
 MATMUL = load_folder(KERNELS / "matmul")
@@ -54,7 +54,7 @@ def tvm():
 def worker(tvm, tmp_path_factory):
     scratch = tmp_path_factory.mktemp("cpu")
     request = protocol.Open(device="cpu:0", suite=str(KERNELS / "matmul"), scratch=str(scratch))
-    return Worker(request, lambda reply: None)
+    return opened_worker(request)
 
 
 def sized(*size):

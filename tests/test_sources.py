@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -358,3 +359,23 @@ def test_the_trees_hash_knows_no_place_and_no_times(suite, tmp_path):
         suite.name, suite.problem, suite.kernels, prelude=suite.prelude, root=tmp_path / "elsewhere" / "line"
     )
     assert tree_sha256(moved) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ("wmma::mma_sync(d, a, b, c);", True),
+        ("#include <mma.h>", True),
+        ('asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32");', True),
+        ('asm("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32");', True),
+        ("__hmma_m16n16k16_mma_f32f32(d, a, b, c, 0, 0);", True),
+        ("// no mma here\ny[i] = 2 * x[i];", False),
+        ("/* wmma */ float gamma = comma * summary;", False),
+    ],
+)
+def test_what_may_use_tensor_cores(text, may):
+    program = Program("line.one", "one", text)
+    assert program.may_use_tensor_cores == may
+    assert dataclasses.replace(program, kind="library").may_use_tensor_cores
+    assert dataclasses.replace(program, kind="host").may_use_tensor_cores
+    assert dataclasses.replace(program, tree_sha256="of files beside it").may_use_tensor_cores

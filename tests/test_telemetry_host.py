@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import namedtuple
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -141,3 +142,30 @@ def test_this_machine():
     told = [f for f in ("sm_clock_mhz", "temperature_c", "energy_j") if getattr(snapshot, f) is not None]
     assert not set(told) & set(probe.unavailable)
     probe.close()
+
+
+def test_sensors_that_cannot_be_true_are_unavailable(sysfs, clock):
+    probe = HostProbe(sysfs.root)
+    sysfs.write(f"{CPU}/cpu1/cpufreq/scaling_cur_freq", 0)
+    sysfs.write("class/hwmon/hwmon1/temp1_input", -1000)
+    sysfs.write(f"{CPU}/cpu0/cpufreq/cpuinfo_max_freq", 2**32 - 1)
+    clock.ns = 1_000_000_000
+    sysfs.write(f"{RAPL}0/energy_uj", 9_999_000_000)
+    snapshot = probe.snapshot()
+    assert (snapshot.sm_clock_mhz, snapshot.temperature_c, snapshot.power_w) == (None, None, None)
+    assert "the driver says 0 MHz" in probe.unavailable["sm_clock_mhz"]
+    assert "the driver says -1 °C" in probe.unavailable["temperature_c"]
+    assert "W, and" in probe.unavailable["power_w"]
+    assert probe.limits().max_sm_clock_mhz is None
+
+
+def test_a_host_that_counts_nothing_ends_nothing(sysfs, monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("no /proc")
+
+    for module, name in ((psutil, "cpu_times"), (psutil, "virtual_memory"), (os, "getloadavg")):
+        monkeypatch.setattr(module, name, refuse)
+    probe = HostProbe(sysfs.root)
+    snapshot = probe.snapshot()
+    assert (snapshot.utilization_percent, snapshot.memory_used_bytes, snapshot.load_average) == (None,) * 3
+    assert probe.unavailable["load_average"] == "RuntimeError: no /proc"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import sys
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pynvml
 import pytest
 
-from harness.device.telemetry import Sampler, telemetry_of
+from harness.device.backends import null
+from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.device.telemetry.nvml import NvmlProbe, clock_event_reasons
 from harness.errors import DeviceError
 
@@ -427,6 +429,155 @@ def test_identity_and_limits():
     limits = watcher.limits()
     assert (limits.max_sm_clock_mhz, limits.max_memory_clock_mhz) == (2100, 9751)
     assert limits.memory_bus_bits == 384
+
+
+class SpeechlessError(Exception):
+    """An error of a library of any kind."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    @property
+    def value(self) -> int:
+        raise RuntimeError
+
+
+ERRORS = [
+    UnicodeDecodeError("utf-8", b"\xf8", 0, 1, "invalid start byte"),
+    TypeError("an integer is required"),
+    AttributeError("no such function"),
+    ValueError("bad"),
+    RuntimeError(),
+    OSError("libnvidia-ml.so.1"),
+    pynvml.NVMLLibraryMismatchError("too old"),
+    StopIteration(pynvml.NVML_ERROR_GPU_IS_LOST),
+    SpeechlessError(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_exception_of_any_type_is_a_reason_and_ends_nothing(error):
+    nvml = FakeNvml()
+    watcher = probe(nvml)
+    asked = [name for name in nvml.answers if name not in ("nvmlInit", "nvmlDeviceGetHandleByPciBusId")]
+    nvml.answers |= dict.fromkeys([*asked, "nvmlDeviceGetFieldValues"], error)
+    snapshot = watcher.snapshot()
+    silent = {field.name for field in fields(snapshot)} - {"at_ns"}
+    assert {name for name in silent if getattr(snapshot, name) is None} == silent == set(watcher.unavailable)
+    assert type(error).__name__ in watcher.unavailable["energy_j"]
+    assert type(error).__name__ in watcher.identity()["name"]
+    assert {each for each in watcher.identity().values() if not each.startswith("unavailable")} == set()
+    assert watcher.limits().max_sm_clock_mhz is None
+    watcher.close()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetHandleByPciBusId"])
+def test_a_library_that_cannot_be_opened_leaves_a_device_without_a_probe(call, error, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(**{call: error, "nvmlShutdown": error}))
+    card = replace(null.devices()[0], backend="cuda", kind="gpu", pci_bus_id="0000:65:00.0")
+    watcher = probe_for(card)
+    assert watcher.snapshot().sm_clock_mhz is None
+    assert type(error).__name__ in watcher.unavailable["sm_clock_mhz"]
+
+
+UINT32 = 2**32 - 1
+CLOCKS = (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM)
+
+
+@pytest.mark.parametrize(
+    ("field", "changes", "words"),
+    [
+        ("sm_clock_mhz", {"nvmlDeviceGetClockInfo": dict.fromkeys(CLOCKS, 0)}, "0 MHz"),
+        ("memory_clock_mhz", {"nvmlDeviceGetClockInfo": dict.fromkeys(CLOCKS, UINT32)}, "4294967295 MHz"),
+        ("temperature_c", {"nvmlDeviceGetTemperatureV": 0, "nvmlDeviceGetTemperature": -1}, "-1 °C"),
+        ("power_w", {"fields": 2**32 - 2, "nvmlDeviceGetPowerUsage": UINT32}, "4294967.295 W"),
+        ("power_w", {"fields": 0, "nvmlDeviceGetPowerUsage": 0}, "0 W"),
+        ("energy_j", {"nvmlDeviceGetTotalEnergyConsumption": 0}, "0 J"),
+        ("energy_j", {"nvmlDeviceGetTotalEnergyConsumption": float("nan")}, "nan J"),
+        (
+            "utilization_percent",
+            {"nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=UINT32)},
+            "4294967295 %",
+        ),
+        ("memory_used_bytes", {"nvmlDeviceGetMemoryInfo": SimpleNamespace(used=2**64 - 1)}, str(2**64 - 1)),
+        (
+            "processes",
+            {
+                "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=7), SimpleNamespace(pid=UINT32)],
+                "nvmlDeviceGetComputeRunningProcesses_v2": [SimpleNamespace(pid=0)],
+            },
+            "4294967295",
+        ),
+        ("p_state", {"nvmlDeviceGetPerformanceState": 16, "nvmlDeviceGetPowerState": 16}, "16"),
+        (
+            "clock_event_reasons",
+            {
+                "nvmlDeviceGetCurrentClocksEventReasons": UINT32,
+                "nvmlDeviceGetCurrentClocksThrottleReasons": UINT32,
+            },
+            "4294967295",
+        ),
+    ],
+)
+def test_what_cannot_be_true_is_unavailable_and_not_measured(field, changes, words):
+    nvml = FakeNvml(**changes)
+    nvml.fields[186] = (UINT, changes.get("fields", 301_500))
+    watcher = probe(nvml)
+    assert getattr(watcher.snapshot(), field) is None
+    assert f"the driver says {words}" in watcher.unavailable[field]
+
+
+def test_a_value_that_cannot_be_true_at_rest_may_be_true_later():
+    clock = Script([0, 9501, 1500, 9501, UINT32, 9501, 1400])
+    watcher = probe(FakeNvml(nvmlDeviceGetClockInfo=clock))
+    assert [watcher.snapshot().sm_clock_mhz for _ in range(4)] == [None, 1500, None, 1400]
+    assert watcher.unavailable["sm_clock_mhz"].startswith("at times: nvmlDeviceGetClockInfo(SM): the driver")
+
+
+def test_a_field_has_one_meaning_once_it_has_told():
+    nvml = FakeNvml()
+    watcher = probe(nvml)
+    assert watcher.snapshot().power_w == 301.5
+    nvml.fields[186] = (UINT, 0)
+    assert watcher.snapshot().power_w is None
+    nvml.fields[186] = (UINT, 250_000)
+    assert watcher.snapshot().power_w == 250
+
+
+@pytest.mark.parametrize(
+    ("fact", "call", "answer", "words"),
+    [
+        ("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", UINT32, "4294967.295 W"),
+        ("power_limit_default_w", "nvmlDeviceGetPowerManagementDefaultLimit", 0, "0 W"),
+        ("max_sm_clock_mhz", "nvmlDeviceGetMaxClockInfo", dict.fromkeys(CLOCKS, 0), "0 MHz"),
+        ("application_sm_clock_mhz", "nvmlDeviceGetApplicationsClock", UINT32, "4294967295 MHz"),
+        ("memory_bus_bits", "nvmlDeviceGetMemoryBusWidth", 0, "0 bits"),
+        ("pcie_generation", "nvmlDeviceGetMaxPcieLinkGeneration", 0, "0"),
+        ("pcie_width_now", "nvmlDeviceGetCurrPcieLinkWidth", UINT32, "4294967295 lanes"),
+        ("ecc", "nvmlDeviceGetEccMode", [UINT32, UINT32], "4294967295"),
+        ("compute_mode", "nvmlDeviceGetComputeMode", 7, "7"),
+        ("virtualization", "nvmlDeviceGetVirtualizationMode", -1, "-1"),
+    ],
+)
+def test_facts_and_limits_that_cannot_be_true(fact, call, answer, words):
+    watcher = probe(FakeNvml(**{call: answer}))
+    assert watcher.identity()[fact].startswith(f"unavailable: the driver says {words}")
+    assert getattr(watcher.limits(), fact, None) is None
+
+
+def test_names_of_an_older_binding_are_text():
+    watcher = probe(FakeNvml(nvmlDeviceGetName=b"NVIDIA RTX\xf8", nvmlDeviceGetUUID=b"GPU-1"))
+    assert (watcher.identity()["name"], watcher.identity()["uuid"]) == ("NVIDIA RTX\ufffd", "GPU-1")
+
+
+def test_a_lost_card_ends_neither_identity_nor_limits():
+    names = ("nvmlDeviceGetName", "nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetPowerUsage")
+    nvml = FakeNvml(**dict.fromkeys(names, refuse(pynvml.NVML_ERROR_GPU_IS_LOST)))
+    nvml.fields[186] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    watcher = probe(nvml)
+    assert "GPU is lost" in watcher.identity()["name"]
+    assert watcher.limits().max_sm_clock_mhz is None
 
 
 def test_limits_that_are_refused_are_none():

@@ -88,3 +88,11 @@ def test_what_has_as_many_bits_in_its_products_follows_from_float16():
 def test_the_devices_own_clock_serves_where_no_other_is_known():
     device = card("NVIDIA H200", (9, 0), 132, max_clock_mhz=1980)
     assert peaks(device) == peaks(device, 1980)
+
+
+@pytest.mark.parametrize("clock_mhz", [0, -1, 2**32 - 1, float("nan")])
+def test_a_clock_that_cannot_be_true_makes_no_peak(clock_mhz):
+    told = card("NVIDIA H100", (9, 0), 132, max_clock_mhz=1980)
+    assert peaks(told, clock_mhz, clock_mhz, 5120) == peaks(told)
+    assert "float32" in peaks(told)
+    assert peaks(replace(told, max_clock_mhz=2**32 - 1), None, 2619, 0) == {}

@@ -16,11 +16,11 @@ import pytest
 from harness.bench import protocol
 from harness.bench.abba import PairSettings, Turn
 from harness.bench.protocol import SideName
-from harness.bench.worker import Worker as RealWorker
 from harness.device.peaks import BeyondPeakError
 from harness.errors import BuildError, WorkerError
 from harness.run.turns import TurnPair
 from harness.system.process import Failed, failure
+from tests.pairs import opened_worker
 from tests.support import write_files
 
 MS = 1_000_000
@@ -84,6 +84,8 @@ class Worker:
                 return self.host.joined[self.side]
             case protocol.Take():
                 return self.turn(request)
+        if isinstance(request, protocol.Finish):
+            return protocol.FinishReply(state={"side": self.side})
         return protocol.Done()
 
     def turn(self, request: protocol.Take) -> Turn:
@@ -113,7 +115,7 @@ def compared(
     host = Host({"base": BASE, "head": head}, answers)
     pair = TurnPair(
         lambda side: Worker(side, host),  # type: ignore[arg-type, return-value]
-        lambda worker: host.opened.append(worker.side),  # type: ignore[attr-defined]
+        lambda side, worker: host.opened.append(side),
         lambda stage: None,
         first,
     )
@@ -230,8 +232,8 @@ def test_the_side_that_is_named_opens_the_device_builds_and_runs_first(first):
 def test_a_process_that_cannot_be_started_leaves_none_behind():
     host = Host({}, {})
 
-    def open_device(worker: Any) -> None:
-        if worker.side == "head":
+    def open_device(side: SideName, worker: Any) -> None:
+        if side == "head":
             raise BuildError("There is no such device.")
 
     with pytest.raises(BuildError):
@@ -279,7 +281,7 @@ class Side:
     def __init__(self, folder: Path, **given: Any) -> None:
         write_files(folder, {"suite.py": SUITE})
         opened = protocol.Open(device="cpu:0", suite=str(folder), scratch=str(folder), **given)
-        self.worker = RealWorker(opened, lambda progress: None)
+        self.worker = opened_worker(opened)
         self.seen: list[float] = type(self.worker.suite.problem).reference.__globals__["SEEN"]
 
     def ask(self, request: Any) -> tuple[Any, list[float]]:
@@ -313,7 +315,7 @@ def test_a_side_that_nobody_verified_before_meets_data_in_the_end_that_it_has_no
         )
         turn, _ = own.ask(protocol.Take(launches=1, data_seed=1, lead_in_s=0.0))
         done, at_end = own.ask(protocol.Finish(time_ns=turn.time_ns))
-        assert done == protocol.Done()
+        assert done.state["sys.getrecursionlimit"]
         assert len(set(at_end) - set(seen)) == new
         verified = {"head": joined.facts.digest}
 

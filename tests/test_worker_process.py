@@ -15,7 +15,6 @@ from contextlib import closing
 import pytest
 
 from harness.bench import protocol
-from harness.bench.worker import Worker
 from harness.errors import DeviceError, UsageError, WorkerError
 from harness.run.device_session import WorkerProcess
 from harness.run.run import Session, SessionSettings
@@ -24,6 +23,7 @@ from harness.spec.sources import Program
 from harness.system.file_access import commands_told, watch
 from harness.system.process import Failed, Process, Progress, failure
 from tests import toy
+from tests.pairs import opened_worker
 from tests.support import KERNELS, Recorder, write_files
 
 TICKS = '{"type":"TimersReply","tick_ns":500.0}'
@@ -81,7 +81,7 @@ def test_what_would_spoil_times_is_taken_back(tmp_path, monkeypatch, name, value
 
 def test_cases_are_compiled_side_by_side_before_one_is_measured(tmp_path):
     opened = protocol.Open(device="null", suite=str(KERNELS / "copy"), scratch=str(tmp_path))
-    worker = Worker(opened, lambda _: None)
+    worker = opened_worker(opened)
     names = ("copy", "copy_unrolled")
     compiled: list[Program] = []
     worker.device.compile = compiled.append  # type: ignore[assignment,method-assign]

@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import math
 import random
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from harness.bench.abba import Alone, KernelPair, PairSettings, measure_pair, ru
 from harness.bench.buffers import Buffers
 from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject, launches_per_slot
-from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
+from harness.bench.problem_changes import case_changes, suite_changes
 from harness.bench.protocol import SideName
 from harness.bench.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
 from harness.bench.verify import Arrays, first_wrong
@@ -38,7 +37,7 @@ from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedB
 from harness.spec.device_facts import facts_of
 from harness.spec.kernel import Kernel, argument_names, workspaces
 from harness.spec.layout import numpy_dtype
-from harness.spec.loader import imports_of, modules_of
+from harness.spec.loader import imports_of
 from harness.spec.planning import at_least_one, launch_of
 from harness.spec.problem import Case, Problem
 from harness.spec.sources import Program, program
@@ -46,7 +45,7 @@ from harness.spec.suite import Suite
 from harness.spec.suite_files import tree_sha256
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.statistics.paired import MIN_QUADS, log_ratios, process_effect
-from harness.system.file_access import check_committed, commands_told, reaches_beside
+from harness.system.file_access import commands_told, reaches_beside
 
 MOST_QUADS = 10
 TIME_S = 0.3
@@ -270,25 +269,23 @@ class PairBench:
         self.compilers = compilers
         # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
         self.checker = Checker(device, suites["head"], scratch, report)
-        self._imported = frozenset(sys.modules)
         of_base = scratch / "base"
         of_base.mkdir(exist_ok=True)
         self.base_checker = Checker(device, suites["base"], of_base, report)
 
     def inspect(self, request: protocol.Inspect) -> protocol.InspectReply:
-        """Build both sides of every pair and tell which are the same in compiled code."""
-        self._compile_sides([(side, pair.sizes) for pair in request.pairs for side in pair.sides.values()])
-        inspected = {}
-        for pair in request.pairs:
-            base_facts, head_facts = (self._facts(side, pair.sizes) for side in pair.sides.values())
-            of_base, of_head = (
-                code_identities(facts, one_compiler=not self.compilers) for facts in (base_facts, head_facts)
-            )
-            identical = not of_base.isdisjoint(of_head)
-            inspected[pair.id] = protocol.InspectedPair(base=base_facts, head=head_facts, identical=identical)
-        base, head = self.suites["base"], self.suites["head"]
-        same = base.root == head.root or definition_sha256(base) == definition_sha256(head)
-        return protocol.InspectReply(pairs=inspected, same_problem=same)
+        """Build both sides of every pair, or one side, and return what each became."""
+        asked = [
+            (pair, name, side)
+            for pair in request.pairs
+            for name, side in pair.sides.items()
+            if request.side in (None, name)
+        ]
+        self._compile_sides([(side, pair.sizes) for pair, _, side in asked])
+        facts: dict[str, dict[SideName, protocol.SideFacts]] = {pair.id: {} for pair in request.pairs}
+        for pair, name, side in asked:
+            facts[pair.id][name] = self._facts(side, pair.sizes)
+        return protocol.InspectReply(pairs=facts)
 
     def differences(self, request: protocol.Differences) -> protocol.DifferencesReply:
         """What the problem of head asks otherwise than that of base: at a case, or as they are written."""
@@ -341,7 +338,6 @@ class PairBench:
             for side, arm in ((head, "B"), (base, "A")):
                 with owned_by(side.name):
                     self.check_rates(side.prepared, block.l2, block.median_ns(arm))
-            self.check_imports(base.prepared, head.prepared)
         return protocol.CompareReply(block=block, sides=facts)
 
     def find_steps(self, request: protocol.FindSteps) -> protocol.FindStepsReply:
@@ -501,7 +497,10 @@ class PairBench:
                 self.device.launch(subject.built, subject.launch, subject.arguments)
             if not verified or buffers.digest() != verified:
                 self._check(side, case, buffers, request)
-            return _facts_of(side.prepared, subject.built, data.admit(subject, case))
+            facts = _facts_of(side.prepared, subject.built, data.admit(subject, case))
+            own = side.prepared.case
+            flop = side.prepared.suite.problem.flop(own)
+            return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop)
 
     def _check(self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare) -> None:
         """Hold a side's results to head's problem and, with head's own, to base's as well.
@@ -528,11 +527,13 @@ class PairBench:
         base, head = self.suites["base"], self.suites["head"]
         if _arrays(base.problem, case) != _arrays(head.problem, case):
             return ""
+        self.checker.check_tolerance(case, seed)  # where neither tells right from wrong, head has failed
         with owned_by("base"):
             of_base = base.own(case)
         subject = _with_scalars(subject, suite, of_base)
         self.report("reference", side="base")
         with owned_by("base"):
+            self.base_checker.check_tolerance(of_base, seed)
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         self.base_checker.report = self.checker.report
         wrong = first_wrong(self.base_checker.check(of_base, buffers, subject, seed))
@@ -551,20 +552,15 @@ class PairBench:
 
     def check_rates(self, prepared: PreparedKernel, l2: L2Policy, time_ns: float) -> None:
         """Raises BeyondPeakError for a launch that did more in its time than the device can."""
-        problem = prepared.suite.problem
-        check_rates(self.device.info, self.peaks, problem, prepared.case, l2, time_ns)
-
-    def check_imports(self, *prepared: PreparedKernel) -> None:
-        """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
-        if not any(side.source.kind == "host" for side in prepared):
-            return
-        check_committed([suite.root for suite in self.suites.values()])
-        late = {name for suite in self.suites.values() for name in modules_of(suite.root, self._imported)}
-        if late:
-            raise SuiteError(
-                f"{min(late)} was imported during a launch, where nobody can tell base's from head's: import "
-                "it at the top of suite.py, or in the function that makes the kernel."
-            )
+        check_rates(
+            self.device.info,
+            self.peaks,
+            prepared.suite.problem,
+            prepared.case,
+            l2,
+            time_ns,
+            tensor_cores=prepared.source.may_use_tensor_cores,
+        )
 
 
 def _side(suite: SideName, case: protocol.CaseOf) -> protocol.PairSide:
@@ -614,26 +610,6 @@ def _passed(prepared: PreparedKernel) -> tuple[str, ...]:
     # Whatever it gives, in place of an array too, its own files decide.
     setup = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
     return *arguments, f"setup {setup}"
-
-
-def code_identities(facts: protocol.SideFacts, *, one_compiler: bool = True) -> frozenset[str]:
-    """What a side's code is known by: two sides run the same code where they share any of these.
-
-    One is of the source without comments, unless the two have compilers of their own; one of what any
-    compiler makes of it alike; one of the binary. None where it was not built, or reads files that neither
-    of them holds.
-    """
-    if facts.reason not in ("", protocol.SHARED_OPERATORS) or facts.reaches_beside:
-        return frozenset()
-    # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
-    built = facts.resources and (facts.resources.code_sha256 or facts.resources.binary_sha256)
-    called = repr((facts.launch, facts.passed, facts.function))
-    hashes = {"source": facts.code_sha256 if one_compiler else None, "code": facts.code, "binary": built}
-    return frozenset(
-        hashlib.sha256(f"{kind}\0{code}\0{called}".encode()).hexdigest()
-        for kind, code in hashes.items()
-        if code
-    )
 
 
 def _arrays(problem: Problem, case: Case) -> dict[str, None]:

@@ -6,19 +6,13 @@ holds head's kernels to base's problem too.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from harness.bench.buffers import digest
 from harness.bench.verifier import Checker
 from harness.spec.kernel import argument_names
 from harness.spec.problem import Case
 from harness.spec.suite import Suite
-from harness.spec.suite_files import tree_files
-from harness.system.file_access import opened_beside
-from harness.system.files import read_regular
 
 Changes = Mapping[str, tuple[str, str]]
 """What changed, as it is at base and at head, by its name."""
@@ -28,23 +22,6 @@ _WORK = ("FLOP", "bytes moved")
 _DTYPE = "dtype of "
 _MOST_PLACES = 3
 MOST_SENTENCES = 60
-
-
-def definition_sha256(suite: Suite) -> str:
-    """A hash of every file in the suite's folder but those that only a compiler reads, and of what was
-    opened elsewhere in its repository: equal hashes mean the same problem.
-    """
-    found = hashlib.sha256()
-    # A Python file is never only a kernel's source.
-    sources = {name for kernel in suite.kernels for name in kernel.files if not name.endswith(".py")}
-    compiled = {(suite.root / name).resolve() for name in sources}
-    files = {*tree_files(suite), *filter(Path.is_file, opened_beside(suite.root))}
-    named = {os.path.relpath(path, suite.root): Path(os.path.realpath(path)) for path in files}
-    for name, path in sorted(named.items()):
-        if path not in compiled:
-            content = read_regular(path)
-            found.update(f"{len(name)}:{name}{len(content)}:".encode() + content)
-    return found.hexdigest()
 
 
 def suite_changes(base: Suite, head: Suite) -> Changes:

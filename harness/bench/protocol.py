@@ -4,6 +4,7 @@ where there is nothing to tell.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Literal
 
@@ -13,14 +14,12 @@ from harness.bench.abba import Alone, PairSettings, Turn
 from harness.bench.measure import MeasureSettings
 from harness.records import DeviceInfo, L2Policy, Launch, LibraryShare, PairedBlock, Resources, Row, Toolchain
 from harness.spec.problem import Value
+from harness.spec.suite_data import SuiteData
 from harness.static.builds import Build
 from harness.system.cache import Manifest
 from harness.system.process import Request
 
 SideName = Literal["base", "head"]
-
-SHARED_OPERATORS = "shared-operators"
-"""The reason of a side that one process cannot hold beside the other."""
 
 
 class CaseOf(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,10 +74,34 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     """
     launch: Launch | None = None
     resources: Resources | None = None
+    dtype: str = ""
+    flop: int | None = None
+    """Operations of one launch. These two are told of a side that was verified."""
     digest: str = ""
+    state: Mapping[str, str] = {}
+    """Settings of the process, where it was the side's alone."""
     reason: str = ""
     message: str = ""
     log: str = ""
+
+    def identities(self, *, one_compiler: bool = True) -> frozenset[str]:
+        """Return what the side's code is known by: two sides run the same code where they share any of these.
+
+        One is of the source without comments, unless the two have compilers of their own; one of what any
+        compiler makes of it alike; one of the binary. None where it was not built, or reads files that
+        neither of them holds.
+        """
+        if self.reason or self.reaches_beside:
+            return frozenset()
+        # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
+        built = self.resources and (self.resources.code_sha256 or self.resources.binary_sha256)
+        called = repr((self.launch, self.passed, self.function))
+        hashes = {"source": self.code_sha256 if one_compiler else None, "code": self.code, "binary": built}
+        return frozenset(
+            hashlib.sha256(f"{kind}\0{code}\0{called}".encode()).hexdigest()
+            for kind, code in hashes.items()
+            if code
+        )
 
 
 class OpenReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -96,6 +119,8 @@ class Open(Request[OpenReply], frozen=True, kw_only=True):
     """A folder that every worker of a run shares, for references that several kernels need."""
     base: str | None = None
     """The folder of the suite to compare `suite` with."""
+    told: Mapping[SideName, SuiteData] = {}
+    """The suites of a pair that run in processes of their own: whoever sent this answers for them."""
     work_tree: str | None = None
     """The work tree of the suites' repository: what a commit's suite opens there is not the commit's."""
     peaks: Mapping[str, float] = {}
@@ -190,24 +215,16 @@ class Prepare(Request[PrepareReply], frozen=True, kw_only=True):
     cases: tuple[CaseOf, ...]
 
 
-class InspectedPair(msgspec.Struct, frozen=True, kw_only=True):
-    base: SideFacts
-    head: SideFacts
-    identical: bool
-    """In compiled code and launch."""
-
-
 class InspectReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    pairs: Mapping[str, InspectedPair]
-    """Pairs by their ids."""
-    same_problem: bool
-    """Whether both suites define their problem in the same files."""
+    pairs: Mapping[str, Mapping[SideName, SideFacts]]
+    """What each side became, by the pair's id."""
 
 
 class Inspect(Request[InspectReply], frozen=True, kw_only=True):
-    """Build both sides of every pair, without running anything."""
+    """Build both sides of every pair, or one side of each, without running anything."""
 
     pairs: tuple[PairOf, ...]
+    side: SideName | None = None
 
 
 class DifferencesReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -320,8 +337,13 @@ class Take(Request[Turn], frozen=True, kw_only=True):
     canary: bool = False
 
 
-class Finish(Request[Done], frozen=True, kw_only=True):
-    """Look at what the slots computed, and give the arrays back."""
+class FinishReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    state: Mapping[str, str]
+    """Settings of the process by name."""
+
+
+class Finish(Request[FinishReply], frozen=True, kw_only=True):
+    """Look at what the slots computed, give the arrays back, and tell with which settings they were timed."""
 
     time_ns: float
     """Time of one launch, the median of the slots."""

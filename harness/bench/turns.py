@@ -16,7 +16,9 @@ from harness.bench.abba import KernelPair, SlotRunner, Turn
 from harness.bench.measure import l2_policy, warm_up
 from harness.bench.pair_runner import PairBench, PlacedSide, owned_by
 from harness.bench.verifier import Rotation
+from harness.device.process_state import process_state
 from harness.records import L2Policy
+from harness.system.file_access import check_committed
 
 
 @dataclass
@@ -80,7 +82,7 @@ class TurnTaker:
             data.change()
             return joined.runner.turn(request.lead_in_s, canary=request.canary)
 
-    def finish(self, request: protocol.Finish) -> protocol.Done:
+    def finish(self, request: protocol.Finish) -> protocol.FinishReply:
         joined = self._joined
         assert joined is not None, "Join comes first"
         self._joined = None
@@ -88,5 +90,6 @@ class TurnTaker:
         with joined.stack, owned_by(side.name):
             joined.data.finish([side.subject], joined.runner.launches if joined.runner else 1)
             self.bench.check_rates(side.prepared, joined.l2, request.time_ns)
-            self.bench.check_imports(side.prepared)
-        return protocol.Done()
+            check_committed([side.prepared.suite.root])
+        state = {**process_state(side.prepared.suite.root), **self.device.context_limits()}
+        return protocol.FinishReply(state=state)

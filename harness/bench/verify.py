@@ -134,10 +134,7 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
     """The float64 reference by output name, and the problem's tolerance. Raises SuiteError for a wrong
     shape.
     """
-    exact = {name: array.astype(np.float64) for name, array in inputs.items()}
-    result = problem.reference(case, **exact)
-    if not isinstance(result, dict):
-        result = {next(iter(problem.outputs)): result}
+    result, tolerance = problem.judged(case, inputs, reference=True)
     for name, output in problem.outputs.items():
         if name not in result or np.shape(result[name]) != output.shape_at(case):
             got = np.shape(result[name]) if name in result else "nothing"
@@ -148,8 +145,6 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
     found = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
     for name, values in (*inputs.items(), *found.items()):
         _check_apart(case, name, problem.arrays[name].dtype_at(case), values)
-    del exact  # reference() may have worked in place, and what tolerance() changes may be its result
-    tolerance = tolerance_of(problem, case, inputs)
     _check_bound(problem, case, tolerance)
     return found, tolerance
 
@@ -182,7 +177,7 @@ def _check_bound(problem: Problem, case: Case, tolerance: Any) -> None:
 
 def tolerance_of(problem: Problem, case: Case, inputs: Arrays) -> Any:
     """The problem's tolerance alone."""
-    return problem.tolerance(case, **{name: array.astype(np.float64) for name, array in inputs.items()})
+    return problem.judged(case, inputs, reference=False)[1]
 
 
 def compare(

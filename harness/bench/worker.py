@@ -11,7 +11,7 @@ import contextlib
 import os
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,12 +34,14 @@ from harness.bench.pair_runner import (
     library_share,
     prepare,
 )
+from harness.bench.protocol import SideName
+from harness.bench.remote_suite import remote_suite
 from harness.bench.turns import TurnTaker
 from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import nvcc, open_device
-from harness.device.backends.base import Device
-from harness.errors import HarnessError, Side, SuiteError
+from harness.device.backends.base import Built, Device
+from harness.errors import HarnessError, Side
 from harness.records import Launch, Row, RowStatus
 from harness.spec.device_facts import facts_of
 from harness.spec.kernel import on_device
@@ -51,61 +53,50 @@ from harness.spec.suite import Suite
 from harness.spec.tampering import TamperCheck
 from harness.static.builds import builds, facts_of_arch
 from harness.system.cache import BinaryCache
-from harness.system.file_access import (
-    check_committed,
-    reaches_beside,
-    same_by_place,
-    variables_set_by,
-    watch,
-)
-from harness.system.process import Progress, serve
+from harness.system.file_access import check_committed, reaches_beside, watch
+from harness.system.process import Channel, Progress, serve
 
 
-def _put_back(base: Suite | None, variables: Mapping[str, str]) -> dict[str, str]:
-    """Give each variable that base's code set its value of before, lest head find it; return base's."""
-    names = variables_set_by(base.root) if base else set()
-    of_base = {name: os.environ.pop(name, "") for name in names}
-    os.environ.update({name: variables[name] for name in names if name in variables})
-    return of_base
+def _suites(request: protocol.Open, channel: Channel) -> dict[str, Suite]:
+    """Return the suite of each side. Of two commits at most one is loaded in this process."""
+    assert request.suite is not None
+    folders: dict[SideName, str] = {"base": request.base or request.suite, "head": request.suite}
+    here = {folder for side, folder in folders.items() if side not in request.told}
+    assert len(here) <= 1, "two commits of a suite must not share a process"
+    loaded = {folder: load_folder(Path(folder)) for folder in here}
+    return {
+        side: loaded.get(folder)
+        or remote_suite(side, request.told[side], Path(folder), channel, Path(request.scratch))
+        for side, folder in folders.items()
+    }
 
 
-def _check_variables(base: Suite, of_base: Mapping[str, str], head: Suite, names: Iterable[str]) -> None:
-    """Raises SuiteError where the suites set variables of the environment otherwise, which they share. Where
-    each names a place in its own checkout, the same has to lie there.
-    """
-    for name in sorted(names):
-        before, after = of_base.get(name, ""), os.environ.get(name, "")
-        if before != after and not same_by_place(before, base.root, after, head.root):
-            raise SuiteError(
-                f"The environment's variable {name} is {before!r} by base's suite and {after!r} by head's, "
-                "and one process has both: whoever reads it could have the other's. Give the value to what "
-                "needs it, such as the kernel's macros, and set no variable."
-            )
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 class Worker:
     """One open device and one suite, or two to compare."""
 
-    def __init__(self, request: protocol.Open, report: Callable[[Progress], object]) -> None:
+    def __init__(self, request: protocol.Open, channel: Channel) -> None:
         def tell(stage: str, side: Side = "") -> None:
-            report(Progress(stage, side))
+            channel.send(Progress(stage, side))
 
         self.report = tell
+        for data in request.told.values() if len(request.told) == 2 else ():
+            _set(data.variables)  # the same of both, or each side would have a process of its own
         self.device: Device = open_device(request.device)
         self._tamper_check = TamperCheck(self.device)
         scratch = Path(request.scratch)
         watch(Path(request.work_tree) if request.work_tree else None)
         if request.suite is not None:
-            path, variables = list(sys.path), dict(os.environ)
-            base = None if request.base is None else load_folder(Path(request.base))
-            sys.path[:] = path  # what base's code added is not head's to import from
-            of_base = _put_back(base, variables)
-            self.suite: Suite = load_folder(Path(request.suite))
-            if base is not None:
-                names = variables_set_by(self.suite.root) | of_base.keys()
-                _check_variables(base, variables | of_base, self.suite, names)
+            suites = _suites(request, channel)
+            self.suite: Suite = suites["head"]
             self.checker = Checker(self.device, self.suite, scratch, tell)
-            suites = {"base": base or self.suite, "head": self.suite}
             self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)
             self.turns = TurnTaker(self.pairs)
 
@@ -248,12 +239,20 @@ class Worker:
             message=failure,
             flop=self.suite.problem.flop(case),
             moved_bytes=self.suite.problem.moved_bytes(case),
-            source_sha256=prepared.source.sha256,
             launch=launch,
-            resources=built.resources,
             verification=verification,
             measurement=measurement,
+            **self._identity(prepared, built),
         )
+
+    def _identity(self, prepared: PreparedKernel, built: Built) -> dict[str, Any]:
+        """The hashes of what ran, with its resources; none for a function of the host that reads, or may yet
+        import, what lies beside the suite: that can change where no hash does.
+        """
+        resources = built.resources
+        if prepared.source.kind != "host" or not reaches_beside(self.suite.root):
+            return {"source_sha256": prepared.source.sha256, "resources": resources}
+        return {"resources": replace(resources, binary_sha256=None, code_sha256=None)}
 
     def _status(self, failure: str, *, timed: bool) -> RowStatus:
         if failure:
@@ -288,11 +287,11 @@ def main() -> int:
     """Serve requests until standard input ends. The exit status says nothing: replies do."""
     worker: Worker | None = None
 
-    def answer(request: protocol.WorkerRequest, send: Callable[[Progress], object]) -> msgspec.Struct:
+    def answer(request: protocol.WorkerRequest, channel: Channel) -> msgspec.Struct:
         nonlocal worker
         if worker is None:
             assert isinstance(request, protocol.Open), "the first request opens the device"
-            worker = Worker(request, send)
+            worker = Worker(request, channel)
             return protocol.OpenReply(device=worker.device.info, toolchain=worker.device.toolchain)
         return worker.answer(request)
 

@@ -78,10 +78,10 @@ def _of_change(config: Config, change: str, results: Path | None) -> tuple[str, 
     lacking = (
         f"Missing argument 'GOOD': 'harness bisect {change} main~20' looks for the commit after main~20."
     )
-    folder, repository = history_of(config)
+    conf = history_of(config, results=results)
     try:
         history = read_history(
-            results or folder, config.root, repository=repository, directions=config.directions
+            conf.results, config.root, repository=conf.repository, directions=config.directions
         )
     except StoreError as error:
         raise UsageError(f"{lacking} {error.message}") from None

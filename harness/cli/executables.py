@@ -145,21 +145,24 @@ def _executables(
 ) -> list[tuple[Executable, Executable]]:
     """Base and head of each executable, built and ready to run."""
     from harness.run.executables import Executable, built, put_files
+    from harness.run.side_code import SideFolders
 
     def of_side(side: SideName, commit: str | None) -> list[Executable]:
         source = source_at(ends.repository, commit)
         if given["base_command"]:
             return [Executable(side, each, Path.cwd(), source) for each in given[f"{side}_command"]]
         assert ends.repository is not None
-        folder = place / side  # which has the files of its commit
-        put_files(ends.repository, commit, folder)
-        folder /= config.root.resolve().relative_to(ends.repository.resolve())
+        files = place / side
+        put_files(ends.repository, commit, files)
+        folder = files / config.root.resolve().relative_to(ends.repository.resolve())
         folder.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its command fails
+        others = ends.repository, *(place / other for other in ("base", "head") if other != side)
+        folders = SideFolders(side, files, folder, others)
         problem = None
         if command := given["build_command"]:
             tell(f"building {side}")
             problem = built(command, folder, side, BUILD_TIMEOUT_S)
-        return [Executable(side, each, folder, source, problem) for each in given["with_command"]]
+        return [Executable(side, each, folder, source, problem, folders) for each in given["with_command"]]
 
     base, head = ends.commits
     return list(zip(of_side("base", base), of_side("head", head), strict=True))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @options.value("--since", "REV|DATE", "Only what a commit after this one did; 2026-11-01 does too.")
 @click.option("--all", "every", is_flag=True, help="A line for every change of every card, not one an event.")
 @options.path("--results", "Where records and asv's results lie; default: asv.conf.json's results_dir.")
+@options.asv_conf
 @options.value(
     "--export", "FILE", "Write every point to a .csv or .parquet file.", to="exported", type=options.FILE
 )
@@ -56,6 +57,7 @@ def command(
     since: str | None,
     every: bool,
     results: Path | None,
+    asv_conf: Path | None,
     exported: Path | None,
     as_json: bool,
     acknowledge: str | None,
@@ -78,10 +80,10 @@ def command(
     from harness.output.progress import Waiting
 
     config = load_config()
-    found, repository = history_of(config)
-    folder = results or found
+    conf = history_of(config, asv_conf, results)
+    folder, repository = conf.results, conf.repository
     if folder != config.results_folder and results is None and config.results_folder.exists():
-        tell(f"Read: {folder}, asv.conf.json's results_dir. For {config.results_folder} say --results.")
+        tell(f"Read: {folder}, the results_dir of {conf.file}. For {config.results_folder} say --results.")
     with Waiting("reading results") as waiting:
         history = read_history(
             folder,
@@ -93,6 +95,7 @@ def command(
             metric=metric,
             smallest=smallest / 100 if smallest else None,
             directions=config.directions,
+            limits=conf.limits,
             tell=waiting.tell,
         )
     if acknowledge:

@@ -9,6 +9,7 @@ import click
 
 from harness.cli import echo_json, options, tell
 from harness.config import load_config
+from harness.errors import MeasureError
 from harness.system import git
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("import")
 @click.argument("harness", type=options.FORMATS)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
-@options.commit("--commit", default="HEAD", show_default=True, help="What was measured.")
+@options.commit("--commit", help="What was measured; default: the commit that the file names, else HEAD.")
 @options.value("--suite", "NAME", "Default: the executable's name.")
 @options.value("--machine", "NAME", "Folder of records of that card; default: after its name.")
 @options.path("--results", "Where records go; default: the project's.")
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 def command(
     harness: Format,
     files: tuple[Path, ...],
-    commit: str,
+    commit: str | None,
     suite: str | None,
     machine: str | None,
     results: Path | None,
@@ -41,18 +42,21 @@ def command(
     from harness.cli.compare_command import repository_of
     from harness.cli.executables import source_at
     from harness.output.tables import imported_table, print_end, print_out, summary_of
-    from harness.run.importing import suite_of, write_imported
+    from harness.run.importing import commit_of, reasons_of, suite_of, write_imported
     from harness.store.imported_files import read_imported
 
     config = load_config()
     read = [read_imported(path, harness) for path in files]  # all of them, before anything is written
     suites = [suite_of(file, suite) for file in read]
     repository = repository_of(config)
-    at = git.resolve(repository, commit)
+    commits = [git.resolve(repository, commit or commit_of(file) or "HEAD") for file in read]
+    for file, at in zip(read, commits, strict=True):
+        if (told := commit_of(file)) and not at.startswith(told):
+            tell(f"{file.path} says that commit {told} was measured; --commit says {at[:10]}.")
     folder = results or config.results_folder
     written = [
         one
-        for file, name in zip(read, suites, strict=True)
+        for file, name, at in zip(read, suites, commits, strict=True)
         for one in write_imported(file, source_at(repository, at, name), folder, machine)
     ]
     if as_json:
@@ -69,10 +73,12 @@ def command(
                 for one in written
             ]
         )
-        return
-    for one in written:
-        print_out(imported_table(one.run, one.rows))
-        click.echo("Nothing here was verified or watched: the figures are the executable's own.\n")
-        for problem in one.problems:
-            tell(problem)
-        print_end("", one.path, "")
+    else:
+        for one in written:
+            print_out(imported_table(one.run, one.rows))
+            click.echo("Nothing here was verified or watched: the figures are the executable's own.\n")
+            for words in (*reasons_of(one.rows), *one.problems):
+                tell(words)
+            print_end("", one.path, "")
+    if not any(row.measurement for one in written for row in one.rows):
+        raise MeasureError("No benchmark has a time: the rows hold the reasons, and no figure was kept.")

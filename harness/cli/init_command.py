@@ -86,13 +86,13 @@ def command(
         _show_written(repository, done, chosen, dry_run=dry_run)
         ours = f"{below}/kernel_benchmarks"
         if f"{ours}/suites.py" in planned:
-            asv = "asv run; "
-            if f"{below}/asv.conf.json" in planned:
+            asv, own = "asv run; ", files.own_conf(folder)
+            if own:
                 results = f"{below}/.asv/results"
                 asv = f"asv run --config {below}/asv.conf.json; harness history --results {results}; "
             click.echo(
-                "The project has benchmarks of its own, which stay as they are. Beside them: "
-                f"{asv}pytest {ours}."
+                f"The project has benchmarks of its own{f' ({own.relative_to(folder)})' if own else ''}, "
+                f"which stay as they are. Beside them: {asv}pytest {ours}."
             )
     return ExitCode.FINE
 

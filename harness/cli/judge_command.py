@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from harness.cli import echo_json, options
-from harness.errors import UsageError
+from harness.errors import MeasureError, UsageError
 from harness.judgement.saved_runs import judge_files
 from harness.output.verdicts import exit_code, judgement_as_json, print_judgement
 from harness.store.imported_files import read_saved
@@ -58,6 +58,10 @@ def command(
         raise UsageError(f"{min(both)} is given as base and as head: it can be of one commit only.")
     files = [[read_saved(path) for path in paths] for paths in (before, after)]
     result = judge_files(*files, **limits)
+    if not result.verdicts:
+        raise MeasureError(
+            " ".join(("No file has a time of any benchmark: nothing was compared.", *result.notes))
+        )
     status = exit_code([result], fail_on)
     if as_json:
         echo_json(judgement_as_json(result))

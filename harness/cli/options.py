@@ -97,6 +97,9 @@ l2 = click.option("--l2", type=L2, help="Flush the L2 before every launch, or no
 form = click.option(
     "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
 )
+asv_conf = path(
+    "--config", "asv's configuration, as of asv's own --config.", metavar="FILE", to="asv_conf", type=FILE
+)
 no_save = flag("--no-save", "Keep no record.")
 cases = click.argument("cases", nargs=-1, metavar="[CASES]...", shell_complete=completion.cases)
 

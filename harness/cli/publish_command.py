@@ -11,7 +11,7 @@ from harness.cli import echo_json, options, tell
 from harness.config import Config, load_config
 from harness.errors import ExitCode, SuiteError
 from harness.history.triage import read_triage
-from harness.integrations.asv.conf import read_conf, run_publish, write_pages
+from harness.integrations.asv.conf import find_conf, read_conf, run_publish, write_pages
 from harness.numbers import counted
 from harness.output.progress import Waiting
 from harness.spec.loader import discover, load
@@ -22,8 +22,11 @@ from harness.spec.suite import Suite
 @options.flag("--without-asv", "Leave asv's own pages as they are: quick for a long history.")
 @options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=options.FOLDER)
 @options.path("--html", "Where the site goes.", type=options.FOLDER)
+@options.asv_conf
 @options.json
-def command(without_asv: bool, results: Path | None, html: Path | None, as_json: bool) -> int:
+def command(
+    without_asv: bool, results: Path | None, html: Path | None, asv_conf: Path | None, as_json: bool
+) -> int:
     """Write the site: asv's pages, and beside them what is open, each card's ladder, the history of each case
     with changes, epochs, clocks, temperature and power, comparisons, calibrations and runs.
 
@@ -31,7 +34,7 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
     """
     config = load_config()
     root = config.root
-    conf = read_conf(root)
+    conf = read_conf(root, find_conf(config, asv_conf, results))
     if conf.file and not without_asv and results is None and html is None:
         read_triage(root)  # asv empties the folder first: what would stop us is said before that
         run_publish(conf)

@@ -10,25 +10,30 @@ import click
 from harness.cli import echo_json, options, tell
 from harness.config import load_config
 from harness.errors import ConfigError, ExitCode
-from harness.integrations.asv.conf import loaded_conf
+from harness.integrations.asv.conf import asvs_conf, find_conf
 
 
 @click.command("rebuild")
 @options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=options.FOLDER)
+@options.asv_conf
 @options.json
-def command(results: Path | None, as_json: bool) -> int:
+def command(results: Path | None, asv_conf: Path | None, as_json: bool) -> int:
     """Make asv's result files anew from the records beside them: those that are gone, empty, torn or wrong.
 
     Of each case the newest complete record counts. What no record has stays as it is. Exit status 3 where a
     file or record could not be read and nothing is known in its place.
     """
-    root = load_config().root
-    if not (file := root / "asv.conf.json").exists():
-        raise ConfigError(f"There is no {file}: what asv's files are called and where they lie stands there.")
-    conf = loaded_conf(file)
+    config = load_config()
+    file = find_conf(config, asv_conf)
+    if file is None:
+        raise ConfigError(
+            f"There is no asv.conf.json in {config.root}: what asv's files are called and where they lie "
+            "stands there. Start in its folder, or name it with --config."
+        )
+    conf = asvs_conf(file)
     from harness.integrations.asv.rebuild import rebuild
 
-    rebuilt = rebuild(conf, root, results or root / conf.results_dir)
+    rebuilt = rebuild(conf, file.parent, results or file.parent / conf.results_dir)
     for problem in rebuilt.problems:
         tell(problem)
     if as_json:

@@ -12,11 +12,9 @@ import hashlib
 import importlib
 import math
 import os
-import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +27,12 @@ from harness.errors import (
     KernelError,
     LaunchError,
     OutOfMemoryError,
-    SuiteError,
 )
 from harness.records import CompiledKernel, Resources
 from harness.spec.kernel import Parameter
 from harness.spec.layout import Order, numpy_dtype
 from harness.spec.python_functions import PythonCall
 from harness.system.cache import cache_dir
-from harness.system.file_access import opened_beside
 
 _MOST_KEPT = 16
 """Sets of arguments whose tensors are kept: making them costs the host longer than a launch."""
@@ -184,17 +180,7 @@ class Torch(Framework):
 
     @contextlib.contextmanager
     def loading(self, call: PythonCall) -> Iterator[None]:
-        """Extensions are built in a folder of the suite's own, since a folder holds one of each name.
-
-        Raises SharedOperatorsError before another commit's operators replace these, or end the process.
-        """
-        for root, names in _OPERATORS.items():
-            if root != call.root and (name := next(filter(partial(_is_of, root), sorted(names)), None)):
-                raise SharedOperatorsError(
-                    f"The PyTorch operator {name} of {root} is registered in this process, where another "
-                    "version of it cannot be: both would be one of them."
-                )
-        before = self._operators()
+        """Build extensions in a folder of the suite's own, since a folder holds one of each name."""
         kept = os.environ.get(_EXTENSIONS)
         folder = Path(kept) if kept else cache_dir() / "torch-extensions"
         self.built = folder / hashlib.sha256(bytes(call.root)).hexdigest()[:16]
@@ -206,10 +192,6 @@ class Torch(Framework):
         finally:
             os.environ.pop(_EXTENSIONS)
             os.environ.update({_EXTENSIONS: kept} if kept else {})
-            _OPERATORS.setdefault(call.root, set()).update(self._operators() - before)
-
-    def _operators(self) -> set[str]:
-        return set(self.torch._C._dispatch_get_all_op_names())  # noqa: SLF001 - there is no other list
 
 
 @contextlib.contextmanager
@@ -229,26 +211,6 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 _EXTENSIONS = "TORCH_EXTENSIONS_DIR"
-_OPERATORS: dict[Path, set[str]] = {}
-"""What came to be registered while a function of each suite's folder was imported and first called."""
-
-
-class SharedOperatorsError(SuiteError):
-    reason = "shared-operators"
-
-
-def _is_of(root: Path, operator: str) -> bool:
-    """Whether the suite itself, or its repository, registers an operator: packages do so once."""
-    space = re.escape(operator.partition("::")[0].encode())
-    found = re.compile(
-        rb"TORCH_LIBRARY(?:_FRAGMENT)?\s*\(\s*%b\b|[\"']%b(?:::|[\"'])|\0%b\0" % (space, space, space)
-    )
-    files = [*(path for path in root.rglob("*") if path.is_file()), *opened_beside(root)]
-    for file in files:
-        with contextlib.suppress(OSError):
-            if found.search(file.read_bytes()):
-                return True
-    return False
 
 
 class Triton(Torch):

@@ -25,6 +25,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from harness.device.plausible import plausible_or_none
 from harness.errors import MeasureError
 
 if TYPE_CHECKING:
@@ -61,14 +62,19 @@ def peaks(
     device: DeviceInfo,
     max_sm_clock_mhz: float | None = None,
     memory_clock_mhz: float | None = None,
-    bus_width_bits: int | None = None,
+    bus_width_bits: float | None = None,
 ) -> dict[str, float]:
     """Return the card's peaks at these clocks: float32 and float16 (tensor cores) in GFLOP/s, memory in GB/s.
 
-    A peak that cannot be told has no key. Without a clock the device's own maximum serves.
+    A peak that cannot be told has no key. Without a plausible clock the device's own maximum serves.
     """
     found: dict[str, float] = {}
-    clock_mhz = max_sm_clock_mhz or device.max_clock_mhz
+    clocks_mhz = (
+        plausible_or_none("max_sm_clock_mhz", each) for each in (max_sm_clock_mhz, device.max_clock_mhz)
+    )
+    clock_mhz = next(filter(None, clocks_mhz), None)
+    memory_clock_mhz = plausible_or_none("max_memory_clock_mhz", memory_clock_mhz)
+    bus_width_bits = plausible_or_none("memory_bus_bits", bus_width_bits)
     capability = device.compute_capability
     if clock_mhz and capability and device.compute_units:
         gigacycles = device.compute_units * clock_mhz / 1e3
@@ -92,20 +98,52 @@ def _float16_flop(capability: tuple[int, int], name: str) -> float | None:
     return flop / 2 if halved else flop
 
 
+def unit_of(peaks: Mapping[str, float], dtype: str, gflops: float) -> str:
+    """Return the name of the peak that a measured rate is held against.
+
+    It is that of the dtype. A float32 rate beyond it is one of TF32, as check_rates() let it pass.
+    """
+    beyond = gflops > SLACK * peaks.get(dtype, math.inf)
+    return "tf32" if dtype == "float32" and beyond and "tf32" in peaks else dtype
+
+
+def peak_of(peaks: Mapping[str, float], unit: str, dtype: str, rate: float | None) -> float | None:
+    """Return the peak of a measured rate in GFLOP/s or GB/s; None where it is not known."""
+    if unit == "GFLOP/s":
+        return peaks.get(unit_of(peaks, dtype, rate or 0.0))
+    return peaks.get("memory") if unit == "GB/s" else None
+
+
+def _fastest_unit(device: DeviceInfo, peaks: Mapping[str, float], dtype: str) -> str:
+    """Return the name of the highest peak at which a function may compute a dtype: float32 also by TF32."""
+    has_tf32 = "tf32" in peaks or (device.compute_capability or (0, 0)) >= (8, 0)
+    units = (dtype, "tf32") if dtype == "float32" and has_tf32 else (dtype,)
+    return max(units, key=lambda unit: peaks.get(unit, math.inf))
+
+
 class BeyondPeakError(MeasureError):
     reason = "beyond-peak"
 
 
 def check_rates(
-    device: DeviceInfo, peaks: Mapping[str, float], problem: Problem, case: Case, l2: L2Policy, time_ns: float
+    device: DeviceInfo,
+    peaks: Mapping[str, float],
+    problem: Problem,
+    case: Case,
+    l2: L2Policy,
+    time_ns: float,
+    *,
+    tensor_cores: bool = False,
 ) -> None:
     """Raise BeyondPeakError for a launch of this time that did more than the card can: it did not do it all.
 
-    A peak that is not known allows every rate.
+    `tensor_cores` is true of a function that may use them without saying so, as libraries do. A peak that is
+    not known allows every rate.
     """
+    unit_of_flop = _fastest_unit(device, peaks, case.dtype) if tensor_cores else case.dtype
     done = (
         ("GB/s", "memory", _crossing_bytes(device, problem, case, l2)),
-        ("GFLOP/s", case.dtype, problem.flop(case)),
+        ("GFLOP/s", unit_of_flop, problem.flop(case)),
     )
     for unit, limit, amount in done:
         if not amount:

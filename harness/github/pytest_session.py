@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from harness.errors import MeasureError, StoreError
 from harness.judgement.saved_runs import FilesResult, judge_files
 from harness.output.review.building import newest_comparisons
 from harness.run.compare import ComparisonResult
+from harness.run.side_code import SideFolders, SideRecorder
 from harness.store.imported_files import read_saved
 from harness.system import git
+from harness.system.files import scratch_folder
 
 ROUNDS = 4
 """Processes of each commit that other benchmarks are judged by: the fewest that can tell anything."""
@@ -70,36 +72,48 @@ def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
 def judge_others(tests: Tests, base: str, head: str, tell: Callable[[str], None]) -> FilesResult:
     """Run the benchmarks that are no kernels of a suite at base and at head in turns, and judge their files.
 
-    Raises MeasureError where a session of head is not finished, GitError where base cannot be checked out.
+    Raises MeasureError where a session of head is not finished, OtherCodeError where one imports the other
+    side's code, GitError where base cannot be checked out.
     """
     repository = git.repository_of(tests.project) or tests.project
     checkout = tests.out / "pytest" / "base"
     git.ask(repository, "worktree", "add", "--detach", "--force", str(checkout), base)
     try:
         below = tests.project.resolve().relative_to(repository.resolve())
-        places = {"base": checkout / below, "head": tests.project}
-        files: dict[str, list[Path]] = {side: [] for side in places}
+        sides = (
+            SideFolders("base", checkout, checkout / below, (repository,)),
+            SideFolders("head", repository, tests.project, (checkout,)),
+        )
+        files: dict[str, list[Path]] = {folders.side: [] for folders in sides}
         for number in range(ROUNDS):
-            for side, place in places.items():
+            for folders in sides:
+                side = folders.side
                 tell(f"pytest of {side}, {number + 1} of {ROUNDS}")
                 saved = tests.out / "pytest" / f"{side}-{number}.json"
-                status = _run(tests, place, saved, ["--perf-others", "--benchmark-only"])
+                with scratch_folder() as scratch:
+                    recorder = SideRecorder(folders, scratch / "python")
+                    words = ["--perf-others", "--benchmark-only"]
+                    status = _run(tests, folders.project, saved, words, recorder.variables)
+                    recorder.imported()
                 if saved.exists() and saved.stat().st_size:
                     files[side].append(saved)
                 elif side == "head":
                     raise MeasureError(f"pytest of {head[:10]} ended with status {status} and saved nothing.")
     finally:
         git.ask(repository, "worktree", "remove", "--force", str(checkout))
-    return judge_files(*([read_saved(path) for path in files[side]] for side in places))
+    return judge_files(*([read_saved(path) for path in files[folders.side]] for folders in sides))
 
 
-def _run(tests: Tests, place: Path, saved: Path, words: Sequence[str]) -> int:
+def _run(
+    tests: Tests, place: Path, saved: Path, words: Sequence[str], more: Mapping[str, str] | None = None
+) -> int:
     saved.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pytest", *tests.paths, "-p", "no:cacheprovider", *words]
     variables = {
         **os.environ,
         "HARNESS_RESULTS": str(tests.out / "records"),
         "PYTHONDONTWRITEBYTECODE": "1",  # what a session leaves behind would make the tree one with changes
+        **(more or {}),
     }
     done = subprocess.run(
         [*command, f"--benchmark-json={saved}"], cwd=place, env=variables, stdout=_STANDARD_ERROR, check=False

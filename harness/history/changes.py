@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from harness.history.facts import Commits
 from harness.history.figures import HEADLINES, Direction, Floats
+from harness.history.limits import Limit
 from harness.history.series import Series, Shift
 from harness.records import Row
 from harness.statistics.changepoints import (
@@ -117,6 +118,8 @@ class Analysed:
     unjudged: Change | None = None
     """The newest figures, where they are off their level and it is too early to say more: no interval and no
     p-value, which are NaN."""
+    limit: Limit | None = None
+    """The regressions of this series that asv's configuration tells asv not to report."""
 
 
 def change_id(card: str, case: str, metric: str, commit: str) -> str:
@@ -129,13 +132,14 @@ def analyse(
     floor: float | None,
     commits: Commits,
     record: RecordOf = lambda _series, _point: None,
+    limit: Limit | None = None,
 ) -> Analysed:
     """Search each epoch by itself: what moves between two of them is neither's.
 
     `floor` is the smallest visible change that the card's calibration knows; None without one. `record`
-    is what tells of a point's build.
+    is what tells of a point's build. `limit` is kept; a threshold below SMALLEST is searched for.
     """
-    smallest = floor or SMALLEST
+    smallest = floor or min(SMALLEST, (limit and limit.threshold) or SMALLEST)
     searched = series.case.direction != "none"
     epochs = range(len(series.epochs) if searched else 0)
     found = [_search(series, number, smallest, commits, record) for number in epochs]
@@ -149,6 +153,7 @@ def analyse(
         floor=smallest,
         candidates=tuple(each for one in found for each in one.candidates),
         unjudged=next((one.unjudged for one in found if one.unjudged), None),
+        limit=limit,
     )
 
 
@@ -412,7 +417,7 @@ def _change(
     if case.metric in TIMED and clocks[0] and clocks[1]:
         cycles = slower + math.log(clocks[1] / clocks[0])
     attribution = _attribution(series, epoch, slower, cycles, before, after)
-    if attribution in ("code", "unknown") and _same_build(record(series, good), record(series, step.last)):
+    if attribution in ("code", "unknown") and same_build(record(series, good), record(series, step.last)):
         attribution = "environment"
     named = low if kind == "drift" else step.at  # where it was best may move with each figure
     found = _kind(attribution, slower, case.direction)
@@ -432,6 +437,48 @@ def _change(
         shifts=tuple(each for each in series.shifts if kind is None and step.first <= each.at <= step.last),
         epoch=epoch,
     )
+
+
+def unreported(analysed: Analysed, change: Change) -> str:
+    """Return why asv's configuration tells asv not to report a change for the worse; empty where it does not.
+
+    A change below the threshold counts all the same where, as in asv, the newest level has grown by more than
+    the threshold over the level before the change, and no later change tells of that.
+    """
+    limit = analysed.limit
+    if limit is None:
+        return ""
+    if limit.off_pattern:
+        return limit.of_off
+    if change.good < limit.first:
+        return limit.of_first
+    if limit.threshold is None or _growth(analysed, change) > limit.threshold:
+        return ""
+    if change.id in _exceeding(analysed, change.epoch, limit.threshold):
+        return ""
+    return limit.of_threshold
+
+
+def _growth(analysed: Analysed, change: Change) -> float:
+    """Relative growth of the time, or of another cost, that a change is."""
+    if analysed.series.case.metric in BUILT:  # which may be 0
+        return abs(change.effect)
+    return math.expm1(_slower(analysed.series, change))
+
+
+def _exceeding(analysed: Analysed, epoch: int, threshold: float) -> set[str]:
+    """Return the ids of the steps that asv reports, found as asv does: from the newest level backwards."""
+    series, found = analysed.series, set[str]()
+    steps = [each for each in analysed.changes if each.epoch == epoch and each.kind != "drift"]
+    if not steps or series.case.metric in BUILT:
+        return found
+    newest = _log_time(series, steps[-1].after)
+    for step in reversed(steps):
+        before = _log_time(series, step.before)
+        if newest - before > math.log1p(threshold):
+            found.add(step.id)
+            newest = before
+    return found
 
 
 def _slower(series: Series, step: ChangePoint) -> float:
@@ -480,11 +527,14 @@ def _attribution(
     return "power" if slow.get("power_w", 0.0) > _AT_LIMIT * limit_w else "clocks"
 
 
-def _same_build(before: Row | None, after: Row | None) -> bool:
-    """Whether the same binary, or the same source without one, was launched in the same way on both sides."""
+def same_build(before: Row | None, after: Row | None) -> bool:
+    """Return whether both sides launched the same code in the same way: the same instructions where they can
+    be told from the rest of a binary, else the same binary, or the same source without one.
+    """
     if before is None or after is None or before.launch != after.launch:
         return False
-    binaries = [row.resources.binary_sha256 if row.resources else None for row in (before, after)]
+    built = [row.resources for row in (before, after)]
+    binaries = [each and (each.code_sha256 or each.binary_sha256) for each in built]
     if all(binaries):
         return binaries[0] == binaries[1]
     return bool(before.source_sha256) and before.source_sha256 == after.source_sha256

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
@@ -47,6 +47,7 @@ from harness.history.facts import (
     was_read,
 )
 from harness.history.figures import Figures, Group, SeriesCase, united
+from harness.history.limits import AsvLimits, Limit
 from harness.history.series import Series, cases_of, series_of
 from harness.history.suspects import source_folders, with_suspects
 from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
@@ -74,6 +75,8 @@ class Results:
     """Why asv's results cannot be read; empty where they can."""
     built: bool = False
     """Whether there is a card of kernels that were compiled and not run."""
+    limits: AsvLimits = field(default_factory=AsvLimits)
+    """The regressions that asv's configuration tells asv not to report."""
 
     @property
     def unlisted(self) -> frozenset[str]:
@@ -160,6 +163,7 @@ def open_results(
     commits: Commits,
     directions: Mapping[str, str] | None = None,
     mapped: Mapped = one_by_one,
+    limits: AsvLimits | None = None,
 ) -> Results:
     """What a results folder holds of the commits of a history: our records, and results of asv's, whoever's.
 
@@ -203,6 +207,7 @@ def open_results(
         groups=groups,
         asv_problem=problem,
         built=any(is_built(each.facts) for each in records),
+        limits=limits or AsvLimits(),
     )
 
 
@@ -253,11 +258,19 @@ def read_card(
     problems += filter(None, (problem, _unknown_commits(figures, commits)))
     noises = calibration.cases if calibration else {}
     floors = {in_short(case): noise.smallest_visible for case, noise in noises.items()}
+    limits = _limits(results)
+    problems += results.limits.problems
     row_of = _rows_of(folder, facts, commits)
     compared = comparisons_of(facts, commits)
     analysed = tuple(
         with_comparisons(
-            analyse(series, smallest or floors.get(series.case.name), commits, row_of),
+            analyse(
+                series,
+                smallest or floors.get(series.case.name),
+                commits,
+                row_of,
+                limits.get((series.case.name, series.case.metric)),
+            ),
             compared.get(series.case.name, ()),
             commits,
         )
@@ -278,6 +291,15 @@ def read_card(
         problems=tuple(problems),
         ended=ended_cases([one.series for one in analysed], results.unlisted),
     )
+
+
+def _limits(results: Results) -> Mapping[tuple[str, str], Limit]:
+    """Return the limits of series, by the name of the case and the metric."""
+    if not results.limits.file:
+        return {}
+    named = tables.asv_names(results.benchmarks)
+    found = {series: results.limits.of(name) for series, name in named.items()}
+    return {series: limit for series, limit in found.items() if limit}
 
 
 def is_built(facts: Sequence[RunFacts]) -> bool:
@@ -378,14 +400,16 @@ def read_history(
     metric: str | None = None,
     smallest: float | None = None,
     directions: Mapping[str, str] | None = None,
+    limits: AsvLimits | None = None,
     today: dt.date | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> History:
     """Read the history of the project in `root` from a results folder, and search it for changes.
 
     `repository` holds the commits, where the project's own does not. `patterns` are globs of case names,
-    `cards` of cards' names. Raises StoreError where there is nothing to read, UsageError where nothing
-    matches, GitError, ConfigError for the triage file.
+    `cards` of cards' names; `limits` are those of asv's configuration. Raises StoreError
+    where there is nothing to read, UsageError where nothing matches, GitError, ConfigError for the triage
+    file.
     """
     if not results.exists():
         raise tables.no_history(results)
@@ -394,7 +418,8 @@ def read_history(
     decisions, commits = read_triage(root), read_commits(repository, revision)
     read: list[CardHistory] = []
     with side_by_side() as mapped:
-        found = open_results(results, commits, directions, mapped)
+        placed = limits and limits.placed(repository, commits)
+        found = open_results(results, commits, directions, mapped, placed)
         chosen = _chosen(results, found, cards)
         read_one = functools.partial(  # which another process can be given
             read_card,

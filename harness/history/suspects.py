@@ -17,6 +17,7 @@ from harness.errors import GitError
 from harness.history.events import Cause, Event
 from harness.history.facts import Commits, RunFacts
 from harness.history.figures import SeriesCase
+from harness.store.asv_configuration import NAMES
 from harness.system import git
 
 Role = Literal["own", "code", "dependency", "measurement", ""]
@@ -44,7 +45,7 @@ _ASIDE = re.compile(
 )
 _BENCHMARKS = re.compile(r"(bench[^/]*|asv|perf[^/]*)/")
 """A folder of benchmarks: elsewhere a file that is called as one of theirs is what they measure."""
-_SETTINGS = ("asv.conf.json", "suite.py")
+_SETTINGS = (*NAMES, "suite.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

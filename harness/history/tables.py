@@ -27,6 +27,7 @@ import numpy.typing as npt
 from harness.errors import StoreError
 from harness.history.facts import CONTEXT, cache_file, listing, read_cached, write_cached
 from harness.history.figures import HEADLINES, METRICS, Figures, Group, Key, direction_of
+from harness.spec.case_id import short_id
 from harness.system.files import UNREADABLE, read_regular
 
 Parameters: TypeAlias = tuple[str, ...]
@@ -680,6 +681,21 @@ def _sorted(
 
 def _suite_of_class(name: str) -> str:
     return name.rpartition(".")[2].lower()
+
+
+def asv_names(benchmarks: Mapping[str, AsvBenchmark]) -> dict[tuple[str, str], str]:
+    """Return asv's name of each series, parameters included, by the name of its case and its metric."""
+    suites, others = _sorted(benchmarks)
+    found = {}
+    for suite, tracks in suites.items():
+        for metric, track in tracks.items():
+            for raw in product(*track.params):
+                found[short_id(suite, *map(_plain, raw)), metric] = f"{track.name}({', '.join(raw)})"
+    for each in others:
+        for raw in product(*each.params):
+            end, plain = (f"({', '.join(part)})" if raw else "" for part in (raw, map(_plain, raw)))
+            found[each.name + plain, each.type] = each.name + end
+    return found
 
 
 def _keys(params: Sequence[Sequence[str]]) -> tuple[Key, ...]:

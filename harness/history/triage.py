@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from harness.errors import ConfigError, StoreError
 from harness.history.cards import machine_of
-from harness.history.changes import BUILT, Analysed, Change
+from harness.history.changes import BUILT, Analysed, Change, unreported
 from harness.history.facts import Commits
 from harness.spec.case_id import in_short
 from harness.statistics.changepoints import Level
@@ -177,7 +177,11 @@ def stated(
     name = analysed.series.case.name
     known = [each for each in decisions if each.case and name in (each.case, in_short(each.case))]
     found = tuple(_stated(change, analysed, known, commits, today) for change in analysed.changes)
-    return (*found, Stated(change=analysed.unjudged, state="unjudged")) if analysed.unjudged else found
+    if analysed.unjudged is None:
+        return found
+    accepted = _by_asv(analysed.unjudged, analysed, commits)
+    state: State = "acknowledged" if accepted else "unjudged"
+    return (*found, Stated(change=analysed.unjudged, state=state, decision=accepted))
 
 
 def _stated(
@@ -188,7 +192,19 @@ def _stated(
     fixed, fixed_by = _fixed(change, analysed)
     if fixed:
         return Stated(change=change, state="fixed", fixed_by=fixed_by)
+    if accepted := _by_asv(change, analysed, commits):
+        return Stated(change=change, state="acknowledged", decision=accepted)
     return decided(change, [each for each in decisions if _concerns(each, change, commits)], today)
+
+
+def _by_asv(change: Change, analysed: Analysed, commits: Commits) -> Decision | None:
+    """Return the decision that asv's configuration is about a change for the worse; None where it is none."""
+    why = unreported(analysed, change) if change.kind in WORSE else ""
+    if not why or analysed.limit is None:
+        return None
+    commit = commits[change.bad].hash[:12]
+    author = analysed.limit.file
+    return Decision(id=change.id, case=change.case, commit=commit, reason=why, author=author)
 
 
 def decided(change: Change, decisions: Sequence[Decision], today: dt.date) -> Stated:

@@ -16,6 +16,7 @@ import harness
 from harness.config import Config, has_settings, load_config
 from harness.errors import StoreError, UsageError
 from harness.init.model import INDICES, ArrayGuess, KernelGuess, SuiteGuess
+from harness.store.asv_configuration import confs_below, confs_in
 from harness.system.files import read_regular
 
 if sys.version_info >= (3, 11):
@@ -62,12 +63,11 @@ class Written:
 def planned(suites: Sequence[SuiteGuess], folder: Path, below: str) -> dict[str, str]:
     """The text of every file, by its path below the project's folder; suites lie `below` it.
 
-    A project's own asv.conf.json and folder `benchmarks` stay as they are: in asv's environments, which lack
-    the harness, one import that fails ends every benchmark; and in ours nothing of the project is built. Ours
-    then lie among the suites. Records and asv's results lie in one folder.
+    A project's own configuration of asv and folder `benchmarks` stay as they are: in asv's environments,
+    which lack the harness, one import that fails ends every benchmark; and in ours nothing of the project is
+    built. Ours then lie among the suites. Records and asv's results lie in one folder.
     """
-    conf, others = folder / "asv.conf.json", folder / "benchmarks"
-    has_asv = conf.exists() and not _names_harness(conf)
+    others, has_asv = folder / "benchmarks", own_conf(folder) is not None
     has_benchmarks = others.is_dir() and not _names_harness(others / "suites.py")
     home = below if has_asv else "."
     benchmarks = f"{below}/kernel_benchmarks" if has_asv or has_benchmarks else "benchmarks"
@@ -85,6 +85,15 @@ def planned(suites: Sequence[SuiteGuess], folder: Path, below: str) -> dict[str,
         f"{benchmarks}/suites.py": "".join((_TRACKS, *tracks)),
         f"{benchmarks}/test_kernels.py": _TESTS,
     }
+
+
+def own_conf(folder: Path) -> Path | None:
+    """Return the project's own configuration of asv, one that does not name the harness; None without one.
+
+    Where the project's folder has none of either kind, it may lie in a folder below.
+    """
+    found = confs_in(folder) or confs_below(folder)
+    return next((file for file in found if not _names_harness(file)), None)
 
 
 def _names_harness(file: Path) -> bool:

@@ -141,6 +141,8 @@ class CaseTrial:
     """Processes measured to confirm or refute what `rounds` said."""
     sides: Mapping[str, Arm] = field(default_factory=dict)
     """Base and head, apart from their times."""
+    settings_changed: tuple[str, ...] = ()
+    """Settings of base's process that head's has otherwise, such as ``torch.get_num_threads: 8 → 1``."""
     judgement: Judgement | None = None
     """The judgement of `rounds`; or of `again` where these show that nothing changed."""
     looks: int = 0
@@ -153,6 +155,8 @@ class CaseTrial:
     """Why it ended early: budget-spent, interrupted or record-ends."""
     solo: Mapping[str, SoloRun] = field(default_factory=dict)
     """By side, what it did when it ran alone; empty where none did."""
+    remark: str = ""
+    """A sentence on what was measured that neither reason nor figures tell; it ends the message."""
     _flag: Judgement | None = None
     """The judgement that is being confirmed."""
     _ending: Verdict | None = None
@@ -270,6 +274,8 @@ class CaseTrial:
             return found
         if found.status == "undecided" and not last:
             return found  # what strays say would take the looks that are still to come
+        if any(each.block.in_turns for each in rounds):
+            return found  # a process strays as a whole, so its quads are no trials of their own
         tail, alpha = self.tail(rounds), self.policy.flag_alpha(look, last=last)
         for direction in DIRECTIONS:
             cost, p_value = tail.toward(direction)
@@ -421,7 +427,7 @@ class CaseTrial:
         order, tail = self.order(both), self.tail(rounds)
         strays = Strays(base=tail.base, head=tail.head, slots=tail.slots, cost=tail.cost)
         verdict = dataclasses.replace(
-            self._verdict(status, reason, message),
+            self._verdict(status, reason, f"{message} {self.remark}".strip()),
             time=_effect(rounds, "time", self),
             cycles=_effect(rounds, "cycles", self),
             energy=_energy(self.solo) if self.solo else None,
@@ -446,7 +452,8 @@ class CaseTrial:
 
     def _verdict(self, status: VerdictStatus, reason: str, message: str) -> Verdict:
         bare = bare_verdict(self.id, self.case, status, reason, message)
-        return dataclasses.replace(bare, base=self._arm("base"), head=self._arm("head"))
+        base, head = self._arm("base"), self._arm("head")
+        return dataclasses.replace(bare, base=base, head=head, settings_changed=self.settings_changed)
 
     def _arm(self, side: str, quads: Sequence[Quad] = (), every: Sequence[Quad] = ()) -> Arm | None:
         """A side with the median time of `quads` and the mean SM clock of `every` quad."""

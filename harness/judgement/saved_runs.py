@@ -8,6 +8,7 @@ times is what is judged.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
@@ -18,6 +19,7 @@ import scipy  # its parts load when they are used
 
 from harness.errors import UsageError
 from harness.judgement.attribution import attribute
+from harness.judgement.identities import other_machine, without_time
 from harness.judgement.judge import Judgement, MetricEffects, Policy, Status, judge, policy_of
 from harness.numbers import clock, percent, seconds
 from harness.records import Arm, Verdict, VerdictStatus
@@ -25,7 +27,8 @@ from harness.spec.planning import Refusal
 from harness.statistics.moderated import Prior
 from harness.statistics.paired import TRIM, ProcessEffect, process_effect, trimmed_mean
 from harness.statistics.summary import MAD_SCALE
-from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile
+from harness.store.identity import Identity, reported_differences
+from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile, Untimed
 
 MIN_PAIRS = 4
 """With three, a machine in a slow state a third of the time makes an alarm of nothing in one comparison of
@@ -67,6 +70,8 @@ class FilesResult:
     """The harness that wrote the files, such as pytest-benchmark."""
     policy: Policy
     verdicts: tuple[Verdict, ...]
+    notes: tuple[str, ...] = ()
+    """Facts to read beside the verdicts, a sentence each."""
     interrupted: bool = False
     problem: str = ""
 
@@ -94,6 +99,11 @@ class _Turns:
     @property
     def in_time(self) -> list[_SavedRun]:
         return sorted((*self.base, *self.head), key=lambda run: run.place)
+
+    @property
+    def identities(self) -> tuple[list[Identity], list[Identity]]:
+        base, head = ([run.file.identity for run in runs] for runs in self.sides)
+        return base, head
 
 
 def policy_for(
@@ -137,7 +147,12 @@ def judge_files(
     pairs, on_gpu = min(map(len, turns.sides)), all(run.file.on_gpu for run in runs)
     policy = policy_for(margin, tolerance, confidence, on_gpu=on_gpu, pairs=pairs)
     refusals = [found for check in _CHECKS if (found := check(turns))]
-    names = dict.fromkeys(name for run in (*turns.head, *turns.base) for name in run.file.benchmarks)
+    everything = [run.file for run in (*turns.head, *turns.base)]
+    timed = dict.fromkeys(name for file in everything for name in file.benchmarks)
+    untimed = dict.fromkeys(name for file in everything for name in file.untimed)
+    failed = {name for file in everything for name, why in file.untimed.items() if not why.skipped}
+    skipped = [name for name in untimed if name not in timed and name not in failed]
+    names = [name for name in {**timed, **untimed} if name not in skipped]
     return FilesResult(
         base=_side(turns.base),
         head=_side(turns.head),
@@ -146,6 +161,7 @@ def judge_files(
         harness=runs[0].file.harness,
         policy=policy,
         verdicts=tuple(_verdict(name, turns, refusals, policy) for name in names),
+        notes=_notes(turns, skipped),
     )
 
 
@@ -180,23 +196,14 @@ def _check_given(turns: _Turns) -> None:
 
 
 def _other_machine(turns: _Turns) -> Refusal | None:
-    first, *rest = turns.in_time
-    for run in rest:
-        for key in dict.fromkeys([*first.file.machine, *run.file.machine]):
-            one, other = (_short(each.file.machine.get(key, "nothing")) for each in (first, run))
-            if first.file.machine.get(key) != run.file.machine.get(key):
-                return Refusal(
-                    "other-machine",
-                    f"These were not measured alike: {key} is {one} in {first.file.path} and {other} in "
-                    f"{run.file.path}. Measure both commits on one machine, in one environment, in turns.",
-                )
-    return None
+    return other_machine(*turns.identities)
 
 
 def _mixed_commits(turns: _Turns) -> Refusal | None:
     for first, *rest in turns.sides:
         for run in rest:
-            if (run.file.commit, run.file.dirty) != (first.file.commit, first.file.dirty):
+            one, other = first.file.identity, run.file.identity
+            if (one.commit, one.dirty) != (other.commit, other.dirty):
                 return Refusal(
                     "mixed-commits",
                     f"The files of {run.side} are not of one commit: {first.file.path} is of "
@@ -240,10 +247,12 @@ def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Poli
     base, head = (
         [run.file.benchmarks[name] for run in runs if name in run.file.benchmarks] for runs in turns.sides
     )
+    why_base, why_head = (_untimed(name, runs) for runs in turns.sides)
     silent, total = sum(each.extra.sm_clock_mhz is None for each in (*base, *head)), len(base) + len(head)
+    known: list[Benchmark | Untimed] = [*head, *base, *filter(None, (why_head, why_base))]
     bare = Verdict(
         case=name,
-        kernel=(head or base)[0].name,
+        kernel=known[0].name,
         sizes={},
         dtype="",
         status="missing",
@@ -252,7 +261,7 @@ def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Poli
         unavailable={"sm-clock": f"{silent} of {total} files do not tell it"} if silent else {},
     )
     if not head:
-        return bare
+        return _absent_at_head(bare, why_base if not base else None, why_head)
     if refusals:
         message = " ".join(refusal.message for refusal in refusals)
         return replace(bare, status="invalid", reason=refusals[0].reason, message=message)
@@ -267,20 +276,60 @@ def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Poli
     if absent := _absent_somewhere(name, turns):
         return replace(bare, status="invalid", reason="incomplete", message=absent)
     if not base:
-        return replace(bare, status="new", reason="only-in-head", message="Only head has it.")
+        new = replace(bare, status="new", reason="only-in-head", message="Only head has it.")
+        return without_time(bare, why_base.why, "base", skipped=why_base.skipped) if why_base else new
     return _compared(bare, base, head, turns, policy)
+
+
+def _absent_at_head(bare: Verdict, why_base: Untimed | None, why_head: Untimed | None) -> Verdict:
+    """Return the verdict of a benchmark without a time at head; a failure at base too is not head's."""
+    if why_base and not why_base.skipped:
+        return without_time(bare, why_base.why, "base", skipped=False)
+    return without_time(bare, why_head.why, "head", skipped=why_head.skipped) if why_head else bare
+
+
+def _untimed(name: str, runs: Sequence[_SavedRun]) -> Untimed | None:
+    """Return why a side has no time of a benchmark: a failure before a skip, which costs less."""
+    found = [run.file.untimed[name] for run in runs if name in run.file.untimed]
+    return next((each for each in found if not each.skipped), found[0] if found else None)
 
 
 def _absent_somewhere(name: str, turns: _Turns) -> str:
     for runs in turns.sides:
-        without = [run.file.path for run in runs if name not in run.file.benchmarks]
+        without = [run for run in runs if name not in run.file.benchmarks]
         if without and len(without) < len(runs):
+            why = _untimed(name, without)
+            cause = f"it says {why.why!r}" if why else "it failed there, or was not chosen"
             return (
                 f"{len(without)} of {len(runs)} files of {runs[0].side} do not have it, such as "
-                f"{without[0]}: it failed there, or was not chosen. A benchmark that sometimes fails "
+                f"{without[0].file.path}: {cause}. A benchmark that sometimes fails "
                 "cannot be judged by the times when it does not."
             )
     return ""
+
+
+def _notes(turns: _Turns, skipped: Sequence[str]) -> tuple[str, ...]:
+    """Return a sentence for each difference, benchmark that both sides skip, rerun, and caution."""
+    notes = [f"Differs between base and head: {each}." for each in reported_differences(*turns.identities)]
+    for name in skipped:
+        why = _untimed(name, turns.in_time)
+        notes.append(f"{name} is left out, as base and head skip it: {why.why if why else ''}")
+    again = Counter(name for run in turns.in_time for name in run.file.rerun)
+    notes += [
+        f"{name} ran more than once in {files} of {len(turns.in_time)} files: the last run counts."
+        for name, files in again.items()
+    ]
+    for (fact, value), caution in _CAUTIONS.items():
+        if {each.machine.get(fact) for side in turns.identities for each in side} == {value}:
+            notes.append(f"{fact} is {value} in all files: {caution}.")
+    return tuple(notes)
+
+
+_CAUTIONS: Mapping[tuple[str, str], str] = {
+    ("library_build_type", "debug"): "times of a release build may differ by another amount",
+    ("cpu_scaling_enabled", "true"): "the processor's clock may move between processes",
+}
+"""Facts that Google Benchmark itself warns of, with the reason."""
 
 
 def _compared(
@@ -315,7 +364,11 @@ def _compared(
     )
     if base_mhz is None or head_mhz is None:
         return verdict  # without the card's clocks nothing tells the cause
-    return replace(verdict, attribution=attribute(verdict))
+    verdict = replace(verdict, attribution=attribute(verdict))
+    if verdict.attribution != "clocks" or status == "invalid":
+        return verdict
+    apart = _at_other_clocks(base_mhz, head_mhz)
+    return replace(verdict, status="invalid", reason=apart.reason, message=apart.message)
 
 
 _OUTCOMES: Mapping[Status, tuple[VerdictStatus, str]] = {
@@ -350,10 +403,14 @@ def _measured_otherwise(everything: Sequence[Benchmark]) -> Refusal | None:
 def _clocks_apart(base: float | None, head: float | None) -> Refusal | None:
     if not base or not head or abs(math.log(head / base)) <= _CLOCKS_APART:
         return None
+    return _at_other_clocks(base, head)
+
+
+def _at_other_clocks(base_mhz: float, head_mhz: float) -> Refusal:
     return Refusal(
         "sm-clock",
-        f"The card ran base at {clock(base)} MHz and head at {clock(head)} MHz, so times do not tell what "
-        "the code did. 'harness compare' measures both at one clock.",
+        f"The card ran base at {clock(base_mhz)} MHz and head at {clock(head_mhz)} MHz, so times do not tell "
+        "what the code did. 'harness compare' measures both at one clock.",
     )
 
 
@@ -428,16 +485,17 @@ def _spread(ratios: Sequence[float]) -> float:
 
 
 def _side(runs: Sequence[_SavedRun]) -> FilesSide:
-    commits = {run.file.commit for run in runs}
+    commits = {run.file.identity.commit for run in runs}
     return FilesSide(
         commit=commits.pop() if len(commits) == 1 else None,
-        dirty=any(run.file.dirty for run in runs),
+        dirty=any(run.file.identity.dirty for run in runs),
         files=tuple(run.file.path for run in runs),
     )
 
 
 def _commit(file: BenchmarkFile) -> str:
-    return (file.commit or "no commit")[:10] + (" with changes" if file.dirty else "")
+    identity = file.identity
+    return (identity.commit or "no commit")[:10] + (" with changes" if identity.dirty else "")
 
 
 def _short(value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -105,7 +105,7 @@ def _print_cards(history: History) -> None:
         late = [f"{len(late)} cards are behind: {late[0]}"]
     for card in history.cards if few else ():
         out.print(_title(card, commits), style="bold", soft_wrap=True)
-    for words in (*late, *_ended(history)):
+    for words in (*late, *_ended(history), *_limits(history.cards)):
         out.print(words, style="dim", soft_wrap=not out.is_terminal)
     failing = _failing(history)
     for line in failing[:_BROKEN]:
@@ -115,6 +115,13 @@ def _print_cards(history: History) -> None:
     for card in history.cards:
         for problem in card.problems:
             print_error(f"{card.name}: {problem}")
+
+
+def _limits(cards: Iterable[CardHistory]) -> Iterator[str]:
+    """The limits of asv's configuration, with the number of cases that each applies to."""
+    limits = (one.limit for card in cards for one in card.analysed if one.limit)
+    applied = Counter(f"{limit.file}: {each}" for limit in limits for each in limit.sentences)
+    return (f"{harmless(each)} ({counted(number, 'case')})" for each, number in applied.items())
 
 
 def _failing(history: History) -> list[Text]:
@@ -300,7 +307,7 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
         # Of what is unjudged the table says all, unless one commit did it or somebody has decided.
         if each.decision or each.change.commits == 1 or not math.isnan(each.change.p_value):
             _print_change(each, cases[each.change.case], commits)
-    for line in _epochs(card, commits):
+    for line in (*_epochs(card, commits), *_limits([card])):
         out.print(line, style="dim")
     for problem in card.problems:
         print_error(f"{card.name}: {problem}")
@@ -453,6 +460,7 @@ def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, 
         "failed": int(series.failed.sum()),
         "noise": None if math.isnan(one.noise) else one.noise,
         "floor": one.floor,
+        "limit": one.limit,
         "newest": commits[int(series.positions[-1])].hash,
         "stale": name in card.ended,
         "renamed_to": card.ended.get(name, ""),

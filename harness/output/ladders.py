@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.device import backends
 from harness.device.machine import machine_name
+from harness.device.peaks import peak_of
 from harness.errors import HarnessError, UsageError
 from harness.output.tables import summary_of
 from harness.records import DeviceInfo, Host, RowStatus, Source
@@ -471,7 +472,7 @@ def _swept(suite: Suite, machine: str, sweep: Sweep, found: SweepState) -> Itera
                 configuration.parameters,
                 time_ms=time_ns / 1e6,
                 rate=work / time_ns,
-                peak=sweep.peaks.get(row.dtype if suite.headline == "GFLOP/s" else "memory"),
+                peak=peak_of(sweep.peaks, suite.headline, row.dtype, work / time_ns),
             )
 
 

@@ -63,6 +63,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
         "right by its own problem, and wrong by base's",
         "land the change of reference, tolerance or data in a commit of its own first, if it is meant",
     ),
+    "loose-bound": ("a tolerance within which wrong answers pass", "derive it from the kernel's roundings"),
     "wrong-when-timed": ("right when verified, and not when timed", "it may keep something, or have a race"),
     "skips-work": ("work left out that was found done", ""),
     "foreign-stream": ("work on a stream that nobody times", "put all work on the stream that it is given"),
@@ -75,6 +76,8 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "no-json": ("no JSON was written", "put {out} in the command, where it takes the name of its file"),
     "store": ("what it wrote cannot be read", ""),
     "not-measured": ("there is no time of it", ""),
+    "skips-itself": ("it skips itself", ""),
+    "other-machine": ("machine, card, build or environment differ", "measure both commits on one machine"),
     "timed-out": ("timed out", "allow more with --timeout if it is only slow"),
     "suite": ("broken suite", ""),
     "no-suite": ("no suite.py in its folder", ""),
@@ -92,7 +95,7 @@ def sentence(case: JudgedCase, units: tuple[str, str] = PROCESSES) -> str:
 
     `units` is what an effect was measured in, one and many.
     """
-    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case))
+    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case), _settings(case))
     return " ".join(part for part in parts if part)
 
 
@@ -168,8 +171,8 @@ EXECUTABLES = "Times are the benchmarks' own, base and head in turns, a process 
 
 
 IN_TURNS = (
-    "Sides that one process cannot hold had a process each, in turns: how far these differ is assumed, "
-    "whatever the calibration."
+    "Functions had a process for each side, in turns. How far two processes differ is assumed, whatever the "
+    "calibration."
 )
 
 
@@ -195,6 +198,17 @@ def _measured(case: JudgedCase, units: tuple[str, str]) -> str:
     return f"{moved(change, *words)} in {counted(change.processes, *units)}."
 
 
+_MOST_SETTINGS = 6
+
+
+def _settings(case: JudgedCase) -> str:
+    changed = case.settings_changed
+    if not changed:
+        return ""
+    more = f"; and {len(changed) - _MOST_SETTINGS} more" if len(changed) > _MOST_SETTINGS else ""
+    return f"Settings differ: {'; '.join(changed[:_MOST_SETTINGS])}{more}."
+
+
 def _strayed(case: JudgedCase) -> str:
     word = "slower" if case.reason.startswith("slower") else "faster"
     found = case.strays
@@ -210,7 +224,7 @@ def _standing(case: JudgedCase) -> str:
     """What is the matter, where it is not the effect itself."""
     if case.status == "unchanged":
         return "That is within the tolerance for sure."
-    if case.status in _UNMEASURED:
+    if case.status in _UNMEASURED and case.reason != "skips-itself":  # which the message says
         return _UNMEASURED[case.status]
     if case.status not in ("inconclusive", "invalid", "failed"):
         return ""

@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.text import Text
 
+from harness.device.peaks import peak_of
 from harness.numbers import counted, half_width, milliseconds, number, percent_figure
 from harness.output.sentences import source_label
 from harness.output.sheet import CLOSING, SHADES, Cell, Column, Sheet, opening, safe, scrolled
@@ -128,9 +129,9 @@ class SweepFigures:
 
     def peak_percent(self, row: SweepRow) -> float | None:
         """Share of what the card could do in theory."""
-        limit = {"GFLOP/s": row.dtype, "GB/s": "memory"}.get(self.unit, "")
-        peak = self.sweep.peaks.get(limit)
-        return 100 * self.rate(row) / peak if peak else None
+        rate = self.rate(row)
+        peak = peak_of(self.sweep.peaks, self.unit, row.dtype, rate)
+        return 100 * rate / peak if peak else None
 
     def by_group(self) -> dict[str, list[GroupLine]]:
         """For each group a line for each of its values, in the suite's order."""

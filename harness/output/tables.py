@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.device.peaks import peak_of, unit_of
 from harness.history.figures import median_during
 from harness.numbers import binary, number, percent_figure, times
 from harness.output.sentences import source_label, suite_label
@@ -37,6 +38,9 @@ class RowSummary:
     gflops: float | None = None
     gbytes_per_s: float | None = None
     peak_percent: float | None = None
+    unit: str = ""
+    """The unit whose peak the rate in FLOP/s is held against: the dtype's, or tf32 for a float32 rate beyond
+    float32's. Empty where no operations are counted."""
     library_percent: float | None = None
     """The rate over that of the vendor's own kernel, measured in turns."""
     library_low_percent: float | None = None
@@ -59,7 +63,7 @@ def summary_of(row: Row, run: Run) -> RowSummary:
     gflops = row.flop / times.median_ns if row.flop else None
     gbytes = row.moved_bytes / times.median_ns if row.moved_bytes else None
     rate = {"GFLOP/s": gflops, "GB/s": gbytes}.get(run.headline)
-    peak = run.peaks.get(row.dtype if run.headline == "GFLOP/s" else "memory")
+    peak = peak_of(run.peaks, run.headline, row.dtype, rate)
     library = row.library
     during = row.telemetry.during if row.telemetry else ()
     energies = [each.energy_j for each in during if each.energy_j is not None]
@@ -74,6 +78,7 @@ def summary_of(row: Row, run: Run) -> RowSummary:
         gflops=gflops,
         gbytes_per_s=gbytes,
         peak_percent=100 * rate / peak if rate and peak else None,
+        unit=unit_of(run.peaks, row.dtype, gflops) if gflops else "",
         library_percent=_percent(library.share if library else None),
         library_low_percent=_percent(library.low if library else None),
         library_high_percent=_percent(library.high if library else None),
@@ -278,7 +283,7 @@ def run_tables(result: RunResult) -> Iterator[Sheet]:
                 *_figures(result.run, rows),
                 Column("result", list(map(_status, rows)), text=True),
             ],
-            caption="\n".join(_library_notes(rows)),
+            caption="\n".join((*_unit_notes(result.run, rows), *_library_notes(rows))),
         )
 
 
@@ -304,6 +309,14 @@ def _library_name(rows: Sequence[Row]) -> str:
     if len(names) > 1:
         names = {name.partition("_")[0] for name in names}
     return names.pop() if len(names) == 1 else "library"
+
+
+def _unit_notes(run: Run, rows: Sequence[Row]) -> Iterator[str]:
+    """Which kernels compute otherwise than their dtype says, as their rates show."""
+    units = [(row, summary_of(row, run).unit) for row in rows]
+    for unit in dict.fromkeys(unit for row, unit in units if unit not in ("", row.dtype)):
+        names = ", ".join(row.kernel for row, each in units if each == unit != row.dtype)
+        yield f"Faster than float32's peak, so computed in {unit}, of whose peak % peak is: {names}."
 
 
 def _library_notes(rows: Sequence[Row]) -> Iterator[str]:

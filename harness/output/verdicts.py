@@ -122,6 +122,7 @@ def judgement_as_json(result: FilesResult) -> dict[str, Any]:
         "tolerance": result.policy.tolerance,
         "confidence": result.policy.confidence,
         "verdicts": [with_sentence(verdict, _PAIRS) for verdict in result.verdicts],
+        "notes": result.notes,
     }
 
 
@@ -191,10 +192,19 @@ def _of_executables(comparison: Comparison) -> str:
     if "processes_a_block" not in comparison.settings:
         return ""
     method = comparison.settings.get("method") or comparison.settings.get("format")
+    differs = comparison.settings.get("differences")
     return (
         f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
-        "verified."
+        f"verified.{_of_modules(comparison)}"
+        f"{f' Differs between base and head: {differs}.' if differs else ''}"
     )
+
+
+def _of_modules(comparison: Comparison) -> str:
+    """Sentences on whose Python code the executables ran; empty where none ran."""
+    own, silent = (comparison.settings.get(name) for name in ("own_modules", "not_proved"))
+    words = f" The repository's Python modules came from their own side's files: {own}." if own else ""
+    return f"{words} Not proved for all of its Python: {silent}." if silent else words
 
 
 def print_judgement(result: FilesResult, status: ExitCode) -> None:
@@ -207,6 +217,8 @@ def print_judgement(result: FilesResult, status: ExitCode) -> None:
     files = f"Files of {result.harness}, {len(base.files)} of base and {len(head.files)} of head."
     limits = f"{_limits_in_words(result.policy)} of each verdict."
     _print_reasons(result.verdicts, f"{files} {limits}", units=_PAIRS)
+    for note in result.notes:
+        console().print(Text(f"Note: {harmless(note)}"))
     console().print(f"\n{closing(result.verdicts, None)} Exit status {int(status)}.")
 
 
@@ -263,7 +275,7 @@ def lines_of(
     say the same. `names` are what cases are called, where not by their ids.
     """
     shown: set[str] = set()
-    loud = (verdict for verdict in verdicts if verdict.status not in _QUIET)
+    loud = (verdict for verdict in verdicts if verdict.status not in _QUIET or verdict.settings_changed)
     for _, (verdict, *alike) in groupby(loud, key=lambda v: (v.status, v.reason, explained(v), v.log)):
         cause = f", {verdict.attribution}" if verdict.attribution else ""
         more = f" and {len(alike)} more" if alike else ""

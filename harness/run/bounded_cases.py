@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from harness.device.plausible import plausible_or_none
 from harness.errors import StoreError, SuiteError, UsageError
 from harness.records import DeviceInfo, L2Policy, Source
 from harness.run.build_only import build_only
@@ -112,7 +113,7 @@ def card_of(record: Record) -> CardModel:
         device.name,
         device.compute_capability,
         device.compute_units or 1,
-        device.max_clock_mhz,
+        plausible_or_none("max_sm_clock_mhz", device.max_clock_mhz),
         record.memory_gbytes_per_s,
         device.l2_bytes or 0,
     )

@@ -15,11 +15,12 @@ from typing import Protocol
 
 import msgspec
 
-from harness.bench.pair_runner import ArraysError, code_identities
+from harness.bench.pair_runner import ArraysError
 from harness.errors import Side, SuiteError, UsageError
 from harness.records import DeviceInfo, Toolchain, Verdict
 from harness.run.compare import CompareObserver, CompareSettings, Comparing, match
 from harness.run.device_session import DeviceSession
+from harness.run.turns import SIDES
 from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite, begin
 from harness.spec.planning import PlannedCase, plan
@@ -27,7 +28,6 @@ from harness.store.records_file import JsonLines, writing_results
 from harness.system.files import UNREADABLE, read_regular
 from harness.system.process import Failed, failure
 
-_SIDES: tuple[Side, ...] = ("base", "head")
 WITHOUT: Mapping[Side, str] = {"base": "only-in-head", "head": "only-in-base"}
 """Why a case cannot be compared that a side does not have, by the side."""
 
@@ -71,7 +71,7 @@ def compare(
 ) -> PairResult:
     """Compare the case of a question in two loaded suites. Raises what opening a device does."""
     sides = [_planned(suite, question.case) for suite in (base, head)]
-    for side, planned in zip(_SIDES, sides, strict=True):
+    for side, planned in zip(SIDES, sides, strict=True):
         if not planned:
             commit = question.base if side == "base" else question.head
             message = f"Commit {commit[:12]} has no {question.case}."
@@ -87,8 +87,8 @@ def compare(
         comparing.inspect([entry])
         found = PairResult(question=question)
         if entry.built is not None:
-            codes = [code_identities(facts) for facts in (entry.built.base, entry.built.head)]
-            found = dataclasses.replace(found, base_code=codes[0], head_code=codes[1])
+            base_code, head_code = (entry.built[each].identities() for each in SIDES)
+            found = dataclasses.replace(found, base_code=base_code, head_code=head_code)
         if is_known(found):
             return found
         if entry.trial.settled:  # broken or identical: there is nothing to measure, nor to record

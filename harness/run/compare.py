@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import random
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -22,10 +23,11 @@ from harness.bench.problem_changes import Changes, demanding, sentences
 from harness.bench.protocol import SideName
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
-from harness.device.peaks import BeyondPeakError
+from harness.device.peaks import BeyondPeakError, unit_of
+from harness.device.process_state import differences
 from harness.device.telemetry import Sampler
 from harness.device.toolchains import FoundToolchain, environment_of
-from harness.errors import HarnessError, Side, UsageError, WorkerError
+from harness.errors import HarnessError, Side, SuiteError, UsageError, WorkerError
 from harness.judgement.attribution import solo_of
 from harness.judgement.case_trial import CaseTrial, NoisePriors, bare_verdict, settle
 from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
@@ -43,14 +45,15 @@ from harness.records import (
     VerdictStatus,
 )
 from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
-from harness.run.turns import SIDES, TurnPair
+from harness.run.turns import HEAD_FIRST, SIDES, TurnPair
 from harness.spec.case_id import size_label
 from harness.spec.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase, Refusal
 from harness.spec.problem import Case, ceil_div
+from harness.spec.suite_data import DefinitionCall, Loading, SuiteCall, SuiteData
 from harness.store.records_file import Journal, RecordWriter
-from harness.system.process import Failed, failure
+from harness.system.process import Failed, Query, failure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -115,14 +118,10 @@ class CaseEntry:
     """Digests of outputs that were verified in full, by side."""
     by_base: bool = False
     """Whether base's problem lies in other files than head's, so that head is verified by both."""
-    built: protocol.InspectedPair | None = None
-    """What came of building both sides; None until then, and where the compiler died of it."""
+    built: Mapping[SideName, protocol.SideFacts] | None = None
+    """What each side became when it was built; None until then, and where the compiler died of it."""
     in_turns: bool = False
-    """Whether each side has a process of its own, as one process cannot hold both."""
-
-    def take_turns(self, device: DeviceInfo) -> None:
-        self.in_turns = True
-        self.trial.noise = noise_apart(device)
+    """Whether each side has a process of its own, as code of its own runs in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +241,10 @@ class Comparing(DeviceSession):
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
         self._turns: TurnPair | None = None
+        self._spare_sides: dict[SideName, WorkerProcess] = {}
+        loadings = {"base": base.loading, "head": head.loading}
+        self._loadings: dict[str, Loading] = {side: each for side, each in loadings.items() if each}
+        self._told = self._told_to(None)
         self._inspected: tuple[tuple[str, ...], set[str]] | None = None
 
     def __enter__(self) -> Self:
@@ -284,16 +287,12 @@ class Comparing(DeviceSession):
         """
         fit, left_out = self.divide(head)
         both, alone = match(self.divide(base)[0], fit)
-        in_turns = {each.case.id for each in fit if self._is_elsewhere(each.kernel)}
-        if in_turns:
+        if any(self._is_elsewhere(each.kernel) for each in fit):
             self._check_environments()
         # A case that head has, only not for this device, has not vanished.
         of_head = {planned.case.id for planned in head}
         alone = [self._explained(v) for v in alone if v.status == "new" or v.case not in of_head]
         entries = [self.entry(pair, case) for pair, case in both]
-        for entry in entries:
-            if entry.pair.id in in_turns:
-                entry.take_turns(self.device)
         return self.compare(entries, alone, left_out)
 
     def refusal(self, planned: PlannedCase) -> Refusal | None:
@@ -339,8 +338,22 @@ class Comparing(DeviceSession):
         return dataclasses.replace(verdict, message=side.explained(verdict.message, verdict.log))
 
     def entry(self, pair: protocol.PairOf, case: Case) -> CaseEntry:
+        in_turns = self._has_processes(pair)
         noise = noise_of_case(self._noise, self.calibration, case.id)
-        return CaseEntry(pair, CaseTrial(pair.id, case, self.policy, noise))
+        trial = CaseTrial(pair.id, case, self.policy, noise_apart(self.device) if in_turns else noise)
+        return CaseEntry(pair, trial, in_turns=in_turns)
+
+    def _has_processes(self, pair: protocol.PairOf) -> bool:
+        """Return whether each side of a pair gets a process of its own.
+
+        It does where code of a side's suite runs in the process that measures it, and where the suites give
+        variables of the environment different values, which a compiler or a driver may read.
+        """
+        if len({repr(sorted(each.variables.items())) for each in self._told.values()}) > 1:
+            return True
+        suites = {"base": self.base.suite, "head": self.head.suite}
+        kernels = (suites[side.suite].by_name[side.kernel] for side in pair.sides.values())
+        return any(kernel.runs_on_host(self.device.backend) for kernel in kernels)
 
     def inspect(self, entries: Sequence[CaseEntry]) -> None:
         """Build both sides of these entries ahead of comparing them: what was built, they then know."""
@@ -407,34 +420,65 @@ class Comparing(DeviceSession):
 
     def _inspect(self, entries: Sequence[CaseEntry]) -> tuple[tuple[str, ...], set[str]]:
         """Build both sides, settle what is identical or broken, and return what `_problem_changes` does."""
-        inspected = [entry for entry in entries if not entry.in_turns]
-        pairs = tuple(entry.pair for entry in inspected)
+        shared = [entry for entry in entries if not entry.in_turns]
+        pairs = tuple(entry.pair for entry in shared)
         self.observer.stage("build")
-        turns = max(1, ceil_div(2 * len(pairs), os.cpu_count() or 1))
-        same_problem = self.base.suite.root == self.head.suite.root
         # A compiler that hangs or kills its process is reported by the case that needs it.
         with suppress(WorkerError):
             request = protocol.Inspect(pairs=pairs)
-            reply = self.builder.ask(request, turns * self.settings.timeout_s, self._heard)
+            reply = self.builder.ask(request, self._build_timeout_s(len(pairs)), self._heard)
             if not isinstance(reply, Failed):
-                same_problem = same_problem or reply.same_problem
-                for entry in inspected:
-                    entry.built = reply.pairs[entry.pair.id]
-                    self._settle_built(entry, entry.built)
+                for entry in shared:
+                    self._settle_built(entry, reply.pairs[entry.pair.id])
         self.builder.kill()
-        return ((), set()) if same_problem else self._problem_changes(entries)
+        changes = ((), set[str]()) if self._same_problem() else self._problem_changes(entries)
+        self._inspect_in_turns([entry for entry in entries if entry.in_turns])
+        return changes
 
-    def _settle_built(self, entry: CaseEntry, found: protocol.InspectedPair) -> None:
-        trial = entry.trial
-        trial.sides = {"base": _arm(found.base), "head": _arm(found.head)}
-        if found.identical and not self.settings.measure_identical:
+    def _same_problem(self) -> bool:
+        """Return whether both suites define their problem in the same files."""
+        if self.base.suite.root == self.head.suite.root:
+            return True
+        answers = [self._loadings[side].answer(DefinitionCall()) for side in SIDES if side in self._loadings]
+        return len(answers) == 2 and answers[0] == answers[1] and not isinstance(answers[0], Failed)
+
+    def _build_timeout_s(self, pairs: int) -> float:
+        return max(1, ceil_div(2 * pairs, os.cpu_count() or 1)) * self.settings.timeout_s
+
+    def _inspect_in_turns(self, entries: Sequence[CaseEntry]) -> None:
+        """Build both sides of these entries, each in the process that will measure it first."""
+        # Of two environments nothing is the same.
+        inspected = [
+            entry
+            for entry in entries
+            if not self._is_elsewhere(self.head.suite.by_name[entry.trial.case.kernel])
+        ]
+        if not inspected:
+            return
+        pairs = tuple(entry.pair for entry in inspected)
+
+        def answer() -> Mapping[SideName, protocol.InspectReply] | Failed:
+            return self._side_processes().inspect(pairs, self._build_timeout_s(len(pairs)))
+
+        reply = self._answered(answer)
+        if isinstance(reply, Failed):
+            return
+        for entry in inspected:
+            self._settle_built(entry, {side: reply[side].pairs[entry.pair.id][side] for side in SIDES})
+
+    def _settle_built(self, entry: CaseEntry, built: Mapping[SideName, protocol.SideFacts]) -> None:
+        trial, entry.built = entry.trial, built
+        trial.sides = {side: _arm(facts) for side, facts in built.items()}
+        of_base, of_head = (
+            built[side].identities(one_compiler=not self._compilers) for side in ("base", "head")
+        )
+        if not of_base.isdisjoint(of_head) and not self.settings.measure_identical:
             trial.end("identical", "same-code", "")
-        elif protocol.SHARED_OPERATORS in (found.base.reason, found.head.reason):
-            entry.take_turns(self.device)
-        elif found.head.reason:
-            trial.end("failed", found.head.reason, found.head.message, found.head.log, side="head")
-        elif found.base.reason:
-            trial.end("failed", found.base.reason, found.base.message, found.base.log, side="base")
+            return
+        for side in HEAD_FIRST:
+            if facts := built[side] if built[side].reason else None:
+                trial.end("failed", facts.reason, facts.message, facts.log, side=side)
+                return
 
     def _problem_changes(self, entries: Sequence[CaseEntry]) -> tuple[tuple[str, ...], set[str]]:
         """How head's problem differs from base's, a sentence each, and the dtypes that kernels may be wrong
@@ -497,8 +541,13 @@ class Comparing(DeviceSession):
         Base is at fault where its problem fails.
         """
         wrong: dict[str, Failed] = {}
+        if cases:
+            self.leave()
         for name, case in cases.items():
             self.observer.started(name)
+            # Code of head's that runs in the process has that process to itself.
+            on_host = self.head.suite.by_name[case.kernel].runs_on_host(self.device.backend)
+            self._tell(self._told_to("head" if on_host else None))
             request = protocol.Measure(
                 kernel=case.kernel,
                 sizes=case.sizes,
@@ -515,8 +564,26 @@ class Comparing(DeviceSession):
                 reply = Failed(reason=row.reason, message=row.message, log=row.log)
             side: Side = "base" if reply.side == "base" else "head"
             wrong[name] = msgspec.structs.replace(reply, side=side)
-        self.leave()
+        if cases:
+            self._tell(self._told_to(None))
         return wrong
+
+    def _told_to(self, own: SideName | None) -> dict[SideName, SuiteData]:
+        """The suites that a worker is told of: all but the side's own, which it loads itself."""
+        return {
+            side: loading.data
+            for side in SIDES
+            if side != own and (loading := self._loadings.get(side)) and loading.data
+        }
+
+    def _tell(self, told: Mapping[SideName, SuiteData]) -> None:
+        """Have the worker processes from now on load all suites but these."""
+        if told != self._told:
+            self.leave()
+            self._told = told
+
+    def _new_worker(self, python: str = "", env: Mapping[str, str] = {}) -> WorkerProcess:
+        return WorkerProcess(self.scratch, python, env, answered=_Answering(self._loadings))
 
     def _twins(self, entries: Sequence[CaseEntry]) -> list[CaseEntry]:
         """A kernel against itself, as it is and slowed by the tolerance: the first case that can be."""
@@ -564,7 +631,7 @@ class Comparing(DeviceSession):
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))
-        for in_turns in (False, True):  # in the first round more may turn out to need the second
+        for in_turns in (True, False):  # the processes that built functions are there already
             for entry in shuffled:
                 if entry.in_turns == in_turns and not entry.trial.settled:
                     self.observer.started(entry.pair.id)
@@ -574,6 +641,9 @@ class Comparing(DeviceSession):
 
     def _measure(self, entry: CaseEntry) -> None:
         trial, wanted = entry.trial, entry.trial.precision
+        # In turns a quad takes long, and what two processes differ by hides a smaller error than this.
+        least_error = math.sqrt(trial.noise.time.variance) / 3 if entry.in_turns else 0.0
+        standard_error = max(wanted.standard_error, least_error)
         request = protocol.Compare(
             pair=entry.pair,
             seed=self.settings.seed,
@@ -581,7 +651,7 @@ class Comparing(DeviceSession):
             settings=dataclasses.replace(  # it ends where more of it would not matter for the verdict
                 self.pair,
                 warmup_min_s=WARM_S if self.started else self.pair.warmup_min_s,
-                standard_error=self.pair.standard_error if self.settings.pair else wanted.standard_error,
+                standard_error=self.pair.standard_error if self.settings.pair else standard_error,
                 min_quads=max(self.pair.min_quads, wanted.min_quads),
             ),
             verified=entry.digests,
@@ -589,15 +659,15 @@ class Comparing(DeviceSession):
         )
         ask = self._ask_in_turns if entry.in_turns else self.ask
         reply = ask(request, self.settings.timeout_s)
-        if isinstance(reply, Failed) and reply.reason == protocol.SHARED_OPERATORS and not entry.in_turns:
-            entry.take_turns(self.device)  # they were registered by its first call
-            return
         if isinstance(reply, Failed):
             status: VerdictStatus = "invalid" if reply.reason == BeyondPeakError.reason else "failed"
             trial.end(status, reply.reason, reply.message, reply.log, side=reply.side)
             return
         entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
         trial.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
+        if not self.settings.toolchains:  # two environments differ in most
+            trial.settings_changed = differences(*(reply.sides[side].state for side in SIDES))
+        trial.remark = _by_tf32(self.peaks, reply)
         telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=telemetry)
         usual = None if entry.in_turns else usual_level(self._canaries)
@@ -611,25 +681,39 @@ class Comparing(DeviceSession):
 
     def _ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """What a pair of processes answers; one is started where there is none, and ended where it fails."""
+        return self._answered(lambda: self._side_processes().compare(request, timeout_s))
 
-        def answer() -> protocol.CompareReply | Failed:
-            if self._turns is None:
-                with ExitStack() as stack:
-                    self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
-                    first = SIDES[self._processes % 2]
-                    self._turns = TurnPair(self._start_side, self._open, self.observer.stage, first)
-                    stack.callback(self._turns.close)
-                    self._worker = stack.pop_all()
-            return self._turns.compare(request, timeout_s)
-
-        return self._answered(answer)
+    def _side_processes(self) -> TurnPair:
+        """A process for each side; they are started where there are none, and the next ahead of time."""
+        if self._turns is None:
+            with ExitStack() as stack:
+                self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
+                first = SIDES[self._processes % 2]
+                self._turns = TurnPair(self._start_side, self._open_side, self.observer.stage, first)
+                stack.callback(self._turns.close)
+                self._worker = stack.pop_all()
+            if self.device.kind == "gpu":  # elsewhere what they import would disturb
+                self._spare_sides = {side: self._new_side(side) for side in SIDES}
+        return self._turns
 
     def _start_side(self, side: SideName) -> WorkerProcess:
+        return self._spare_sides.pop(side, None) or self._new_side(side)
+
+    def _new_side(self, side: SideName) -> WorkerProcess:
         """A worker for one side, with what its toolchain asks of it."""
         toolchain = self.settings.toolchains.get(side)
         if toolchain is None:
-            return WorkerProcess(self.scratch)
-        return WorkerProcess(self.scratch, toolchain.python, environment_of(toolchain))
+            return self._new_worker()
+        return self._new_worker(toolchain.python, environment_of(toolchain))
+
+    def _open_side(self, side: SideName, worker: WorkerProcess) -> None:
+        """Have a side's process load that side's suite, and be told of the other."""
+        self._open(worker, self._told_to(side))
+
+    def _end_spare(self) -> None:
+        super()._end_spare()
+        while self._spare_sides:
+            self._spare_sides.popitem()[1].close()
 
     def leave(self) -> None:
         self._turns = None
@@ -670,6 +754,24 @@ class Comparing(DeviceSession):
         self.leave()
 
 
+@dataclass(frozen=True, slots=True)
+class _Answering:
+    """Has the process that loaded a side's suite answer for it. It holds no session alive."""
+
+    loadings: Mapping[str, Loading]
+
+    def __call__(self, question: Query, deadline: float) -> msgspec.Struct:
+        try:
+            call = msgspec.json.decode(question.request, type=SuiteCall)
+            return self.loadings[question.side].answer(call, max(0.1, deadline - time.monotonic()))
+        except HarnessError as error:
+            return Failed(reason=type(error).__name__, message=error.message, log=error.log)
+        except (msgspec.MsgspecError, KeyError) as error:
+            return Failed(
+                reason=SuiteError.__name__, message=f"No suite has what a worker asked for: {error}."
+            )
+
+
 def _telling(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, bool]]:
     """The cases by which a change of problem is found, and whether to compute their references too.
 
@@ -704,6 +806,23 @@ def untouched(kernel: Kernel, backend: str, *, has_compilers: bool) -> Refusal |
 
 def _arm(facts: protocol.SideFacts) -> Arm:
     return Arm(source_sha256=facts.source_sha256, launch=facts.launch, resources=facts.resources)
+
+
+def _by_tf32(peaks: Mapping[str, float], reply: protocol.CompareReply) -> str:
+    """Say which side's rate in FLOP/s takes TF32, where the other side's does not; else nothing."""
+    found: dict[SideName, float] = {}
+    for side in SIDES:
+        facts, time_ns = reply.sides[side], reply.block.median_ns("A" if side == "base" else "B")
+        gflops = facts.flop / time_ns if facts.flop and time_ns else 0.0
+        if unit_of(peaks, facts.dtype, gflops) != facts.dtype:
+            found[side] = gflops
+    if len(found) != 1:
+        return ""
+    [(side, gflops)] = found.items()
+    return (
+        f"Only {side} must compute in TF32: its {gflops:,.0f} GFLOP/s are beyond float32's peak, "
+        f"{peaks['float32']:,.0f}."
+    )
 
 
 def with_twins(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:

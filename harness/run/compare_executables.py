@@ -10,8 +10,8 @@ import dataclasses
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 
 from harness.bench.abba import Order
@@ -22,15 +22,18 @@ from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, HarnessError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
 from harness.judgement.gates import gate
+from harness.judgement.identities import SKIPS_ITSELF, other_machine, without_time
 from harness.judgement.noise import noise_of_card
 from harness.records import Arm, CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Telemetry, Verdict
 from harness.run import compare
 from harness.run.compare import CompareObserver, ComparisonResult, JudgeSettings, failed_by
 from harness.run.device_session import begun, find_device, identified
-from harness.run.executables import Executable, ProcessRun, format_of, run_once
+from harness.run.executables import Executable, ProcessRun, Stage, format_of, run_once
+from harness.run.side_code import OtherCodeError
 from harness.run.turns import ORDERS
 from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, trimmed_mean
+from harness.store.identity import Identity, reported_differences
 from harness.store.imported import Format, ImportedCase, identifier
 from harness.store.records_file import Journal, RecordWriter
 from harness.system.files import scratch_folder
@@ -103,9 +106,9 @@ class ComparingExecutables:
             if device is not None:
                 stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
             first = self._first_runs()
-            if device is None:
-                device = self._device_told(first)
-                stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
+            if (watched := self._to_watch(device, first)) is not device:
+                stack.enter_context(held(watched, "compare", self.settings.busy, self.observer.waiting))
+            device = watched
             self._check_device(device, first)
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
@@ -138,7 +141,9 @@ class ComparingExecutables:
         for side in ("head", "base"):
             self.observer.stage(f"first run {side}")
             try:
-                found[side] = self._once(side).run
+                found[side] = self._once(side, stage="first").run
+            except OtherCodeError:
+                raise
             except HarnessError as error:
                 found[side] = error
         return found
@@ -151,6 +156,19 @@ class ComparingExecutables:
         assert isinstance(problem, HarnessError)
         raise problem
 
+    def _to_watch(self, device: DeviceInfo | None, first: FirstRuns) -> DeviceInfo:
+        """Return the device to watch: the given one, or the card that an executable names."""
+        if device is None:
+            return self._device_told(first)
+        if self.settings.device or self.format == "nvbench":
+            return device
+        devices = (each.device for each in first.values() if isinstance(each, ProcessRun))
+        named = next((each for each in devices if each.kind == "gpu"), device)
+        with suppress(DeviceError, UsageError):
+            if named.kind == "gpu" and (here := find_device("cuda:0")).name == named.name:
+                return here
+        return named
+
     def _check_device(self, device: DeviceInfo, first: FirstRuns) -> None:
         """Raise UsageError unless nvbench measured on what is watched. Google Benchmark does not tell."""
         for side, each in first.items():
@@ -160,13 +178,14 @@ class ComparingExecutables:
                     "device with --device, or have the executable take it with --devices."
                 )
 
-    def _once(self, side: SideName, only: Sequence[str] = ()) -> _Slot:
+    def _once(self, side: SideName, only: Sequence[str] = (), stage: Stage = "timed") -> _Slot:
         executable = self.sides[side]
         if executable.problem is not None:
             raise executable.problem
         began_ns = time.monotonic_ns()
         settings = self.settings
-        found = run_once(executable, self.format, self.scratch, settings.timeout_s, settings.device, only)
+        where = self.scratch, settings.timeout_s, settings.device
+        found = run_once(executable, self.format, *where, only, stage)
         ended_ns = time.monotonic_ns()
         self._run_s = max(self._run_s, (ended_ns - began_ns) / 1e9)
         return _Slot(began_ns, ended_ns, found)
@@ -178,7 +197,7 @@ class ComparingExecutables:
         named = next((run.executable for run in runs if run.executable), name)
         self.suite = self.settings.suite or identifier(named)
         trials, alone, left_out = self._cases(first)
-        described = self._describe(runs, [trial.case.kernel for trial in trials.values()])
+        described = self._describe(first, [trial.case.kernel for trial in trials.values()])
         folder = self.settings.results if self.settings.save else None
         writer = RecordWriter(folder / machine_name(self.device), described) if folder else None
         interrupted = False
@@ -206,7 +225,8 @@ class ComparingExecutables:
             {trial.id: trial.blocks for trial in trials.values()},
         )
 
-    def _describe(self, runs: Sequence[ProcessRun], kernels: Sequence[str]) -> Comparison:
+    def _describe(self, first: FirstRuns, kernels: Sequence[str]) -> Comparison:
+        runs = [each for each in first.values() if isinstance(each, ProcessRun)]
         base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
         return Comparison(
             **begun(),
@@ -222,7 +242,9 @@ class ComparingExecutables:
                 "method": ", ".join(dict.fromkeys(run.version for run in runs)),
                 "base_command": self.sides["base"].command,
                 "head_command": self.sides["head"].command,
+                **_imported(first),
                 "processes_a_block": RUNS_A_BLOCK,
+                "differences": "; ".join(reported_differences(*_identities(runs))),
                 **compare.recorded_settings(self.settings, self.policy),
             },
         )
@@ -237,6 +259,7 @@ class ComparingExecutables:
         trials: dict[str, CaseTrial] = {}
         alone: list[Verdict] = []
         left_out: dict[str, None] = {}
+        apart = other_machine(*_identities(first.values()))
         labels = dict.fromkeys(label for cases in found.values() for label in cases)
         for label in labels:
             sides = {side: found[side].get(label) if side in found else None for side in self.sides}
@@ -250,6 +273,10 @@ class ComparingExecutables:
                 alone.append(failed_by(bare, next(iter(failed.values()))))
             elif verdict := _not_at_both(bare, sides, left_out):
                 alone.append(verdict)
+            elif apart:
+                alone.append(
+                    dataclasses.replace(bare, status="invalid", reason=apart.reason, message=apart.message)
+                )
             elif not any(each and each.skipped for each in sides.values()):
                 noise = noise_of_card(None, self.device)
                 trials[label] = CaseTrial(of_suite.id, of_suite, self.policy, noise)
@@ -275,11 +302,17 @@ class ComparingExecutables:
         with Sampler(self.probe, interval_s=interval_s, mark_s=max(0.1, interval_s)) as sampler:
             try:
                 quads = [self._quad(number, only) for number in range(MIN_QUADS)]
+            except OtherCodeError:
+                raise
             except HarnessError as error:
                 for trial in wanting.values():
                     trial.end("failed", error.reason, error.message, error.log, side=error.side)
                 return
             slots = [slot for quad in quads for slot in quad.slots]
+            if apart := other_machine(*_identities(slot.run for slot in slots)):
+                for trial in wanting.values():
+                    trial.end("invalid", apart.reason, apart.message)
+                return
             seen = _while_running(
                 telemetry_of(sampler, slots[0].started_ns, slots[-1].ended_ns, own_pids=()), slots
             )
@@ -311,7 +344,8 @@ class ComparingExecutables:
                 case = slot.run.cases.get(label)
                 why = case.failed or case.skipped if case else "A later process did not write it."
                 if why:
-                    trial.end("failed", "not-measured", why, side=side)
+                    reason = SKIPS_ITSELF if case and case.skipped else "not-measured"
+                    trial.end("failed", reason, why, side=side)
                     return
         block = _block_of(label, quads, self.format, seen, took_s)
         gated = gate(block, usual=None)
@@ -321,27 +355,43 @@ class ComparingExecutables:
         trial.add(block, gated)
 
 
+def _identities(runs: Iterable[ProcessRun | HarnessError]) -> tuple[list[Identity], list[Identity]]:
+    """Return the identities of what base wrote, and of what head wrote."""
+    told = [run.identity for run in runs if isinstance(run, ProcessRun)]
+    base, head = ([each for each in told if each.of == side] for side in ("base", "head"))
+    return base, head
+
+
+def _imported(first: FirstRuns) -> dict[str, str]:
+    """Settings of a record that tell whose Python code ran; none where no Python did."""
+    told = {side: each.imported for side, each in sorted(first.items()) if isinstance(each, ProcessRun)}
+    own = ", ".join(f"{each.modules} of {side}" for side, each in told.items() if each.modules)
+    silent = "; ".join(f"in {side} {why}" for side, each in told.items() for why in each.silent)
+    return {name: words for name, words in (("own_modules", own), ("not_proved", silent)) if words}
+
+
 def _not_at_both(
     bare: Verdict, sides: Mapping[SideName, ImportedCase | None], left_out: dict[str, None]
 ) -> Verdict | None:
-    """The verdict of a case that cannot be compared; None where it can be, or where both sides skip it, which
-    `left_out` then says. What a side skips it does not have.
+    """Return the verdict of a case that cannot be compared; None where it can be, or where both sides skip
+    it, which `left_out` then says.
     """
-    present = {side: case for side, case in sides.items() if case and not case.skipped}
-    words = {side: case.skipped for side, case in sides.items() if case and case.skipped}
-    if not present:
-        for text in words.values():
+    skipped = {side: case.skipped for side, case in sides.items() if case and case.skipped}
+    if all(case is None or case.skipped for case in sides.values()):
+        for text in skipped.values():
             left_out[f"{bare.kernel}: {text}"] = None
         return None
-    for side, case in present.items():
-        if case.failed:
-            return dataclasses.replace(bare, reason="not-measured", message=case.failed, side=side)
-    if len(present) == len(sides):
-        return None
-    message = "".join(f"{side.capitalize()} skips it: {text}" for side, text in words.items())
-    if "head" in present:
-        return dataclasses.replace(bare, status="new", reason="only-in-head", message=message)
-    return dataclasses.replace(bare, status="missing", reason="only-in-base", message=message)
+    for side, case in sides.items():
+        if case and case.failed:
+            return without_time(bare, case.failed, side, skipped=False)
+    if skipped:
+        [(side, why)] = skipped.items()
+        return without_time(bare, why, side, skipped=True)
+    if sides["base"] is None:
+        return dataclasses.replace(bare, status="new", reason="only-in-head")
+    if sides["head"] is None:
+        return dataclasses.replace(bare, status="missing", reason="only-in-base")
+    return None
 
 
 def _while_running(seen: Telemetry, slots: Sequence[_Slot]) -> Telemetry:

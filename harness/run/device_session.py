@@ -12,8 +12,10 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import msgspec
+
 import harness
-from harness.bench.protocol import Open, OpenReply
+from harness.bench.protocol import Open, OpenReply, SideName
 from harness.device.backends.base import check_launch
 from harness.device.lock import Busy, held
 from harness.device.machine import describe_host
@@ -25,8 +27,9 @@ from harness.spec.device_facts import facts_of
 from harness.spec.kernel import on_device
 from harness.spec.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
 from harness.spec.sources import lacking
+from harness.spec.suite_data import SuiteData
 from harness.system.files import scratch_folder
-from harness.system.process import Failed, LostError, Process, Progress, Request, failure
+from harness.system.process import Failed, LostError, Process, Progress, Query, Request, failure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,18 +54,29 @@ Pending = Callable[[Callable[[Progress], object]], R | Failed]
 """Waits for the answer to a request, and tells of the progress meanwhile."""
 
 
+Answered = Callable[[Query, float], msgspec.Struct]
+"""Returns the reply to a question of a worker process; the second argument is the deadline, a moment of
+time.monotonic()."""
+
+
 class TimedOutError(WorkerError):
     reason = "timed-out"
 
 
 class WorkerProcess(Process):
     def __init__(
-        self, scratch: Path, python: str = "", env: Mapping[str, str] = {}, before: Sequence[str] = ()
+        self,
+        scratch: Path,
+        python: str = "",
+        env: Mapping[str, str] = {},
+        before: Sequence[str] = (),
+        answered: Answered | None = None,
     ) -> None:
-        """`python` is an interpreter in whose environment it runs, with this harness and the packages there;
-        `before` are the words of a program that starts it.
+        """Start the process. `python` is an interpreter in whose environment it runs, with this harness and
+        the packages there; `before` are the words of a program that starts it; `answered` returns the reply
+        to each question that it asks.
         """
-        self._scratch = scratch
+        self._scratch, self._answered = scratch, answered
         # The worker is in a folder of its own, where it would look for relative paths.
         names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
@@ -78,16 +92,21 @@ class WorkerProcess(Process):
         suite: Path | None = None,
         base: Path | None = None,
         *,
+        told: Mapping[SideName, SuiteData] = {},
         work_tree: Path | None = None,
         peaks: Mapping[str, float] = {},
         compilers: Mapping[str, str] = {},
     ) -> OpenReply:
-        """Have it open a device, and suites if given. Raises UsageError, DeviceError, WorkerError."""
+        """Have it open a device, and suites if given: those that are `told` it does not load itself.
+
+        Raises UsageError, DeviceError, WorkerError.
+        """
         request = Open(
             device=device,
             suite=str(suite) if suite else None,
             scratch=str(self._scratch),
             base=str(base) if base else None,
+            told=told,
             work_tree=str(work_tree) if work_tree else None,
             peaks=peaks,
             compilers=compilers,
@@ -121,7 +140,7 @@ class WorkerProcess(Process):
                 heard(progress)
 
             try:
-                return self.answer(request, deadline, hear)
+                return self.answer(request, deadline, hear, self._answered)
             except LostError as lost:
                 # Not a variable of this frame, which its traceback holds: that cycle would keep suites alive.
                 raise self._error(lost, last, timeout_s) from None
@@ -195,6 +214,8 @@ class DeviceSession:
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
         self._command, self._busy, self._work_tree = command, busy, work_tree
         self._compilers: Mapping[str, str] = {}
+        self._told: Mapping[SideName, SuiteData] = {}
+        """The suites that workers do not load themselves."""
         self.peaks: Mapping[str, float] = {}
         """What the device can do at most; empty until it is known."""
         self._stack = ExitStack()
@@ -206,7 +227,7 @@ class DeviceSession:
         with ExitStack() as stack:
             self.scratch = stack.enter_context(scratch_folder())
             stack.callback(self._end_spare)
-            self.builder = stack.enter_context(closing(WorkerProcess(self.scratch)))
+            self.builder = stack.enter_context(closing(self._new_worker()))
             found = self._open(self.builder)
             self.toolchain = found.toolchain
             self.probe = stack.enter_context(closing(probe_for(found.device)))
@@ -238,7 +259,7 @@ class DeviceSession:
 
         stack.enter_context(held(self.device, self._command, self._busy, wait))
         if sentences:
-            self.builder = stack.enter_context(closing(WorkerProcess(self.scratch)))
+            self.builder = stack.enter_context(closing(self._new_worker()))
             self._open(self.builder)
 
     def divide(self, plan: Sequence[PlannedCase]) -> tuple[list[PlannedCase], list[str]]:
@@ -266,11 +287,11 @@ class DeviceSession:
         if self._child is None:
             with ExitStack() as stack:
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
-                child, self._spare = self._spare or WorkerProcess(self.scratch), None
+                child, self._spare = self._spare or self._new_worker(), None
                 stack.callback(child.close)
                 self._open(child)
                 if self.device.kind == "gpu":
-                    self._spare = WorkerProcess(self.scratch)
+                    self._spare = self._new_worker()
                 self._worker = stack.pop_all()
             self._child = child
 
@@ -331,11 +352,15 @@ class DeviceSession:
         if self._spare is not None:
             self._spare.close()
 
-    def _open(self, child: WorkerProcess) -> OpenReply:
+    def _new_worker(self) -> WorkerProcess:
+        return WorkerProcess(self.scratch)
+
+    def _open(self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None) -> OpenReply:
         return child.open(
             self._spec,
             self._suite,
             self._base,
+            told=self._told if told is None else told,
             work_tree=self._work_tree,
             peaks=self.peaks,
             compilers=self._compilers,

@@ -6,19 +6,25 @@ import re
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from harness.bench.protocol import SideName
 from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo, Source
 from harness.run.device_session import TimedOutError
+from harness.run.side_code import NOTHING, Imported, SideFolders, SideRecorder
 from harness.spec.export import export
-from harness.store.imported import FORMATS, Format, ImportedCase, ImportedFile, executable_name
+from harness.store.identity import Identity
+from harness.store.imported import FORMATS, DeviceCases, Format, ImportedCase, ImportedFile, executable_name
 from harness.store.imported_files import read_imported
 from harness.system import git
 from harness.system.process import run_shell
 
+Stage = Literal["first", "timed"]
+"""The first run of a side tells what there is, and its times do not count."""
 OUT = "{out}"
 """What stands in a command for the file that it is to write."""
 _FLAGS = {
@@ -44,6 +50,8 @@ class Executable:
     source: Source
     problem: HarnessError | None = None
     """Why it cannot be run at all, such as a failed build."""
+    folders: SideFolders | None = None
+    """Where its Python code must come from; None where nobody knows what it is built from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,8 @@ class ProcessRun:
     """By label, which is kernel and sizes in words."""
     version: str
     executable: str
+    identity: Identity
+    imported: Imported = NOTHING
 
 
 def format_of(executable: Executable) -> Format:
@@ -80,18 +90,24 @@ def run_once(
     timeout_s: float,
     device: str | None,
     only: Sequence[str] = (),
+    stage: Stage = "timed",
 ) -> ProcessRun:
     """One process of an executable, of `only` these benchmarks where it can choose.
 
-    Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError for JSON that cannot be read;
-    each has the end of what it printed.
+    In the first stage Pythons that do not tell what they import are found, which costs a core some time.
+    Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError for JSON that cannot be read,
+    OtherCodeError; each has the end of what it printed.
     """
     folder = scratch / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     out = folder / "out.json"
-    ended = run_shell(command_for(executable.command, kind, out, only), executable.folder, timeout_s)
+    command = command_for(executable.command, kind, out, only)
+    recorder = SideRecorder(executable.folders, folder / "python") if executable.folders else None
+    run = partial(recorder.run, watched=stage == "first") if recorder else run_shell
+    ended = run(command, executable.folder, timeout_s)
     try:
+        imported = recorder.imported() if recorder else NOTHING
         if ended.status is None:
             raise TimedOutError(
                 f"No end of {executable.command!r} within {timeout_s:g} s: it was ended. Raise --timeout, or "
@@ -105,7 +121,10 @@ def run_once(
                 f"it takes the file's name otherwise, put {OUT} there; --format says which options it has."
             )
         file = read_imported(out, kind)
-        return ProcessRun(*_on_device(file, device), file.version, file.executable)
+        found = _on_device(file, device)
+        cases = {_label(case): case for case in found.cases}
+        identity = replace(found.identity, of=executable.side)
+        return ProcessRun(found.device, cases, file.version, file.executable, identity, imported)
     except HarnessError as error:
         error.log = error.log or ended.log
         error.side = executable.side
@@ -127,17 +146,16 @@ def command_for(command: str, kind: Format, out: Path, only: Sequence[str]) -> s
     return given.replace(OUT, shlex.quote(str(out)))
 
 
-def _on_device(file: ImportedFile, wanted: str | None) -> tuple[DeviceInfo, dict[str, ImportedCase]]:
-    """What a file has of one device: the only one, or the wanted one."""
-    found = [each for each in file.devices if len(file.devices) == 1 or each[0].spec == wanted]
+def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:
+    """Return what a file has of one device: the only one, or the wanted one."""
+    found = [each for each in file.devices if len(file.devices) == 1 or each.device.spec == wanted]
     if not found:
-        specs = ", ".join(device.spec for device, _ in file.devices)
+        specs = ", ".join(each.device.spec for each in file.devices)
         raise StoreError(
-            f"It measured on {specs or 'no device'}, and one is compared at a time: have it measure on one, "
+            f"It measured on {specs}, and one is compared at a time: have it measure on one, "
             "as with --devices 0, or say with --device which counts."
         )
-    device, cases = found[0]
-    return device, {_label(case): case for case in cases}
+    return found[0]
 
 
 def _label(case: ImportedCase) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import harness
 from harness.errors import UsageError
 from harness.records import DeviceInfo, Host, Measurement, Row, Run, Snapshot, Source, Telemetry
 from harness.spec.case_id import CaseId
-from harness.store.imported import ImportedCase, ImportedFile, identifier
+from harness.store.identity import Identity
+from harness.store.imported import DeviceCases, ImportedCase, ImportedFile, identifier
 from harness.store.records_file import RecordWriter
 
 COMMAND = "import"
@@ -43,15 +44,15 @@ def write_imported(
     Raises UsageError for one name of a machine and more than one device, StoreError.
     """
     if machine and len(file.devices) > 1:
-        names = ", ".join(device.name for device, _ in file.devices)
+        names = ", ".join(each.device.name for each in file.devices)
         raise UsageError(
             f"{file.path} is of {len(file.devices)} devices ({names}), which cannot all be {machine}: leave "
             "out --machine, or measure on one device at a time."
         )
     written = []
-    for device, cases in file.devices:
-        run = _run(file, device, cases, source)
-        rows = tuple(_row(file, case, source) for case in cases)
+    for found in file.devices:
+        run = _run(file, found, source)
+        rows = tuple(_row(file, case, source) for case in found.cases)
         folder = machine or machine_of(file, run.device)
         with RecordWriter(results / folder, run) as writer:
             for row in rows:
@@ -61,6 +62,16 @@ def write_imported(
             ImportedRun(file=file.path, machine=folder, run=run, rows=rows, path=path, problems=file.problems)
         )
     return written
+
+
+def commit_of(file: ImportedFile) -> str | None:
+    """Return the commit that a file says was measured; None where it says none."""
+    return next((each.identity.commit for each in file.devices if each.identity.commit), None)
+
+
+def reasons_of(rows: Iterable[Row]) -> list[str]:
+    """Say for each row without a time why it has none."""
+    return [f"{row.case} ({row.reason}): {row.message}" for row in rows if row.measurement is None]
 
 
 def machine_of(file: ImportedFile, device: DeviceInfo) -> str:
@@ -86,8 +97,9 @@ def checked_suite(name: str) -> str:
     return name
 
 
-def _run(file: ImportedFile, device: DeviceInfo, cases: Sequence[ImportedCase], source: Source) -> Run:
+def _run(file: ImportedFile, found: DeviceCases, source: Source) -> Run:
     now = dt.datetime.now(dt.timezone.utc)
+    device = found.device
     return Run(
         harness_version=harness.__version__,
         run_id=secrets.token_hex(8),
@@ -95,7 +107,7 @@ def _run(file: ImportedFile, device: DeviceInfo, cases: Sequence[ImportedCase], 
         command=COMMAND,
         source=source,
         headline=HEADLINE,
-        kernels=tuple(dict.fromkeys(case.kernel for case in cases)),
+        kernels=tuple(dict.fromkeys(case.kernel for case in found.cases)),
         device=device,
         toolchain=None,
         host=Host(
@@ -114,7 +126,15 @@ def _run(file: ImportedFile, device: DeviceInfo, cases: Sequence[ImportedCase], 
             "imported_at": now.isoformat(timespec="seconds"),
             "moment": "of the file" if file.started_at else "of the import",
         },
+        identity=_facts(found.identity),
     )
+
+
+def _facts(identity: Identity) -> dict[str, str]:
+    """Return a file's facts of machine, build and versions, with ECC in the words of a driver."""
+    ecc = {"true": "on", "false": "off"}.get(identity.machine.get("device.ecc_state", ""))
+    clocks = {name: f"{value:g}" for name, value in identity.clocks.items()}
+    return {**identity.others, **identity.machine, **clocks, **({"ecc": ecc} if ecc else {})}
 
 
 def _row(file: ImportedFile, case: ImportedCase, source: Source) -> Row:

@@ -52,7 +52,7 @@ class TurnPair:
     def __init__(
         self,
         start: Callable[[SideName], WorkerProcess],
-        open_device: Callable[[WorkerProcess], object],
+        open_device: Callable[[SideName, WorkerProcess], object],
         report: Callable[[str], object],
         first: SideName,
     ) -> None:
@@ -61,8 +61,8 @@ class TurnPair:
         with ExitStack() as stack:
             # Both are started before the first is waited for: what they import takes long.
             self._workers = {side: stack.enter_context(closing(start(side))) for side in self._sides}
-            for worker in self._workers.values():
-                open_device(worker)
+            for side, worker in self._workers.items():
+                open_device(side, worker)
             self._stack = stack.pop_all()
 
     @property
@@ -71,6 +71,27 @@ class TurnPair:
 
     def close(self) -> None:
         self._stack.close()
+
+    def inspect(
+        self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
+    ) -> Mapping[SideName, protocol.InspectReply] | Failed:
+        """Build each side of the pairs in its own process. One that fails has to be closed."""
+        try:
+            return self._inspect(pairs, timeout_s)
+        except _FailedError as error:
+            return error.failed
+        except HarnessError as error:
+            return failure(error)
+
+    def _inspect(
+        self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
+    ) -> Mapping[SideName, protocol.InspectReply]:
+        begun: dict[SideName, Pending[protocol.InspectReply]] = {}
+        for side in self._sides:
+            asked = protocol.Inspect(pairs=pairs, side=side)
+            pending = self._begin(side, asked, timeout_s)
+            begun[side] = pending
+        return {side: self._answer(side, begun[side]) for side in HEAD_FIRST}
 
     def compare(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """What one process that has both sides would answer. One that fails has to be closed."""
@@ -89,10 +110,12 @@ class TurnPair:
             own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
             joined[side] = self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
         block = self._block(joined, request.settings, rng, timeout_s)
+        facts: dict[str, protocol.SideFacts] = {}
         for side in rng.sample(SIDES, 2):
             time_ns = block.median_ns("A" if side == "base" else "B")
-            self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
-        return protocol.CompareReply(block=block, sides={side: each.facts for side, each in joined.items()})
+            finished = self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
+            facts[side] = msgspec.structs.replace(joined[side].facts, state=finished.state)
+        return protocol.CompareReply(block=block, sides=facts)
 
     def _build(self, request: protocol.Compare, timeout_s: float) -> None:
         """Build both at once: an extension takes a minute, and what it imports some seconds."""

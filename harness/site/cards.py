@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.device.peaks import peak_of
 from harness.errors import StoreError
 from harness.history.cards import CardSource
 from harness.history.changes import BUILT, Analysed, Evidence, evidence_of
@@ -437,8 +438,8 @@ class CardPages:
         value = figure(float(series.values[-1]))
         beside = {name: figure(float(figures[-1])) for name, figures in series.beside.items()}
         peaks = self._newest_run.run.peaks if self._newest_run else {}
-        limit = "memory" if case.metric == "gbytes_per_s" else row.dtype if row else "float32"
-        peak = peaks.get(limit) if case.metric in ("gflops", "gbytes_per_s") else None
+        unit = {"gflops": "GFLOP/s", "gbytes_per_s": "GB/s"}.get(case.metric, "")
+        peak = peak_of(peaks, unit, row.dtype if row else "float32", value)
         why = f"{row.reason}: {row.message}" if row and row.message else "failed"
         return {
             "case": case.order,

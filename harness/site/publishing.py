@@ -20,6 +20,7 @@ from harness.history.changes import confirmed_by
 from harness.history.events import by_cards_alone, events_of, settled
 from harness.history.facts import Commits, cache_file, listing, read_cached, read_commits, write_cached
 from harness.history.figures import SeriesCase
+from harness.history.limits import AsvLimits
 from harness.history.reading import Mapped, open_results, side_by_side
 from harness.history.series import cases_of
 from harness.history.suspects import SourceFolders, with_suspects
@@ -79,6 +80,7 @@ def publish_pages(
     commit_url: str = "",
     suites: Sequence[Suite] = (),
     directions: Mapping[str, str] | None = None,
+    limits: AsvLimits | None = None,
     today: dt.date | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
@@ -87,6 +89,7 @@ def publish_pages(
     `repository` holds the commits, where the project's own in `root` does not.
     `suites` say what others published of their kernels, and hold the texts whose accesses are followed;
     `directions` are what the project says of benchmarks that are no suite's: which way is better.
+    `limits` are those of asv's configuration.
 
     An empty history makes pages that say so. Raises StoreError where nothing can be read or written,
     GitError, ConfigError for the triage file.
@@ -97,7 +100,8 @@ def publish_pages(
     decisions, commits = read_triage(root), read_commits(repository, revision)
     site = Site(html / FOLDER)
     with side_by_side() as mapped:
-        found = open_results(results, commits, directions, mapped)
+        placed = limits and limits.placed(repository, commits)
+        found = open_results(results, commits, directions, mapped, placed)
         cases = cases_of(found.groups, built=found.built)
         _write_shell(site)
         work = [

@@ -316,6 +316,15 @@ class Kernel:
             return next(iter(self.sources.values()))
         return self.sources.get(backend)
 
+    def runs_on_host(self, backend: str) -> bool:
+        """Return whether code of the suite's own runs in the host's process when the kernel is launched.
+
+        Such code shares what its process has: a library's settings, its modules, the environment. A kernel
+        that is compiled from text does not, also where a function of the suite generates the text.
+        """
+        source = self.source_for(backend)
+        return self.setup is not None or isinstance(source, (HostFunction, HostLibrary, PythonFunction))
+
     @property
     def files(self) -> tuple[str, ...]:
         found = (s if isinstance(s, str) else getattr(s, "file", "") for s in self.sources.values())

@@ -104,7 +104,7 @@ def load_folder(folder: Path) -> Suite:
     try:
         # What a suite prints is no result of a command's.
         _own.pop(folder, None)
-        with _importing_from(folder), contextlib.redirect_stdout(sys.stderr):
+        with importing_from(folder), contextlib.redirect_stdout(sys.stderr):
             # dataclasses and typing look a class's module up by its name.
             sys.modules[name] = module
             # Compiled here rather than by the import system, which would trust a stale .pyc of the same size
@@ -160,7 +160,7 @@ _own: dict[Path, tuple[list[str], dict[str, ModuleType]]] = {}
 
 
 @contextlib.contextmanager
-def _importing_from(folder: Path) -> Iterator[None]:
+def importing_from(folder: Path) -> Iterator[None]:
     """Let modules be imported from `folder`, and from nowhere else if it has one of that name. Put them away
     afterwards, with those that lie beside it in its repository.
 
@@ -201,7 +201,7 @@ def _importing_from(folder: Path) -> Iterator[None]:
 def imports_of(suite: Suite, kernel: Kernel, backend: str) -> contextlib.AbstractContextManager[None]:
     """What calls a function of the suite's own to make a kernel belongs in here."""
     plain = isinstance(kernel.source_for(backend), str | None) and kernel.setup is None
-    return contextlib.nullcontext() if plain else _importing_from(suite.root)
+    return contextlib.nullcontext() if plain else importing_from(suite.root)
 
 
 def modules_of(folder: Path, before: AbstractSet[str]) -> list[str]:
@@ -246,6 +246,8 @@ class LoadedSuite(_SuiteAt):
     """True where the commit does not have the suite, and `suite` stands in, from another commit."""
     problem: SuiteError | None = None
     """Why an absent suite cannot be loaded, where the commit does have it."""
+    loading: Loading | None = None
+    """The process that has loaded it, which answers for its functions."""
 
     @cached_property
     def source(self) -> Source:
@@ -292,7 +294,8 @@ class PendingSuite(_SuiteAt):
             suite = self.loading.suite()
             if self.commit is not None and self.repository is not None:
                 _check_absolute(suite, self.repository)
-            return LoadedSuite(self.path, self.repository, self.commit, self.suite_from, suite)
+            found = self.path, self.repository, self.commit, self.suite_from
+            return LoadedSuite(*found, suite, loading=self.loading)
         except SuiteError as error:
             if self.commit is None:
                 raise
@@ -337,7 +340,8 @@ def begin(
         lacks = f"Commit {commit[:12]} has no suite {inside.as_posix()}."
         log = f"No such file: {inside.as_posix()}/suite.py"
         raise NoSuiteError(_SuiteAt(path, repository, commit, suite_from).explained(lacks, log))
-    return PendingSuite(path, repository, commit, suite_from, Loading(exported, timeout_s))
+    loading = Loading(exported, timeout_s, work_tree=_repository_around(path))
+    return PendingSuite(path, repository, commit, suite_from, loading)
 
 
 def _with_suite_of(path: Path, repository: Path, commit: str, suite_from: str) -> str:

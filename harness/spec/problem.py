@@ -295,6 +295,27 @@ class Problem:
             made[name] = values.astype(numpy_dtype(dtype), copy=False)
         return made
 
+    def seeded(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
+        """The inputs by name, as data() makes them of a seed."""
+        import numpy as np
+
+        return self.data(case, np.random.default_rng(seed))
+
+    def judged(
+        self, case: Case, inputs: Mapping[str, NDArray[Any]], *, reference: bool
+    ) -> tuple[dict[str, Any], Any]:
+        """Return reference() by output, and tolerance(), of inputs that each gets in float64, its own copy.
+
+        Without `reference`, which takes longest, the tolerance alone.
+        """
+
+        def exact() -> dict[str, NDArray[Any]]:  # reference() may work in place
+            return {name: array.astype("float64") for name, array in inputs.items()}
+
+        found = self.reference(case, **exact()) if reference else {}
+        named = found if isinstance(found, dict) else {next(iter(self.outputs)): found}
+        return named, self.tolerance(case, **exact())
+
     def layout(self, name: str, case: Case) -> Layout:
         """How an array lies in memory. Raises SuiteError where its leading dimension makes no sense."""
         array = self.arrays[name]

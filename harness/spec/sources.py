@@ -47,6 +47,8 @@ _WORDY = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 """The same as _COMMENT for a text with raw strings, or with quotes in numbers: it looks at each word."""
+_MATRIX_PRODUCT = re.compile(r"(?<![A-Za-z])(?:wg|[wh])?mma(?![a-z])")
+"""Names by which C++ and PTX ask tensor cores for a product: mma.sync, wmma, wgmma, __hmma, <mma.h>."""
 _ODD_QUOTES = re.compile(r"""R"|\w'\w""")
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 """A line that goes on in the next, which compilers join before all else."""
@@ -184,6 +186,12 @@ class Program:
     def all_options(self) -> tuple[str, ...]:
         """The compiler's options, for this machine's folders."""
         return *(f"-I{folder}" for folder in self.folders), *self.options
+
+    @property
+    def may_use_tensor_cores(self) -> bool:
+        """Whether it may multiply by tensor cores, for all that its text tells: a library's has no text."""
+        whole = self.kind == "kernel" and not self.tree_sha256
+        return not whole or bool(_MATRIX_PRODUCT.search(_without_comments(self.text)))
 
     @property
     def sha256(self) -> str:

@@ -15,6 +15,7 @@ from harness.errors import ConfigError, SuiteError
 from harness.spec.kernel import Kernel
 from harness.spec.suite import Suite
 from harness.system.cache import export_root
+from harness.system.file_access import opened_beside
 from harness.system.files import read_regular
 
 QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
@@ -180,3 +181,20 @@ def _searched(suite: Suite) -> list[Path]:
         with contextlib.suppress(SuiteError, ConfigError):
             found |= dict.fromkeys(include_folders(suite, kernel))
     return list(map(Path, found))
+
+
+def definition_sha256(suite: Suite) -> str:
+    """A hash of every file in the suite's folder but those that only a compiler reads, and of what was
+    opened elsewhere in its repository: equal hashes mean the same problem.
+    """
+    found = hashlib.sha256()
+    # A Python file is never only a kernel's source.
+    sources = {name for kernel in suite.kernels for name in kernel.files if not name.endswith(".py")}
+    compiled = {(suite.root / name).resolve() for name in sources}
+    files = {*tree_files(suite), *filter(Path.is_file, opened_beside(suite.root))}
+    named = {os.path.relpath(path, suite.root): Path(os.path.realpath(path)) for path in files}
+    for name, path in sorted(named.items()):
+        if path not in compiled:
+            content = read_regular(path)
+            found.update(f"{len(name)}:{name}{len(content)}:".encode() + content)
+    return found.hexdigest()

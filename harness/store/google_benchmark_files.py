@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import msgspec
 from harness.errors import StoreError
 from harness.records import DeviceInfo
 from harness.store import imported
+from harness.store.identity import Identity, identity_of, names_model
 
 _KNOWN = 1
 """Version of its JSON's schema; files from before 2023 do not tell it, and are like the first."""
@@ -22,6 +23,11 @@ _HOW_LONG = re.compile(r"(iterations|repeats|min_time|min_warmup_time):[\d.]+s?"
 """Parts of a benchmark's name that say how long it is measured, not what."""
 _SUMMARY = re.compile(r"(.+)_(mean|median|stddev|cv|min|max|BigO|RMS)")
 _MOST = 2**31 - 1
+_MACHINE = ("host_name", "num_cpus", "cpu_scaling_enabled", "aslr_enabled", "caches", "library_build_type")
+"""Keys of the context that can change a time; `mhz_per_cpu` is a clock that may be of the moment."""
+_OTHERS = ("executable", "library_version", "json_schema_version", "date", "load_avg", "mhz_per_cpu")
+_TIMES_ITSELF = "manual_time"
+_UNKNOWN = "unavailable: Google Benchmark's JSON does not tell it"
 
 
 class _Cache(msgspec.Struct):
@@ -44,10 +50,14 @@ class _GoogleEntry(msgspec.Struct):
     run_name: str = ""
     run_type: str = ""
     aggregate_name: str = ""
+    family_index: imported.Integer | None = None
+    per_family_instance_index: imported.Integer | None = None
+    repetition_index: imported.Integer | None = None
     iterations: imported.Integer = 0
     real_time: float = 0.0
     cpu_time: float = 0.0
     time_unit: str = "ns"
+    label: str = ""
     error_occurred: bool = False
     error_message: str = ""
     skipped: bool = False
@@ -70,40 +80,70 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
         )
     given = imported.converted(path, content, _GoogleFile, "Google Benchmark")
     context = given.context
+    labels = sorted({each.label for each in given.benchmarks if names_model(each.label)})
+    identity = _identity(path, {**content["context"], **({"label": labels} if labels else {})}, context)
     # Two that differ in how long they are measured alone have one name, and so have a digest.
-    cases = imported.with_unique_names(
-        [_case(path, name, runs) for name, runs in _runs(given.benchmarks).items()]
-    )
+    cases = imported.with_unique_names([_case(path, runs) for runs in _runs(given.benchmarks)])
+    imported.check_not_empty(path, cases)
     return imported.ImportedFile(
         path=path,
         format="google-benchmark",
-        version=f"google-benchmark {context.library_version}".strip(),
+        version=identity.written_by,
         executable=imported.executable_name(context.executable),
         # Older versions write the local time without saying where: that is no moment.
         started_at=imported.utc_moment(context.date),
         host=context.host_name,
-        devices=((_device(context), tuple(cases)),) if cases else (),
+        devices=(
+            imported.DeviceCases(device=_device(context, identity), cases=tuple(cases), identity=identity),
+        ),
+        problems=_unknown_card(given, identity),
     )
 
 
-def _runs(entries: Sequence[_GoogleEntry]) -> dict[str, list[_GoogleEntry]]:
-    """The entries of each benchmark, its repetitions and what was made of them, by its name.
+def _identity(path: Path, content: Mapping[str, Any], context: _Context) -> Identity:
+    return identity_of(
+        str(path),
+        f"google-benchmark {context.library_version}".strip(),
+        machine={"harness": "google-benchmark", **{key: content[key] for key in _MACHINE if key in content}},
+        clocks={"mhz_per_cpu": context.mhz_per_cpu} if 0 < context.mhz_per_cpu < 1e6 else {},
+        others={"executable": imported.executable_name(context.executable)},
+        given={key: value for key, value in content.items() if key not in (*_MACHINE, *_OTHERS)},
+    )
+
+
+def _unknown_card(given: _GoogleFile, identity: Identity) -> tuple[str, ...]:
+    """Say that a benchmark which times itself may have run on a card that the file does not name."""
+    named = next((each.name for each in given.benchmarks if _TIMES_ITSELF in each.name.split("/")), None)
+    if named is None or identity.cards:
+        return ()
+    told = f"{named} times itself, and the file names no card, so its host stands for the device."
+    return (f"{told} If it ran on a GPU, name that one: --benchmark_context=gpu_name=NAME.",)
+
+
+def _runs(entries: Sequence[_GoogleEntry]) -> list[list[_GoogleEntry]]:
+    """Return the entries of each benchmark: its repetitions, and aggregates of them.
 
     Versions before 1.5 tell neither the name of a run nor what is a mean of others, but by its ending. Where
-    a benchmark's mean and standard deviation are there, they may be all that was written.
+    a benchmark's mean and standard deviation are there, they may be all that was written. Two benchmarks may
+    have one name: their places in their families tell them apart, or a repetition that comes again.
     """
     names = {each.name for each in entries}
     names |= {name[: -len("_mean")] for name in names if name.endswith("_mean")} & {
         name[: -len("_stddev")] for name in names if name.endswith("_stddev")
     }
-    runs: dict[str, list[_GoogleEntry]] = defaultdict(list)
+    runs: dict[Any, list[_GoogleEntry]] = defaultdict(list)
+    seen: Counter[Any] = Counter()
     for entry in entries:
         old = None if entry.run_type else _SUMMARY.fullmatch(entry.name)
         if old and (old[1] in names or old[2] in ("BigO", "RMS")):
             entry.run_type, entry.aggregate_name, entry.run_name = "aggregate", old[2], old[1]
-        if entry.aggregate_name not in ("BigO", "RMS"):
-            runs[entry.run_name or entry.name].append(entry)
-    return runs
+        if entry.aggregate_name in ("BigO", "RMS"):
+            continue
+        place = entry.run_name or entry.name, entry.family_index, entry.per_family_instance_index
+        part = entry.aggregate_name or entry.repetition_index
+        runs[place, seen[place, part]].append(entry)
+        seen[place, part] += part is not None
+    return list(runs.values())
 
 
 def _placed(name: str) -> tuple[str, dict[str, int]]:
@@ -125,7 +165,8 @@ def _placed(name: str) -> tuple[str, dict[str, int]]:
     return imported.identifier("/".join(kept)), sizes
 
 
-def _case(path: Path, name: str, entries: Sequence[_GoogleEntry]) -> imported.ImportedCase:
+def _case(path: Path, entries: Sequence[_GoogleEntry]) -> imported.ImportedCase:
+    name = entries[0].run_name or entries[0].name
     kernel, sizes = _placed(name)
     case = imported.ImportedCase(kernel=kernel, sizes=sizes, name=name)
     for entry in entries:
@@ -140,7 +181,7 @@ def _case(path: Path, name: str, entries: Sequence[_GoogleEntry]) -> imported.Im
     repeated = [entry for entry in entries if entry.run_type != "aggregate"]
     means = [entry for entry in entries if entry.aggregate_name == "mean"]
     # By its own word: what is not measured by the wall is measured by the processor's time.
-    on_wall = bool({"real_time", "manual_time"} & set(name.split("/")))
+    on_wall = bool({"real_time", _TIMES_ITSELF} & set(name.split("/")))
     field, clock = ("real_time", "wall") if on_wall else ("cpu_time", "cpu")
     times_ns = tuple(getattr(each, field) * _UNITS_NS[each.time_unit] for each in repeated or means)
     if wrong := imported.wrong_time(times_ns):
@@ -156,23 +197,50 @@ def _case(path: Path, name: str, entries: Sequence[_GoogleEntry]) -> imported.Im
     )
 
 
-def _device(context: _Context) -> DeviceInfo:
-    unknown = "unavailable: Google Benchmark's JSON does not tell it"
+def _device(context: _Context, identity: Identity) -> DeviceInfo:
+    """Describe the card that the context names, else the host."""
+    return _card(identity) if identity.cards else _host(context)
+
+
+def _card(identity: Identity) -> DeviceInfo:
+    """Describe the card; several are one device, as nothing tells which benchmark ran on which."""
+    name, units = ", ".join(identity.cards), identity.fact("sm", "sms", "multiprocessors", "cus") or ""
+    nvidia = re.search(r"NVIDIA|GeForce|Quadro|Tesla|RTX|GTX", name) is not None
+    return _described(
+        spec="gpu",  # without a number, which nobody knows
+        backend="cuda" if nvidia else "gpu",
+        vendor="NVIDIA" if nvidia else _UNKNOWN,
+        name=name,
+        driver=identity.fact("driver") or _UNKNOWN,
+        kind="gpu",
+        uuid=identity.fact("uuid"),
+        pci_bus_id=identity.fact("pci"),
+        compute_units=int(units) if re.fullmatch(r"[1-9][0-9]{0,5}", units) else None,
+    )
+
+
+def _host(context: _Context) -> DeviceInfo:
     last = max(context.caches, key=lambda each: each.level, default=None)
-    return DeviceInfo(
+    return _described(
         spec="cpu:0",
         backend="cpu",
+        vendor=_UNKNOWN,
         name=context.host_name or "a host without a name",
-        vendor=unknown,
-        driver=unknown,
+        driver=_UNKNOWN,
         kind="cpu",
-        arch=unknown,
         compute_units=context.num_cpus,
-        memory_bytes=None,
         l2_bytes=last.size if last else None,
+        max_clock_mhz=imported.rounded(context.mhz_per_cpu),
+    )
+
+
+def _described(**known: Any) -> DeviceInfo:
+    return DeviceInfo(
+        **known,
+        arch=_UNKNOWN,
+        memory_bytes=None,
         max_threads_per_block=_MOST,
         max_block=(_MOST, _MOST, _MOST),
         max_grid=(_MOST, _MOST, _MOST),
         max_shared_bytes=_MOST,
-        max_clock_mhz=imported.rounded(context.mhz_per_cpu),
     )

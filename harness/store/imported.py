@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from harness.errors import StoreError
 from harness.records import DeviceInfo, L2Policy
+from harness.store.identity import Identity
 from harness.system.files import read_regular
 
 T = TypeVar("T")
@@ -70,6 +71,16 @@ class ImportedCase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCases:
+    """Everything that a file has of one device."""
+
+    device: DeviceInfo
+    cases: tuple[ImportedCase, ...]
+    """The benchmarks, in the file's order."""
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
     """What one process measured, on each of its devices."""
 
@@ -82,8 +93,8 @@ class ImportedFile:
     started_at: dt.datetime | None
     host: str = ""
     """The name of the machine; empty where the file does not tell."""
-    devices: tuple[tuple[DeviceInfo, tuple[ImportedCase, ...]], ...]
-    """Each with its benchmarks, in the file's order; none without one."""
+    devices: tuple[DeviceCases, ...]
+    """The devices that have a benchmark; at least one."""
     problems: tuple[str, ...] = ()
     """What could not be read as it should be, a sentence each."""
 
@@ -92,7 +103,9 @@ def load_json(path: Path) -> Any:
     """What is in a file of JSON, of any harness. Raises StoreError."""
     try:
         # Python's own reader takes NaN and Infinity, which these harnesses write.
-        return json.loads(read_regular(path, LARGEST_BYTES))
+        content = read_regular(path, LARGEST_BYTES)
+        found = json.loads(content)
+        return _without_half_characters(found) if b"\\ud" in content.lower() else found
     except OSError as error:
         smaller = " Save without --benchmark-save-data." if error.errno == errno.EFBIG else ""
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.{smaller}") from None
@@ -101,6 +114,11 @@ def load_json(path: Path) -> Any:
             f"{path} is damaged, or no JSON at all: {error}. A process that was ended while it wrote leaves "
             "such a file: run it again."
         ) from None
+
+
+def _without_half_characters(content: Any) -> Any:
+    """Put a question mark for each half of a surrogate pair, which no record and no terminal can hold."""
+    return json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace"))
 
 
 def converted(where: str | Path, content: Any, kind: type[T], harness: str) -> T:
@@ -131,17 +149,33 @@ def _with_digest(name: str, of: str) -> str:
     return f"{name[: _LONGEST_NAME - 9]}_{digest}"
 
 
+def check_not_empty(path: Path, cases: Sequence[ImportedCase]) -> None:
+    """Raise StoreError for a file without a benchmark: nothing was measured, which is no success."""
+    if not cases:
+        raise StoreError(
+            f"{path} holds no benchmark: nothing was measured. A filter that fits none leaves such a file, "
+            "and so does a process that ended early. List the benchmarks, and run it again."
+        )
+
+
 def with_unique_names(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
-    """The cases, those of one kernel and size with a digest of what their executable calls them in the
-    kernel's name. Raises ValueError, with what it is called, for one that is there twice.
+    """Return the cases under names of their own.
+
+    Cases of one kernel and size whose names differ get a digest of the name. Cases of one name get their
+    place among so many: ``BM_k_1_of_2``, so a file with three of them has none in common with it.
     """
-    for (_, name), count in Counter((case.id, case.name) for case in cases).items():
-        if count > 1:
-            raise ValueError(name)
-    counts = Counter(case.id for case in cases)
+    often = Counter((case.id, case.name) for case in cases)
+    seen: Counter[object] = Counter()
+    apart = []
+    for case in cases:
+        seen[case.id, case.name] += 1
+        if (of := often[case.id, case.name]) > 1:
+            case = replace(case, kernel=identifier(f"{case.kernel}_{seen[case.id, case.name]}_of_{of}"))  # noqa: PLW2901
+        apart.append(case)
+    counts = Counter(case.id for case in apart)
     return [
         replace(case, kernel=_with_digest(case.kernel, case.name)) if counts[case.id] > 1 else case
-        for case in cases
+        for case in apart
     ]
 
 

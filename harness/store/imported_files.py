@@ -11,7 +11,13 @@ from harness.errors import StoreError
 from harness.store.google_benchmark_files import read_google_benchmark
 from harness.store.imported import FORMATS, Format, ImportedCase, ImportedFile, load_json
 from harness.store.nvbench_files import read_nvbench
-from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile, benchmark_file
+from harness.store.pytest_benchmark_files import (
+    Benchmark,
+    BenchmarkFile,
+    Extra,
+    Untimed,
+    benchmark_file,
+)
 
 
 def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
@@ -51,33 +57,38 @@ def read_saved(path: Path) -> BenchmarkFile:
             f"{path} is of {len(file.devices)} devices; expected one. Measure on one at a time: nvbench has "
             "--devices 0 for that."
         )
-    [(device, cases)] = file.devices
-    timed = [_benchmark(case) for case in cases if case.times_ns]
+    [found] = file.devices
+    device, timed = found.device, [_benchmark(case) for case in found.cases if case.times_ns]
     return BenchmarkFile(
         path=str(path),
         saved_at=file.started_at or dt.datetime.fromtimestamp(path.stat().st_mtime, dt.timezone.utc),
-        commit=None,
-        dirty=False,
-        machine={
-            "harness": file.version,
-            "host": file.host,
-            "device": f"{device.spec} {device.name}",
-            "units": str(device.compute_units),
-        },
+        identity=found.identity,
         device=device.name,
-        on_gpu=device.kind == "gpu",
+        # Google Benchmark's times may be anybody's: its file does not say whose clock took them.
+        on_gpu=file.format == "nvbench" and device.kind == "gpu",
         benchmarks={benchmark.fullname: benchmark for benchmark in timed},
         harness=file.format,
+        untimed={
+            (name := _name(case)): Untimed(
+                name=name, why=case.skipped or case.failed, skipped=bool(case.skipped)
+            )
+            for case in found.cases
+            if not case.times_ns
+        },
     )
 
 
-def _benchmark(case: ImportedCase) -> Benchmark:
+def _name(case: ImportedCase) -> str:
     sizes = ",".join(f"{axis}={size}" for axis, size in case.sizes.items())
-    name = f"{case.kernel}[{sizes}]" if sizes else case.kernel
+    return f"{case.kernel}[{sizes}]" if sizes else case.kernel
+
+
+def _benchmark(case: ImportedCase) -> Benchmark:
     return Benchmark(
-        name=name,
-        fullname=name,
+        name=_name(case),
+        fullname=_name(case),
         timer=case.clock,
         median_ns=median(case.times_ns),
         times_ns=case.times_ns,
+        extra=Extra(sm_clock_mhz=case.sm_clock_mhz),
     )

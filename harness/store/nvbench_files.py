@@ -14,6 +14,7 @@ import numpy as np
 from harness.errors import StoreError
 from harness.records import DeviceInfo, L2Policy
 from harness.store import imported
+from harness.store.identity import Identity, identity_of
 from harness.system.files import read_regular
 
 _KNOWN = 1
@@ -25,6 +26,9 @@ _MEANS: Sequence[tuple[str, str, str, L2Policy]] = (
     ("nv/batch/time/gpu/mean", "nv/batch/sample_size", "nvbench batch", "hot"),
 )
 """Tags of a mean time and of how many launches it is of, the best one first; then its clock, and the L2."""
+_WRITES = ("--csv", "--json", "--jsonbin", "--markdown", "--md")
+_LOCKS = ("--lgc", "--lock-gpu-clocks")
+_FASTEST_MHZ = 1e4
 _MAX_BLOCK, _MAX_GRID = (1024, 1024, 64), (2**31 - 1, 65535, 65535)
 """Largest block and grid of every card since compute capability 3.0."""
 
@@ -67,7 +71,7 @@ class _Device(msgspec.Struct):
 class _Value(msgspec.Struct):
     name: str
     type: str
-    value: str | float
+    value: str | float | None
 
 
 class _Summary(msgspec.Struct):
@@ -77,9 +81,9 @@ class _Summary(msgspec.Struct):
 
 class _State(msgspec.Struct):
     name: str
-    device: imported.Integer | None
-    axis_values: list[_Value] | None
-    summaries: list[_Summary] | None
+    device: imported.Integer | None = None
+    axis_values: list[_Value] | None = None
+    summaries: list[_Summary] | None = None
     is_skipped: bool = False
     skip_reason: str = ""
     cold_warmup_runs: imported.Integer | None = None
@@ -111,19 +115,58 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFil
             if found is None:
                 raise StoreError(f"{where}: its device is {state.device}; the file has {[*devices]}.")
             found.append(case)
-    try:
-        apart = {number: tuple(imported.with_unique_names(found)) for number, found in cases.items()}
-    except ValueError as twice:
-        raise StoreError(f"{path}, {twice}: it is there twice. Which of them is meant?") from None
+    imported.check_not_empty(path, [case for found in cases.values() for case in found])
     return imported.ImportedFile(
         path=path,
         format="nvbench",
-        version=f"nvbench {meta.version.nvbench.string}".strip(),
+        version=_version(meta),
         executable=imported.executable_name(meta.argv[0] if meta.argv else ""),
         started_at=None,
-        devices=tuple((devices[number], found) for number, found in apart.items() if found),
+        devices=tuple(
+            imported.DeviceCases(
+                device=devices[number],
+                cases=tuple(imported.with_unique_names(found)),
+                identity=_identity(path, content, meta, number),
+            )
+            for number, found in cases.items()
+            if found
+        ),
         problems=tuple(problems),
     )
+
+
+def _version(meta: _Meta) -> str:
+    return f"nvbench {meta.version.nvbench.string}".strip()
+
+
+def _identity(path: Path, content: Mapping[str, Any], meta: _Meta, number: int) -> Identity:
+    """Return the identity of what the file has of one device."""
+    device = next(each for each in content["devices"] if each["id"] == number)
+    lock, rest = _arguments(meta.argv or ())
+    return identity_of(
+        str(path),
+        _version(meta),
+        machine={
+            "harness": "nvbench",
+            **{f"device.{key}": value for key, value in device.items()},
+            **({"clock lock": lock} if lock else {}),
+        },
+        others={"arguments": " ".join(rest)},
+        given={key: value for key, value in content["meta"].items() if key not in ("argv", "version")},
+    )
+
+
+def _arguments(argv: Sequence[str]) -> tuple[str, list[str]]:
+    """Split the command line: how nvbench locked the clock, and all that names no file of results."""
+    lock, rest, words = "", list[str](), iter(argv[1:])
+    for word in words:
+        if word in _WRITES:
+            next(words, None)
+        elif word in _LOCKS:
+            lock = next(words, "")
+        else:
+            rest.append(word)
+    return lock, rest
 
 
 def _meta(path: Path, content: Mapping[str, Any]) -> _Meta:
@@ -201,7 +244,7 @@ def _case(path: Path, name: str, state: _State, problems: list[str]) -> imported
         l2=l2,
         warmup_launches=state.cold_warmup_runs,
         moved_bytes=imported.rounded(bytes_per_s * mean_s),
-        sm_clock_mhz=clock_hz / 1e6 or None,
+        sm_clock_mhz=clock_hz / 1e6 if 0 < clock_hz / 1e6 <= _FASTEST_MHZ else None,
     )
 
 
@@ -210,16 +253,16 @@ def _axis_value(axis: _Value) -> str | int:
     return int(text) if axis.type == "int64" and re.fullmatch(r"-?[0-9]{1,18}", text) else text
 
 
-def _number(summaries: Mapping[str, Mapping[str, str | float]], tag: str) -> float:
+def _number(summaries: Mapping[str, Mapping[str, str | float | None]], tag: str) -> float:
     """A summary's value; 0 where there is none, or no number."""
     try:
-        value = float(summaries.get(tag, {}).get("value", 0))
+        value = float(summaries.get(tag, {}).get("value") or 0)
     except ValueError:
         return 0.0
     return value if np.isfinite(value) else 0.0
 
 
-def _samples(path: Path, summary: Mapping[str, str | float]) -> tuple[Sequence[float], str]:
+def _samples(path: Path, summary: Mapping[str, str | float | None]) -> tuple[Sequence[float], str]:
     """Times of the samples in seconds, or why there are none.
 
     nvbench writes them to a folder beside the JSON. What leads to it is another machine's, or another

@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import datetime as dt
 import glob
-import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from harness.errors import StoreError, UsageError
+from harness.store.identity import Identity, identity_of, names_model, texts_of
 from harness.store.imported import Integer, converted, utc_moment
 
 _KNOWN = range(2, 6)
@@ -39,8 +40,7 @@ _MACHINE = (
     "python_compiler",
     "python_build",
 )
-"""What identifies a machine, of what pytest-benchmark writes down. Keys that a project adds by a hook are not
-among them: they may well be readings of the moment."""
+"""Facts of a machine that pytest-benchmark writes. Keys that a project adds are sorted by their words."""
 _MOMENTARY = ("hz_", "cpuinfo_version")
 """Beginnings of keys of the processor that change from one second to the next, or say who read them."""
 
@@ -75,14 +75,23 @@ class Benchmark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Untimed:
+    """A benchmark of one process that has no time."""
+
+    name: str
+    why: str
+    """The benchmark's own reason."""
+    skipped: bool
+    """True where it skipped itself, False where it failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkFile:
     """What one process saved."""
 
     path: str
     saved_at: dt.datetime
-    commit: str | None
-    dirty: bool
-    machine: Mapping[str, str]
+    identity: Identity
     device: str
     """A name to show: the GPU's if its fixture says it, else the processor's."""
     on_gpu: bool
@@ -91,6 +100,10 @@ class BenchmarkFile:
     """The benchmarks by full name, in the order run."""
     harness: str = "pytest-benchmark"
     """What wrote it."""
+    untimed: Mapping[str, Untimed] = field(default_factory=dict)
+    """The benchmarks that were skipped or failed, by full name, where the format keeps them."""
+    rerun: tuple[str, ...] = ()
+    """Full names of benchmarks that the process ran again; the last run counts."""
 
     @property
     def began_at(self) -> dt.datetime:
@@ -167,7 +180,8 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
     """What a file of JSON says, as it was saved, except that times are in nanoseconds.
 
     Raises StoreError, with file and benchmark, for anything that pytest-benchmark does not write: other JSON,
-    another version's format, a time that is no positive finite number, a benchmark that is there twice.
+    another version's format, a time that is no positive finite number. Of a benchmark that was run again, as
+    pytest-rerunfailures does, the last run counts.
     """
     try:
         given = msgspec.convert(content, type=_SavedFile)
@@ -179,26 +193,28 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
             f"{path} was written by pytest-benchmark {given.version[:40]!r}; the formats of versions "
             f"{_KNOWN[0]} to {_KNOWN[-1]} are known here. Upgrade gpu-harness to read it."
         )
-    benchmarks: dict[str, Benchmark] = {}
-    for number, each in enumerate(given.benchmarks, 1):
-        found = _benchmark(path, number, each)
-        if found.fullname in benchmarks:
-            raise StoreError(f"{path} has {found.fullname} twice: which of them is meant?")
-        benchmarks[found.fullname] = found
+    read = [_benchmark(path, number, each) for number, each in enumerate(given.benchmarks, 1)]
+    benchmarks = {each.fullname: each for each in read}
+    often = Counter(each.fullname for each in read)
     info = given.machine_info
     cpu, gpu = (part if isinstance(part := info.get(key), dict) else {} for key in ("cpu", "gpu"))
+    identity = _identity(path, given, cpu)
     return BenchmarkFile(
         path=str(path),
         saved_at=_moment(path, given.datetime),
-        commit=_own_commit(benchmarks.values(), given.commit_info.id),
-        dirty=given.commit_info.dirty or any(each.extra.dirty for each in benchmarks.values()),
-        machine=_machine(path, info, cpu, gpu),
+        identity=replace(
+            identity,
+            commit=_own_commit(benchmarks.values(), given.commit_info.id),
+            dirty=given.commit_info.dirty or any(each.extra.dirty for each in benchmarks.values()),
+        ),
         device=_text(gpu.get("name"))
+        or ", ".join(identity.cards)
         or _text(cpu.get("brand_raw") or cpu.get("brand"))
         or _text(info.get("machine"))
         or "a machine without a name",
         on_gpu=isinstance(info.get("gpu"), dict) and gpu.get("kind") != "cpu",
         benchmarks=benchmarks,
+        rerun=tuple(name for name, count in often.items() if count > 1),
     )
 
 
@@ -231,9 +247,9 @@ def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
 
 
 def _extra(given: Mapping[str, Any]) -> Extra:
-    """What the harness's fixture wrote: a stranger's keys of the same names mean something else."""
+    """Return what the harness's fixture wrote; of a stranger's keys, the names of cards alone."""
     if not (isinstance(given.get("case"), str) and isinstance(given.get("direction"), str)):
-        return Extra()
+        return Extra(device=", ".join(filter(names_model, texts_of(given).values())) or None)
     commit, dirty = given.get("commit"), given.get("dirty")
     readings: dict[str, Any] = {key: _text(given.get(key)) for key in ("device", "uuid", "driver")}
     readings |= {key: _number(given.get(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w")}
@@ -272,14 +288,28 @@ def _moment(path: Path, text: str) -> dt.datetime:
     return moment
 
 
-def _machine(
-    path: Path, info: Mapping[str, Any], cpu: Mapping[str, Any], gpu: Mapping[str, Any]
-) -> dict[str, str]:
+def _identity(path: Path, given: _SavedFile, cpu: Mapping[str, Any]) -> Identity:
+    info = given.machine_info
     if not _text(info.get("node")):
         raise StoreError(f"{path}: machine_info has no node, so nobody can tell on which machine it was.")
-    parts = {
-        **{key: info[key] for key in _MACHINE if key in info},
-        **{f"cpu.{key}": value for key, value in cpu.items() if not key.startswith(_MOMENTARY)},
-        **{f"gpu.{key}": value for key, value in gpu.items()},
+    return identity_of(
+        str(path),
+        f"pytest-benchmark {given.version}",
+        machine={
+            "harness": "pytest-benchmark",
+            **{key: info[key] for key in _MACHINE if key in info},
+            "cpu": {key: value for key, value in cpu.items() if not key.startswith(_MOMENTARY)},
+        },
+        others=_common_options(given.benchmarks),
+        given={key: value for key, value in info.items() if key not in (*_MACHINE, "cpu")},
+    )
+
+
+def _common_options(benchmarks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options that all benchmarks share, such as `disable_gc`; the timer is judged by itself."""
+    given = [each["options"] for each in benchmarks if isinstance(each.get("options"), dict)]
+    return {
+        f"options.{name}": value
+        for name, value in (given[0].items() if given else ())
+        if name != "timer" and all(each.get(name) == value for each in given)
     }
-    return {k: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for k, v in parts.items()}

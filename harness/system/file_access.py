@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.errors import SuiteError
 from harness.system.cache import cache_dir, export_root
-from harness.system.files import open_regular, read_regular
+from harness.system.files import open_regular
 
 _opened: set[str] = set()
 _since: list[set[str]] = []
@@ -198,45 +198,6 @@ def is_beside(path: str | Path, folder: Path) -> bool:
     if repository is None or not path.is_relative_to(repository) or path.is_relative_to(folder):
         return False
     return ".git" not in path.parts and not any(map(path.is_relative_to, apart))
-
-
-def same_by_place(value: str, folder: Path, other_value: str, other_folder: Path) -> bool:
-    """Whether two values of a variable differ only by the checkouts that they name, those of the two folders,
-    and the same lies there: then it does not matter which of the two somebody reads.
-    """
-    parts, others = value.split(os.pathsep), other_value.split(os.pathsep)
-    tops = [_repository_of(each.resolve(), cache_dir())[0] for each in (folder, other_folder)]
-    return len(parts) == len(others) and all(
-        part == other or _same_below((part, other), tops) for part, other in zip(parts, others, strict=True)
-    )
-
-
-def _same_below(paths: Sequence[str], tops: Sequence[Path | None]) -> bool:
-    """Whether two paths lead to one place, or to one below either's top that holds the same."""
-    if not all(map(os.path.isabs, paths)):
-        return False
-    place, other = (Path(path).resolve() for path in paths)
-    if place == other:
-        return True
-    below = [
-        each.relative_to(top)
-        for each, top in zip((place, other), tops, strict=True)
-        if top and each.is_relative_to(top)
-    ]
-    return len(below) == 2 and below[0] == below[1] and _same_content(place, other)
-
-
-def _same_content(place: Path, other: Path) -> bool:
-    """Whether two files or folders hold the same, or neither is there."""
-    if place.is_dir() and other.is_dir():
-        names, others = (sorted(set(os.listdir(each)) - {"__pycache__"}) for each in (place, other))  # noqa: PTH208
-        return names == others and all(_same_content(place / name, other / name) for name in names)
-    if place.exists() and other.exists():
-        try:
-            return read_regular(place) == read_regular(other)
-        except OSError:
-            return False
-    return place.exists() == other.exists()
 
 
 @functools.lru_cache(maxsize=64)

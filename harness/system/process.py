@@ -54,6 +54,14 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
     side: Side = ""
 
 
+class Query(msgspec.Struct, frozen=True, tag=True):
+    """A request that a process sends to the process that asked it, while it works on its own request."""
+
+    side: Side
+    """The side of a pair whose suite can answer."""
+    request: msgspec.Raw
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """An error instead of an answer. The process is not to be trusted with another request."""
 
@@ -85,7 +93,7 @@ def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
     """A decoder of what may come in reply to a kind of request."""
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
     (reply,) = get_args(base)
-    return msgspec.json.Decoder(reply | Progress | Failed)
+    return msgspec.json.Decoder(reply | Progress | Query | Failed)
 
 
 class _Child:
@@ -120,10 +128,14 @@ class _Child:
             or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         )
 
-    def wait(self, deadline: float) -> bool:
-        """Wait until it has ended; False where it has not at the deadline, a moment of time.monotonic()."""
+    def wait(self, deadline: float, glance: Callable[[int], object] = lambda _pid: None) -> bool:
+        """Wait until it has ended; False where it has not at the deadline, a moment of time.monotonic().
+
+        Meanwhile `glance` is called with its number, again and again.
+        """
         while not (ended := self.has_ended()) and time.monotonic() < deadline:
             self.shorten_log()
+            glance(self.pid)
             time.sleep(_STEP_S)
         return ended
 
@@ -189,11 +201,22 @@ def _status_in_words(code: int) -> str:
     return f"was ended by {signal.Signals(-code).name if -code in {*signal.Signals} else f'signal {-code}'}"
 
 
-def run_shell(command: str, folder: Path, timeout_s: float) -> Ended:
-    """Run a command of a shell in a folder, with nobody at the keyboard, and end what it leaves running."""
-    child = _Child(["/bin/sh", "-c", command], cwd=folder, env=os.environ, piped=False)
+def run_shell(
+    command: str,
+    folder: Path,
+    timeout_s: float,
+    *,
+    env: Mapping[str, str] | None = None,
+    glance: Callable[[int], object] = lambda _pid: None,
+) -> Ended:
+    """Run a command of a shell in a folder, with nobody at the keyboard, and end what it leaves running.
+
+    `env` has variables beside those of this process. While it runs, `glance` is called with the shell's
+    number.
+    """
+    child = _Child(["/bin/sh", "-c", command], cwd=folder, env={**os.environ, **(env or {})}, piped=False)
     with contextlib.closing(child):
-        in_time = child.wait(time.monotonic() + timeout_s)
+        in_time = child.wait(time.monotonic() + timeout_s, glance)
         code = child.kill()
         status = code if code >= 0 else 128 - code
         return Ended(status if in_time else None, child.log())
@@ -272,9 +295,9 @@ class Process(_Child):
         self.send(request, deadline)
         return self.answer(request, deadline, heard)
 
-    def send(self, request: Request[R], deadline: float) -> None:
-        """Send a request before the deadline, a moment of time.monotonic(). Raises LostError."""
-        left = memoryview(msgspec.json.encode(request) + b"\n")
+    def send(self, message: msgspec.Struct, deadline: float) -> None:
+        """Send a message before the deadline, a moment of time.monotonic(). Raises LostError."""
+        left = memoryview(msgspec.json.encode(message) + b"\n")
         while left:
             if not self._wait(self._requests, select.POLLOUT, deadline):
                 raise LostError("ended", self._how_it_ended())
@@ -290,18 +313,29 @@ class Process(_Child):
         request: Request[R],
         deadline: float,
         heard: Callable[[Progress], object] = lambda _progress: None,
+        answered: Callable[[Query, float], msgspec.Struct] | None = None,
     ) -> R | Failed:
-        """The answer to a request that was sent. Raises LostError."""
+        """Return the answer to a request that was sent. Raises LostError.
+
+        `answered` gets each question that the process asks meanwhile, with the deadline, and returns the
+        reply.
+        """
         while True:
             line = self._line(deadline)
             try:
                 reply = _decoder(type(request)).decode(line)
+                if isinstance(reply, Query) and answered is None:
+                    raise msgspec.ValidationError("it asked a question that nobody answers")
             except UNREADABLE as error:
                 self.kill()
                 raise LostError("garbled", str(error)) from None
-            if not isinstance(reply, Progress):
+            if isinstance(reply, Query):
+                assert answered is not None
+                self.send(answered(reply, deadline), deadline)
+            elif isinstance(reply, Progress):
+                heard(reply)
+            else:
                 return cast("R | Failed", reply)
-            heard(reply)
             if time.monotonic() > deadline:  # a pipe that is never empty is never waited for
                 self.kill()
                 raise LostError("timed-out")
@@ -382,23 +416,45 @@ def _alone(folder: Path) -> Path:
     return alone
 
 
-def _descendants(pid: int) -> Iterator[int]:
+def descendants(pid: int) -> Iterator[int]:
     """The processes below one, by the kernel's own lists; none where it is gone or there are no lists."""
     with contextlib.suppress(OSError):
         for listed in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in map(int, listed.read_text().split()):
-                yield from _descendants(child)
+                yield from descendants(child)
                 yield child
 
 
 def _kill_descendants(pid: int) -> None:
-    for each in [*_descendants(pid)]:
+    for each in [*descendants(pid)]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
 
 
-def serve(requests: Any, answer: Callable[[Any, Callable[[Progress], None]], msgspec.Struct]) -> None:
-    """Answer requests of these types until there are no more; `answer` may report progress meanwhile.
+class Channel:
+    """The way back to the process that sent the request in work, for progress and for questions."""
+
+    def __init__(self, lines: BinaryIO, replies: BinaryIO) -> None:
+        self._lines, self._replies = lines, replies
+
+    def send(self, reply: msgspec.Struct) -> None:
+        try:
+            encoded = msgspec.json.encode(reply)
+        except UnicodeEncodeError as error:  # a file's name may be any bytes
+            said = f"It answered with text that is no UTF-8: {error.object[:1000]!a}."
+            encoded = msgspec.json.encode(Failed(reason="error", message=said))
+        left = memoryview(encoded + b"\n")
+        while left:  # a raw pipe takes as much as it has room for
+            left = left[self._replies.write(left) :]
+
+    def ask(self, side: Side, request: Request[R]) -> R | Failed:
+        """Return what the suite of a side answers."""
+        self.send(Query(side, msgspec.Raw(msgspec.json.encode(request))))
+        return cast("R | Failed", _decoder(type(request)).decode(self._lines.readline()))
+
+
+def serve(requests: Any, answer: Callable[[Any, Channel], msgspec.Struct]) -> None:
+    """Answer requests of these types until there are no more; `answer` may report progress and ask meanwhile.
 
     Runs in the process itself. What a suite or a library there reads and prints is not heard by whoever asks:
     it reads nothing, and prints to standard error.
@@ -412,24 +468,15 @@ def serve(requests: Any, answer: Callable[[Any, Callable[[Progress], None]], msg
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     decoder = msgspec.json.Decoder(requests)
-
-    def send(reply: msgspec.Struct) -> None:
-        try:
-            encoded = msgspec.json.encode(reply)
-        except UnicodeEncodeError as error:  # a file's name may be any bytes
-            said = f"It answered with text that is no UTF-8: {error.object[:1000]!a}."
-            encoded = msgspec.json.encode(Failed(reason="error", message=said))
-        left = memoryview(encoded + b"\n")
-        while left:  # a raw pipe takes as much as it has room for
-            left = left[replies.write(left) :]
+    channel = Channel(lines, replies)
 
     for line in lines:
         reply: msgspec.Struct
         try:
-            reply = answer(decoder.decode(line), send)
+            reply = answer(decoder.decode(line), channel)
         except HarnessError as error:
             reply = failure(error)
         except BaseException as error:  # noqa: BLE001 - a suite's own code may raise anything
             said = f"{type(error).__name__}: {error}"
             reply = Failed(reason="error", message=said, log=traceback.format_exc())
-        send(reply)
+        channel.send(reply)

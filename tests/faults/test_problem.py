@@ -40,7 +40,7 @@ class Twice(Problem):
 suite = Suite("toy", Twice(), [Kernel(name, f"{name}.cl", block=32, grid=2) for name in ("first", "second")])
 """
 WRONG = "#define NULL_DEVICE_FAULT wrong"
-LOOSE = ("return 1e-6", "return 1e6")
+LOOSE = ("return 1e-6", "return 1.5")
 
 
 def source(name: str, time_ns: int = MS, said: str = "") -> str:
@@ -115,9 +115,9 @@ def test_a_wrong_kernel_that_loosens_its_own_tolerance_fails(project):
     assert (done.status, verdict["status"], verdict["reason"]) == (1, "failed", "wrong-by-base")
     assert verdict["side"] == "head"
     assert "1 of 64 elements of y are wrong" in verdict["message"]
-    assert "up to 1e-06, head of up to 1e+06" in verdict["message"]
+    assert "up to 1e-06, head of up to 1.5" in verdict["message"]
     assert "a commit of its own first" in verdict["message"]
-    assert "largest tolerance: 1e-06 → 1e+06 at 64 float32" in changes(done)
+    assert "largest tolerance: 1e-06 → 1.5 at 64 float32" in changes(done)
     assert verdicts(done)["second"]["status"] == "identical"
 
 
@@ -136,16 +136,16 @@ FIGURE = changed(
 LOOSENED = {
     "a helper beside the suite": (
         {"kernels/toy/suite.py": HELPER},
-        ("kernels/toy/bounds.py", "MOST = 1e-6\n", "MOST = 1e6\n"),
+        ("kernels/toy/bounds.py", "MOST = 1e-6\n", "MOST = 1.5\n"),
     ),
     "a helper of all suites": (
         {"kernels/toy/suite.py": ELSEWHERE},
-        ("kernels/shared/bounds.py", "MOST = 1e-6\n", "MOST = 1e6\n"),
+        ("kernels/shared/bounds.py", "MOST = 1e-6\n", "MOST = 1.5\n"),
     ),
-    "a file of figures": ({"kernels/toy/suite.py": FIGURE}, ("kernels/toy/most.txt", "1e-6", "1e6")),
+    "a file of figures": ({"kernels/toy/suite.py": FIGURE}, ("kernels/toy/most.txt", "1e-6", "1.5")),
     "one kernel's bound": (
         {},
-        ("kernels/toy/suite.py", SUITE, changed(("1e-6", "1e6 if case.kernel == 'first' else 1e-6"))),
+        ("kernels/toy/suite.py", SUITE, changed(("1e-6", "1.5 if case.kernel == 'first' else 1e-6"))),
     ),
     "the reference": (
         {},
@@ -179,7 +179,7 @@ def test_a_new_kernel_is_held_to_bases_problem_too(project):
     done = project.compare(tree(), head, "--json")
     verdict = verdicts(done)["third"]
     assert (done.status, verdict["status"], verdict["reason"]) == (1, "failed", "wrong-by-base")
-    assert "up to 1e-06, head of up to 1e+06" in verdict["message"]
+    assert "up to 1e-06, head of up to 1.5" in verdict["message"]
 
 
 def test_a_new_dtype_brings_its_own_bound(project):
@@ -187,7 +187,7 @@ def test_a_new_dtype_brings_its_own_bound(project):
     third = "[*(Kernel(name, f'{name}.cl', block=32, grid=2) for name in ('first', 'second')), "
     third += "Kernel('third', 'third.cl', block=32, grid=2, dtype='float16')])"
     suite = SUITE[: SUITE.index("[Kernel")] + third
-    suite = changed(("return 1e-6", "return 1e-6 if case.dtype == 'float32' else 1e6"), suite=suite)
+    suite = changed(("return 1e-6", "return 1e-6 if case.dtype == 'float32' else 1.5"), suite=suite)
     head = {**tree(suite), "kernels/toy/third.cl": source("third", said=WRONG)}
     done = project.compare(tree(), head, "--json")
     assert (done.status, verdicts(done)["third"]["status"], changes(done)) == (0, "new", "")
@@ -197,13 +197,13 @@ def test_a_right_kernel_in_the_commit_that_loosens_passes_and_it_is_told(project
     done = project.compare(tree(), tree(changed(LOOSE), first=source("first", MS // 2)))
     assert done.status == 0, done.out
     assert "improvement" in done.out
-    assert "Problem changed: largest tolerance: 1e-06 → 1e+06 at 64 float32." in done.out
+    assert "Problem changed: largest tolerance: 1e-06 → 1.5 at 64 float32." in done.out
 
 
 def test_a_bound_for_kernels_that_did_not_change_is_told(project):
     done = project.compare(tree(), tree(changed(LOOSE)), "--json")
     assert (done.status, {v["status"] for v in verdicts(done).values()}) == (0, {"identical"})
-    assert changes(done) == "largest tolerance: 1e-06 → 1e+06 at 64 float32."
+    assert changes(done) == "largest tolerance: 1e-06 → 1.5 at 64 float32."
 
 
 # A stricter one, and what is broken.
@@ -305,7 +305,7 @@ def test_a_dtype_is_told_with_all_that_follows_from_it(project):
 
 
 def test_it_is_told_everywhere(project, tmp_path):
-    told = "largest tolerance: 1e-06 → 1e+06 at 64 float32."
+    told = "largest tolerance: 1e-06 → 1.5 at 64 float32."
     done = project.compare(tree(), tree(changed(LOOSE)))
     assert f"Problem changed: {told}" in done.out
     assert f"Problem changed: {told}" in project.report("terminal").out
@@ -319,10 +319,10 @@ def test_it_is_told_everywhere(project, tmp_path):
 
 def test_a_bound_that_is_looser_at_one_size_alone_is_told(project):
     suite = changed(("quick=(64,)", "quick=(64, 128, 256)"))
-    loose = changed(("return 1e-6", "return 1e6 if case.n == 128 else 1e-6"), suite=suite)
+    loose = changed(("return 1e-6", "return 1.5 if case.n == 128 else 1e-6"), suite=suite)
     done = project.compare(tree(suite), tree(loose), "--json")
     assert {v["status"] for v in done.json[0]["verdicts"]} == {"identical"}
-    assert changes(done) == "largest tolerance: 1e-06 → 1e+06 at 128 float32."
+    assert changes(done) == "largest tolerance: 1e-06 → 1.5 at 128 float32."
 
 
 def test_pytest_tells_it(project):
@@ -341,7 +341,7 @@ def test_pytest_tells_it(project):
         timeout=120,
     )
     assert done.returncode == 1
-    assert "Problem changed: largest tolerance: 1e-06 → 1e+06 at 64 float32." in done.stdout
+    assert "Problem changed: largest tolerance: 1e-06 → 1.5 at 64 float32." in done.stdout
     assert "(wrong-by-base)" in done.stdout
 
 
@@ -367,9 +367,9 @@ def test_a_real_device_shows_the_same(project):
         device_is_missing("opencl:0", error.message)
     suite = changed(('("first", "second")', '("first",)'))
     one = tree(suite, first=BODY.replace("FACTOR", "2"))
-    other = tree(changed(LOOSE, suite=suite), first=BODY.replace("FACTOR", "3"))
+    other = tree(changed(LOOSE, suite=suite), first=BODY.replace("FACTOR", "2.5f"))
     done = project.compare(one, other, "--json", device="opencl:0")
     verdict = verdicts(done)["first"]
     assert (done.status, verdict["status"], verdict["reason"]) == (1, "failed", "wrong-by-base")
     assert "64 of 64 elements of y are wrong" in verdict["message"]
-    assert changes(done) == "largest tolerance: 1e-06 → 1e+06 at 64 float32."
+    assert changes(done) == "largest tolerance: 1e-06 → 1.5 at 64 float32."

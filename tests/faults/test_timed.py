@@ -9,16 +9,18 @@ import pytest
 from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.bench.measure import MeasureSettings
-from harness.bench.worker import Worker
 from harness.device.backends import null
 from harness.device.peaks import BeyondPeakError, check_rates
 from harness.errors import ExitCode
+from harness.output.tables import run_tables, summary_of
 from harness.run.compare import CompareSettings, Comparing
+from harness.run.run import Session, SessionSettings
 from harness.spec.loader import load
 from harness.spec.planning import plan
 from harness.spec.problem import Axis, Case, Input, Output, Problem
 from tests import toy
-from tests.support import write_files
+from tests.pairs import opened_worker
+from tests.support import Recorder, write_files
 from tests.test_compare import Watching
 
 pytestmark = pytest.mark.fault
@@ -73,6 +75,33 @@ def test_a_rate_beyond_the_peak(l2, l2_bytes, peaks, told):
     assert (raised.value.reason, raised.value.exit_code) == ("beyond-peak", ExitCode.NOT_MEASURED)
 
 
+AMPERE = dataclasses.replace(CARD, compute_capability=(8, 0))
+
+
+@pytest.mark.parametrize(
+    ("card", "dtype", "peaks", "told"),
+    [
+        pytest.param(CARD, "float32", {"float32": 0.5, "tf32": 1.0}, "", id="within TF32's"),
+        pytest.param(
+            CARD, "float32", {"float32": 0.5, "tf32": 0.9}, "can do 1 at most in tf32", id="beyond it"
+        ),
+        pytest.param(
+            CARD, "float32", {"float32": 0.9, "tf32": 0.5}, "at most in float32", id="TF32 is no faster"
+        ),
+        pytest.param(CARD, "float32", {"float32": 0.5}, "at most in float32", id="a card without TF32"),
+        pytest.param(AMPERE, "float32", {"float32": 0.5}, "", id="a card whose TF32 is not known"),
+        pytest.param(CARD, "float64", {"float64": 0.5, "tf32": 1.0}, "at most in float64", id="another type"),
+    ],
+)
+def test_a_function_that_may_compute_in_tf32(card, dtype, peaks, told):
+    case = dataclasses.replace(CASE, dtype=dtype)
+    if not told:
+        check_rates(card, peaks, Sum(), case, "hot", MS, tensor_cores=True)
+    for tensor_cores in (False, True) if told else (False,):
+        with pytest.raises(BeyondPeakError, match=told if tensor_cores else f"at most in {dtype}"):
+            check_rates(card, peaks, Sum(), case, "hot", MS, tensor_cores=tensor_cores)
+
+
 def test_a_time_that_reads_nothing_is_beyond_any_peak_that_is_known():
     check_rates(CARD, {}, Sum(), CASE, "cold", 0.0)
     with pytest.raises(BeyondPeakError, match="inf GB/s"):
@@ -97,7 +126,7 @@ def test_a_run_fails_the_row(tmp_path):
         device="null:0", suite=str(root / "kernels" / "toy"), scratch=str(tmp_path), peaks={"float32": 1e-12}
     )
     with pytest.raises(BeyondPeakError, match="GFLOP/s, where null can do 0 at most in float32"):
-        Worker(request, lambda reply: None).run(ASKED)
+        opened_worker(request).run(ASKED)
 
 
 def test_a_comparison_is_invalid(tmp_path):
@@ -111,3 +140,76 @@ def test_a_comparison_is_invalid(tmp_path):
     assert (found["plain"].status, found["plain"].reason) == ("invalid", "beyond-peak")
     assert found["plain"].message.startswith("At head: ")
     assert found["tiled"].status == "identical"
+
+
+LONGER = dataclasses.replace(QUICK, min_quads=25, max_quads=25)
+
+
+def toy_of(root, time_ns, said=""):
+    kernel = f"#define NULL_DEVICE_NS {time_ns}\n{said}\n"
+    return load(write_files(root, {**toy.FILES, "kernels/toy/plain.cu": kernel}) / "kernels" / "toy")
+
+
+@pytest.mark.parametrize("said", ["wmma::mma_sync(d, a, b, c);", "// wmma", "gamma = comma * summary;"])
+def test_a_comparison_says_which_side_must_compute_in_tf32(tmp_path, said):
+    """Base has 64e-6 GFLOP/s, head twice as many, and float32's peak lies between the two."""
+    base, head = toy_of(tmp_path / "base", 1_000_000, said), toy_of(tmp_path / "head", 500_000, said)
+    settings = CompareSettings(device="null", pair=LONGER)
+    with Comparing(base, head, settings, Watching()) as comparing:
+        comparing.peaks = {"float32": 100e-6, "tf32": 200e-6}
+        result = comparing.run(*(plan(side.suite, ["plain"], ["64"]) for side in (base, head)))
+    [verdict] = [each for each in result.verdicts if each.kernel == "plain"]
+    if said.startswith("wmma"):
+        assert verdict.status == "improvement"
+        assert verdict.message.startswith("Only head must compute in TF32: its ")
+    else:
+        assert (verdict.status, verdict.reason) == ("invalid", "beyond-peak")
+
+
+@pytest.mark.parametrize("float32", [32e-6, 100e-6])
+def test_a_comparison_says_nothing_where_both_sides_compute_alike(tmp_path, float32):
+    said = "wmma::mma_sync(d, a, b, c);"
+    base, head = toy_of(tmp_path / "base", 1_000_000, said), toy_of(tmp_path / "head", 900_000, said)
+    settings = CompareSettings(device="null", pair=LONGER)
+    with Comparing(base, head, settings, Watching()) as comparing:
+        comparing.peaks = {"float32": float32, "tf32": 200e-6}
+        result = comparing.run(*(plan(side.suite, ["plain"], ["64"]) for side in (base, head)))
+    [verdict] = [each for each in result.verdicts if each.kernel == "plain"]
+    assert (verdict.status, verdict.message) == ("improvement", "")
+
+
+MAKE = """
+def make(case, stream):
+    def call(x, y, n):
+        y[:] = 2 * x
+
+    return call
+
+
+"""
+
+
+@pytest.mark.parametrize(("float32", "unit", "peak"), [(1e-9, "tf32", 1e9), (1e6, "float32", 1e6)])
+def test_a_row_of_a_function_says_what_it_is_held_to(tmp_path, float32, unit, peak):
+    suite = toy.SUITE.replace(
+        '"plain.cu", block=32, grid=lambda c: ceil_div(c.n, 32)', '{"cpu": HostFunction(make)}'
+    )
+    for before, after in (
+        ("import Axis", "import HostFunction, Axis"),
+        ("suite = ", f"{MAKE}suite = "),
+        ("GB/s", "GFLOP/s"),
+    ):
+        suite = suite.replace(before, after, 1)
+    loaded = load(write_files(tmp_path, {**toy.FILES, "kernels/toy/suite.py": suite}) / "kernels" / "toy")
+    [planned, *_] = plan(loaded.suite, sizes=["4096"])
+    with Session(loaded, SessionSettings(device="cpu:0", measure=SETTINGS), Recorder()) as session:
+        session.peaks = {"float32": float32, "tf32": 1e9}
+        result = session.run([planned])
+    [row] = result.rows
+    found = summary_of(row, result.run)
+    assert (row.status, found.unit) == ("measured", unit)
+    assert found.gflops is not None
+    assert found.peak_percent == pytest.approx(100 * found.gflops / peak)
+    [table] = run_tables(result)
+    note = "Faster than float32's peak, so computed in tf32, of whose peak % peak is: plain."
+    assert table.caption == (note if unit == "tf32" else "")

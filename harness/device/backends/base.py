@@ -233,6 +233,10 @@ class Device(Protocol):
         """The smallest step of the time in stamps, measured; None without stamps."""
         return None
 
+    def context_limits(self) -> dict[str, str]:
+        """The limits of the device's context by name; none where the backend has no such limits."""
+        return {}
+
     def synchronize(self) -> None:
         return
 

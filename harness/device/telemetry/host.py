@@ -10,16 +10,18 @@ import os
 import time
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
+from harness.device.plausible import plausible, plausible_or_none, reason_of
 from harness.device.telemetry.base import DeviceLimits
 from harness.records import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+_T = TypeVar("_T")
 _CPU_SENSORS = {"coretemp", "k10temp", "zenpower", "cpu_thermal"}
 """hwmon drivers whose first sensor is the processor's package."""
 _MOST_CLOCKS_READ = 16
@@ -70,8 +72,9 @@ class HostProbe:
         self._energy_j = 0.0
         # Nanoseconds, joules and watts of the last reading that was far enough from the one before.
         self._power: tuple[int, float, float | None] | None = None
-        self._busy: tuple[float, float] = _busy_and_total_s()
+        self._busy: tuple[float, float] | None = None
         self._utilization: float | None = None
+        self._tell("utilization_percent", self._read_utilization)
         self._read_energy(time.monotonic_ns())
 
     @property
@@ -85,12 +88,23 @@ class HostProbe:
             at_ns=at_ns,
             sm_clock_mhz=self._mean("sm_clock_mhz", self._clocks, "no cpufreq under /sys/devices/system/cpu"),
             temperature_c=self._mean("temperature_c", self._sensors, _NO_SENSOR),
-            power_w=power_w,
+            power_w=self._tell("power_w", lambda: power_w),
             energy_j=energy_j,
-            utilization_percent=self._read_utilization(),
-            memory_used_bytes=int(psutil.virtual_memory().used) if full else None,
-            load_average=os.getloadavg()[0],
+            utilization_percent=self._tell("utilization_percent", self._read_utilization),
+            memory_used_bytes=self._tell("memory_used_bytes", _used_bytes) if full else None,
+            load_average=self._tell("load_average", lambda: os.getloadavg()[0]),
         )
+
+    def _tell(self, field: str, read: Callable[[], _T]) -> _T | None:
+        """Return what is read where it can be true; None, with the reason noted, where it cannot or fails."""
+        try:
+            value = read()
+            if value is not None:
+                plausible(field, value)
+        except Exception as error:  # noqa: BLE001 - telemetry must not end a measurement
+            self._unavailable[field] = reason_of(error)
+            return None
+        return value
 
     def identity(self) -> Mapping[str, str]:
         """Settings that change a processor's speed, as far as the host tells."""
@@ -99,20 +113,20 @@ class HostProbe:
 
     def limits(self) -> DeviceLimits:
         maxima = [_number(path.with_name("cpuinfo_max_freq")) for path in self._clocks]
-        return DeviceLimits(
-            max_sm_clock_mhz=max((khz / 1e3 for khz in maxima if khz is not None), default=None)
-        )
+        most_mhz = max((khz / 1e3 for khz in maxima if khz is not None), default=None)
+        return DeviceLimits(max_sm_clock_mhz=plausible_or_none("max_sm_clock_mhz", most_mhz))
 
     def close(self) -> None:
         pass
 
     def _mean(self, field: str, paths: Sequence[Path], absent: str) -> float | None:
         """The mean of files that count thousandths."""
-        values = [value for value in map(_number, paths) if value is not None]
+        values = [value / 1e3 for value in map(_number, paths) if value is not None]
         if not values:
             self._unavailable[field] = f"{paths[0]} cannot be read" if paths else absent
             return None
-        return sum(values) / len(values) / 1e3
+        told = self._tell(field, lambda: values)
+        return sum(told) / len(told) if told else None
 
     def _read_energy(self, at_ns: int) -> tuple[float | None, float | None]:
         """Return joules since opening, and watts since the last reading far enough away to tell."""
@@ -145,6 +159,8 @@ class HostProbe:
 
     def _read_utilization(self) -> float | None:
         busy_s, total_s = _busy_and_total_s()
+        if self._busy is None:
+            self._busy = busy_s, total_s
         span_s = total_s - self._busy[1]
         if span_s >= _SHORTEST_BUSY_SPAN_S * (psutil.cpu_count() or 1):
             self._utilization = 100 * (busy_s - self._busy[0]) / span_s
@@ -160,6 +176,10 @@ def _busy_and_total_s() -> tuple[float, float]:
     # Linux counts guests' time as user time too.
     total_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     return total_s - times.idle - getattr(times, "iowait", 0.0), total_s
+
+
+def _used_bytes() -> int:
+    return int(psutil.virtual_memory().used)
 
 
 def _text(path: Path) -> str | None:

@@ -1,15 +1,20 @@
 """An NVIDIA card's own account of itself: the one place that talks to NVML.
 
 Which calls a card answers differs by model, driver, virtualization and permission, so every value has its own
-ways of being asked, and what refuses for good is not asked again.
+ways of being asked, and what refuses for good is not asked again. An exception of any type and an answer that
+cannot be true make a value unavailable, with the reason.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
+from dataclasses import fields
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from harness.device.plausible import RANGES, ImplausibleError, plausible, reason_of
 from harness.device.telemetry.base import DeviceLimits
 from harness.errors import DeviceError
 from harness.records import Snapshot
@@ -55,6 +60,8 @@ _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal"
 _NOT_A_VALUE = {"uiVal": 2**32 - 1, "ulVal": 2**64 - 1, "ullVal": 2**64 - 1}
 """NVML_VALUE_NOT_AVAILABLE: all ones, which some drivers answer beside a success."""
 
+_SWITCH = ("off", "on")
+_NO_OR_YES = ("no", "yes")
 _VIRTUALIZATION = ("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
 _COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
 
@@ -72,34 +79,38 @@ class NvmlProbe:
     NVML counts cards in another order than CUDA does. With neither it must be the machine's only card. `nvml`
     stands in for the pynvml module.
 
-    Raises DeviceError where the library, the driver or the card is missing, and later when the card is lost.
+    Raises DeviceError where the library, the driver or the card is missing. Later on only `snapshot` raises
+    it, when the card is lost.
     """
 
     name = "nvml"
 
     def __init__(self, pci_bus_id: str | None = None, uuid: str | None = None, *, nvml: Any = None) -> None:
         self._nvml = nvml or _pynvml()
-        self._errors = (self._nvml.NVMLError, self._nvml.NVMLLibraryMismatchError, AttributeError)
+        self._own_error: type[Exception] | tuple[()] = getattr(self._nvml, "NVMLError", ())
         self._unavailable = {"load_average": "a card has none"}
         self._ways = {field: dict(ways) for field, ways in {**_LIGHT, **_FULL}.items()}
+        self._told: set[str] = set()
+        """Fields that have had a value."""
         self._throttle_fields = dict(_THROTTLE_FIELDS)
         self._closed = False
         try:
             self._nvml.nvmlInit()
-        except self._nvml.NVMLError as error:
+        except Exception as error:  # of a binding and a driver of any version
             raise DeviceError(
-                f"NVML cannot start: {error}. It comes with the NVIDIA driver as libnvidia-ml.so.1; see what "
-                "nvidia-smi says, and inside a container that the driver's utilities are let in"
+                f"NVML cannot start: {self._reason(error)}. It comes with the NVIDIA driver as "
+                "libnvidia-ml.so.1; see what nvidia-smi says, and inside a container that the driver's "
+                "utilities are let in"
             ) from error
         try:
             self._card = _card(self._nvml, pci_bus_id, uuid)
-        except self._nvml.NVMLError as error:
-            self._nvml.nvmlShutdown()
-            wanted = pci_bus_id or uuid or "the only card"
-            raise DeviceError(f"NVML does not give access to {wanted}: {error}") from error
         except DeviceError:
-            self._nvml.nvmlShutdown()
+            self.close()
             raise
+        except Exception as error:
+            self.close()
+            wanted = pci_bus_id or uuid or "the only card"
+            raise DeviceError(f"NVML does not give access to {wanted}: {self._reason(error)}") from error
 
     @property
     def unavailable(self) -> Mapping[str, str]:
@@ -117,39 +128,52 @@ class NvmlProbe:
     def identity(self) -> Mapping[str, str]:
         """Facts of the card and its settings; 'unavailable: why' for what the card refuses to tell."""
         facts = {}
-        for fact, read in _FACTS.items():
-            value, error = self._try(read)
-            facts[fact] = f"unavailable: {error}" if error else str(value)
-        self._ask("power_w")
+        for fact in _FACTS:
+            value, error = self._try_fact(fact)
+            facts[fact] = f"unavailable: {self._reason(error)}" if error else _words(value)
+        with contextlib.suppress(DeviceError):
+            self._ask("power_w")
         facts["power_w_is_from"] = next(iter(self._ways["power_w"]), "unavailable")
         return facts
 
     def limits(self) -> DeviceLimits:
-        return DeviceLimits(**{limit: self._try(read)[0] for limit, read in _LIMITS.items()})
+        """The card's limits, each None where the card does not tell it or cannot mean what it says."""
+        return DeviceLimits(**{each.name: self._try_fact(each.name)[0] for each in fields(DeviceLimits)})
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._nvml.nvmlShutdown()
+            with contextlib.suppress(Exception):
+                self._nvml.nvmlShutdown()
 
     def _ask(self, field: str) -> Any:
         """Return a field's value in the first way not refused; None, with the reason noted, without any."""
-        ways = self._ways[field]
         refusals = []
-        while ways:
-            way = next(iter(ways))
-            value, error = self._try(ways[way])
+        ways = self._ways[field]
+        for way, read in tuple(ways.items()):
+            value, error = self._try(read, field)
             if error is None:
+                self._settle(field, way)
                 return value
-            if _passes(error):
+            if self._passes(error) or (field in self._told and isinstance(error, ImplausibleError)):
                 # Not the next way: one field must not mix two meanings, such as instant and mean power.
-                self._note(field, way, error)
+                self._note_passing(field, way, error)
                 return None
-            refusals.append(f"{way}: {error}")
-            del ways[way]
+            refusals.append(f"{way}: {self._reason(error)}")
+            if not isinstance(error, ImplausibleError):  # a card at rest may say 0 MHz, and later more
+                del ways[way]
         if refusals:
             self._unavailable[field] = "; ".join(refusals)
         return None
+
+    def _settle(self, field: str, way: str) -> None:
+        """Begin with this way from now on, as it is the first that has told."""
+        if field not in self._told:
+            self._told.add(field)
+            for earlier in takewhile(lambda each: each != way, tuple(self._ways[field])):
+                del self._ways[field][earlier]
+            if why := self._unavailable.pop(field, ""):
+                self._unavailable[field] = f"at times: {why.removeprefix('at times: ')}"
 
     def _throttle_ns(self) -> Mapping[str, int] | None:
         """Return the counters that this card keeps; each of them can be refused alone."""
@@ -159,50 +183,75 @@ class NvmlProbe:
         answers, error = self._try(lambda n, c: n.nvmlDeviceGetFieldValues(c, list(wanted)))
         if error is not None:
             self._note("throttle_ns", "nvmlDeviceGetFieldValues", error)
-            if not _passes(error):
+            if not self._passes(error):
                 wanted.clear()
             return None
         counters: dict[str, int] = {}
         for answer in answers:
-            value, error = self._try(partial(_field_value, answer))
+            value, error = self._try(partial(_field_value, answer), "throttle_ns")
             if error is None:
                 counters[wanted[answer.fieldId]] = int(value)
                 continue
             self._note(f"throttle_ns.{wanted[answer.fieldId]}", f"field {answer.fieldId}", error)
-            if not _passes(error):
+            if not self._passes(error):
                 del wanted[answer.fieldId]
         if not counters and error is not None:
             self._note("throttle_ns", "every counter", error)
         return counters or None
 
     def _note(self, field: str, way: str, error: Exception) -> None:
-        if _passes(error):
-            self._unavailable.setdefault(field, f"at times: {way}: {error}")
+        if self._passes(error):
+            self._note_passing(field, way, error)
         else:
-            self._unavailable[field] = f"{way}: {error}"
+            self._unavailable[field] = f"{way}: {self._reason(error)}"
 
-    def _try(self, read: Read) -> tuple[Any, Exception | None]:
-        """Return what is read and no error, or None and the error; a lost card is raised."""
+    def _note_passing(self, field: str, way: str, error: Exception) -> None:
+        self._unavailable.setdefault(field, f"at times: {way}: {self._reason(error)}")
+
+    def _try(self, read: Read, name: str = "") -> tuple[Any, Exception | None]:
+        """Return what is read and no error, or None and the error; a lost card is raised.
+
+        What is read must be plausible where its name has a range.
+        """
         try:
-            return read(self._nvml, self._card), None
-        except self._errors as error:
-            if getattr(error, "value", None) in _LOST:
+            value = read(self._nvml, self._card)
+            return plausible(name, value) if name in RANGES else value, None
+        except Exception as error:
+            if self._code(error) in _LOST:
                 raise DeviceError(
-                    f"the card was lost while it was watched: NVML says {error}. Look for Xid errors in the "
-                    "kernel log (dmesg); as a rule the card needs a reset or the machine a restart"
+                    f"the card was lost while it was watched: NVML says {self._reason(error)}. Look for Xid "
+                    "errors in the kernel log (dmesg); as a rule the card needs a reset or the machine a "
+                    "restart"
                 ) from error
             return None, error
 
+    def _try_fact(self, fact: str) -> tuple[Any, Exception | None]:
+        """As _try, of a fact or limit of the card, which a lost card merely does not tell."""
+        try:
+            return self._try(_FACTS[fact], fact)
+        except DeviceError as error:
+            return None, error
 
-def _passes(error: Exception) -> bool:
-    return getattr(error, "value", None) in _PASSING
+    def _code(self, error: Exception) -> int | None:
+        """NVML's number of an error of its own."""
+        code = getattr(error, "value", None) if isinstance(error, self._own_error) else None
+        return code if isinstance(code, int) else None
+
+    def _passes(self, error: Exception) -> bool:
+        return self._code(error) in _PASSING
+
+    def _reason(self, error: Exception) -> str:
+        """What an error says; NVML's own and ours without its kind."""
+        why = reason_of(error)
+        known = isinstance(error, (self._own_error, ImplausibleError, DeviceError))
+        return why.partition(": ")[2] or why if known else why
 
 
 def _pynvml() -> Any:
     try:
         import pynvml
-    except ImportError as error:
-        raise DeviceError(f"the package nvidia-ml-py is not installed: {error}") from error
+    except Exception as error:
+        raise DeviceError(f"the package nvidia-ml-py cannot be imported: {reason_of(error)}") from error
     return pynvml
 
 
@@ -239,8 +288,21 @@ def _pids(processes: Any) -> tuple[int, ...]:
     return tuple(sorted({process.pid for process in processes}))
 
 
+def _reasons(mask: int) -> tuple[str, ...]:
+    return clock_event_reasons(plausible("clock_event_mask", mask))
+
+
 def _named(names: tuple[str, ...], value: int) -> str:
-    return names[value] if value < len(names) else str(value)
+    if value not in range(len(names)):
+        raise ImplausibleError(f"the driver says {value}, and {len(names) - 1} is the last that has a name")
+    return names[value]
+
+
+def _words(value: Any) -> str:
+    """A fact as text; bytes are an older binding's, and a driver's name may be no UTF-8."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _by_call(name: str, converted: Callable[[Any], Any]) -> dict[str, Read]:
@@ -277,8 +339,8 @@ _LIGHT: dict[str, dict[str, Read]] = {
     },
     "utilization_percent": _by_call("nvmlDeviceGetUtilizationRates", lambda rates: float(rates.gpu)),
     "clock_event_reasons": {
-        **_by_call("nvmlDeviceGetCurrentClocksEventReasons", clock_event_reasons),
-        **_by_call("nvmlDeviceGetCurrentClocksThrottleReasons", clock_event_reasons),
+        **_by_call("nvmlDeviceGetCurrentClocksEventReasons", _reasons),
+        **_by_call("nvmlDeviceGetCurrentClocksThrottleReasons", _reasons),
     },
 }
 """Cheap values, by field and by ways to ask for it, the better way first."""
@@ -297,29 +359,23 @@ _FACTS: dict[str, Read] = {
     "name": lambda n, c: n.nvmlDeviceGetName(c),
     "uuid": lambda n, c: n.nvmlDeviceGetUUID(c),
     "vbios": lambda n, c: n.nvmlDeviceGetVbiosVersion(c),
-    "power_limit_w": lambda n, c: f"{n.nvmlDeviceGetEnforcedPowerLimit(c) / 1e3:g}",
-    "power_limit_default_w": lambda n, c: f"{n.nvmlDeviceGetPowerManagementDefaultLimit(c) / 1e3:g}",
+    "power_limit_w": lambda n, c: n.nvmlDeviceGetEnforcedPowerLimit(c) / 1e3,
+    "power_limit_default_w": lambda n, c: n.nvmlDeviceGetPowerManagementDefaultLimit(c) / 1e3,
     "max_sm_clock_mhz": lambda n, c: n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_SM),
     "max_memory_clock_mhz": lambda n, c: n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_MEM),
     # NVML cannot read locked clocks back: whether a lock is in force shows in the sampled clocks alone.
     "application_sm_clock_mhz": lambda n, c: n.nvmlDeviceGetApplicationsClock(c, n.NVML_CLOCK_SM),
     "application_memory_clock_mhz": lambda n, c: n.nvmlDeviceGetApplicationsClock(c, n.NVML_CLOCK_MEM),
     "memory_bus_bits": lambda n, c: n.nvmlDeviceGetMemoryBusWidth(c),
-    "persistence": lambda n, c: "on" if n.nvmlDeviceGetPersistenceMode(c) else "off",
-    "ecc": lambda n, c: "on" if n.nvmlDeviceGetEccMode(c)[0] else "off",
-    "mig": lambda n, c: "on" if n.nvmlDeviceGetMigMode(c)[0] else "off",
+    "persistence": lambda n, c: _named(_SWITCH, n.nvmlDeviceGetPersistenceMode(c)),
+    "ecc": lambda n, c: _named(_SWITCH, n.nvmlDeviceGetEccMode(c)[0]),
+    "mig": lambda n, c: _named(_SWITCH, n.nvmlDeviceGetMigMode(c)[0]),
     "compute_mode": lambda n, c: _named(_COMPUTE_MODES, n.nvmlDeviceGetComputeMode(c)),
     # Whether one is attached says nothing: an H200, which has no outlet, says yes.
-    "display_active": lambda n, c: "yes" if n.nvmlDeviceGetDisplayActive(c) else "no",
+    "display_active": lambda n, c: _named(_NO_OR_YES, n.nvmlDeviceGetDisplayActive(c)),
     "virtualization": lambda n, c: _named(_VIRTUALIZATION, n.nvmlDeviceGetVirtualizationMode(c)),
     # The most that card and slot allow together: the generation of the moment drops whenever the card idles.
     "pcie_generation": lambda n, c: n.nvmlDeviceGetMaxPcieLinkGeneration(c),
     "pcie_width": lambda n, c: n.nvmlDeviceGetMaxPcieLinkWidth(c),
     "pcie_width_now": lambda n, c: n.nvmlDeviceGetCurrPcieLinkWidth(c),
-}
-
-_LIMITS: dict[str, Read] = {
-    "max_sm_clock_mhz": lambda n, c: float(n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_SM)),
-    "max_memory_clock_mhz": lambda n, c: float(n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_MEM)),
-    "memory_bus_bits": lambda n, c: int(n.nvmlDeviceGetMemoryBusWidth(c)),
 }

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import os
 import re
 import signal
 from collections import defaultdict
@@ -38,9 +37,11 @@ from asv.util import UserError
 
 from harness.config import load_config
 from harness.errors import HarnessError
+from harness.history.changes import same_build
 from harness.history.facts import card_records
 from harness.history.figures import Direction
 from harness.history.tables import read_benchmarks
+from harness.integrations.asv.builds import Builds
 from harness.integrations.asv.conf import site_conf, write_pages
 from harness.integrations.asv.publish import (
     Explained,
@@ -48,7 +49,8 @@ from harness.integrations.asv.publish import (
     direction_in_asv,
     warn_of_unknown_directions,
 )
-from harness.integrations.asv.tracks import TRACKS, AsvRequest
+from harness.integrations.asv.searching import searching
+from harness.integrations.asv.tracks import TRACKS, AsvRequest, requesting
 
 Run = Callable[..., Any]
 """The `run` of one of asv's commands."""
@@ -62,7 +64,7 @@ def setup() -> None:
         module.run_benchmarks = _selecting(module.run_benchmarks)
     _surround(run.Run, functools.partial(_measuring, "dry_run"))
     _surround(find.Find, functools.partial(_measuring, "skip_save"))
-    _surround(find.Find, _searching)
+    _surround(find.Find, searching)
     _surround(rm.Rm, _removing_records)
     _surround(github.GithubPages, _publishing_our_pages)
     _surround(Publish, _directing_regressions)
@@ -91,7 +93,7 @@ def _measuring(dry: str, run: Run, *args: Any, **options: Any) -> Any:
     with _cleaned_up():
         if not options.get(dry):
             return run(*args, **options)
-        with _requesting(dry_run=True), patch.multiple(Benchmarks, save=lambda _: None):
+        with requesting(dry_run=True), patch.multiple(Benchmarks, save=lambda _: None):
             return run(*args, **options)
 
 
@@ -100,7 +102,7 @@ def _selecting(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
     def selecting(benchmarks: Any, env: Any, *args: Any, **options: Any) -> Any:
         if env.tool_name == "checkout":
             _warn_of_no_suite(tuple(name for name, each in benchmarks.items() if "suite" not in each))
-        with _requesting(selected=_selected(benchmarks), environment=env.name):
+        with requesting(selected=_selected(benchmarks), environment=env.name):
             return run_benchmarks(benchmarks, env, *args, **options)
 
     return selecting
@@ -125,18 +127,6 @@ def _selected(benchmarks: Any) -> dict[str, list[int]]:
         combinations[group] = prod(map(len, benchmark["params"]))
         asked[group].update(benchmarks.benchmark_selection.get(name) or ())
     return {group: sorted(places) for group, places in asked.items() if len(places) < combinations[group]}
-
-
-@contextmanager
-def _requesting(**facts: Any) -> Iterator[None]:
-    """While it lasts, these facts are part of what asv's processes are asked."""
-    given = AsvRequest.given()
-    before = {name: getattr(given, name) for name in facts}
-    os.environ.update(AsvRequest.given(**facts).variables)
-    try:
-        yield
-    finally:
-        os.environ.update(AsvRequest.given(**before).variables)
 
 
 @contextmanager
@@ -349,22 +339,53 @@ def _number_with(direction: Direction, kind: type) -> Any:
 class _ComparisonTable:
     """One table of `asv compare`: what asv reads its figures with, and what it prints its rows with."""
 
-    def __init__(self, benchmarks: Mapping[str, Mapping[str, Any]], sort: str) -> None:
+    def __init__(
+        self, benchmarks: Mapping[str, Mapping[str, Any]], sort: str, same_build: Callable[[str], bool]
+    ) -> None:
         self.turned = False
         """Whether the table shows a change of a figure of which more is better."""
-        self._benchmarks, self._sort = benchmarks, sort
+        self.noisy: dict[str, None] = {}
+        """The rows that asv would have marked, although both commits run the same binary."""
+        self._benchmarks, self._sort, self._same_build = benchmarks, sort, same_build
         self._unroll, self._asvs_tabulate = compare.unroll_result, compare.tabulate.tabulate
+        self._asvs_is_better = compare._is_result_better  # noqa: SLF001
         self._direction_of_row: dict[str, Direction] = {}
 
     def unroll_result(self, name: str, params: Any, *columns: Any) -> Iterator[tuple[Any, ...]]:
         direction = self._direction_of(name)
         for row_name, value, *rest in self._unroll(name, params, *columns):
             self._direction_of_row[row_name] = direction
+            same = row_name if self._same_build(row_name) else ""
             directed = value
-            if direction != "lower" and isinstance(value, int | float):
+            if (same or direction != "lower") and isinstance(value, int | float):
                 # A whole number stays one in asv's table.
                 directed = _number_with(direction, int if isinstance(value, int) else float)(value)
+                directed.same_build = same
             yield (row_name, directed, *rest)
+
+    def is_better(
+        self, a: Any, b: Any, a_stats: Any, b_stats: Any, factor: float, use_stats: bool = True
+    ) -> bool:
+        """Asv's own judgement, with the sides exchanged where higher is better. A binary is no better than
+        itself.
+        """
+        better = self._is_better_in_its_direction(a, b, a_stats, b_stats, factor, use_stats=use_stats)
+        row = getattr(a, "same_build", "")
+        if better and row:
+            self.noisy[row] = None
+        return better and not row
+
+    def _is_better_in_its_direction(
+        self, a: Any, b: Any, a_stats: Any, b_stats: Any, factor: float, *, use_stats: bool
+    ) -> bool:
+        directions = {getattr(value, "direction", "lower") for value in (a, b)}
+        if "none" in directions:
+            return False
+        if "higher" in directions:
+            if not a > b:  # which asv's factor does not see to where figures are negative
+                return False
+            a, b, a_stats, b_stats = b, a, b_stats, a_stats
+        return bool(self._asvs_is_better(a, b, a_stats, b_stats, factor, use_stats=use_stats))
 
     def _direction_of(self, name: str) -> Direction:
         if name in self._benchmarks:
@@ -405,29 +426,27 @@ class _ComparisonTable:
 
 def _comparing(sources: tuple[str, ...], run: Run, *args: Any, **options: Any) -> Any:
     check_asv(*sources)
-    print_table, is_better = compare.Compare.print_table.__func__, compare._is_result_better  # noqa: SLF001
+    print_table = compare.Compare.print_table.__func__
 
-    def directed_is_better(
-        a: Any, b: Any, a_stats: Any, b_stats: Any, factor: float, use_stats: bool = True
-    ) -> bool:
-        """Asv's own judgement, with the sides exchanged where higher is better."""
-        directions = {getattr(value, "direction", "lower") for value in (a, b)}
-        if "none" in directions:
-            return False
-        if "higher" in directions:
-            if not a > b:  # which asv's factor does not see to where figures are negative
-                return False
-            a, b, a_stats, b_stats = b, a, b_stats, a_stats
-        return bool(is_better(a, b, a_stats, b_stats, factor, use_stats=use_stats))
-
-    def directed_print_table(cls: Any, conf: Any, *args: Any, **kwargs: Any) -> Any:
+    def directed_print_table(cls: Any, conf: Any, base: str, head: str, *args: Any, **kwargs: Any) -> Any:
         benchmarks = Benchmarks.load(conf)
         warn_of_unknown_directions(benchmarks)
-        table = _ComparisonTable(benchmarks, kwargs.get("sort", "default"))
+        machine = kwargs.get("machine") or AsvRequest.given().machine or ""
+        builds = Builds(Path(conf.results_dir) / machine, benchmarks)
+        table = _ComparisonTable(
+            benchmarks,
+            kwargs.get("sort", "default"),
+            lambda name: same_build(builds.row(name, base), builds.row(name, head)),
+        )
         with patch.multiple(
-            compare, unroll_result=table.unroll_result, _is_result_better=directed_is_better, tabulate=table
+            compare, unroll_result=table.unroll_result, _is_result_better=table.is_better, tabulate=table
         ):
-            outcome = print_table(cls, conf, *args, **kwargs)
+            outcome = print_table(cls, conf, base, head, *args, **kwargs)
+        for name in table.noisy:
+            print(  # noqa: T201
+                f"\n{name} is not marked: {base[:8]} and {head[:8]} run the same binary. The difference is "
+                "noise."
+            )
         if table.turned:
             print(  # noqa: T201
                 "\n+ is worse and - is better. Where higher is better, worse is a ratio below 1."
@@ -436,71 +455,3 @@ def _comparing(sources: tuple[str, ...], run: Run, *args: Any, **options: Any) -
 
     with patch.multiple(compare.Compare, print_table=classmethod(directed_print_table)):
         return run(*args, **options)
-
-
-# find
-
-
-class _Turned(float):
-    """A figure whose difference from another is what a lower-is-better figure's would be."""
-
-    __slots__ = ()
-
-    def __sub__(self, other: float) -> float:
-        return float(other) - float(self)
-
-
-class _Search:
-    """What one search has seen. asv passes over a commit of which no figure is known; here what counts for
-    known is what the search asks for, and a commit at which a kernel fails that ran elsewhere is passed over
-    too: the rest of its figures say nothing of that kernel.
-    """
-
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
-        self.passed_over: list[str] = []
-
-    def figures(
-        self, benchmarks: Any, commit: str, read: Callable[..., Any], name: str, params: Any
-    ) -> list[float | None]:
-        """The figures that `read` has of a commit, as the search is to see them."""
-        asked = benchmarks.benchmark_selection.get(name)
-        values = {
-            place: value for place, value in enumerate(read(name, params)) if asked is None or place in asked
-        }
-        figures = {
-            place: value
-            for place, value in values.items()
-            if isinstance(value, int | float) and not math.isnan(value)
-        }
-        failed = {place for place, value in values.items() if value is None}
-        if failed & self._seen or not figures:
-            self.passed_over.append(commit)
-            log.warning(f"{commit} is passed over: {name} {'failed' if failed else 'is n/a'}")
-            return [None] * (max(values) + 1)
-        self._seen |= figures.keys()
-        higher = direction_in_asv(benchmarks[name]) == "higher"
-        turned = {place: _Turned(value) if higher else value for place, value in figures.items()}
-        return [turned.get(place) for place in range(max(values) + 1)]
-
-
-def _searching(run: Run, *args: Any, **options: Any) -> Any:
-    check_asv("commands/find.py")
-    run_benchmarks, search = find.run_benchmarks, _Search()
-
-    def directed_run_benchmarks(benchmarks: Any, *args: Any, **kwargs: Any) -> Any:
-        results = run_benchmarks(benchmarks, *args, **kwargs)
-        commit, read = results.commit_hash[:8], results.get_result_value
-        results.get_result_value = functools.partial(search.figures, benchmarks, commit, read)
-        return results
-
-    try:
-        with patch.multiple(find, run_benchmarks=directed_run_benchmarks):
-            return run(*args, **options)
-    except UserError as error:
-        if not search.passed_over or str(error) != "Too many commits failed":
-            raise
-        raise UserError(
-            f"No commit could be found: {', '.join(search.passed_over)} have no figure, and the "
-            "change is at one of them or next to it. Search between two commits that have one."
-        ) from None

@@ -1,22 +1,26 @@
-"""What asv.conf.json says of the site: where results and pages lie, and how commits are linked."""
+"""asv's configuration: where it is, and what it says of results, pages, commits and regressions."""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.config import Config, load_config
 from harness.device.machine import describe_host, machine_entry
-from harness.errors import ConfigError, MeasureError
+from harness.errors import ConfigError, GitError, MeasureError, UsageError
+from harness.history.limits import AsvLimits, limits_of
 from harness.records import DeviceInfo
 from harness.spec.suite import Suite
+from harness.store.asv_configuration import NAMES, conf_in, confs_below, read_plainly
+from harness.system import git
 from harness.system.cache import write_file
 from harness.system.files import read_regular
 from harness.system.git import repository_of
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConf:
     file: Path | None = None
-    """None where the project has no asv.conf.json."""
+    """None where the project has no configuration of asv's."""
     project: str
     repository: Path
     """The repository that was measured: the project itself, or the clone that asv keeps of another one."""
@@ -37,32 +41,85 @@ class SiteConf:
     branch: str = "HEAD"
     commit_url: str = ""
     """Address of a commit, with {} for the hash; empty where there is no place to link to."""
+    limits: AsvLimits = field(default_factory=AsvLimits)
+    """The regressions that the configuration tells asv not to report."""
 
 
-def read_conf(root: Path) -> SiteConf:
-    """Where the site of the project at `root` lies. Raises ConfigError for a file that asv cannot read."""
-    file = root / "asv.conf.json"
-    if file.exists():
-        return site_conf(loaded_conf(file), root, file)
+def find_conf(config: Config, named: Path | None = None, results: Path | None = None) -> Path | None:
+    """Return the configuration of asv's that a command reads; None where there is none.
+
+    That is the one that the user has `named`; else the one that asv finds in the current folder, or in the
+    project's. Where neither folder has one, and the project has no results of its own and none are given, it
+    is the only one in a folder below. Raises ConfigError for two files in one folder, UsageError where the
+    named file is missing, or where several lie below.
+    """
+    if named is not None:
+        if not named.is_file():
+            raise UsageError(f"--config is {named}, which is no file. Name the asv.conf.json that is meant.")
+        return named.absolute()
+    for folder in dict.fromkeys((Path.cwd(), config.root)):
+        if found := conf_in(folder):
+            return found
+    if results or config.results != Config.results or config.results_folder.exists():
+        return None
+    below = confs_below(config.root)
+    if len(below) > 1:
+        raise UsageError(
+            f"{config.root} has no {NAMES[0]} of its own, and several below: "
+            f"{', '.join(str(file.relative_to(config.root)) for file in below)}. Say which one is meant: "
+            f"--config {shlex.quote(os.path.relpath(below[0]))}"
+        )
+    return below[0] if below else None
+
+
+def read_conf(root: Path, file: Path | None = None) -> SiteConf:
+    """Read where the site of the project at `root` lies, from a configuration of asv's or, without one, from
+    the project's settings. Raises ConfigError for a file that asv cannot read.
+    """
+    file = file or conf_in(root)
+    if file:
+        return site_conf(loaded_conf(file), file.parent, file)
     results = load_config(root).results_folder
     return SiteConf(project=root.name, repository=root, results=results, html=root / ".asv/html")
 
 
-def history_of(config: Config) -> tuple[Path, Path]:
-    """Where a history's results lie, and the repository of its commits: as asv.conf.json says, if an asv is
-    there to read it, but for results that do not exist or whose folder the project has set.
+def history_of(config: Config, named: Path | None = None, results: Path | None = None) -> SiteConf:
+    """Return where a history's results lie, and the repository of its commits.
 
-    Raises ConfigError for a file that asv cannot read, or a repository that is not on this machine.
+    `results` is the folder that the user asks for. Else asv's configuration says where they are; for one in
+    the project's own folder the project's setting `results` comes first, and so does its default where asv
+    has none. Raises what find_conf raises; ConfigError for a repository that is not on this machine.
     """
-    if not (config.root / "asv.conf.json").exists() or find_spec("asv") is None:
-        return config.results_folder, config.root
-    conf = read_conf(config.root)
-    said = config.results != Config.results or not conf.results.exists()
-    return config.results_folder if said else conf.results, conf.repository
+    file = find_conf(config, named, results)
+    conf = read_conf(config.root, file)
+    if results:
+        return replace(conf, results=results)
+    is_chosen = named is not None or (file is not None and file.parent != config.root)
+    if not is_chosen and (config.results != Config.results or not conf.results.exists()):
+        return replace(conf, results=config.results_folder)
+    return conf
 
 
 def loaded_conf(file: Path) -> Any:
-    """The Config of asv itself. Raises ConfigError where there is no asv, or it cannot read the file."""
+    """Return what a configuration says: asv's own Config, or without asv the same settings.
+
+    Raises ConfigError where the file cannot be read.
+    """
+    if find_spec("asv") is not None:
+        return asvs_conf(file)
+    try:
+        conf = read_plainly(file)
+        conf.branches = _branches(conf)
+    except (ValueError, TypeError, OSError) as error:
+        raise ConfigError(
+            f"{file} cannot be read without asv: {str(error).rstrip('.')}. Mend it, or install asv, whose "
+            "reader takes all of JSON5: pip install asv==0.6.6."
+        ) from None
+    return conf
+
+
+def asvs_conf(file: Path) -> Any:
+    """Return asv's own Config. Raises ConfigError where there is no asv, or it cannot read the file."""
     try:
         from asv.config import Config
         from asv.util import UserError
@@ -72,32 +129,54 @@ def loaded_conf(file: Path) -> Any:
         ) from None
     try:
         conf = Config.load(str(file))
-        conf.branches = [str(each) for each in conf.branches or [] if each]
+        conf.branches = _branches(conf)
     except (UserError, ValueError, TypeError, OSError) as error:  # asv trips over what is no object or list
         raise ConfigError(f"asv cannot read {file}: {str(error).rstrip('.')}.") from None
     return conf
 
 
+def _branches(conf: Any) -> list[str]:
+    """Return the branches by name; asv's default, which has no name, is left out."""
+    return [str(each) for each in conf.branches or [] if each]
+
+
 def site_conf(conf: Any, root: Path, file: Path) -> SiteConf:
-    """What asv's Config says of the site, its paths relative to a folder."""
+    """Return what a configuration says of the site, its paths relative to a folder.
+
+    Raises ConfigError for a limit of regressions that asv could not use either.
+    """
     url, project = str(conf.show_commit_url or ""), str(conf.project or root.name)
+    branch = next(iter(_branches(conf)), "")
     return SiteConf(
         file=file,
         project=project,
         repository=_repository(str(conf.repo), root, project),
-        results=root / str(conf.results_dir),
-        html=root / str(conf.html_dir),
-        branch=conf.branches[0] if conf.branches else "HEAD",
+        results=_below(root, str(conf.results_dir)),
+        html=_below(root, str(conf.html_dir)),
+        branch=branch or "HEAD",
         # asv's default, "#", is no place.
         commit_url=f"{url}{{}}" if url.startswith(("https://", "http://")) else "",
+        limits=limits_of(conf, file.name, branch or _default_branch(root)),
     )
+
+
+def _default_branch(root: Path) -> str:
+    """Return the branch that asv takes where the configuration names none."""
+    try:
+        return git.ask(root, "config", "init.defaultBranch").decode().strip()
+    except GitError:
+        return "master"
+
+
+def _below(root: Path, name: str) -> Path:
+    return Path(os.path.normpath(root / name))
 
 
 def _repository(repo: str, root: Path, project: str) -> Path:
     """A folder of this machine; of a repository elsewhere the clone that asv has made, or the project's own
     folder, which is often a clone of it too.
     """
-    for folder in (root / repo, root / project):
+    for folder in (_below(root, repo), _below(root, project)):
         if (folder / ".git").exists() or (folder / "objects").is_dir():
             return folder
     if (root / repo).is_dir() or repository_of(root):
@@ -131,6 +210,7 @@ def write_pages(
         commit_url=conf.commit_url,
         suites=suites,
         directions=load_config(root).directions,
+        limits=conf.limits,
         tell=tell,
     )
     if conf.file and (site / "asv.js").exists():  # a page of somebody else's is left alone

@@ -26,10 +26,9 @@ from asv.util import UserError
 from harness.config import load_config
 from harness.errors import ConfigError, HarnessError
 from harness.history.cards import machine_of
-from harness.history.changes import TIMED
 from harness.history.figures import DIRECTIONS, Direction, direction_of
 from harness.history.reading import History, read_history
-from harness.spec.case_id import parse_asv_name, short_id
+from harness.integrations.asv.builds import case_of
 
 KNOWN_SOURCES: Mapping[str, str] = {
     "commands/compare.py": "e35c3c78155fe871275da2c499dfc2d57026f007749b31862449036917ef8757",
@@ -120,7 +119,7 @@ class Explained:
 
     def without(self, machine: str, name: str, jumps: Sequence[Any], hashes: Mapping[int, str]) -> list[Any]:
         """The jumps of asv's (revision before, revision after, ...) that the card does not explain."""
-        spans = self._spans.get((machine, self._case(name)), ())
+        spans = self._spans.get((machine, case_of(name, self.benchmarks)), ())
         if not spans or self._history is None:
             return list(jumps)
         positions = self._history.commits.positions
@@ -162,14 +161,6 @@ class Explained:
                     span = (each.change.good + 1 - _NEAR, each.change.bad + _NEAR)
                     spans[machine_of(card.name), each.change.case].append(span)
         return spans
-
-    def _case(self, name: str) -> str:
-        """``matmul.naive@1024`` of ``suites.Matmul.track_time_ms('naive', 1024)``; empty for other tracks."""
-        found = parse_asv_name(name)
-        if found is None or found.track not in TIMED:
-            return ""
-        suite = self.benchmarks.get(name.partition("(")[0], {}).get("suite") or found.group.lower()
-        return short_id(suite, found.kernel, found.size)
 
 
 SCRIPT = "asv-direction.js"

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from harness.bench.measure import MeasureSettings
-from harness.config import load_config
+from harness.config import Config, load_config
 from harness.errors import HarnessError
 from harness.history.figures import METRICS, Metric
 from harness.output.tables import outcome
@@ -69,6 +69,8 @@ class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     selected: dict[str, list[int]] = {}
     """Places, in asv's order, of the parameters to measure, by class; other classes are measured whole."""
     dry_run: bool = False
+    scratch: str | None = None
+    """A folder that lasts as long as asv's command: records go there instead of beside the results."""
     progress: str | None = None
     asv_pid: int | None = None
 
@@ -80,6 +82,18 @@ class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def variables(self) -> dict[str, str]:
         return {_VARIABLE: msgspec.json.encode(self).decode()}
+
+
+@contextlib.contextmanager
+def requesting(**facts: Any) -> Iterator[None]:
+    """While it lasts, these facts are part of what asv's processes are asked."""
+    given = AsvRequest.given()
+    before = {name: getattr(given, name) for name in facts}
+    os.environ.update(AsvRequest.given(**facts).variables)
+    try:
+        yield
+    finally:
+        os.environ.update(AsvRequest.given(**before).variables)
 
 
 _NOTHING: Answer = {"value": math.nan}
@@ -161,7 +175,7 @@ class SuiteTracks:
             device=config.device,
             measure=MeasureSettings(l2=config.l2),  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
-            results=None if asked.dry_run else Path(asked.results or config.results_folder),
+            results=_records_folder(asked, config),
             machine=asked.machine,
             notes=notes if selected is None else {**notes, "partial": True},
         )
@@ -186,6 +200,12 @@ class SuiteTracks:
             if f".{name}".endswith(f".{group}"):
                 return {keys[place] for place in places}
         return None
+
+
+def _records_folder(asked: AsvRequest, config: Config) -> Path | None:
+    if asked.scratch:
+        return Path(asked.scratch)
+    return None if asked.dry_run else Path(asked.results or config.results_folder)
 
 
 def answers_of(

@@ -166,7 +166,8 @@ class CaseRunner:
         """The revision to compare with; None measures the working tree alone."""
         self._busy: Busy = "fail" if option("perf_no_wait") else "wait"
         self._root = root
-        self.measured: list[MeasuredCase] = []
+        self.measured: dict[str, MeasuredCase] = {}
+        """The cases that were measured by themselves, by the node id of their test."""
         self.notes: dict[str, None] = {}
         """Why suites were left out, a sentence each."""
         self._observer = observer
@@ -241,28 +242,30 @@ class CaseRunner:
     @property
     def seen_device(self) -> DeviceInfo | None:
         """The device that was measured on, if anything was."""
-        found = [each.run.device for each in self.measured]
+        found = [each.run.device for each in self.measured.values()]
         return next(iter([*found, *(result.comparison.device for result, _ in self.compared)]), None)
 
-    def measure(self, case: GpuCase, *, timed: bool) -> MeasuredCase:
-        """Verify a case, and time it unless `timed` is false. Raises HarnessError where it cannot begin."""
-        result = self._open(case, timed=timed).run([case.planned])
+    def measure(self, case: GpuCase, *, test: str, timed: bool, rounds: int | None = None) -> MeasuredCase:
+        """Verify the case of a test, and time it unless `timed` is false: in exactly `rounds` slots, or in as
+        many as the harness needs. Raises HarnessError where it cannot begin.
+        """
+        settings = _measure_settings(case, rounds) if timed else None
+        result = self._open(case, settings).run([case.planned])
         if result.interrupted:
             raise KeyboardInterrupt
         [row] = result.rows
-        self.measured.append(MeasuredCase(case, row, result.run))
-        return self.measured[-1]
+        self.measured[test] = MeasuredCase(case, row, result.run)
+        return self.measured[test]
 
-    def _open(self, case: GpuCase, *, timed: bool) -> Session:
+    def _open(self, case: GpuCase, measure: MeasureSettings | None) -> Session:
         """The session of a case's suite; one at a time is open."""
-        l2 = case.options.l2 or case.config.l2
-        key = (case.config, case.pair.head.path, l2, timed)
+        key = (case.config, case.pair.head.path, measure)
         if self._session is None or self._session[0] != key:
             self.close()
             settings = SessionSettings(
                 command="pytest",
                 device=self.option("perf_device") or case.config.device,
-                measure=MeasureSettings(l2=l2) if timed else None,  # type: ignore[arg-type]
+                measure=measure,
                 timeout_s=case.config.timeout_s,
                 busy=self._busy,
             )
@@ -326,6 +329,14 @@ class CaseRunner:
         for batch in self._batches.values():
             if isinstance(batch.outcome, ComparisonResult):
                 yield batch.outcome, batch.wanted
+
+
+def _measure_settings(case: GpuCase, rounds: int | None) -> MeasureSettings:
+    settings = MeasureSettings(l2=case.options.l2 or case.config.l2)  # type: ignore[arg-type]
+    if rounds is None:
+        return settings
+    # Only the case's own time limit ends rounds that a test has asked for.
+    return replace(settings, min_slots=rounds, max_slots=rounds, max_time_s=case.config.timeout_s)
 
 
 def _requiring(planned: PlannedCase, requires: str | None) -> PlannedCase:

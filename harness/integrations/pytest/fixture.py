@@ -13,19 +13,32 @@ from typing import Any, NoReturn
 
 import pytest
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.integrations.pytest.bench import CaseRunner, CaseSide, GpuCase
-from harness.integrations.pytest.report import info_of_arm, info_of_row, sentence, times_of
+from harness.integrations.pytest.report import Info, info_of_arm, info_of_row, sentence, times_of
 from harness.output.sentences import explained
 from harness.output.verdicts import fails
 from harness.records import Verdict
 from harness.run.device_session import unfit
 
 
+def _shared(name: str) -> Any:
+    """Return an attribute that reads and sets pytest-benchmark's own of the same name."""
+
+    def read(fixture: GpuBenchmark) -> Any:
+        return getattr(fixture._benchmark, name)  # noqa: SLF001
+
+    def write(fixture: GpuBenchmark, value: Any) -> None:
+        setattr(fixture._benchmark, name, value)  # noqa: SLF001
+
+    return property(read, write)
+
+
 class GpuBenchmark:
     """Called with a gpu_case it fails the test, with a sentence, where the case is wrong or, with
     --perf-gate, its verdict fails; it skips the test where there is nothing to measure.
 
+    Otherwise it behaves like the fixture benchmark: it has the same attributes and methods.
     `reported` collects comparison and case of the failing verdicts that a test has reported.
     """
 
@@ -33,14 +46,106 @@ class GpuBenchmark:
         self, runner: CaseRunner, benchmark: Any, side: CaseSide | None, reported: set[tuple[str, str]]
     ) -> None:
         self._runner, self._benchmark, self._side, self._reported = runner, benchmark, side, reported
+        self._test: str = benchmark.fullname
+        self._called = False
+        self._info: Info = {}
+        """The entries of extra_info that this fixture wrote."""
 
-    def __call__(self, case: GpuCase) -> dict[str, Any]:
+    name = _shared("name")
+    fullname = _shared("fullname")
+    group = _shared("group")
+    param = _shared("param")
+    params = _shared("params")
+    extra_info = _shared("extra_info")
+    stats = _shared("stats")
+    enabled = _shared("enabled")
+    disabled = _shared("disabled")
+    skipped = _shared("skipped")
+    has_error = _shared("has_error")
+    cprofile = _shared("cprofile")
+    cprofile_loops = _shared("cprofile_loops")
+    cprofile_dump = _shared("cprofile_dump")
+    cprofile_stats = _shared("cprofile_stats")
+
+    def __call__(self, case: GpuCase) -> Info:
         """Measure, and return what pytest-benchmark keeps of it in extra_info."""
+        return self._measure(case)
+
+    def pedantic(
+        self,
+        target: GpuCase,
+        args: Any = (),
+        kwargs: Any = None,
+        setup: Any = None,
+        teardown: Any = None,
+        rounds: int | None = None,
+        warmup_rounds: int = 0,
+        iterations: int = 1,
+    ) -> Info:
+        """Measure a case in exactly this many rounds. Without `rounds`, and with --perf-base, the harness
+        measures as many rounds as it needs, as in a plain call.
+
+        The harness always warms up, and chooses how many launches a round has: `warmup_rounds` and
+        `iterations` change nothing.
+        """
+        host = {"args": args, "kwargs": kwargs, "setup": setup, "teardown": teardown}
+        if given := [name for name, value in host.items() if value]:
+            self._refuse(
+                f"gpu_benchmark.pedantic cannot use {given[0]}={host[given[0]]!r}: the kernel is launched in "
+                f"another process, on the data of its suite. Leave {given[0]} out; what a launch needs "
+                "belongs in suite.py."
+            )
+        counts: list[tuple[str, Any, int]] = [
+            ("rounds", rounds, 1),
+            ("warmup_rounds", warmup_rounds, 0),
+            ("iterations", iterations, 1),
+        ]
+        for name, value, lowest in counts:
+            if value is not None and (not isinstance(value, int) or value < lowest):
+                self._refuse(
+                    f"gpu_benchmark.pedantic has {name}={value!r}; expected a whole number of at least "
+                    f"{lowest}."
+                )
+        return self._measure(target, rounds)
+
+    def weave(self, target: Any, **_: Any) -> NoReturn:
+        """Fail the test: functions are not replaced by kernels."""
+        self._refuse(
+            f"gpu_benchmark cannot weave or patch {target!r}: it times kernels on the device, and no Python "
+            "function. Use the fixture benchmark in a test of its own."
+        )
+
+    patch = weave
+
+    def check_extra_info(self) -> None:
+        """Fail a test that changed, in extra_info, what the harness says of the measurement."""
+        kept = self._benchmark.extra_info
+        self._refuse_entries([name for name, value in self._info.items() if kept.get(name) != value])
+
+    def _refuse(self, message: str) -> NoReturn:
+        refuse(self._benchmark, message)
+
+    def _refuse_entries(self, names: Sequence[str]) -> None:
+        if names:
+            self._refuse(
+                f"extra_info[{names[0]!r}] belongs to gpu_benchmark, and this test has set, changed or "
+                "removed it. Add entries with other names, and do not replace the dictionary."
+            )
+
+    def _measure(self, case: GpuCase, rounds: int | None = None) -> Info:
         if not isinstance(case, GpuCase):
-            wrong = f"gpu_benchmark takes what the fixture gpu_case gives; it was given {case!r}."
-            refuse(self._benchmark, wrong)
+            self._refuse(
+                f"gpu_benchmark takes what the fixture gpu_case gives; it was given {case!r}. Python "
+                "functions are for the fixture benchmark."
+            )
+        if self._called:
+            self._refuse(
+                "gpu_benchmark was called twice in one test, which has one result. Measure each case in a "
+                "test of its own: a test that takes gpu_case runs once for each."
+            )
+        self._called = True
         try:
-            return self._alone(case) if self._side is None else self._paired(case, self._side)
+            return self._alone(case, rounds) if self._side is None else self._paired(case, self._side)
         except KeyboardInterrupt:
             _spoil(self._benchmark)
             raise
@@ -48,8 +153,9 @@ class GpuBenchmark:
             why = sentence(error.reason, error.message, error.log)
         return refuse(self._benchmark, why)  # outside, where pytest shows no exception behind it
 
-    def _alone(self, case: GpuCase) -> dict[str, Any]:
-        measured = self._runner.measure(case, timed=self._benchmark.enabled)
+    def _alone(self, case: GpuCase, rounds: int | None) -> Info:
+        timed = self._benchmark.enabled
+        measured = self._runner.measure(case, test=self._test, timed=timed, rounds=rounds)
         row = measured.row
         if row.status == "skipped":
             pytest.skip(row.message)
@@ -58,7 +164,7 @@ class GpuBenchmark:
         times_s = [each / 1e9 for each in row.measurement.times_ns] if row.measurement else [0]
         return self._replay(info_of_row(measured), times_s)
 
-    def _paired(self, case: GpuCase, side: CaseSide) -> dict[str, Any]:
+    def _paired(self, case: GpuCase, side: CaseSide) -> Info:
         result = self._runner.compare(case)
         if refused := unfit(case.planned, result.comparison.device):
             pytest.skip(refused.message)
@@ -77,9 +183,11 @@ class GpuBenchmark:
             pytest.fail(sentence(word, explained(verdict), verdict.log), pytrace=False)
         return info
 
-    def _replay(self, info: dict[str, Any], times_s: Sequence[float]) -> dict[str, Any]:
+    def _replay(self, info: Info, times_s: Sequence[float]) -> Info:
         """Let pytest-benchmark measure these times, a round each; where it is disabled, none."""
+        self._refuse_entries([name for name in info if name in self._benchmark.extra_info])
         self._benchmark.extra_info.update(info)
+        self._info = info
         left = iter(times_s)
 
         def begin() -> None:
@@ -89,7 +197,10 @@ class GpuBenchmark:
             # Called more often than there are rounds where somebody profiles it.
             _Clock.now_s = next(left, 0.0)
 
-        self._benchmark.pedantic(launch, setup=begin, rounds=len(times_s), iterations=1, warmup_rounds=0)
+        try:
+            self._benchmark.pedantic(launch, setup=begin, rounds=len(times_s), iterations=1, warmup_rounds=0)
+        finally:
+            _Clock.now_s = None
         return info
 
     def _fails(self, verdict: Verdict) -> bool:
@@ -101,25 +212,29 @@ class GpuBenchmark:
 
 
 class _Clock:
-    now_s = 0.0
-
-
-class _SpoiledError(Exception):
-    pass
+    now_s: float | None = None
+    """Time of the round that is replayed, in seconds; None while nothing is."""
 
 
 def device_clock() -> float:
-    """Seconds that the device has spent on the round that is replayed."""
+    """Seconds that the device has spent on the round that is replayed. Raises UsageError while none is."""
+    if _Clock.now_s is None:
+        raise UsageError(
+            "The fixture benchmark was called in a test that has gpu_benchmark: the clock of such a test is "
+            "the device's, and cannot time Python functions. Call benchmark in a test of its own."
+        )
     return _Clock.now_s
 
 
 def _spoil(benchmark: Any) -> None:
-    """Let pytest-benchmark run what raises: then it neither keeps a benchmark nor warns that none was run."""
+    """Let pytest-benchmark run what raises: then it neither keeps a benchmark nor warns that none was run.
+    A fixture that was used already raises as well.
+    """
 
-    def launch() -> None:
-        raise _SpoiledError
+    def launch() -> NoReturn:
+        raise RuntimeError
 
-    with contextlib.suppress(_SpoiledError):
+    with contextlib.suppress(Exception):
         benchmark.pedantic(launch)
 
 

@@ -12,14 +12,16 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
 
+from harness.integrations.pytest.on_benchmark import OnBenchmark, keep_warnings_harmless
+
 if TYPE_CHECKING:
     from harness.integrations.pytest.bench import CaseRunner, CaseSide, GpuCase
-    from harness.integrations.pytest.fixture import GpuBenchmark
     from harness.records import DeviceInfo, Verdict
     from harness.run.compare import ComparisonResult, Purpose
 
@@ -69,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     session = GpuSession(config)
     config.pluginmanager.register(session, "gpu-harness-session")
     has_benchmark = config.getoption("benchmark_storage", None) is not None
+    if has_benchmark:
+        keep_warnings_harmless()  # pytest restores its filters; pytest-benchmark is configured after this
     fixture = OnBenchmark(session) if has_benchmark else WithoutBenchmark()
     config.pluginmanager.register(fixture, "gpu-harness-fixture")
 
@@ -187,6 +191,8 @@ class MissingBenchmark(pytest.Item):
         return self.nodeid.partition("::")[0], None, self.name
 
 
+_STAND_INS = str.maketrans("@=,", ":/+")
+"""Characters that pytest's -k cannot read, and those that replace them in its expression and in names."""
 CaseKey = tuple[str, str, str]
 """File and class, function, label."""
 
@@ -206,6 +212,10 @@ class GpuSession:
         self._cases: dict[CaseKey, GpuCase] = {}
         self.started: CaseRunner | None = None
         """What measures, once a test has asked for it."""
+        self.has_tests = False
+        """Whether a test with gpu_benchmark was collected."""
+        self.notes: dict[str, str] = {}
+        """Sentences for the end of the session, by what each is about."""
         self._lines: list[str] = []
         """Why the gate fails where no test could tell."""
         self._passes = False
@@ -290,11 +300,24 @@ class GpuSession:
             saved = dict.fromkeys(name for baseline in self._baselines for name in baseline.names)
             gone = [name for name in saved if name not in collected and asked_for(self.config, name)]
             items.extend([MissingBenchmark.like(name, session, items) for name in gone])
+        self._let_k_name_cases(items)
+
+    def _let_k_name_cases(self, items: Sequence[pytest.Item]) -> None:
+        """Let -k take the id of a case as it is printed: pytest cannot read all of its characters there."""
+        asked = self.option("keyword") or ""
+        if not self._cases or asked == (legal := asked.translate(_STAND_INS)):
+            return
+        self.config.option.keyword = legal
+        for item in items:
+            case = self._case_of(item)
+            names = [item.name, *([case.case.id] if case else [])]
+            item.extra_keyword_matches.update(name.translate(_STAND_INS) for name in names)
 
     def _prepare(self, item: pytest.Item) -> None:
         """Give the test the device's clock; what its own marker says of the rest stays."""
         from harness.integrations.pytest.fixture import device_clock
 
+        self.has_tests = True
         case = self._case_of(item)
         paired = self.option("perf_base") is not None
         group = case and (case.label if paired else f"{case.case.suite}@{case.case.size_label}")
@@ -317,6 +340,7 @@ class GpuSession:
                 self.runner.select(case)
         if cases and not (self.skipped or self.in_worker or self.option("collectonly")):
             self._check_baselines(cases[0])
+            self._check_histogram()
 
     # Baselines of pytest-benchmark's
 
@@ -341,6 +365,17 @@ class GpuSession:
                     f"The baseline of --benchmark-compare says nothing about the code. {why} Save one here, "
                     "measure both commits here with --perf-base REV, or give --perf-any-machine."
                 )
+
+    def _check_histogram(self) -> None:
+        """Raise UsageError where pytest-benchmark could not draw: it would say so after the last measurement,
+        and end the session without its tables.
+        """
+        if not self.option("benchmark_histogram"):
+            return
+        try:
+            import_module("pytest_benchmark.histogram")
+        except ImportError as error:
+            raise pytest.UsageError(f"--benchmark-histogram cannot draw. {error.args[-1]}.") from None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
@@ -399,12 +434,13 @@ class GpuSession:
         if runner and runner.measured:
             from harness.integrations.pytest.report import row_lines
 
-            _write(terminalreporter, "GPU benchmarks", row_lines(runner.measured, width))
+            _write(terminalreporter, "GPU benchmarks", row_lines([*runner.measured.values()], width))
         if self._judges:
             _write(terminalreporter, "GPU performance gate", [*self._gate_section(width)])
         elif self._compared:
             title = f"GPU kernels against {self.option('perf_base')}"
             _write(terminalreporter, title, [*self._gate_section(width)])
+        _write(terminalreporter, "Notes on GPU benchmarks", [*self.notes.values()])
         if runner and runner.notes:
             _write(terminalreporter, "GPU suites left out", [*runner.notes])
 
@@ -412,6 +448,8 @@ class GpuSession:
         if self.option("perf_base") is None:
             yield "Times of another session are not judged: only benchmarks that are gone fail. To"
             yield "judge the code, measure both commits in one session with --perf-base REV."
+            if not self._baselines:
+                yield "No saved run with GPU benchmarks was found. Save one with --benchmark-save NAME."
             return
         for result, cases in self._compared:
             from harness.integrations.pytest.report import comparison_lines
@@ -433,22 +471,6 @@ class GpuSession:
         from harness.records import nothing_compared
 
         return nothing_compared(each.status for result, _ in self._compared for each in result.verdicts)
-
-
-class OnBenchmark:
-    """The fixture gpu_benchmark where pytest-benchmark is installed."""
-
-    def __init__(self, session: GpuSession) -> None:
-        self._session = session
-
-    @pytest.fixture
-    def gpu_benchmark(self, benchmark: Any, gpu_side: CaseSide | None) -> GpuBenchmark:
-        """Called with gpu_case: verify it on the device, time it, and show its times to pytest-benchmark."""
-        from harness.integrations.pytest.fixture import GpuBenchmark, refuse
-
-        if self._session.in_worker:
-            refuse(benchmark, GpuSession.NO_XDIST)
-        return GpuBenchmark(self._session.runner, benchmark, gpu_side, self._session.reported)
 
 
 class WithoutBenchmark:
@@ -497,7 +519,7 @@ def _asks_for(name: str, test: Any) -> bool:
     """
     known = getattr(getattr(test, "_fixtureinfo", None), "name2fixturedefs", {})
     for fixture in reversed(known.get(name, ())):
-        if fixture.func.__module__ == __name__:
+        if fixture.func.__module__.startswith(f"{__package__}."):
             return True
         if name not in fixture.argnames:
             return False

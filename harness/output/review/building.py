@@ -272,6 +272,7 @@ def _case(verdict: Verdict) -> CaseReview:
         temperature_c=verdict.temperature_c,
         power_w=verdict.power_w,
         touched={_code(gate): count for gate, count in verdict.touched.items()},
+        settings_changed=tuple(change[:_TEXT] for change in verdict.settings_changed[:64]),
     )
 
 

@@ -119,6 +119,8 @@ class CaseReview(Strict, frozen=True, kw_only=True):
     power_w: Annotated[float, Meta(ge=0, le=1e5)] | None = None
     touched: Annotated[Mapping[Code, Size], Meta(max_length=32)] = {}
     """Quads that something else had a part in, by gate."""
+    settings_changed: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    """Settings that base's process and head's had otherwise."""
 
 
 class Calibrated(Strict, frozen=True, kw_only=True):

@@ -435,6 +435,17 @@ class CudaDevice(Device):
             self.release(memory)
         return float(np.diff(readings).min())
 
+    def context_limits(self) -> dict[str, str]:
+        """What a suite's code may have set with cuCtxSetLimit, and the preferences of the cache."""
+        found = {}
+        cuda = driver.api()
+        for name in ("STACK_SIZE", "PRINTF_FIFO_SIZE", "MALLOC_HEAP_SIZE", "MAX_L2_FETCH_GRANULARITY"):
+            with contextlib.suppress(AttributeError, cuda.Error):  # an older PyCUDA or card lacks some
+                found[f"CUDA limit {name}"] = str(cuda.Context.get_limit(getattr(cuda.limit, name)))
+        with contextlib.suppress(AttributeError, cuda.Error):
+            found["CUDA cache preference"] = str(cuda.Context.get_cache_config())
+        return found
+
     def synchronize(self) -> None:
         with driver.translated("Waiting for the card"):
             self.stream.synchronize()

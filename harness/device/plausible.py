@@ -1,0 +1,83 @@
+"""Ranges in which a device's account of itself can be true; a value outside of them was never measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The lowest and the highest plausible value, both included."""
+
+    lowest: float
+    highest: float
+    unit: str = ""
+
+
+_CLOCK = Range(1, 10_000, "MHz")
+_MAX_CLOCK = Range(100, 10_000, "MHz")
+"""No card or processor has a highest clock below this, though many idle below it."""
+_MEMORY_CLOCK = Range(1, 50_000, "MHz")
+_POWER = Range(0.1, 3_000, "W")
+_LANES = Range(1, 32, "lanes")
+
+RANGES: Mapping[str, Range] = {
+    "sm_clock_mhz": _CLOCK,
+    "memory_clock_mhz": _MEMORY_CLOCK,
+    "temperature_c": Range(1, 150, "°C"),
+    "power_w": _POWER,
+    # A card that answers has used some, and at 3 kW this is ten years of it.
+    "energy_j": Range(1e-3, 1e12, "J"),
+    "p_state": Range(0, 15),
+    "utilization_percent": Range(0, 100, "%"),
+    "clock_event_mask": Range(0, 2**24 - 1),
+    "throttle_ns": Range(0, 1e18, "ns"),
+    "memory_used_bytes": Range(0, 2**48, "bytes"),
+    "processes": Range(1, 2**30),
+    "load_average": Range(0, 1e6),
+    "max_sm_clock_mhz": _MAX_CLOCK,
+    "max_memory_clock_mhz": Range(100, 50_000, "MHz"),
+    "memory_bus_bits": Range(8, 32_768, "bits"),
+    "application_sm_clock_mhz": _CLOCK,
+    "application_memory_clock_mhz": _MEMORY_CLOCK,
+    "power_limit_w": _POWER,
+    "power_limit_default_w": _POWER,
+    "pcie_generation": Range(1, 15),
+    "pcie_width": _LANES,
+    "pcie_width_now": _LANES,
+}
+"""By the name of a snapshot's field, a limit or a fact of identity. What has no range is text."""
+
+
+class ImplausibleError(Exception):
+    """A value that cannot be true; the message says what it is."""
+
+
+def plausible(name: str, value: Any) -> Any:
+    """Return the value, or each of the values, of what has this name. Raises ImplausibleError."""
+    limits = RANGES[name]
+    for each in value if isinstance(value, Iterable) else (value,):
+        if not limits.lowest <= each <= limits.highest:
+            unit = f" {limits.unit}" if limits.unit else ""
+            said = each if isinstance(each, int) else f"{each:.10g}"
+            likely = f"{limits.lowest:.16g} to {limits.highest:.16g}{unit}"
+            raise ImplausibleError(f"the driver says {said}{unit}, and {likely} are plausible")
+    return value
+
+
+def plausible_or_none(name: str, value: float | None) -> float | None:
+    """Return a value that can be true; None for another."""
+    limits = RANGES[name]
+    return value if value is not None and limits.lowest <= value <= limits.highest else None
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an exception of a foreign library says, by its kind where it says nothing or cannot."""
+    kind = type(error).__name__
+    try:
+        words = " ".join(str(error).split()).rstrip(".")
+    except Exception:  # noqa: BLE001 - of a library that nobody knows
+        words = ""
+    return f"{kind}: {words}" if words else kind

@@ -1,0 +1,203 @@
+"""asv find, kept from naming commits that are not to blame: some do not run, some change no code."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from asv.commands import find
+from asv.console import log
+from asv.util import UserError
+
+from harness.history.changes import same_build
+from harness.integrations.asv.builds import Builds
+from harness.integrations.asv.publish import check_asv, direction_in_asv
+from harness.integrations.asv.tracks import requesting
+from harness.records import Row
+
+_FOUND = re.compile(r"Greatest (?P<what>regression|improvement) found: (?P<commit>[0-9a-f]{8})")
+"""asv's last line."""
+
+
+class _Turned(float):
+    """A figure whose difference from another is what a lower-is-better figure's would be."""
+
+    __slots__ = ()
+
+    def __sub__(self, other: float) -> float:
+        return float(other) - float(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """One commit; both mappings are by place, in asv's order, of the parameters."""
+
+    figures: Mapping[int, float]
+    """What the search sees."""
+    rows: Mapping[int, Row]
+    """What the records know of the build."""
+
+
+class _Search:
+    """What one search has seen. asv passes over a commit of which no figure is known; here what counts for
+    known is what the search asks for, and a commit at which a kernel fails that ran elsewhere is passed over
+    too: the rest of its figures say nothing of that kernel.
+
+    Commits with the same binary have one figure, that of the first one measured: their difference is noise.
+    """
+
+    def __init__(self, records: Path, *, inverted: bool) -> None:
+        self.line: list[str] = []
+        """The commits that are searched, oldest first."""
+        self.passed_over: list[str] = []
+        self._records, self._inverted = records, inverted
+        self._seen: set[int] = set()
+        self._measured: dict[str, _Measured] = {}
+
+    def figures(
+        self, benchmarks: Any, results: Any, read: Callable[..., Any], name: str, params: Any
+    ) -> list[float | None]:
+        """The figures that `read` has of a commit, as the search is to see them."""
+        commit = results.commit_hash
+        asked = benchmarks.benchmark_selection.get(name)
+        values = {
+            place: value for place, value in enumerate(read(name, params)) if asked is None or place in asked
+        }
+        figures = {
+            place: value
+            for place, value in values.items()
+            if isinstance(value, int | float) and not math.isnan(value)
+        }
+        failed = {place for place, value in values.items() if value is None}
+        if failed & self._seen or not figures:
+            self.passed_over.append(commit[:8])
+            log.warning(f"{commit[:8]} is passed over: {name} {'failed' if failed else 'is n/a'}")
+            return [None] * (max(values) + 1)
+        self._seen |= figures.keys()
+        higher = direction_in_asv(benchmarks[name]) == "higher"
+        builds = Builds(self._records / results.params["machine"], benchmarks)
+        names = [f"{name}({', '.join(each)})" for each in itertools.product(*params)]
+        rows = {place: row for place in figures if (row := builds.row(names[place], commit))}
+        turned = {
+            place: self._figure(place, rows.get(place), _Turned(value) if higher else value)
+            for place, value in figures.items()
+        }
+        self._measured[commit] = _Measured(turned, rows)
+        return [turned.get(place) for place in range(max(values) + 1)]
+
+    def _figure(self, place: int, row: Row | None, own: float) -> float:
+        """The figure of the first commit that ran the same binary, or a commit's own."""
+        known = (
+            each.figures[place]
+            for each in self._measured.values()
+            if place in each.figures and same_build(each.rows.get(place), row)
+        )
+        return next(known, own)
+
+    def check(self, what: str, found: str) -> None:
+        """Raise UserError where the commit that asv is about to name, by eight digits, is not to blame."""
+        at = next(place for place, commit in enumerate(self.line) if commit.startswith(found))
+        pair = self.line[max(at - 1, 0)], self.line[at]
+        if {each[:8] for each in pair} & {*self.passed_over}:  # at which asv takes a time-out for a figure
+            return
+        if at == 0 or not self._measured.keys() >= {*pair}:
+            raise UserError(
+                f"No {what} was looked for: asv would name {found} and has not measured it, as "
+                f"{len(self.line)} commits are too few to search. Compare it: asv continuous {found}^ {found}"
+            )
+        before, after = (self._measured[each] for each in pair)
+        places = before.figures.keys() & after.figures.keys()
+        if all(same_build(before.rows.get(place), after.rows.get(place)) for place in places):
+            raise UserError(
+                f"No {what} was found: asv would name {found}, whose binary is that of the commit before, "
+                f"{pair[0][:8]}. What differs is noise."
+            )
+        sign = -1 if self._inverted else 1
+        if not any(sign * (after.figures[place] - before.figures[place]) > 0 for place in places):
+            better = "better" if self._inverted else "worse"
+            raise UserError(
+                f"No {what} was found: asv would name {found}, whose figure is no {better} than that of the "
+                f"commit before, {pair[0][:8]}."
+            )
+
+
+class _Checked:
+    """asv's log, which hears what asv has found before anybody reads it."""
+
+    def __init__(self, search: _Search) -> None:
+        self._search = search
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(log, name)
+
+    def info(self, message: str, *more: Any, **options: Any) -> None:
+        if found := _FOUND.match(message):
+            self._search.check(found["what"], found["commit"])
+        log.info(message, *more, **options)
+
+
+def searching(run: Callable[..., Any], conf: Any, *args: Any, **options: Any) -> Any:
+    """Run asv's search over the figures that it is to see."""
+    check_asv("commands/find.py")
+    with ExitStack() as opened:
+        records = Path(conf.results_dir)
+        if options.get("skip_save"):
+            records = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="harness-find-")))
+            opened.enter_context(requesting(scratch=str(records)))
+        search = _Search(records, inverted=bool(options.get("invert")))
+        opened.enter_context(
+            patch.multiple(
+                find,
+                get_repo=_listening(find.get_repo, search),
+                run_benchmarks=_reading(find.run_benchmarks, search),
+                log=_Checked(search),
+            )
+        )
+        try:
+            return run(conf, *args, **options)
+        except UserError as error:
+            if not search.passed_over or str(error) != "Too many commits failed":
+                raise
+            raise UserError(
+                f"No commit could be found: {', '.join(search.passed_over)} have no figure, and the "
+                "change is at one of them or next to it. Search between two commits that have one."
+            ) from None
+
+
+def _listening(get_repo: Callable[..., Any], search: _Search) -> Callable[..., Any]:
+    """Return asv's repository so that the search learns of the commits that asv searches."""
+
+    def opened(conf: Any) -> Any:
+        repository = get_repo(conf)
+        list_commits = repository.get_hashes_from_range
+
+        def listed(span: str) -> list[str]:
+            hashes: list[str] = list_commits(span)
+            search.line = hashes[::-1]
+            return hashes
+
+        repository.get_hashes_from_range = listed
+        return repository
+
+    return opened
+
+
+def _reading(run_benchmarks: Callable[..., Any], search: _Search) -> Callable[..., Any]:
+    """Return asv's measuring so that figures are read as the search is to see them."""
+
+    def measured(benchmarks: Any, *args: Any, **options: Any) -> Any:
+        results = run_benchmarks(benchmarks, *args, **options)
+        read = results.get_result_value
+        results.get_result_value = functools.partial(search.figures, benchmarks, results, read)
+        return results
+
+    return measured

@@ -1,0 +1,131 @@
+"""The fixture gpu_benchmark on top of pytest-benchmark's, and what a session needs for it: one result a test,
+a file also where nothing was timed, and warnings that end no session.
+
+Like the plugin itself, this module imports nothing but pytest until a test asks for the fixture.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness.integrations.pytest.bench import CaseRunner, CaseSide
+    from harness.integrations.pytest.fixture import GpuBenchmark
+
+
+class SharedSession(Protocol):
+    """The parts of the plugin's session that this module uses."""
+
+    NO_XDIST: str
+    config: pytest.Config
+    reported: set[tuple[str, str]]
+    notes: dict[str, str]
+    has_tests: bool
+
+    @property
+    def in_worker(self) -> bool: ...
+    @property
+    def runner(self) -> CaseRunner: ...
+    def option(self, name: str) -> Any: ...
+
+
+def keep_warnings_harmless() -> None:
+    """Print pytest-benchmark's warnings where `filterwarnings = error` would crash the session.
+
+    It changes the filters that hold now. Tests get those of the project.
+    """
+    from pytest_benchmark.logger import PytestBenchmarkWarning
+
+    for_all = (
+        action
+        for action, message, kind, module, _ in warnings.filters
+        if issubclass(PytestBenchmarkWarning, kind) and not (message or module)
+    )
+    if next(for_all, "default") == "error":
+        warnings.filterwarnings("default", category=PytestBenchmarkWarning)
+
+
+class _Untimed:
+    """Stands for the benchmarks of a session that timed none: pytest-benchmark then writes an empty list."""
+
+    has_error = True
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class OnBenchmark:
+    """The fixture gpu_benchmark where pytest-benchmark is installed, and what its saved results need."""
+
+    def __init__(self, session: SharedSession) -> None:
+        self._session = session
+        self._runs: Counter[str] = Counter()
+        """How often each test has run."""
+        self._latest: dict[str, Any] = {}
+        """pytest-benchmark's fixture in the latest run of each test."""
+
+    @pytest.fixture
+    def gpu_benchmark(self, benchmark: Any, gpu_side: CaseSide | None) -> Iterator[GpuBenchmark]:
+        """Called with gpu_case: verify it on the device, time it, and show its times to pytest-benchmark."""
+        from harness.integrations.pytest.fixture import GpuBenchmark, refuse
+
+        session = self._session
+        if not hasattr(benchmark, "fullname"):
+            pytest.fail(
+                f"gpu_benchmark needs pytest-benchmark's fixture benchmark; this test gets {benchmark!r}. "
+                "Rename the project's own fixture.",
+                pytrace=False,
+            )
+        if session.in_worker:
+            refuse(benchmark, session.NO_XDIST)
+        self._begin(benchmark.fullname, benchmark)
+        fixture = GpuBenchmark(session.runner, benchmark, gpu_side, session.reported)
+        yield fixture
+        fixture.check_extra_info()
+
+    @property
+    def _saved(self) -> Any:
+        """The session of pytest-benchmark, which saves and shows its benchmarks."""
+        return self._session.config.pluginmanager.getplugin("pytest-benchmark")
+
+    def _begin(self, test: str, benchmark: Any) -> None:
+        """Forget what an earlier run of the same test has measured: the last run counts."""
+        self._runs[test] += 1
+        earlier, self._latest[test] = self._latest.get(test), benchmark
+        if earlier is None:
+            return
+        self._session.runner.measured.pop(test, None)
+        if earlier.stats in self._saved.benchmarks:
+            self._saved.benchmarks.remove(earlier.stats)
+        self._session.notes[test] = f"{test} ran {self._runs[test]} times: the last run counts."
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None, object, object]:
+        """Prepare what pytest-benchmark saves, which it does before other plugins end the session."""
+        session = self._session
+        if session.has_tests and not (session.in_worker or session.option("collectonly")):
+            self._allow_no_times()
+        with warnings.catch_warnings():
+            keep_warnings_harmless()
+            return (yield)
+
+    def _allow_no_times(self) -> None:
+        """Let --benchmark-json write a file also where nothing was timed, as where all code is identical."""
+        saved = self._saved
+        if saved.benchmarks or not saved.json:
+            return
+        saved.benchmarks.append(_Untimed())
+        if saved.save or saved.autosave:
+            saved.save = saved.autosave = None  # a baseline without benchmarks would hide the one before it
+            self._session.notes["saved"] = "Nothing was timed, and no run was saved for --benchmark-compare."
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_terminal_summary(self) -> Generator[None, object, object]:
+        with warnings.catch_warnings():
+            keep_warnings_harmless()
+            return (yield)

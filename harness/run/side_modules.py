@@ -1,0 +1,281 @@
+"""Makes the Python of a benchmark's command import its own side's files, and records what it imported.
+
+The harness copies this file, as sitecustomize.py, to the front of the command's PYTHONPATH. So it runs in
+every Python that the command starts, of version 3.7 or newer. It imports only what each Python has loaded
+anyway.
+
+An installation made with `pip install -e` leads to the working tree, or to the other side's files. A module
+found there is looked for at the same place of this side's files. A package that the repository has and that
+is found anywhere else is looked for in this side's import folders. Each module is recorded the moment it is
+found, for a process that is killed; the rest is recorded when the process ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from importlib.machinery import ModuleSpec
+    from typing import Any
+
+VARIABLE = "HARNESS_SIDE_MODULES"
+"""Environment variable that names the file with the fields of SideFiles, a line of `field=value` each."""
+STARTED, FORKED, ENDED, MODULE = "started", "forked", "ended", "module"
+"""First words of a report's lines; words are separated by tabs."""
+
+
+class SideFiles:
+    """Folders of one side of a comparison, and what the repository calls its packages."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        fields: dict[str, list[str]] = {}
+        for line in lines:
+            name, _, value = line.rstrip("\n").partition("=")
+            fields.setdefault(name, []).append(value)
+        self.folder = fields["folder"][0]
+        """Real path of the side's files."""
+        self.reports = fields["reports"][0]
+        """Folder with one report of each process."""
+        self.others = fields.get("other", [])
+        """Real paths of the working tree and of the other side's files."""
+        self.roots = fields.get("root", [])
+        """Folders of the side that its packages are imported from."""
+        self.packages = frozenset(fields.get("package", []))
+        """Names of the repository's packages and modules, such as `mine` or `namespace.mine`."""
+        # Environments and temporary files in the working tree are no code of the repository's.
+        prefixes = {os.path.realpath(each) for each in (sys.prefix, sys.exec_prefix, sys.base_prefix)}
+        parts = ("bin", "lib", "lib64")
+        self._strange = [os.path.join(each, part) for each in prefixes for part in parts]
+        self._strange += [*fields.get("temporary", []), os.path.dirname(self.reports)]
+        self._owners: dict[str, str | None] = {}
+
+    def has(self, path: str) -> bool:
+        """Return whether a file is this side's. A link in it may lead anywhere but to another's files."""
+        owner = self._owner(path)
+        return owner == self.folder or (owner is None and _below(os.path.abspath(path), self.folder))
+
+    def part_of_another(self, path: str) -> str | None:
+        """Return a file's place in the working tree or the other side; None for a file of neither."""
+        owner = self._owner(path)
+        if owner is None or owner == self.folder:
+            return None
+        real = os.path.realpath(path)
+        part = os.path.relpath(real, owner)
+        if {"site-packages", "dist-packages"}.intersection(part.split(os.sep)):
+            return None
+        strange = [each for each in self._strange if each != owner and _below(each, owner)]
+        return None if any(_below(real, each) for each in strange) else part
+
+    def _owner(self, path: str) -> str | None:
+        """Return the folder that has a file, the side's or another's; of two the inner one."""
+        path = path if os.path.isabs(path) else os.path.abspath(path)
+        if path not in self._owners:
+            real = os.path.realpath(path)
+            having = [each for each in (self.folder, *self.others) if _below(real, each)]
+            self._owners[path] = max(having, key=len, default=None)
+        return self._owners[path]
+
+    def own_name(self, module: str) -> bool:
+        """Return whether the repository has a package of a module's name.
+
+        A package of the repository that has no __init__.py gives way to an installed one that has.
+        """
+        parts = module.split(".")
+        for end in range(1, len(parts) + 1):
+            name = ".".join(parts[:end])
+            if name in self.packages:
+                return True
+            if getattr(sys.modules.get(name), "__file__", None):
+                return False
+        return False
+
+    def concerns(self, module: str, path: str) -> bool:
+        """Return whether a module is the repository's: by its name, or by where it lies."""
+        return self.own_name(module) or self.has(path) or self.part_of_another(path) is not None
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _places(spec: ModuleSpec | None) -> list[str]:
+    """Return the file of a module, or the folders of a package that has none."""
+    if spec is None:
+        return []
+    if spec.has_location and spec.origin:
+        return [spec.origin]
+    return [each for each in spec.submodule_search_locations or () if os.path.isabs(each)]
+
+
+class Report:
+    """What one process imported, written line by line."""
+
+    def __init__(self, side: SideFiles, first: str) -> None:
+        self.side = side
+        self._told: set[str] = set()
+        self._path = os.path.join(side.reports, f"{os.getpid()}-{os.urandom(8).hex()}")
+        self._write(first, sys.executable or "")
+
+    def _write(self, *words: str) -> None:
+        line = "\t".join(words).replace("\n", "?") + "\n"
+        try:
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(file, line.encode("utf-8", "surrogateescape"))
+            finally:
+                os.close(file)
+        except OSError:
+            pass  # a report without an end is told
+
+    def note(self, module: str, places: Iterable[str]) -> None:
+        for place in places:
+            if place not in self._told and self.side.concerns(module, place):
+                self._told.add(place)
+                self._write(MODULE, module, os.path.abspath(place))
+
+    def end(self) -> None:
+        """Add what no finder saw: the program itself, and modules that were loaded from a file's name."""
+        for name, module in list(sys.modules.items()):
+            try:
+                # Without the module's own ways, by which one that is lazy would be loaded.
+                fields = object.__getattribute__(module, "__dict__")
+            except AttributeError:
+                continue
+            spec = fields.get("__spec__")
+            # A script has lost its __file__ by now.
+            file = fields.get("__file__") or getattr(fields.get("__loader__"), "path", None)
+            places = [file] if isinstance(file, str) and os.path.exists(file) else _places(spec)
+            self.note(getattr(spec, "name", name) if name == "__main__" else name, places)
+        self._write(ENDED)
+
+
+class SideFinder:
+    """First finder of a process: asks the others, and looks in the side's files for what they find."""
+
+    def __init__(self, side: SideFiles, report: Callable[[], Report]) -> None:
+        self._side, self._report = side, report
+        self._path = list(sys.path)
+        """Before a script's own folder is put in front."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: Any = None
+    ) -> ModuleSpec | None:
+        side = self._side
+        if path is not None and not (side.own_name(name) or any(map(side.has, path))):
+            return None
+        found = self._by_others(name, path, target)
+        if not any(map(side.has, _places(found))):
+            found = self._in_side(name, found) or found or self._in_installation(name)
+        if found is not None:
+            self._report().note(name, _places(found))
+        return found
+
+    def _by_others(self, name: str, path: Sequence[str] | None, target: Any) -> ModuleSpec | None:
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, "find_spec"):
+                found = finder.find_spec(name, path, target)
+                if found is not None:
+                    return found
+        return None
+
+    def _in_side(self, name: str, found: ModuleSpec | None) -> ModuleSpec | None:
+        """Look where the side has what was found in the working tree, or has a package of this name."""
+        parts = filter(None, map(self._side.part_of_another, _places(found)))
+        folders = [os.path.dirname(os.path.join(self._side.folder, part)) for part in parts]
+        if found is not None and found.submodule_search_locations is not None and found.has_location:
+            folders = [os.path.dirname(each) for each in folders]
+        if self._side.own_name(name):
+            folders += [os.path.join(root, *name.split(".")[:-1]) for root in self._side.roots]
+        return PathFinder.find_spec(name, folders) if folders else None
+
+    def _in_installation(self, name: str) -> ModuleSpec | None:
+        """Find what only the installed package has, such as an extension that was built in the working tree.
+
+        Its import would fail or be done without. It is better told as another's.
+        """
+        top, *middle = name.split(".")[:-1] or [""]
+        if not top or not self._side.own_name(name):
+            return None
+        for place in self._installed(top):
+            found = PathFinder.find_spec(name, [os.path.join(place, *middle)])
+            if found is not None:
+                return found
+        return None
+
+    def _installed(self, package: str) -> list[str]:
+        """Return the folders that a package has outside the side's files."""
+        asked = [each for each in sys.meta_path if each is not self and each is not PathFinder]
+        specs = [each.find_spec(package, None, None) for each in asked if hasattr(each, "find_spec")]
+        specs.append(PathFinder.find_spec(package, self._path))
+        places = [each for spec in specs if spec for each in spec.submodule_search_locations or ()]
+        return [place for place in places if not self._side.has(place)]
+
+
+def _replace_path(side: SideFiles) -> None:
+    """Put folders of this side in the place of the working tree's."""
+    for number, folder in enumerate(sys.path):
+        part = side.part_of_another(folder) if folder else None
+        own = os.path.normpath(os.path.join(side.folder, part or ""))
+        if part is not None and os.path.isdir(own):
+            sys.path[number] = own
+
+
+class _Current:
+    """The report of this process, which after a fork is another one."""
+
+    def __init__(self, side: SideFiles) -> None:
+        self.side = side
+        self.report = Report(side, STARTED)
+
+    def end(self) -> None:
+        self.report.end()
+
+    def forked(self) -> None:
+        self.report = Report(self.side, FORKED)
+
+    def before(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that ends the process without a last word, with that word said before."""
+
+        def told(*arguments: Any, **named: Any) -> Any:
+            self.end()
+            return function(*arguments, **named)
+
+        return told
+
+
+def _begin(description: str) -> None:
+    try:
+        with open(description, encoding="utf-8", errors="surrogateescape") as file:
+            side = SideFiles(file)
+    except OSError:
+        return  # a process that outlives the comparison starts another
+    current = _Current(side)
+    finder = SideFinder(side, lambda: current.report)
+    _replace_path(side)
+    sys.meta_path.insert(0, finder)
+    atexit.register(current.end)
+    os.register_at_fork(after_in_child=current.forked)
+    for name in ("_exit", "execv", "execve"):
+        setattr(os, name, current.before(getattr(os, name)))
+
+
+def _next_sitecustomize(here: str) -> None:
+    """Run the sitecustomize that this one stands before, if there is one."""
+    sys.path[:] = [folder for folder in sys.path if os.path.realpath(folder or ".") != here]
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        module = module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+if __name__ == "sitecustomize":
+    if VARIABLE in os.environ:
+        _begin(os.environ[VARIABLE])
+    _next_sitecustomize(os.path.dirname(os.path.realpath(__file__)))
