@@ -57,7 +57,8 @@ def compared(folder: Path, sides: dict[str, dict[str, str]], **files: str) -> Co
         named = {f"{name}.py": each.replace("SIDE", side) for name, each in files.items()}
         loaded.append(load(write_files(folder / side, {"suite.py": text, **named})))
     settings = CompareSettings(device="cpu:0", pair=QUICK, budget_s=1e-9, save=False)
-    with Comparing(*loaded, settings, Watching()) as comparing:
+    base, head = loaded
+    with Comparing(base, head, settings, Watching()) as comparing:
         return comparing.run(*(plan(each.suite) for each in loaded))
 
 
