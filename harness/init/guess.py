@@ -337,8 +337,8 @@ def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken
     file, _, variable = each.file.partition("::")
     arch, what = ("", "") if variable else repository.arch_of(each.source)
     notes |= {"arch": f"{what.rstrip('.')} needs it"} if arch else {}
-    if options := () if variable else repository.options:
-        notes["options"] = "of the project's own build"
+    options, build = ((), "") if variable else repository.options_of(each.file)
+    notes |= {"options": f"as {build} says"} if options else {}
     return KernelGuess(
         name=name,
         file=file,
