@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.config import load_config
@@ -224,6 +225,42 @@ def test_a_number_alone_is_written_to_every_element(theirs, call):
     suite = load_folder(Path("perf/f").resolve())
     case = suite.case(suite.by_name["f"], {"n": 1000})
     assert suite.problem.reference(case).shape == (1000,)
+
+
+def test_the_scalars_of_a_suite_are_distinct_and_two_that_a_kernel_swaps_are_wrong(theirs, call):
+    floats = (
+        "a",
+        "b",
+        "c",
+        "lo",
+        "eps",
+        "rms_eps",
+        "alpha",
+        "beta_1",
+        "value",
+        *(f"w{n}" for n in range(12)),
+    )
+    integers = ("seed", "iters", "repeats", "thread_id")
+    given = [f"float {name}" for name in floats] + [f"int {name}" for name in (*integers, "n")]
+    kernel = f"__global__ void f(const float *x, float *y, {', '.join(given)}) {{ y[n] = g(x); }}\n"
+    swapped = "float scale, float shift, int n"
+    kernel += (
+        f"__global__ void h(const float *x, float *y, {swapped}) {{ {INDEX} y[i] = scale * x[i] + shift; }}"
+    )
+    theirs({"f.cu": kernel})
+    call("init", "--yes", "--only", "*")
+    first = load_folder(Path("perf/f").resolve())
+    of_case = first.case(first.by_name["f"], {"n": 1000})
+    values = {name: getattr(of_case, name) for name in (*floats, *integers)}
+    assert len({*values.values()}) == len(values)
+    assert not {*values.values()} & {0, 0.5, 1, -1, 2}
+    assert [values[name] for name in integers] == [3, 5, 7, 11]
+    suite = load_folder(Path("perf/h").resolve())
+    case = suite.case(suite.by_name["h"], {"n": 1000})
+    x = np.random.default_rng(1).standard_normal(1000)
+    result = case.shift * x + case.scale
+    difference = abs(result - suite.problem.reference(case, x))
+    assert np.mean(difference > 100 * suite.problem.tolerance(case, x)) > 0.99
 
 
 @pytest.mark.parametrize(

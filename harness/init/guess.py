@@ -17,6 +17,7 @@ from harness.init.python_kernels import python_suites
 from harness.init.readings import FoundKernel, NotReadError, Reading, integer
 from harness.init.references import reference_of
 from harness.init.repository import Repository
+from harness.init.scalars import Values
 
 OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|odata|ret)\d?(_.*)?|.*out")
 """What an array is called that a kernel writes."""
@@ -280,15 +281,18 @@ def _inner_axes(group: Sequence[FoundKernel], name: str, axes: Sequence[str]) ->
 
 
 def _numbers(first: FoundKernel, axes: Sequence[str], shapes: Mapping[str, Shape]) -> list[Number]:
+    values = Values()
     found = (
-        _number(first, name, axes, shapes)
+        _number(first, name, axes, shapes, values)
         for name in first.names
         if name not in first.pointers and not (name in axes and first.types[name] in {"int32", "uint32"})
     )
     return [replace(number, name=python_name(number.name)) for number in found]
 
 
-def _number(first: FoundKernel, name: str, axes: Sequence[str], shapes: Mapping[str, Shape]) -> Number:
+def _number(
+    first: FoundKernel, name: str, axes: Sequence[str], shapes: Mapping[str, Shape], values: Values
+) -> Number:
     by_letter = {array.lower()[-1:]: shape[0] for array, shape in shapes.items()}
     lower, dtype = name.lower(), first.types[name]
     if name in axes:
@@ -297,28 +301,24 @@ def _number(first: FoundKernel, name: str, axes: Sequence[str], shapes: Mapping[
     if re.fullmatch("ld[a-z]", lower) and by_letter.get(lower[-1]):
         columns = python_name(by_letter[lower[-1]][-1])
         return Number(name, f"lambda c: c.{columns}", dtype, "guessed: rows are contiguous")
-    if lower in {"alpha", "beta"}:
-        why = "neither 0 nor 1, so that a kernel that forgets it is wrong"
-        return Number(name, "2.0" if lower == "alpha" else "3.0", dtype, why)
     if dtype == "bool":
         return Number(name, "1", "uint8", "guessed: true")
     if dtype.startswith(("int", "uint")):
-        value, why = _launched_with(first, name)
+        value, why = _launched_with(first, name, values)
         return Number(name, value, dtype, why)
-    return Number(name, "1e-5" if "eps" in lower else "0.5", dtype, "guessed: say what is usual")
+    value, why = values.floating(name)
+    return Number(name, value, dtype, why)
 
 
-def _launched_with(first: FoundKernel, name: str) -> tuple[str, str]:
+def _launched_with(first: FoundKernel, name: str, values: Values) -> tuple[str, str]:
     """A value for an integer that is no length: the launch's, where that is a constant; and what says so."""
     at, launch = first.names.index(name), first.launch
     if launch is not None and at < len(launch.arguments):
-        value = integer(launch.arguments[at], launch.names.get)
-        if value is not None:
-            return str(value), f"as launched at {first.launched_at}"
-    if name not in first.integers:
-        return "1", "guessed: it is of the arrays' type"
-    plain = "0" if re.search(r"(?i)start|offset|seed", name) else "1"
-    return plain, "guessed: its name says that it is no length"
+        launched = integer(launch.arguments[at], launch.names.get)
+        if launched is not None:
+            return str(launched), f"as launched at {first.launched_at}"
+    value, why = values.integer(name)
+    return value, why if name in first.integers else "guessed: it is of the arrays' type"
 
 
 def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken: set[str]) -> KernelGuess:

@@ -28,6 +28,7 @@ from harness.init.model import (
 from harness.init.readings import DTYPES
 from harness.init.references import reference_of
 from harness.init.repository import Repository
+from harness.init.scalars import Values
 from harness.init.triton_kernels import VIEWS, Launches, base_of, launches_in, named, stored_expression
 
 _SEEN = re.compile(
@@ -307,7 +308,7 @@ def _parameters(
     plain = given[: len(given) - len(node.args.defaults)]
     optional = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
     plain += [each for each, default in optional if default is None]
-    tensors, numbers, others = [], [], []
+    tensors, numbers, others, values = [], [], [], Values()
     for parameter in plain:
         by_name = "" if parameter.arg in launches.loaded else _KIND.get(parameter.arg, "")
         kind = ast.unparse(parameter.annotation) if parameter.annotation else by_name
@@ -317,8 +318,9 @@ def _parameters(
             continue
         if kind in _SCALAR_TYPES:
             dtype = _SCALAR_TYPES[kind]
-            value = "0.5" if dtype == "float32" else "1"
-            numbers.append(Number(parameter.arg, value, dtype, "guessed: say what is usual"))
+            whole = ("1", "guessed: true") if dtype == "uint8" else values.integer(parameter.arg)
+            value, why = values.floating(parameter.arg) if dtype == "float32" else whole
+            numbers.append(Number(parameter.arg, value, dtype, why))
         elif parameter.arg in no_tensors or not is_tensor:
             others.append(parameter.arg)
         else:
@@ -480,10 +482,11 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
         role = "InOut" if any(name in _names_in(value) for value in own) else "Output" if own else "Input"
         axes_of = tuple(axis_of[axis] for axis in shape)
         arrays.append(ArrayGuess(python_name(name), role, axes_of, "float32", "as it is indexed"))
+    values = Values()
+    plain_names = [name for name in names if name not in shapes]
     numbers = [
-        Number(python_name(name), "2.0", "float32", "guessed: say what is usual")
-        for name in names
-        if name not in shapes
+        Number(python_name(name), value, "float32", why)
+        for name, (value, why) in zip(plain_names, map(values.floating, plain_names), strict=True)
     ]
     axes = list(dict.fromkeys(axis_of.values()))
     product = len(axes) == 3 and _sums_products(node) and _is_product("matmul", arrays)

@@ -112,21 +112,8 @@ class Reading:
 
     def found(self) -> FoundKernel:
         """The kernel. Raises NotReadError."""
+        self._refuse_what_is_no_number()
         parameters = self.kernel.parameters
-        if problem := next((p.problem for p in parameters if p.problem), ""):
-            raise NotReadError(f"its signature cannot be guessed: {problem}")
-        if hip := self.repository.hip_of(self.file):
-            raise NotReadError(f"its file is HIP ({hip}), which nvcc does not compile: measure a CUDA version")
-        if unsayable := next((each for each in self.kernel.template if each.problem), None):
-            raise NotReadError(
-                f"its template's parameter {unsayable.name or 'without a name'} is {unsayable.problem}, for "
-                "which no value can be guessed: write a suite with instantiate= yourself"
-            )
-        if called := next((name for name in self._called() if not self._is_pointer(name)), ""):
-            raise NotReadError(
-                f"it calls its parameter {called} as a function, and no number can be called: write a kernel "
-                "that names the function"
-            )
         launched = self.repository.launches_of(self.kernel.name, self.file)
         fitting = [each for each in launched if len(each[1].arguments) <= len(parameters)]
         mine = [
@@ -163,6 +150,25 @@ class Reading:
             self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template,
             source, include, uses(self.kernel), self.notes, elementwise(self.kernel),
         )  # fmt: skip
+
+    def _refuse_what_is_no_number(self) -> None:
+        """Raise NotReadError for a signature, a file or a template that no suite can give numbers to."""
+        if problem := next((each.problem for each in self.kernel.parameters if each.problem), ""):
+            raise NotReadError(f"its signature cannot be guessed: {problem}")
+        if hip := self.repository.hip_of(self.file):
+            raise NotReadError(
+                f"its file is HIP ({hip}), which nvcc does not compile: measure its CUDA version"
+            )
+        if unsayable := next((each for each in self.kernel.template if each.problem), None):
+            raise NotReadError(
+                f"its template's parameter {unsayable.name or 'without a name'} is {unsayable.problem}, for "
+                "which no value can be guessed: write a suite with instantiate= yourself"
+            )
+        if called := next((name for name in self._called() if not self._is_pointer(name)), ""):
+            raise NotReadError(
+                f"it calls its parameter {called} as a function, and no number can be called: write a kernel "
+                "that names the function"
+            )
 
     def _called(self) -> list[str]:
         """The parameters that the body calls: `f` of `f(x[i])`, and of `f.template apply<4>(x[i])`."""

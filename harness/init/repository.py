@@ -32,7 +32,9 @@ _DECLARED = re.compile(
     r"|\b([A-Z][A-Z0-9_]{2,})\s*=(?!=)|\benum\b[^{;]*\{([^}]*)\}"
 )
 """A type and a name, a name that is given a value, what is enumerated."""
-_FLAG = re.compile(r"(?<![\w-])--?(expt-relaxed-constexpr|expt-extended-lambda|extended-lambda|use_fast_math)\b")
+_FLAG = re.compile(
+    r"(?<![\w-])--?(expt-relaxed-constexpr|expt-extended-lambda|extended-lambda|use_fast_math)\b"
+)
 _BUILD = ("CMakeLists.txt", ".cmake", "Makefile", ".mk", "setup.py")
 _STATEMENT = re.compile(r"^\w+[ \t]*\([^()]*(?:\([^()]*\)[^()]*)*\)|^\S.*(?:\n\t.*)*", re.MULTILINE)
 """A command of CMake, or a line of a Makefile with its recipe."""
@@ -131,7 +133,7 @@ class Repository:
 
     def options_of(self, file: str) -> tuple[tuple[str, ...], str]:
         """Options that the build nearest to a file gives nvcc for it, of those that a kernel may not compile
-        without, and the files that say so. A folder of CMake has its parent's too, apart from fast arithmetic.
+        without, and the files that say so. A folder of CMake inherits its parent's, but for fast arithmetic.
         """
         found: dict[str, str] = {}
         own = True
@@ -158,10 +160,8 @@ class Repository:
     def _flags(self, build: str, file: str) -> list[str]:
         """The flags of a build's statements, without those for other files or for targets of other files."""
         text = re.sub(r"#.*", "", self.text(build)).replace("\\\n", " ")
-        if build.endswith(".py"):
-            statements = [text]
-        else:
-            statements = [each[0] for each in _STATEMENT.finditer(text)]
+        whole = build.endswith(".py")
+        statements = [text] if whole else [each[0] for each in _STATEMENT.finditer(text)]
         sources = {each[1]: _cuda_files(each[2]) for each in _ADDED.finditer(text)}
         found = []
         for each in statements:
