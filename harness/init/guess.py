@@ -15,7 +15,7 @@ from harness.init.launches import Geometry
 from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.python_kernels import python_suites
 from harness.init.readings import FoundKernel, NotReadError, Reading, integer
-from harness.init.references import reference_of
+from harness.init.references import proposal_of, reference_of
 from harness.init.repository import Repository
 from harness.init.scalars import Values
 
@@ -79,7 +79,7 @@ def _problem_key(each: FoundKernel) -> object:
     if _matrices(each) is not None:
         return (parameters, "matmul")
     if each.elementwise is not None:
-        return (parameters, each.elementwise.expression)
+        return (parameters, each.elementwise.expression, each.elementwise.bound)
     name = snake_case(each.kernel.name)
     letters = {parameter.lower() for parameter in each.names}
     sizes = [found[0] for found in _SIZE.finditer(name) if found[1] not in letters]
@@ -123,9 +123,8 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     axes_here = [python_name(axis) for axis in axes]
     product = [python_name(name) for name in matrices or ()]
     body = first.elementwise
-    if body is not None and not body.index <= {*axes}:
-        body = None  # an offset or a stride: part of the array is written
-    reference = reference_of(first.kernel.name, arrays, numbers, axes_here, matrices=product, body=body)
+    if body is not None and (body.calls or body.divides) and _is_fast(repository, group):
+        body = None
     by_parameter = {number.name.removesuffix("_wide"): number.name for number in numbers}
     order = tuple(by_parameter.get(name, name) for name in map(python_name, first.names))
     inputs = [a.name for a in arrays if a.role == "Input"]
@@ -151,9 +150,15 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
         ),
         dtype=dtype,
         args=() if order == plain else order,
-        reference=reference,
+        reference=reference_of(first.kernel.name, arrays, numbers, body),
+        proposal=proposal_of(first.kernel.name, arrays, numbers, axes_here, product),
         kernels=tuple(kernels),
     )
+
+
+def _is_fast(repository: Repository, group: Sequence[FoundKernel]) -> bool:
+    """Return whether the build asks for functions and quotients of unknown error for one of the kernels."""
+    return any("--use_fast_math" in repository.options_of(each.file)[0] for each in group)
 
 
 def _axes(group: Sequence[FoundKernel]) -> list[str]:

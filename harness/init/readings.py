@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice, pairwise
 
-from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
+from harness.init.bodies import Use, translate, uses
 from harness.init.cpp import (
     CudaKernel,
     CudaLaunch,
@@ -23,6 +23,7 @@ from harness.init.cpp import (
     text_of,
     tokens,
 )
+from harness.init.elementwise import Elementwise, elementwise
 from harness.init.repository import Repository
 
 DTYPES = {
