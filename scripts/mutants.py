@@ -70,7 +70,7 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
             ),
             *("harness/store/identity.py", "harness/judgement/identities.py"),
         ],
-        ["tests/test_identity.py", "tests/test_import.py", "tests/test_saved_runs.py"],
+        ["tests/test_file_identity.py", "tests/test_import.py", "tests/test_saved_runs.py"],
     ),
     "bounds": (
         [f"harness/static/{name}.py" for name in ("bounds", "demand", "occupancy")],

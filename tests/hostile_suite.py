@@ -8,6 +8,7 @@ under a systemd of its own (test_runner_limits.py), with the system's interprete
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import json
 import os
@@ -30,6 +31,7 @@ SOCKET = "/run/gpu-harness-suite.socket"
 BRIEF = "/run/gpu-harness-brief.socket"
 """The same units, but for a time of four seconds."""
 PATIENCE_S = 10.0
+CLONE_NEWUSER, PTRACE_TRACEME, ADDR_NO_RANDOMIZE = 0x10000000, 0, 0x0040000
 TRIES = 5
 
 
@@ -45,6 +47,12 @@ def tried(what: Callable[[], Any]) -> str:
     except OSError as error:
         return errno.errorcode.get(error.errno or 0, str(error))
     return "done"
+
+
+def called(name: str, *arguments: object) -> str:
+    """Call a function of the C library: the name of its error, or done."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), name)
+    return "done" if function(*arguments) >= 0 else errno.errorcode[ctypes.get_errno()]
 
 
 def opened(device: Path) -> str:
@@ -107,6 +115,12 @@ def reach(folder: str, worker: str) -> None:
         "a token that everybody may read": tried(lambda: Path("/etc/gpu-harness-runner.token").read_text()),
         "a device that everybody may use": opened(there / "device"),
         "the runner's worker": tried(lambda: os.kill(int(worker), signal.SIGKILL)),
+        "a namespace": called("unshare", CLONE_NEWUSER),
+        "a mount": called("mount", b"none", b"/tmp", b"tmpfs", 0, None),
+        "another process, traced": called("ptrace", PTRACE_TRACEME, 0, None, None),
+        "another personality": called("personality", ADDR_NO_RANDOMIZE),
+        "a real-time priority": tried(lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))),
+        "a set-user-ID file": tried(lambda: (Path(os.environ["HOME"]) / "s").touch(0o4755)),
         "its own folder": tried((Path(os.environ["HOME"]) / "x").touch),
         "its scratch": tried(lambda: Path("/tmp/of-a-suite").touch()),
         "its shared memory": tried(lambda: Path("/dev/shm/of-a-suite").touch()),

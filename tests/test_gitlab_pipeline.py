@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.forges.scaffold import scaffold
 from tests.support import ROOT, commit, git, make_repository
 from tests.test_workflows import lint
+from tests.workflow_policy import OPEN_PYTHON
 
 FILE = ROOT / "harness" / "assets" / "gitlab" / "perf.yml"
 RUNNERS = frozenset(
@@ -27,6 +28,7 @@ RUNNERS = frozenset(
         "CI_DEFAULT_BRANCH",
         "CI_PROJECT_DIR",
         "CI_PROJECT_URL",
+        "CI_REPOSITORY_URL",
         "CI_SERVER_URL",
     }
 )
@@ -85,6 +87,11 @@ def test_no_job_has_both_the_card_and_the_token():
 
 def test_the_job_with_the_token_unpacks_nothing_of_the_job_that_ran_strangers_code():
     assert JOBS["perf-post"]["needs"] == [{"job": "perf-measure", "artifacts": False}]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_no_job_imports_modules_of_the_folder_that_it_works_in(name):
+    assert not OPEN_PYTHON.findall(script_of(JOBS[name]["script"]))
 
 
 def test_nothing_starts_by_itself_but_what_the_default_branch_or_a_variable_asks_for():
@@ -157,15 +164,15 @@ def test_pytest_is_a_cards_argument_there(repository, harness):
 
 HARNESS = """\
 #!/bin/sh
-echo "$@" >> called
-env > called.env
+echo "$@" >> "$CI_PROJECT_DIR/called"
+env > "$CI_PROJECT_DIR/called.env"
 [ "$2" != devices ] || echo "$3" | tr , '\\n'
 exit "${HARNESS_ENDS:-0}"
 """
 PYTHON = f"""\
 #!/bin/sh
-[ "$2" = venv ] || exit 1
-mkdir -p "$4/bin" && cd "$4/bin"
+[ "$1 $3" = "-I venv" ] || exit 1
+mkdir -p "$5/bin" && cd "$5/bin"
 echo '#!/bin/sh' > python
 cat > asv <<'END'
 #!/bin/sh
@@ -177,6 +184,12 @@ cat > harness <<'END'
 chmod +x python asv harness
 """
 """In place of a virtual environment: a harness that writes down its words and its environment."""
+INSTALLER = """\
+#!/bin/sh
+pwd -P >> "$CI_PROJECT_DIR/installed"
+cat "$PERF_REQUIREMENTS/harness.txt" >> "$CI_PROJECT_DIR/installed"
+"""
+"""In place of pip: it writes down its folder and the requirements that it finds there."""
 
 
 @pytest.fixture
@@ -185,7 +198,7 @@ def runner(tmp_path):
     called.
     """
     origin = make_repository(tmp_path / "origin")
-    base = commit(origin, {"a": "1"}, day=1)
+    base = commit(origin, {"a": "1", ".gitlab/requirements/harness.txt": "the default branch's\n"}, day=1)
     branch = git(origin, "symbolic-ref", "--short", "HEAD")
     head = commit(origin, {"a": "2"}, day=2)
     git(origin, "update-ref", "refs/merge-requests/12/head", head)
@@ -196,7 +209,7 @@ def runner(tmp_path):
     programs.mkdir()
     python = programs / "python3"
     python.write_text(PYTHON)
-    (programs / "python").write_text("#!/bin/sh\n")
+    (programs / "python").write_text(INSTALLER)
     (programs / "harness").write_text(HARNESS)
     for program in programs.iterdir():
         program.chmod(0o755)
@@ -286,18 +299,43 @@ def test_a_night_hands_on_what_is_new_whatever_happens_on_one_device(runner):
     assert told(clone)[0] == "ci measured perf-results/my-card"
 
 
+def store(runner: Any) -> subprocess.CompletedProcess[str]:
+    """Run the job that stores results, with a repository that it can clone."""
+    clone = runner[0]
+    return run(
+        runner,
+        "perf-store",
+        GITLAB_TOKEN="glpat-x",
+        CI_SERVER_URL="https://gitlab.example",
+        CI_PROJECT_URL="https://gitlab.example/group/kernels",
+        CI_REPOSITORY_URL=f"file://{clone.parent / 'origin'}",
+        TMPDIR=str(clone.parent),
+    )
+
+
 def test_what_each_card_measured_is_stored_by_the_token_and_for_its_host_alone(runner):
     clone = runner[0]
     for card in ("one", "two"):
         (clone / "perf-results" / card).mkdir(parents=True)
-    token = {"GITLAB_TOKEN": "glpat-x", "CI_SERVER_URL": "https://gitlab.example"}
-    done = run(runner, "perf-store", **token, CI_PROJECT_URL="https://gitlab.example/group/kernels")
+    done = store(runner)
     assert done.returncode == 0, done.stderr
     assert (clone / "called").read_text().splitlines() == [
-        f"ci store --from perf-results/{card}/ --branch perf-data "
+        f"ci store --from {clone}/perf-results/{card}/ --branch perf-data "
         "--remote https://gitlab.example/group/kernels.git"
         for card in ("one", "two")
     ]
     environment = told(clone)[1]
     assert "GITHUB_TOKEN=glpat-x" in environment
     assert "GITHUB_SERVER_URL=https://gitlab.example" in environment
+
+
+def test_what_artifacts_put_into_the_checkout_is_not_installed_and_not_run(runner):
+    clone = runner[0]
+    (clone / "perf-results" / "one").mkdir(parents=True)
+    (clone / ".gitlab" / "requirements" / "harness.txt").write_text("a stranger's\n")
+    (clone / ".git" / "config").write_text("no configuration of git's\n")
+    done = store(runner)
+    assert done.returncode == 0, done.stderr
+    folder, *read = (clone / "installed").read_text().splitlines()
+    assert clone not in Path(folder).parents
+    assert read == ["the default branch's", folder, "the default branch's"]

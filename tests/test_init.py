@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.config import load_config
@@ -139,8 +140,9 @@ def test_kernels_of_one_problem_share_a_suite_with_what_their_launches_say(their
         "A": ("Input", ("M", "K")), "B": ("Input", ("K", "N")), "C": ("InOut", ("M", "N")),
     }  # fmt: skip
     assert suite.args == ("M", "N", "K", "alpha", "A", "B", "beta", "C")
-    assert suite.reference is not None
-    assert suite.reference.expression == "case.alpha * (A @ B) + case.beta * C"
+    assert suite.reference is None  # a tiled kernel's name alone says so
+    assert suite.proposal is not None
+    assert suite.proposal.expression == "case.alpha * (A @ B) + case.beta * C"
     naive, tiled = suite.kernels
     assert (naive.block, naive.grid) == ("(32, 32)", "lambda c: (ceil_div(c.M, 32), ceil_div(c.N, 32))")
     assert tiled.instantiate == "sgemm_tiled<{BM}, {BN}, float>"
@@ -151,35 +153,140 @@ def test_kernels_of_one_problem_share_a_suite_with_what_their_launches_say(their
 @pytest.mark.parametrize(
     ("body", "reference"),
     [
-        ("y[i] = x[i];", "x"),
-        ("y[i] = a * x[i] + y[i];", "case.a * x + y"),
-        ("y[i] += a * x[i];", "y + case.a * x"),
-        ("float v = __ldg(&x[i]); y[i] = v * v;", "x * x"),
-        ("y[i] = sqrtf(x[i] / a);", "np.sqrt(x / case.a)"),
-        ("y[i] = x[i] + 1e-5f;", "x + 1e-05"),
+        ("if (i < n) y[i] = x[i];", "x"),
+        ("if (i >= n) return; y[i] = x[i];", "x"),
+        ("if (i >= n) { return; } y[i] = a * x[i] + y[i];", "case.a * x + y"),
+        ("if (i < n) y[i] += a * x[i];", "y + case.a * x"),
+        ("if (i < n) { const float v = __ldg(&x[i]); y[i] = v * v; }", "x * x"),
+        ("if (i < n) y[i] = x[i] + 1e-5f;", "x + 1e-05"),
+        ("if (i < n) y[i] = a * x[i] - y[i] * x[i];", "case.a * x - y * x"),
+        ("if (i < n) y[i] = a * expf(x[i]);", "case.a * np.exp(x)"),
+        ("for (int k = i; k < n; k += blockDim.x * gridDim.x) y[k] = x[k];", None),  # k is no thread's own
+        (f"for ({INDEX.replace('i =', 'k =')} k < n; k += blockDim.x * gridDim.x) y[k] = x[k];", "x"),
+        ("for (; i < n; i += gridDim.x * blockDim.x) y[i] += x[i];", "y + x"),
+        ("int step = blockDim.x * gridDim.x; for (; i < n; i += step) y[i] += x[i];", "y + x"),
         # What is more than that is not told: each of these would be wrong.
-        ("float s = 0; for (int j = 0; j < n; ++j) s += x[j]; y[i] = s;", None),
-        ("y[i] = x[n - 1 - i];", None),
-        ("y[i] = x[i] > 0 ? x[i] : 0;", None),
-        ("y[i] = x[i]; y[i] = 2 * x[i];", None),
-        ("float s = x[i]; s *= 2; y[i] = s;", None),
-        ("y[i] = f(x[i]);", None),
-        ("y[i] = a;", None),
-        ("if (x[i] > 0) y[i] = x[i];", None),
-        ("if (a > 1) y[i] = x[i];", None),
-        ("for (int k = 0; k < 5; ++k) y[i] = x[i];", "x"),
-        ("for (int k = 0; k < 5; ++k) y[i] += x[i];", None),
-        ("for (; i < n; i += 512) y[i] += x[i];", "y + x"),
-        ("int j = threadIdx.x; y[j] = x[j];", None),
-        ("y[0] = x[0];", "x"),
-        ("int at = i + start; y[at] = x[at];", None),
+        ("if (i < n) { float s = 0; for (int j = 0; j < n; ++j) s += x[j]; y[i] = s; }", None),
+        ("if (i < n) y[i] = x[n - 1 - i];", None),
+        ("if (i < n) y[i] = x[i] > 0 ? x[i] : 0;", None),
+        ("if (i < n) { y[i] = x[i]; y[i] = 2 * x[i]; }", None),
+        ("if (i < n) { float s = x[i]; s *= 2; y[i] = s; }", None),
+        ("if (i < n) y[i] = f(x[i]);", None),
+        ("if (i < n) y[i] = a;", None),
+        ("if (i < n && x[i] > 0) y[i] = x[i];", None),
+        ("if (i < n) if (a > 1) y[i] = x[i];", None),
+        ("if (i < n) for (int k = 0; k < 5; ++k) y[i] += x[i];", None),
+        ("for (; i < n; i += 512) y[i] += x[i];", None),
+        ("int j = threadIdx.x; if (j < n) y[j] = x[j];", None),
+        ("if (n) y[0] = x[0];", None),
+        # The guard leaves an element out, or lets another thread through.
+        ("if (i < n - 1) y[i] = x[i];", None),
+        ("if (i < n / 2) y[i] = x[i];", None),
+        ("if (i > 0 && i < n) y[i] = x[i];", None),
+        ("if (i < n) return; y[i] = x[i];", None),
+        ("int j = 2 * i; if (j < n) y[i] = x[i];", None),
+        ("if (i < n) { y[i] = x[i]; } else { y[0] = 1; }", None),
+        # Another place than i.
+        ("if (i < n) y[2 * i] = x[2 * i];", None),
+        ("int at = i + 1; if (at < n) y[at] = x[at];", None),
+        ("x += 1; if (i < n) y[i] = x[i];", None),
+        ("const float *z = x + 1; if (i < n) y[i] = z[i];", None),
+        ("i += 1; if (i < n) y[i] = x[i];", None),
+        # An array or a scalar is ignored.
+        ("if (i < n) y[i] = 2;", None),
+        ("float b = a; if (i < n) y[i] = x[i];", None),
+        ("y[i] = x[i];", None),
+        # A value is cut or divided as integers are.
+        ("if (i < n) y[i] = (int)x[i];", None),
+        ("if (i < n) y[i] = (unsigned int)x[i];", None),
+        ("if (i < n) y[i] = static_cast<int>(x[i]);", None),
+        ("if (i < n) { int v = x[i]; y[i] = v; }", None),
+        ("if (i < n) y[i] = 1 / 2 * x[i];", None),
+        # Terms that may cancel are more than their magnitudes.
+        ("if (i < n) y[i] = 1.f / tanhf(x[i]) - 1.f / x[i];", None),
+        ("if (i < n) y[i] = 1.0f + expf(x[i]);", None),
+        ("if (i < n) y[i] = x[i] - a / x[i];", None),
+        ("if (i < n) y[i] = a / (x[i] - a);", None),
+        ("if (i < n) y[i] = expf(x[i]) * (x[i] - a);", None),
+        ("if (i < n) y[i] = expf(a * x[i]);", None),
+        ("if (i < n) y[i] = sqrtf(x[i]);", None),  # which is NaN below 0
     ],
 )
 def test_a_reference_is_written_where_one_assignment_says_it_and_nowhere_else(theirs, body, reference):
-    kernel = f"__global__ void f(const float *x, float *y, float a, int n, int start) {{ {INDEX} {body} }}"
+    scalar = "float a, " if re.search(r"\ba\b", body) else ""
+    kernel = f"__global__ void f(const float *x, float *y, {scalar}int n) {{ {INDEX} {body} }}"
     suites, _ = guessed(theirs({"f.cu": kernel}))
     found = suites["f"].reference
     assert (found and found.expression) == reference
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "value"),
+    [
+        ("double", "float", "x[i]"),
+        ("float", "double", "x[i] * x[i]"),
+        ("long", "int", "(int)x[i]"),
+        ("double", "double", "0.1f * x[i]"),
+        ("int", "int", "x[i] / 2"),
+        ("unsigned", "unsigned", "x[i] - 20"),
+        ("signed char", "signed char", "x[i] * x[i] * x[i]"),
+    ],
+)
+def test_no_reference_is_written_where_a_type_changes_the_value(theirs, x, y, value):
+    kernel = f"__global__ void f(const {x} *x, {y} *y, int n) {{ {INDEX} if (i < n) y[i] = {value}; }}"
+    suites, _ = guessed(theirs({"f.cu": kernel}))
+    assert suites["f"].reference is None
+
+
+def test_a_tolerance_adds_the_magnitudes_of_the_terms_and_counts_what_is_rounded(theirs, call):
+    given = "const float *x, const float *y, float *z, float a, int n"
+    body = f"{INDEX} if (i < n) z[i] = a * x[i] - 0.1f * y[i];"
+    theirs({"f.cu": f"__global__ void f({given}) {{ {body} }}"})
+    call("init", "--yes")
+    suite = load_folder(Path("perf/f").resolve())
+    case = suite.case(suite.by_name["f"], {"n": 1})
+    magnitude = case.a * 2 + 0.1 * 3
+    assert suite.problem.tolerance(case, x=-2.0, y=-3.0) == pytest.approx(4 * 2.0**-24 * magnitude)
+
+
+@pytest.mark.parametrize("flag", ["", " --use_fast_math"])
+def test_fast_arithmetic_has_no_error_that_a_tolerance_could_say(theirs, flag):
+    kernel = f"__global__ void f(const float *x, float *y, int n) {{ {INDEX} if (i < n) y[i] = expf(x[i]); }}"
+    suites, _ = guessed(theirs({"f.cu": kernel, "Makefile": f"f:\n\tnvcc -O3{flag} f.cu\n"}))
+    assert (suites["f"].reference is None) == bool(flag)
+
+
+def test_a_name_alone_proposes_a_reference_that_its_author_completes(theirs, call):
+    """A product by its name is one of a matrix and a vector by its body."""
+    theirs({
+        "a.cu": "__global__ void vectorMatrixMult(const float *A, const float *B, float *C, int N)\n"
+        f"{{ {INDEX} if (i < N) {{ float sum = 0; for (int j = 0; j < N; j++) sum += A[i * N + j] * B[j];\n"
+        "C[i] = sum; } }\n"
+        "__global__ void transpose(const float *x, float *y, int m, int n) { y[0 * m * n] = g(x); }\n"
+        "__global__ void softmax(const float *x, float *y, int m, int n) { y[m * n] = g(x); }\n"
+        "__global__ void sum(const float *x, float *y, int n) { atomicAdd(y, x[1]); }\n"
+    })  # fmt: skip
+    suites, _ = guessed(Path())
+    assert [suite.reference for suite in suites.values()] == [None] * 4
+    assert "sum" in suites
+    assert call("init", "--yes", "--only", "*").status == 0
+    text = Path("perf/sum/suite.py").read_text()
+    assert "    # Proposed by its name, and as it adds to one element: a sum. No body proves it" in text
+    assert "    #     return x.sum()" in text
+    assert json.loads(call("run", "--device", "null", "--json", "sum").out)[0]["rows"][0]["row"][
+        "reason"
+    ] == ("needs-reference")
+
+
+def test_arrays_of_a_product_of_two_lengths_have_both(theirs):
+    kernel = "__global__ void {0}(const float *x, float *y, int rows, int neighbours)\n{{ {1} {2} }}\n"
+    suites, _ = guessed(theirs({
+        "a.cu": kernel.format("a", INDEX, "if (i >= rows * neighbours) return; y[i] = x[i];")
+        + kernel.format("b", INDEX, "if (i < rows) y[i] = x[i];"),
+    }))  # fmt: skip
+    assert {array.shape for array in suites["a"].arrays} == {("rows", "neighbours")}
+    assert suites["a"].reference.expression == "x"
+    assert suites["b"].reference is None
 
 
 @pytest.mark.parametrize(
@@ -219,11 +326,47 @@ def test_an_array_of_one_element_is_one_that_has_no_other_index(theirs, body, sh
 
 
 def test_a_number_alone_is_written_to_every_element(theirs, call):
-    theirs({"f.cu": f"__global__ void f(float *y, float value, int n) {{ {INDEX} y[i] = value; }}"})
+    theirs(
+        {"f.cu": f"__global__ void f(float *y, float value, int n) {{ {INDEX} if (i < n) y[i] = value; }}"}
+    )
     call("init", "--yes")
     suite = load_folder(Path("perf/f").resolve())
     case = suite.case(suite.by_name["f"], {"n": 1000})
     assert suite.problem.reference(case).shape == (1000,)
+
+
+def test_the_scalars_of_a_suite_are_distinct_and_two_that_are_swapped_are_wrong(theirs, call):
+    floats = (
+        "a",
+        "b",
+        "c",
+        "lo",
+        "eps",
+        "rms_eps",
+        "alpha",
+        "beta_1",
+        "value",
+        *(f"w{n}" for n in range(12)),
+    )
+    integers = ("seed", "iters", "repeats", "thread_id")
+    given = [f"float {name}" for name in floats] + [f"int {name}" for name in (*integers, "n")]
+    kernel = f"__global__ void f(const float *x, float *y, {', '.join(given)}) {{ y[n] = g(x); }}\n"
+    body = f"{INDEX} if (i < n) y[i] = scale * x[i] + shift;"
+    kernel += f"__global__ void h(const float *x, float *y, float scale, float shift, int n) {{ {body} }}"
+    theirs({"f.cu": kernel})
+    call("init", "--yes", "--only", "*")
+    first = load_folder(Path("perf/f").resolve())
+    of_case = first.case(first.by_name["f"], {"n": 1000})
+    values = {name: getattr(of_case, name) for name in (*floats, *integers)}
+    assert len({*values.values()}) == len(values)
+    assert not {*values.values()} & {0, 0.5, 1, -1, 2}
+    assert [values[name] for name in integers] == [3, 5, 7, 11]
+    suite = load_folder(Path("perf/h").resolve())
+    case = suite.case(suite.by_name["h"], {"n": 1000})
+    x = np.random.default_rng(1).standard_normal(1000)
+    result = case.shift * x + case.scale
+    difference = abs(result - suite.problem.reference(case, x))
+    assert np.mean(difference > 100 * suite.problem.tolerance(case, x)) > 0.99
 
 
 @pytest.mark.parametrize(
@@ -256,7 +399,8 @@ def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(t
     (pairs,), (g,), (matrix,) = (suites[name].axes for name in ("pairs", "g", "matrix_multiply"))
     assert (pairs.default, g.default, matrix.default) == ((4096,), (2**24, 2**26), (1024, 2048, 4096))
     assert "no parameter is a length" in g.why
-    assert suites["matrix_multiply"].reference.expression == "A @ B"
+    assert suites["matrix_multiply"].reference is None
+    assert suites["matrix_multiply"].proposal.expression == "A @ B"
 
 
 @pytest.mark.parametrize(
@@ -1000,7 +1144,7 @@ def test_functions_of_pythons_world_become_suites(theirs):
     }
     assert told == {
         "add": ("TritonFunction", "add", "x + y"),
-        "matmul": ("NumbaFunction", "matmul", "A @ B"),
+        "matmul": ("NumbaFunction", "matmul", None),
         "axpy": ("NumbaFunction", "axpy", "case.a * x + y"),
         "my_add": ("CupyFunction", "add", "x1 + x2"),
         "mymuladd": ("TorchFunction", "mymuladd", None),
@@ -1438,7 +1582,7 @@ def test_the_work_of_a_product_is_counted_in_the_axes_that_its_suite_has(theirs)
     signature = "(const float *A, const float *B, float *C, int points, int n)"
     suites, _ = guessed(theirs({"m.cu": f"__global__ void matmul{signature} {{ C[0] = A[0] * B[1]; }}"}))
     assert suites["matmul"].axes[0].names == ("points_", "n")
-    assert suites["matmul"].reference.flop == "2 * case.points_ * case.n * case.points_"
+    assert suites["matmul"].proposal.flop == "2 * case.points_ * case.n * case.points_"
 
 
 def test_an_executables_benchmarks_are_named(theirs, call):
@@ -1563,9 +1707,14 @@ def test_attributes_templates_and_declarations_around_a_kernel():
     ("body", "reference"),
     [
         ("if i < x.size: data[i] = a * x[i]", "case.a * x"),
-        ("for i in range(i, x.size, 64): data[i] += x[i]", "data_ + x"),
-        ("data[i] = max(x[i], 1e-5)", "np.maximum(x, 1e-05)"),
+        ("for i in range(i, x.size, cuda.gridsize(1)): data[i] += a * x[i]", "data_ + case.a * x"),
+        ("data[i] = a * max(x[i], 1e-5)", "case.a * np.maximum(x, 1e-05)"),
         # What is more than that is not told: each of these would be wrong.
+        ("for i in range(i, x.size, 64): data[i] += a * x[i]", None),
+        ("if i < x.size - 1: data[i] = a * x[i]", None),
+        ("if i < x.size: data[i] = x[i]", None),
+        ("i += 1; data[i] = a * x[i]", None),
+        ("data[i] = a - x[i] / a", None),
         ("data[i] = x[i] if x[i] > 0 else a * x[i]", None),
         ("if x[i] > 0: data[i] = x[i]\n    else: data[i] = a * x[i]", None),
         ("if x[i] > 0: data[i] = x[i]", None),
@@ -1591,8 +1740,9 @@ def test_a_numba_kernel_over_three_axes_is_a_product_where_it_adds_products(thei
     )
     product = guessed(theirs({"k.py": kernel.format("+= A[i, k] * B[k, j]")}))[0]["f"]
     shortest = guessed(theirs({"k.py": kernel.format("= min(t, A[i, k] + B[k, j])")}))[0]["f"]
-    assert product.reference.expression == "A @ B"
-    assert shortest.reference is None
+    assert (product.reference, shortest.reference) == (None, None)
+    assert product.proposal.expression == "A @ B"
+    assert shortest.proposal is None
 
 
 @pytest.mark.parametrize(
@@ -1615,6 +1765,32 @@ def test_what_a_triton_kernel_stores_is_not_told_where_it_is_not_sure(theirs, st
     )
     suites, _ = guessed(theirs({"k.py": text}))
     assert suites["run"].reference is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("return output", "return 2 * output"),
+        ("return output", "output *= 2\n    return output"),
+        ("return output", "output.mul_(2)\n    return output"),
+        ("return output", "twice(output)\n    return output"),
+        ("output = torch", "x = x * 2\n    output = torch"),
+        ("    tl.store(", "    if n_elements > 1:\n        tl.store("),
+        ("    add_kernel[", "    if n_elements > 1:\n        add_kernel["),
+        ("offsets < n_elements", "offsets < n_elements - 1"),
+        ("offsets < n_elements", "offsets > 0"),
+        ("* BLOCK_SIZE +", "* 7 +"),
+        ("n_elements = output.numel()", "n_elements = output.numel() // 2"),
+        ("output = x + y", "output = x"),
+        ("output = x + y", "output = x / y"),
+    ],
+)
+def test_a_triton_function_that_does_more_than_its_store_has_no_reference(theirs, before, after):
+    assert before in TRITON
+    (whole,) = guessed(theirs({"t.py": TRITON}))[0].values()
+    assert whole.reference is not None
+    suites, _ = guessed(theirs({"t.py": TRITON.replace(before, after)}))
+    assert [suite.reference for suite in suites.values()] == [None]
 
 
 def test_a_numba_kernels_arrays_may_have_names_that_end_in_an_underscore(theirs):

@@ -472,6 +472,30 @@ def test_the_runners_unit_shuts_a_job_in() -> None:
     assert not {"/var/lib/gpu-harness-runner/root", "/var/lib/gpu-harness-runner/quarantine"} & set(written)
 
 
+FILTER = re.compile(
+    r"(Protect|Restrict|SystemCall|Device|InaccessiblePaths|Private|Temporary|NoNew|Lock|Limit)\w*"
+)
+"""Settings of a unit that take rights away."""
+OF_ROOT = {
+    # suite-user.py makes these as root; then its own filter refuses every kind.
+    "RestrictNamespaces": ["mnt net ipc uts pid"],
+    # It mounts /proc; then its own filter refuses @mount.
+    "SystemCallFilter": ["~@clock @cpu-emulation @debug @module @obsolete @raw-io @reboot @swap"],
+    # It has no network.
+    "RestrictAddressFamilies": ["AF_UNIX"],
+}
+"""Where the unit of the second user differs from the runner's."""
+
+
+def test_the_second_users_unit_has_the_filters_of_the_runners() -> None:
+    runner, suite = (options_of(name, "Service") for name in ("runner@.service", "suite-user@.service"))
+    wanted = {name: values for name, values in runner.items() if FILTER.fullmatch(name)}
+    assert len(wanted) > 20
+    assert {name: suite.get(name) for name in wanted} == wanted | OF_ROOT
+    [everything] = runner["SystemCallFilter"]
+    assert OF_ROOT["SystemCallFilter"] == [everything.replace(" @mount", "")]
+
+
 def test_only_what_surrounds_a_job_is_run_by_root() -> None:
     service = options_of("runner@.service", "Service")
     start = "/opt/gpu-harness-runner/start-ephemeral.sh"

@@ -28,6 +28,8 @@ PYTHON = "/usr/bin/python3"
 HELPER = ROOT / "harness" / "assets" / "runner" / "suite-user.py"
 RELAY = ROOT / "harness" / "system" / "relay.py"
 USER, NUMBER = "nobody", 65534
+PATIENCE = "PATIENCE_S = 5.0\n"
+"""Time that a client has for its request. A test need not wait as long."""
 PROBE = """
 import json, os, socket, sys
 from pathlib import Path
@@ -86,7 +88,9 @@ def folder() -> Iterator[Path]:
     made.chmod(0o755)
     (made / "probe.py").write_text(PROBE)
     (made / "cache").mkdir()
-    shutil.copy(HELPER, made)
+    text = HELPER.read_text(encoding="utf-8")
+    assert PATIENCE in text
+    (made / "suite-user.py").write_text(text.replace(PATIENCE, "PATIENCE_S = 0.5\n"), encoding="utf-8")
     yield made
     shutil.rmtree(made)
 
@@ -107,8 +111,8 @@ def address(folder: Path) -> Iterator[str]:
             except OSError:
                 return
             command = [PYTHON, "-I", str(folder / "suite-user.py"), USER, str(folder / "cache")]
-            with connection:
-                started.append(subprocess.Popen(command, stdin=connection.fileno()))
+            with connection, (folder / "journal").open("a") as journal:
+                started.append(subprocess.Popen(command, stdin=connection.fileno(), stderr=journal))
 
     thread = threading.Thread(target=accept, daemon=True)
     thread.start()
@@ -259,3 +263,198 @@ def test_what_a_request_names_is_never_root_s(address: str, folder: Path) -> Non
     users = {mark.read_text().strip() for mark in marks.iterdir()}
     assert users == {str(NUMBER)}
     assert "for root" not in answered(hidden, {"PATH": "/usr/bin:/bin"})
+
+
+ATTACKS = """
+import ctypes, errno, json
+libc = ctypes.CDLL(None, use_errno=True)
+numbers = {"x86_64": {"clone": 56, "clone3": 435}, "aarch64": {"clone": 220, "clone3": 435}}
+def answer(call, *arguments):
+    status = call(*arguments)
+    return "done" if status >= 0 else errno.errorcode[ctypes.get_errno()]
+by_number = numbers[__import__("os").uname().machine]
+wanted = (ctypes.c_uint64 * 8)(0x10000000, *[0] * 7)
+print(json.dumps({
+    "unshare user": answer(libc.unshare, 0x10000000),
+    "unshare net": answer(libc.unshare, 0x40000000),
+    "clone user": answer(libc.syscall, by_number["clone"], 0x10000011, 0, 0, 0, 0),
+    "clone3 user": answer(libc.syscall, by_number["clone3"], wanted, 64),
+    "mount": answer(libc.mount, b"none", b"/tmp", b"tmpfs", 0, None),
+    "umount": answer(libc.umount2, b"/proc", 2),
+    "setns": answer(libc.setns, 0, 0),
+}))
+__import__("threading").Thread(target=print, args=["a thread"]).start()
+"""
+
+
+def outcome(address: str, *command: str, **environ: str) -> tuple[int, str, str]:
+    """Run a command as the second user: its status, its output, its errors."""
+    variables = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **environ}
+    done = subprocess.run(
+        [PYTHON, "-I", str(RELAY), address, *command],
+        env=variables,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_it_makes_no_namespace_and_no_mount(address: str) -> None:
+    status, said, errors = outcome(address, PYTHON, "-c", ATTACKS)
+    assert (status, errors) == (0, "")
+    attacks, thread = said.splitlines()
+    assert json.loads(attacks) == {
+        "unshare user": "EPERM",
+        "unshare net": "EPERM",
+        "clone user": "EPERM",
+        "clone3 user": "ENOSYS",
+        "mount": "EPERM",
+        "umount": "EPERM",
+        "setns": "EPERM",
+    }
+    assert thread == "a thread"
+    script = "unshare --user --map-root-user --mount sh -c 'mount -t tmpfs none /mnt && echo MOUNTED'"
+    status, said, errors = outcome(address, "/bin/sh", "-c", script)
+    assert (status, said) == (1, "")
+    assert "Operation not permitted" in errors
+
+
+@pytest.mark.parametrize("kilobytes", [1, 100, 1000])
+def test_a_request_of_any_size_works(address: str, kilobytes: int) -> None:
+    texts = {f"HARNESS_{number}": "z" * 100_000 for number in range(kilobytes // 100)}
+    status, said, errors = outcome(address, "/usr/bin/env", **texts)
+    assert (status, errors) == (0, "")
+    assert sum(len(line) - len("HARNESS_0=") for line in said.splitlines() if "=zz" in line) == sum(
+        map(len, texts.values())
+    )
+
+
+def test_what_linux_does_not_start_is_refused_with_a_sentence(address: str) -> None:
+    assert outcome(address, "/bin/true", "x" * 130_000) == (0, "", "")
+    answer = refusal(address, request("/bin/true", "x" * 140_000))
+    assert answer == (
+        "refused: The request cannot be started: [Errno 7] Argument list too long: '/usr/bin/unshare'. "
+        "Change its arguments or its environment.\n"
+    )
+
+
+def request(*arguments: object, **over: object) -> bytes:
+    return json.dumps({"arguments": arguments, "cwd": "/", "env": {}, **over}).encode()
+
+
+def refusal(address: str, text: bytes, files: int = 3) -> str:
+    """Send a request and nothing after it: what it is answered."""
+    with socket.socket(socket.AF_UNIX) as connection, Path(os.devnull).open("r+b") as null:
+        connection.connect(address)
+        sent = socket.send_fds(connection, [text], [null.fileno()] * files) if text else 0
+        connection.sendall(text[sent:])
+        connection.shutdown(socket.SHUT_WR)
+        return connection.makefile("rb").read().decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"}", "The request of 1 bytes has another form (JSONDecodeError: "),
+        (b"{}", "The request of 2 bytes has another form (KeyError: 'arguments'). Expected {"),
+        (b"[" * 100_000, "has another form (RecursionError: "),
+        (b'"\xff"}', "has another form (UnicodeDecodeError: "),
+        (request("/bin/true")[:-1], "has another form (JSONDecodeError: "),
+        (request(), "The request has values of another type. Expected {"),
+        (request("/bin/true", 7), "The request has values of another type. Expected {"),
+        (request(arguments="/bin/true"), "The request has values of another type. Expected {"),
+        (request("/bin/true", env={"A": None}), "The request has values of another type. Expected {"),
+        (request("/bin/true", env=["A"]), "another form (AttributeError: "),
+        (request("/bin/true", "\0"), "The request cannot be started: embedded null byte. Change its"),
+        (request("/bin/true", "x" * (16 << 20)), "The request is larger than 16777216 bytes. Shorten its"),
+    ],
+    ids=range(12),
+)
+def test_a_request_that_cannot_be_is_answered_with_a_sentence(address: str, text: bytes, why: str) -> None:
+    answer = refusal(address, text)
+    assert answer.startswith("refused: ")
+    assert why in answer
+    assert answer.endswith(".\n")
+    assert outcome(address, "/bin/echo", "next") == (0, "next\n", "")
+
+
+@pytest.mark.parametrize("files", [0, 2])
+def test_a_request_without_its_files_is_refused(address: str, files: int) -> None:
+    answer = refusal(address, request("/bin/true"), files)
+    assert answer == f"refused: The request has {files} open files. Send 3: input, output and errors.\n"
+
+
+def test_a_slow_client_is_refused_when_its_time_is_up(address: str) -> None:
+    """It sends a byte now and then, each of which could be the request's last."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        connection.settimeout(0.01)
+        answer = b""
+
+        def tried() -> bytes:
+            nonlocal answer
+            with contextlib.suppress(TimeoutError, BrokenPipeError):
+                connection.send(b"}")
+                answer += connection.recv(1000)
+            return answer
+
+        assert until(tried)
+    assert b"refused: The request is not complete after 0 s: " in answer
+    assert answer.endswith(b" bytes have arrived. Send one whole JSON object.\n")
+
+
+def test_a_client_that_hangs_up_is_no_fault_of_the_server(address: str, folder: Path) -> None:
+    for text in (b"", b'{"arguments": ', request("/bin/sleep", "100")):
+        with socket.socket(socket.AF_UNIX) as connection, Path(os.devnull).open("r+b") as null:
+            connection.connect(address)
+            if text:
+                socket.send_fds(connection, [text], [null.fileno()] * 3)
+    assert outcome(address, "/bin/echo", "next") == (0, "next\n", "")
+    journal = folder / "journal"
+    assert until(lambda: "The request of 14 bytes has another form" in journal.read_text())
+    assert until(lambda: not of_user())
+    assert "Traceback" not in journal.read_text()
+
+
+def test_what_a_server_refuses_is_told_with_a_status_of_its_own(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "other"))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"refused: It is full.\n")
+                while connection.recv(1 << 16):
+                    pass
+
+        answers = threading.Thread(target=answer)
+        answers.start()
+        status, said, errors = outcome(str(folder / "other"), "/bin/true")
+        answers.join()
+    assert (status, said) == (3, "")
+    assert errors == f"The second user's server at {folder}/other: refused: It is full.\n"
+
+
+def test_no_word_to_stop_gets_into_a_request(folder: Path) -> None:
+    """The client waits in the middle of a large request when it is told to stop the process."""
+    variables = {f"HARNESS_{number}": "z" * 100_000 for number in range(10)}
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "slow"))
+        listener.listen()
+        command = [PYTHON, "-I", str(RELAY), str(folder / "slow"), "/bin/true"]
+        with subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL) as client:
+            connection, _ = listener.accept()
+            with connection:
+                text = connection.recv(1)
+                waits_in = Path(f"/proc/{client.pid}/wchan")
+                assert until(lambda: "sock" in waits_in.read_text())
+                os.kill(client.pid, signal.SIGUSR1)
+                while not text.endswith(b"}}") and (more := connection.recv(1 << 16)):
+                    text += more
+                assert json.loads(text)["env"].items() >= variables.items()
+                connection.sendall(b"5\n")
+                assert connection.recv(1) == b"s"
+                connection.sendall(b"0")

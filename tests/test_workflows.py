@@ -235,6 +235,12 @@ def with_step(job: str, step: dict[str, Any]) -> Change:
     return lambda made: made["jobs"][job]["steps"].append(step)
 
 
+def with_download(path: str | None) -> Change:
+    """Let the job that stores results unpack them elsewhere."""
+    step = {"uses": f"actions/download-artifact@{SHA}", "with": {"path": path}}
+    return with_step("store", step if path else {"uses": step["uses"]})
+
+
 def with_trigger(trigger: str) -> Change:
     return set_in("on", trigger, to=None)
 
@@ -400,6 +406,21 @@ PLANTED = [
         with_step("report", {"uses": f"actions/download-artifact@{SHA}"}),
         "unpacks what another run",
     ),
+    ("perf-history.yml", with_download(None), "unpacks artifacts into None, outside runner.temp"),
+    ("perf-history.yml", with_download("results"), "unpacks artifacts into results, outside"),
+    (
+        "perf-history.yml",
+        with_download("${{ runner.temp }}/../x"),
+        "unpacks artifacts into ${{ runner.temp }}/..",
+    ),
+    (
+        "perf-history.yml",
+        with_step("store", {"name": "More", "run": "python -P -m pip install more"}),
+        "More installs after artifacts are unpacked",
+    ),
+    ("ci.yml", with_step("demo", {"run": "python -m pip list"}), "runs 'python -m' without -P or -I"),
+    ("ci.yml", with_step("demo", {"run": "python3.12 -um pip"}), "runs 'python3.12 -um' without"),
+    ("ci.yml", with_step("demo", {"run": '"$V/python" \\\n  -c 1'}), "without -P or -I"),
 ]
 
 

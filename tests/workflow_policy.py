@@ -8,6 +8,7 @@ expression as `runs-on` is a machine of ours, a trigger that is not listed is a 
 from __future__ import annotations
 
 __all__ = [
+    "OPEN_PYTHON",
     "Script",
     "Workflow",
     "jobs_of",
@@ -55,6 +56,10 @@ _SECRET = re.compile(
 )
 _MINTING = "actions/create-github-app-token@"
 _STRICT = re.compile(r"bash .*-euo pipefail \{0\}")
+_INSTALL = re.compile(r"\bpip3?\s+(install|download|wheel)\b|-m\s+venv\b|\buv\s")
+_PRIVATE = "${{ runner.temp }}/"
+OPEN_PYTHON = re.compile(r"\bpython[0-9.]*\"?(?:\s|\\\n)+(?!-[PI]\s)-\S*")
+"""Python without a leading `-P` or `-I`, which imports modules of the folder that it works in."""
 
 
 def load(text: str) -> Workflow:
@@ -225,8 +230,25 @@ def _checkouts(workflow: Workflow, job: Job) -> Iterator[str]:
 
 
 def _artifacts(workflow: Workflow, job: Job) -> Iterator[str]:
-    if "workflow_run" in triggers_of(workflow) and _uses(job, "actions/download-artifact@"):
+    """Check that a job installs nothing after it unpacks artifacts, and unpacks them in a private folder."""
+    downloads = _uses(job, "actions/download-artifact@")
+    if "workflow_run" in triggers_of(workflow) and downloads:
         yield "unpacks what another run has left"
+    for step in downloads:
+        path = str((step.get("with") or {}).get("path"))
+        if not path.startswith(_PRIVATE) or ".." in path:
+            yield f"unpacks artifacts into {path}, outside runner.temp"
+    later = _steps(job)[_steps(job).index(downloads[0]) :] if downloads else []
+    for step in later:
+        if _INSTALL.search(step.get("run", "")):
+            yield f"{step.get('name', '?')} installs after artifacts are unpacked"
+
+
+def _imports(_: Workflow, job: Job) -> Iterator[str]:
+    """Check every job: each has the job's token, and the folder it works in may hold anybody's files."""
+    for step in _steps(job):
+        for found in OPEN_PYTHON.finditer(step.get("run", "")):
+            yield f"{step.get('name', '?')} runs {found[0]!r} without -P or -I"
 
 
 def _started(workflow: Workflow, job: Job) -> Iterator[str]:
@@ -265,6 +287,7 @@ RULES: tuple[Callable[[Workflow, Job], Iterator[str]], ...] = (
     _timeout,
     _checkouts,
     _artifacts,
+    _imports,
     _started,
     _identity,
 )

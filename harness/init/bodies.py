@@ -1,6 +1,4 @@
-"""What the body of a CUDA kernel tells: which arrays it writes, how it indexes them, and what it computes
-where that is one assignment per element.
-"""
+"""What the body of a CUDA kernel tells: which arrays it writes, and how it indexes them."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.init.cpp import CudaKernel, Expression, Token, closing, text_at, text_of, tokens
+from harness.init.cpp import CudaKernel, Expression, Token, closing, text_at, text_of
 from harness.spec.problem import Problem
 
 _ASSIGN = {"=", "+=", "-=", "*=", "/=", "|=", "&=", "^=", "<<=", ">>="}
@@ -27,7 +25,6 @@ _FUNCTIONS = {
 _CASTS = {
     *("float", "double", "int", "unsigned", "unsigned int", "size_t", "uint", "long", "long long", "int64_t")
 }
-_LOADS = {"__ldg", "__ldcs", "__ldcg", "__ldca", "__ldlu"}
 _CEIL_DIV = re.compile(r"(?i)(ceil|div|round)_?(div|ceil|up)|i?divup|cdiv|ceil_?divide|blocks_?for")
 
 
@@ -192,6 +189,14 @@ def _factors(
     return found
 
 
+def _expanded(index: Sequence[Token], locals_: Mapping[str, Expression], depth: int = 0) -> Sequence[Token]:
+    """An index, and behind it what its local names stand for."""
+    words = {token.text for token in index}
+    values = [token for word in sorted(words & locals_.keys()) for token in locals_[word]]
+    more = [token for token in values if token.text not in words]
+    return _expanded([*index, *more], locals_, depth + 1) if more and depth < 4 else index
+
+
 _COMPARED = {"<", "<=", ">", ">=", "==", "!=", "/", "%"}
 
 
@@ -225,7 +230,7 @@ def index_axes(kernel: CudaKernel, axes: Sequence[str]) -> dict[str, tuple[str, 
 def extents(kernel: CudaKernel, axes: Sequence[str]) -> tuple[str, ...]:
     """The axes whose product the body compares an index with, `i < n * c`; none where it does not."""
     text = text_of(kernel.body)
-    found = re.findall(r"<\s*\(?(\w+(?:\*\w+)+)", text)
+    found = re.findall(r"(?:<|>=)\(?(\w+(?:\*\w+)+)", text)
     return next((tuple(f.split("*")) for f in found if set(f.split("*")) <= set(axes)), ())
 
 
@@ -348,140 +353,3 @@ class _CeilDiv(ast.NodeTransformer):
         if by.isdigit() and added.isdigit() and int(added) == int(by) - 1:
             return ast.parse(f"ceil_div({ast.unparse(left.left)}, {by})", mode="eval").body
         return node
-
-
-# --- what an elementwise kernel computes --------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Elementwise:
-    """`output[i] = expression` for all i, in NumPy."""
-
-    output: str
-    expression: str
-    index: frozenset[str] = frozenset()
-    """The kernel's parameters in i."""
-
-    @property
-    def magnitude(self) -> str:
-        """The expression of absolute values, with sums for differences; empty where a function is called."""
-        if "(" in re.sub(r"(?<!\w)\(", "", self.expression):
-            return ""
-        absolute = re.sub(r"\b([A-Za-z_]\w*)\b", r"abs(\1)", self.expression)
-        return absolute.replace(" - ", " + ").replace("-", "")
-
-    @property
-    def roundings(self) -> int:
-        return len(re.findall(r" [-+*/] ", self.expression))
-
-
-def elementwise(kernel: CudaKernel) -> Elementwise | None:
-    """What a kernel computes, if it assigns to one array, at one index, what it makes of values there."""
-    body = kernel.body
-    pointers = {parameter.name for parameter in kernel.parameters if parameter.pointer}
-    plain = {
-        p.name for p in kernel.parameters if not p.pointer and p.type in {"float", "double", "half", "__half"}
-    }
-    at = _only_store(body, pointers | plain)
-    if at is None:
-        return None
-    close = closing(body, at + 1)
-    index, sign, name = body[at + 2 : close], body[close + 1].text, body[at].text
-    locals_ = assigned(body)
-    once = {name: value for name, value in locals_.items() if _is_set_once(body, name)}
-    right = _with_locals(_statement(body, close + 2), once, pointers, text_of(index))
-    if sign not in {"=", "+=", "-=", "*="} or right is None:
-        return None
-    if sign != "=":
-        right = (*tokens(f"{name} {sign[0]} ("), *right, *tokens(")"))
-    read = {token.text for token in right}
-    known = pointers | plain
-    expression = translate(right, lambda word: python_name(word) if word in known else None, division="/")
-    if expression is None or not pointers - {name} <= read:
-        return None
-    if not _reaches_each(index, locals_) or (name in read and _is_repeated(body, index)):
-        return None
-    whole = _expanded(index, locals_)
-    words = {token.text for at, token in enumerate(whole) if text_at(whole, at - 1) != "."}
-    numbers = {parameter.name for parameter in kernel.parameters if not parameter.pointer}
-    return Elementwise(python_name(name), expression, frozenset(words & numbers))
-
-
-def _only_store(body: Sequence[Token], values: set[str]) -> int | None:
-    """Where the one assignment to an array begins; None where there are more, where threads work together, or
-    where it hangs on one of `values`: an array's or a scalar's.
-    """
-    words = [token.text for token in body]
-    if words.count("for") + words.count("while") > 1 or "__shared__" in words or "?" in words:
-        return None
-    tests = [body[at : closing(body, at + 1)] for at, word in enumerate(words) if word in {"if", "while"}]
-    if any(token.text in values for test in tests for token in test):
-        return None
-    stores = [
-        at
-        for at, token in enumerate(body)
-        if token.text in values
-        and text_at(body, at + 1) == "["
-        and text_at(body, closing(body, at + 1) + 1) in _ASSIGN
-    ]
-    together = any(word.startswith(("atomic", "__syncthreads", "__shfl")) for word in words)
-    return stores[0] if len(stores) == 1 and not together else None
-
-
-def _expanded(index: Sequence[Token], locals_: Mapping[str, Expression], depth: int = 0) -> Sequence[Token]:
-    """An index, and behind it what its local names stand for."""
-    words = {token.text for token in index}
-    values = [token for word in sorted(words & locals_.keys()) for token in locals_[word]]
-    more = [token for token in values if token.text not in words]
-    return _expanded([*index, *more], locals_, depth + 1) if more and depth < 4 else index
-
-
-def _reaches_each(index: Sequence[Token], locals_: Mapping[str, Expression]) -> bool:
-    """Whether an index runs over the threads of all blocks, by what its local names stand for, or is that of
-    a single element. The threads of one block alone would reach a part of the array.
-    """
-    words = {token.text for token in _expanded(index, locals_)}
-    whole = {"blockIdx", "threadIdx"} <= words or any("thread_rank" in word for word in words)
-    return whole or text_of(index) == "0"
-
-
-def _is_repeated(body: Sequence[Token], index: Sequence[Token]) -> bool:
-    """Whether a loop comes to the same element again: no name of the index stands in what runs the loop."""
-    names = {token.text for token in index if token.kind == "word"}
-    loops = (body[at + 1 : closing(body, at + 1)] for at, t in enumerate(body) if t.text in {"for", "while"})
-    return any(names.isdisjoint(token.text for token in loop) for loop in loops)
-
-
-def _is_set_once(body: Sequence[Token], name: str) -> bool:
-    at = [n for n, token in enumerate(body) if token.text == name]
-    set_after = sum(text_at(body, n + 1) in _ASSIGN | {"++", "--"} for n in at)
-    return set_after + sum(text_at(body, n - 1) in {"++", "--", "&"} for n in at) == 1
-
-
-def _with_locals(
-    found: Sequence[Token], locals_: Mapping[str, Expression], pointers: set[str], index: str, depth: int = 0
-) -> Expression | None:
-    """An expression with `x` for `x[index]` and values for local names; None where there is another index."""
-    words: list[Token] = []
-    at = 0
-    while at < len(found):
-        token = found[at]
-        if token.text in pointers:
-            if text_at(found, at + 1) != "[":
-                return None
-            close = closing(found, at + 1)
-            if text_of(found[at + 2 : close]) != index:
-                return None
-            words.append(token)
-            at = close
-        elif token.text in _LOADS or (token.text == "&" and text_at(found, at + 1) in pointers):
-            pass  # __ldg(&x[i]) is (x[i])
-        elif token.text in locals_ and depth < 4:
-            inner = _with_locals(locals_[token.text], locals_, pointers, index, depth + 1)
-            if inner is None:
-                return None
-            words += [*tokens("("), *inner, *tokens(")")]
-        else:
-            words.append(token)
-        at += 1
-    return tuple(words)

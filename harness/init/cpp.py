@@ -62,6 +62,8 @@ class TemplateParameter:
     default: str = ""
     is_pack: bool = False
     """Whether it takes any number of arguments, `int... Ns`."""
+    problem: str = ""
+    """Why no value can be written for it; empty where one can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -558,11 +560,22 @@ def _template_in(head: Sequence[Token]) -> tuple[tuple[TemplateParameter, ...], 
 
 def _template_parameter(found: Sequence[Token]) -> TemplateParameter:
     parts = split(found, "=")
-    words = [token for token in parts[0] if token.kind == "word"] if parts else []
-    is_type = any(word.text in {"typename", "class"} for word in words)
+    head = parts[0] if parts else ()
+    texts = [token.text for token in head]
+    words = [token.text for token in head if token.kind == "word"]
+    is_type = texts[:1] in (["typename"], ["class"]) and "::" not in texts
     default = text_of(parts[1]) if len(parts) > 1 else ""
-    is_pack = any(token.text == "." for token in found)
-    return TemplateParameter(words[-1].text if words else "", is_type, default, is_pack)
+    name, problem = words[-1] if words else "", ""
+    if "(" in texts:  # float (*OP)(float, int)
+        inner = texts[texts.index("(") : texts.index(")") if ")" in texts else None]
+        name, problem = next((text for text in reversed(inner) if text in words), ""), "a function"
+    elif texts[:1] == ["template"]:
+        problem = "a template"
+    elif not is_type and {"*", "&"} & {*texts}:
+        problem = "an address"
+    elif not is_type and len(words) < 2:
+        problem = "a number without a name"
+    return TemplateParameter(name, is_type, default, "." in texts, problem)
 
 
 def _parameter(found: Sequence[Token]) -> FunctionParameter:

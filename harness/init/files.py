@@ -345,22 +345,7 @@ def _reference(suite: SuiteGuess) -> Iterator[str]:
     head = f"(self, case, {given})" if given else "(self, case)"
     yield ""
     if suite.reference is None:
-        results = [f"{a.name} of shape ({', '.join(a.shape)})" for a in suite.arrays if a.role != "Input"]
-        yield _comment(
-            "What the kernels compute could not be told. Write it, without the marks, and `harness check` "
-            f"holds them to it; nothing is timed until then. It returns {' and '.join(results)} in float64"
-            f"{', by name in a dictionary' if len(results) > 1 else ''}.",
-            4,
-        )
-        yield f"    # def reference{head}:"
-        yield "    #     return ..."
-        yield "    #"
-        yield f"    # def tolerance{head}:"
-        yield (
-            f"    #     return 4 * 2.0**-24 * abs(self.reference(case, {given}))"
-            if given
-            else "    #     return 0"
-        )
+        yield from _offered(suite, head, given)
         return
     known = suite.reference
     yield f"    def reference{head}:"
@@ -374,6 +359,27 @@ def _reference(suite: SuiteGuess) -> Iterator[str]:
         yield ""
         yield "    def flop(self, case):"
         yield f"        return {known.flop}"
+
+
+def _offered(suite: SuiteGuess, head: str, given: str) -> Iterator[str]:
+    """The reference and tolerance that the author completes, as comments; with what a name proposes."""
+    results = [f"{a.name} of shape ({', '.join(a.shape)})" for a in suite.arrays if a.role != "Input"]
+    yield _comment(
+        "What the kernels compute could not be told. Write it, without the marks, and `harness check` "
+        f"holds them to it; nothing is timed until then. It returns {' and '.join(results)} in float64"
+        f"{', by name in a dictionary' if len(results) > 1 else ''}.",
+        4,
+    )
+    expression, tolerance = "...", f"4 * 2.0**-24 * abs(self.reference(case, {given}))" if given else "0"
+    if proposed := suite.proposal:
+        yield _comment(f"Proposed {proposed.why}. No body proves it: check it, and the shapes.", 4)
+        expression = proposed.expression
+        tolerance = proposed.tolerance.replace("{arrays}", given) or "0"
+    yield f"    # def reference{head}:"
+    yield from (f"    # {line[4:]}" for line in _returned(expression))
+    yield "    #"
+    yield f"    # def tolerance{head}:"
+    yield from (f"    # {line[4:]}" for line in _returned(tolerance))
 
 
 def _returned(text: str) -> Iterator[str]:

@@ -15,8 +15,9 @@ from harness.init.launches import Geometry
 from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.python_kernels import python_suites
 from harness.init.readings import FoundKernel, NotReadError, Reading, integer
-from harness.init.references import reference_of
+from harness.init.references import proposal_of, reference_of
 from harness.init.repository import Repository
+from harness.init.scalars import Values
 
 OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|odata|ret)\d?(_.*)?|.*out")
 """What an array is called that a kernel writes."""
@@ -78,7 +79,7 @@ def _problem_key(each: FoundKernel) -> object:
     if _matrices(each) is not None:
         return (parameters, "matmul")
     if each.elementwise is not None:
-        return (parameters, each.elementwise.expression)
+        return (parameters, each.elementwise.expression, each.elementwise.bound)
     name = snake_case(each.kernel.name)
     letters = {parameter.lower() for parameter in each.names}
     sizes = [found[0] for found in _SIZE.finditer(name) if found[1] not in letters]
@@ -122,9 +123,8 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     axes_here = [python_name(axis) for axis in axes]
     product = [python_name(name) for name in matrices or ()]
     body = first.elementwise
-    if body is not None and not body.index <= {*axes}:
-        body = None  # an offset or a stride: part of the array is written
-    reference = reference_of(first.kernel.name, arrays, numbers, axes_here, matrices=product, body=body)
+    if body is not None and (body.calls or body.divides) and _is_fast(repository, group):
+        body = None
     by_parameter = {number.name.removesuffix("_wide"): number.name for number in numbers}
     order = tuple(by_parameter.get(name, name) for name in map(python_name, first.names))
     inputs = [a.name for a in arrays if a.role == "Input"]
@@ -150,9 +150,15 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
         ),
         dtype=dtype,
         args=() if order == plain else order,
-        reference=reference,
+        reference=reference_of(first.kernel.name, arrays, numbers, body),
+        proposal=proposal_of(first.kernel.name, arrays, numbers, axes_here, product),
         kernels=tuple(kernels),
     )
+
+
+def _is_fast(repository: Repository, group: Sequence[FoundKernel]) -> bool:
+    """Return whether the build asks for functions and quotients of unknown error for one of the kernels."""
+    return any("--use_fast_math" in repository.options_of(each.file)[0] for each in group)
 
 
 def _axes(group: Sequence[FoundKernel]) -> list[str]:
@@ -280,15 +286,18 @@ def _inner_axes(group: Sequence[FoundKernel], name: str, axes: Sequence[str]) ->
 
 
 def _numbers(first: FoundKernel, axes: Sequence[str], shapes: Mapping[str, Shape]) -> list[Number]:
+    values = Values()
     found = (
-        _number(first, name, axes, shapes)
+        _number(first, name, axes, shapes, values)
         for name in first.names
         if name not in first.pointers and not (name in axes and first.types[name] in {"int32", "uint32"})
     )
     return [replace(number, name=python_name(number.name)) for number in found]
 
 
-def _number(first: FoundKernel, name: str, axes: Sequence[str], shapes: Mapping[str, Shape]) -> Number:
+def _number(
+    first: FoundKernel, name: str, axes: Sequence[str], shapes: Mapping[str, Shape], values: Values
+) -> Number:
     by_letter = {array.lower()[-1:]: shape[0] for array, shape in shapes.items()}
     lower, dtype = name.lower(), first.types[name]
     if name in axes:
@@ -297,28 +306,24 @@ def _number(first: FoundKernel, name: str, axes: Sequence[str], shapes: Mapping[
     if re.fullmatch("ld[a-z]", lower) and by_letter.get(lower[-1]):
         columns = python_name(by_letter[lower[-1]][-1])
         return Number(name, f"lambda c: c.{columns}", dtype, "guessed: rows are contiguous")
-    if lower in {"alpha", "beta"}:
-        why = "neither 0 nor 1, so that a kernel that forgets it is wrong"
-        return Number(name, "2.0" if lower == "alpha" else "3.0", dtype, why)
     if dtype == "bool":
         return Number(name, "1", "uint8", "guessed: true")
     if dtype.startswith(("int", "uint")):
-        value, why = _launched_with(first, name)
+        value, why = _launched_with(first, name, values)
         return Number(name, value, dtype, why)
-    return Number(name, "1e-5" if "eps" in lower else "0.5", dtype, "guessed: say what is usual")
+    value, why = values.floating(name)
+    return Number(name, value, dtype, why)
 
 
-def _launched_with(first: FoundKernel, name: str) -> tuple[str, str]:
+def _launched_with(first: FoundKernel, name: str, values: Values) -> tuple[str, str]:
     """A value for an integer that is no length: the launch's, where that is a constant; and what says so."""
     at, launch = first.names.index(name), first.launch
     if launch is not None and at < len(launch.arguments):
-        value = integer(launch.arguments[at], launch.names.get)
-        if value is not None:
-            return str(value), f"as launched at {first.launched_at}"
-    if name not in first.integers:
-        return "1", "guessed: it is of the arrays' type"
-    plain = "0" if re.search(r"(?i)start|offset|seed", name) else "1"
-    return plain, "guessed: its name says that it is no length"
+        launched = integer(launch.arguments[at], launch.names.get)
+        if launched is not None:
+            return str(launched), f"as launched at {first.launched_at}"
+    value, why = values.integer(name)
+    return value, why if name in first.integers else "guessed: it is of the arrays' type"
 
 
 def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken: set[str]) -> KernelGuess:
@@ -337,8 +342,8 @@ def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken
     file, _, variable = each.file.partition("::")
     arch, what = ("", "") if variable else repository.arch_of(each.source)
     notes |= {"arch": f"{what.rstrip('.')} needs it"} if arch else {}
-    if options := () if variable else repository.options:
-        notes["options"] = "of the project's own build"
+    options, build = ((), "") if variable else repository.options_of(each.file)
+    notes |= {"options": f"as {build} says"} if options else {}
     return KernelGuess(
         name=name,
         file=file,

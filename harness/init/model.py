@@ -111,6 +111,8 @@ class SuiteGuess:
     """Names in the kernels' own order; empty where it is the problem's."""
     reference: Reference | None
     kernels: tuple[KernelGuess, ...]
+    proposal: Reference | None = None
+    """What a kernel's name says that it computes, which its body does not prove."""
     about: str = ""
     """What its author says of it; empty where nothing does."""
 

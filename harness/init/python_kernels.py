@@ -8,12 +8,13 @@ import ast
 import keyword
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from harness.init.bodies import TOO_DEEP, Elementwise, python_name, translate
+from harness.init.bodies import TOO_DEEP, python_name, translate
 from harness.init.cpp import tokens
+from harness.init.elementwise import Elementwise, guarded_statements, sure
 from harness.init.launches import callable_of
 from harness.init.model import (
     INDICES,
@@ -26,8 +27,9 @@ from harness.init.model import (
     snake_case,
 )
 from harness.init.readings import DTYPES
-from harness.init.references import reference_of
+from harness.init.references import proposal_of, reference_of
 from harness.init.repository import Repository
+from harness.init.scalars import Values
 from harness.init.triton_kernels import VIEWS, Launches, base_of, launches_in, named, stored_expression
 
 _SEEN = re.compile(
@@ -260,7 +262,9 @@ def _launcher(
         why += "; integers, by its name" if by_name else ""
         type_ = "int64" if by_name else said.get(name, dtype or "float32")
         arrays.append(ArrayGuess(python_name(name), role, shape or usual, type_, why))
-    body = stored_expression(launches, [*tensors, *returned])
+    body = stored_expression(node, launches, [*tensors, *returned])
+    if body is not None and (numbers or body.divides):  # Triton's quotient of float32 is not rounded once
+        body = None
     matrices = [array.name for array in arrays] if _is_product(node.name, arrays) else None
     about = (ast.get_docstring(node) or "").partition("\n")[0]
     notes = {} if dtype else {"dtype": "float32 is a guess: nothing says a type"}
@@ -278,7 +282,8 @@ def _launcher(
         axes=sizes_of(axes, product=matrices is not None, rank=max(len(array.shape) for array in arrays)),
         dtype=dtype or "float32",
         args=(),
-        reference=reference_of(node.name, arrays, numbers, axes, matrices=matrices, body=body),
+        reference=reference_of(node.name, arrays, numbers, body),
+        proposal=proposal_of(node.name, arrays, numbers, axes, matrices),
         kernels=(_kernel(node, module.file, framework, notes),),
         about="" if about.endswith(":") else about.rstrip("."),
     )
@@ -307,7 +312,7 @@ def _parameters(
     plain = given[: len(given) - len(node.args.defaults)]
     optional = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
     plain += [each for each, default in optional if default is None]
-    tensors, numbers, others = [], [], []
+    tensors, numbers, others, values = [], [], [], Values()
     for parameter in plain:
         by_name = "" if parameter.arg in launches.loaded else _KIND.get(parameter.arg, "")
         kind = ast.unparse(parameter.annotation) if parameter.annotation else by_name
@@ -317,8 +322,9 @@ def _parameters(
             continue
         if kind in _SCALAR_TYPES:
             dtype = _SCALAR_TYPES[kind]
-            value = "0.5" if dtype == "float32" else "1"
-            numbers.append(Number(parameter.arg, value, dtype, "guessed: say what is usual"))
+            whole = ("1", "guessed: true") if dtype == "uint8" else values.integer(parameter.arg)
+            value, why = values.floating(parameter.arg) if dtype == "float32" else whole
+            numbers.append(Number(parameter.arg, value, dtype, why))
         elif parameter.arg in no_tensors or not is_tensor:
             others.append(parameter.arg)
         else:
@@ -480,10 +486,11 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
         role = "InOut" if any(name in _names_in(value) for value in own) else "Output" if own else "Input"
         axes_of = tuple(axis_of[axis] for axis in shape)
         arrays.append(ArrayGuess(python_name(name), role, axes_of, "float32", "as it is indexed"))
+    values = Values()
+    plain_names = [name for name in names if name not in shapes]
     numbers = [
-        Number(python_name(name), "2.0", "float32", "guessed: say what is usual")
-        for name in names
-        if name not in shapes
+        Number(python_name(name), value, "float32", why)
+        for name, (value, why) in zip(plain_names, map(values.floating, plain_names), strict=True)
     ]
     axes = list(dict.fromkeys(axis_of.values()))
     product = len(axes) == 3 and _sums_products(node) and _is_product("matmul", arrays)
@@ -506,7 +513,8 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
         axes=sizes_of(axes, product=product, rank=max(len(array.shape) for array in arrays)),
         dtype="float32",
         args=() if list(order) == plain else order,
-        reference=reference_of(node.name, arrays, numbers, axes, matrices=matrices, body=body),
+        reference=reference_of(node.name, arrays, numbers, body),
+        proposal=proposal_of(node.name, arrays, numbers, axes, matrices),
         kernels=(kernel,),
     )
 
@@ -551,29 +559,39 @@ def _names_in(node: ast.expr) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
+def _numba_guards(index: Sequence[str], arrays: Iterable[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns of a test and a loop that reach each element of an array once."""
+    array = rf"(?:{'|'.join(map(re.escape, arrays))})"
+    length = rf"(?:{array}\.size|{array}\.shape\[0\]|len\({array}\))"
+    if len(index) == 1:
+        i = re.escape(index[0])
+        loop = rf"for {i} in range\({i}, {length}, cuda\.gridsize\(1\)\)"
+        return re.compile(rf"{i} < {length}"), re.compile(loop)
+    tests = (rf"{re.escape(each)} < {array}\.shape\[{axis}\]" for axis, each in enumerate(index))
+    return re.compile(" and ".join(tests)), re.compile("(?!)")
+
+
 def _numba_body(
     node: ast.FunctionDef, stores: Sequence[tuple[str, ast.expr]], shapes: Mapping[str, tuple[str, ...]]
 ) -> Elementwise | None:
     """What the kernel's one store stores, once for each element, whatever is in the arrays."""
     output, value = stores[0]
     index = shapes[output]
-    for each in ast.walk(node):
-        match each:
-            case ast.For() if ast.unparse(each.target) not in index:
-                return None
-            case ast.If() | ast.While() if any(
-                isinstance(part, ast.Subscript) and ast.unparse(part.value) in shapes
-                for part in ast.walk(each.test)
-            ):
-                return None
+    statements = list(guarded_statements(node.body, *_numba_guards(index, shapes)))
+    fast = any("fastmath" in ast.unparse(each) for each in node.decorator_list)
+    grid = rf"\(?{re.escape(', '.join(index))}\)? = (?:numba\.)?cuda\.grid\({len(index)}\)"
+    if len(stores) != 1 or fast or len(statements) != 2 or None in statements:
+        return None
+    first, store = (ast.unparse(each) for each in statements if each)
+    if not re.fullmatch(grid, first) or not re.match(rf"{re.escape(output)}\[[^]]*\] [-+*]?= ", store):
+        return None
     text = re.sub(rf"\b(\w+)\[\(?{re.escape(', '.join(index))}\)?\]", r"\1", ast.unparse(value))
     names = {argument.arg for argument in node.args.args}
     words = tuple(tokens(text))
     expression = translate(words, lambda word: python_name(word) if word in names else None, division="/")
-    read = shapes.keys() - {output} <= {word.text for word in words}
-    if len(stores) > 1 or expression is None or "//" in text or not read:
+    if expression is None or "//" in text:
         return None
-    return Elementwise(python_name(output), expression)
+    return sure(python_name(output), expression, {*map(python_name, names)})
 
 
 # --- CUDA in a string -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice, pairwise
 
-from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
+from harness.init.bodies import Use, translate, uses
 from harness.init.cpp import (
     CudaKernel,
     CudaLaunch,
@@ -23,6 +23,7 @@ from harness.init.cpp import (
     text_of,
     tokens,
 )
+from harness.init.elementwise import Elementwise, elementwise
 from harness.init.repository import Repository
 
 DTYPES = {
@@ -112,9 +113,8 @@ class Reading:
 
     def found(self) -> FoundKernel:
         """The kernel. Raises NotReadError."""
+        self._refuse_what_is_no_number()
         parameters = self.kernel.parameters
-        if problem := next((p.problem for p in parameters if p.problem), ""):
-            raise NotReadError(f"its signature cannot be guessed: {problem}")
         launched = self.repository.launches_of(self.kernel.name, self.file)
         fitting = [each for each in launched if len(each[1].arguments) <= len(parameters)]
         mine = [
@@ -151,6 +151,34 @@ class Reading:
             self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template,
             source, include, uses(self.kernel), self.notes, elementwise(self.kernel),
         )  # fmt: skip
+
+    def _refuse_what_is_no_number(self) -> None:
+        """Raise NotReadError for a signature, a file or a template that no suite can give numbers to."""
+        if problem := next((each.problem for each in self.kernel.parameters if each.problem), ""):
+            raise NotReadError(f"its signature cannot be guessed: {problem}")
+        if hip := self.repository.hip_of(self.file):
+            raise NotReadError(
+                f"its file is HIP ({hip}), which nvcc does not compile: measure its CUDA version"
+            )
+        if unsayable := next((each for each in self.kernel.template if each.problem), None):
+            raise NotReadError(
+                f"its template's parameter {unsayable.name or 'without a name'} is {unsayable.problem}, for "
+                "which no value can be guessed: write a suite with instantiate= yourself"
+            )
+        if called := next((name for name in self._called() if not self._is_pointer(name)), ""):
+            raise NotReadError(
+                f"it calls its parameter {called} as a function, and no number can be called: write a kernel "
+                "that names the function"
+            )
+
+    def _called(self) -> list[str]:
+        """The parameters that the body calls: `f` of `f(x[i])`, and of `f.template apply<4>(x[i])`."""
+        names = {parameter.name for parameter in self.kernel.parameters}
+        pairs = pairwise(self.kernel.body)
+        return [one.text for one, after in pairs if one.text in names and after.text in {"(", ".", "->"}]
+
+    def _is_pointer(self, name: str) -> bool:
+        return any(each.pointer for each in self.kernel.parameters if each.name == name)
 
     def _to_compile(self) -> tuple[str, tuple[str, ...]]:
         """The file to compile, and the folders that its includes need; what is missing becomes a note."""

@@ -1,11 +1,11 @@
-"""What kernels compute, where names or bodies say it for sure: the reference, its tolerance and its work."""
+"""What kernels compute: the reference that a body proves, and the one that a name proposes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from harness.init.bodies import Elementwise
+from harness.init.elementwise import Elementwise
 from harness.init.model import ArrayGuess, Number, Reference
 
 UNIT = {"float16": "2.0**-11", "bfloat16": "2.0**-8", "float64": "2.0**-53", "float32": "2.0**-24"}
@@ -13,36 +13,16 @@ UNIT = {"float16": "2.0**-11", "bfloat16": "2.0**-8", "float64": "2.0**-53", "fl
 
 
 def reference_of(
-    name: str,
-    arrays: Sequence[ArrayGuess],
-    numbers: Sequence[Number],
-    axes: Sequence[str],
-    *,
-    matrices: Sequence[str] | None = None,
-    body: Elementwise | None = None,
+    name: str, arrays: Sequence[ArrayGuess], numbers: Sequence[Number], body: Elementwise | None
 ) -> Reference | None:
-    """What a kernel of this name computes, where it is known for sure; None otherwise.
-
-    `matrices` are A, B and C of a product, `body` is what a kernel's own body says. Names are suite.py's.
-    """
+    """Return what the body of a kernel of this name computes; None where the body does not prove it."""
     outputs = [array for array in arrays if array.role != "Input"]
-    if matrices:
-        return _product(matrices, outputs[0], numbers, axes)
-    if len(outputs) != 1:
+    if body is None or len(outputs) != 1:
         return None
-    out, inputs = outputs[0], [array for array in arrays if array.role == "Input"]
-    if body is not None:
-        return _elementwise(body, out, inputs, numbers, name)
-    return _by_name(name.lower(), out, inputs)
-
-
-def _elementwise(
-    body: Elementwise, out: ArrayGuess, inputs: Sequence[ArrayGuess], numbers: Sequence[Number], name: str
-) -> Reference | None:
-    unit = UNIT.get(out.dtype)
-    if body.output != out.name or any(array.shape != out.shape for array in inputs):
+    out, unit = outputs[0], UNIT.get(outputs[0].dtype)
+    if body.output != out.name or any(array.shape != out.shape for array in arrays):
         return None
-    if unit is None and "/" in body.expression:  # of integers, which divide otherwise in C
+    if body.bound not in ((), out.shape) or (unit is None and not _is_whole(body, out)):
         return None
     scalars = {number.name for number in numbers}
     expression, magnitude = (_of_case(text, scalars) for text in (body.expression, body.magnitude))
@@ -50,12 +30,36 @@ def _elementwise(
     if unit is not None and body.roundings:
         factor = f"{body.roundings} * " if body.roundings > 1 else ""
         tolerance = f"{factor}{unit} * ({magnitude})"
-    if unit is not None and not magnitude:
-        tolerance = f"{body.roundings + 4} * {unit} * (1 + abs({expression}))"
-    if not inputs and out.role == "Output" and out.shape:  # a number alone, in every element
+    if unit is not None and body.calls:
+        tolerance = f"{body.roundings + 4 * body.calls} * {unit} * (1 + abs({expression}))"
+    if out.role == "Output" and len(arrays) == 1 and out.shape:  # a number alone, in every element
         sizes = ", ".join(f"case.{axis}" for axis in out.shape)
         expression = f"np.full(({sizes},), {expression})"
     return Reference(expression, tolerance, f"read from the body of {name}")
+
+
+def _is_whole(body: Elementwise, out: ArrayGuess) -> bool:
+    """Return whether integers of the output's type neither divide nor wrap around on small values."""
+    copied = not body.roundings and not body.calls
+    return copied or (out.dtype in {"int32", "int64"} and not body.divides)
+
+
+def proposal_of(
+    name: str,
+    arrays: Sequence[ArrayGuess],
+    numbers: Sequence[Number],
+    axes: Sequence[str],
+    matrices: Sequence[str] | None = None,
+) -> Reference | None:
+    """Return what a kernel's name says that it computes, for its author to check; None for most names.
+
+    `matrices` are A, B and C of a product. Names are suite.py's.
+    """
+    outputs = [array for array in arrays if array.role != "Input"]
+    if matrices:
+        return _product(matrices, outputs[0], numbers, axes)
+    inputs = [array for array in arrays if array.role == "Input"]
+    return _by_name(name.lower(), outputs[0], inputs) if len(outputs) == 1 else None
 
 
 def _by_name(name: str, out: ArrayGuess, inputs: Sequence[ArrayGuess]) -> Reference | None:

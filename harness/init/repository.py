@@ -32,8 +32,21 @@ _DECLARED = re.compile(
     r"|\b([A-Z][A-Z0-9_]{2,})\s*=(?!=)|\benum\b[^{;]*\{([^}]*)\}"
 )
 """A type and a name, a name that is given a value, what is enumerated."""
-_FLAG = re.compile(r"--(?:expt-relaxed-constexpr|expt-extended-lambda|extended-lambda|use_fast_math)\b")
+_FLAG = re.compile(
+    r"(?<![\w-])--?(expt-relaxed-constexpr|expt-extended-lambda|extended-lambda|use_fast_math)\b"
+)
 _BUILD = ("CMakeLists.txt", ".cmake", "Makefile", ".mk", "setup.py")
+_STATEMENT = re.compile(r"^\w+[ \t]*\([^()]*(?:\([^()]*\)[^()]*)*\)|^\S.*(?:\n\t.*)*", re.MULTILINE)
+"""A command of CMake, or a line of a Makefile with its recipe."""
+_CUDA_FILE = re.compile(r"[\w./-]+\.cu\b")
+_ADDED = re.compile(r"(?:cuda_)?add_(?:executable|library)\s*\(\s*(\S+)([^()]*)\)")
+_TARGET = re.compile(r"\s*target_\w+\s*\(\s*(\S+)|([^\s:=$]+)\s*:(?!=)")
+"""The target of a CMake command `target_compile_options(name`, or of a Makefile's rule `name:`."""
+_HIP_NAME = re.compile(r"(?i)(?:.*[-_.])?(?:hip|hipified|rocm)(?:[-_.].*)?")
+_HIP_CALL = re.compile(r"\bhip(?:LaunchKernel|Malloc|Memcpy|Free|Device|Stream|Event|Get|Error|Memset)\w*")
+_CUDA_CALL = re.compile(r"\bcuda(?:LaunchKernel|Malloc|Memcpy|Free|Device|Stream|Event|Get|Error|Memset)\w*")
+_FOR_BOTH = re.compile(r"^[ \t]*#[ \t]*(?:el)?if.*(?:HIP|ROCM|AMD|CUDA|NVCC|NVIDIA)", re.MULTILINE)
+"""A condition under which a file is compiled for another make of card."""
 _ARCHES = {"tcgen05.": "sm_100a", "wgmma.": "sm_90a", "cp.async.bulk": "sm_90", "__cluster_dims__": "sm_90"}
 """What in a text needs which architecture, the most demanding first."""
 _SEEN = re.compile(rb"__global__|<<<")
@@ -118,12 +131,64 @@ class Repository:
                 found.append((name, whose, len(uses)))
         return found
 
+    def options_of(self, file: str) -> tuple[tuple[str, ...], str]:
+        """Options that the build nearest to a file gives nvcc for it, of those that a kernel may not compile
+        without, and the files that say so. A folder of CMake inherits its parent's, but for fast arithmetic.
+        """
+        found: dict[str, str] = {}
+        own = True
+        for folder in PurePosixPath(file).parents:
+            for build in self._builds.get(str(folder), ()):
+                if own or posixpath.basename(build) == "CMakeLists.txt":
+                    flags = self._flags(build, file)
+                    found |= {each: build for each in flags if own or each != "--use_fast_math"}
+            own = own and str(folder) not in self._builds
+        return tuple(found), ", ".join(dict.fromkeys(found.values()))
+
     @cached_property
-    def options(self) -> tuple[str, ...]:
-        """Options that the project's own build gives nvcc, of those that a kernel may not compile without."""
-        builds = [name for name in self.files if name.endswith(_BUILD)]
-        builds += [n for n in self.files if n.endswith(".py") and b"cuda_cflags" in self.bytes_of(n)]
-        return tuple(dict.fromkeys(flag for name in builds for flag in _FLAG.findall(self.text(name))))
+    def _builds(self) -> dict[str, list[str]]:
+        """The build files in each folder that has any."""
+        names = [name for name in self.files if name.endswith(_BUILD)]
+        names += [
+            name for name in self.files if name.endswith(".py") and b"cuda_cflags" in self.bytes_of(name)
+        ]
+        found: dict[str, list[str]] = {}
+        for name in dict.fromkeys(names):
+            found.setdefault(posixpath.dirname(name) or ".", []).append(name)
+        return found
+
+    def _flags(self, build: str, file: str) -> list[str]:
+        """The flags of a build's statements, without those for other files or for targets of other files."""
+        text = re.sub(r"#.*", "", self.text(build)).replace("\\\n", " ")
+        whole = build.endswith(".py")
+        statements = [text] if whole else [each[0] for each in _STATEMENT.finditer(text)]
+        sources = {each[1]: _cuda_files(each[2]) for each in _ADDED.finditer(text)}
+        found = []
+        for each in statements:
+            target = _TARGET.match(each)
+            name = (target[1] or target[2]) if target else ""
+            files = _cuda_files(each) or sources.get(name, set())
+            if posixpath.basename(file) in files or not (files or name not in ("", PurePosixPath(file).stem)):
+                found += [f"--{flag}" for flag in _FLAG.findall(each)]
+        return found
+
+    def hip_of(self, name: str) -> str:
+        """What says that a file is HIP, which nvcc does not compile; empty for CUDA."""
+        if name in self._added:
+            return ""
+        texts = [self.text(file) for file in self._closure(name)[0]]
+        if any(_FOR_BOTH.search(text) for text in texts):
+            return ""
+        included = (each for file in self._closure(name)[0] for _, each in self._includes(file))
+        if header := next((each for each in included if each.startswith("hip/")), ""):
+            return f"it includes {header}"
+        own = self.text(name)
+        if any(_CUDA_CALL.search(text) for text in texts) or re.search(r"#\s*include\s*[<\"]cuda", own):
+            return ""
+        if call := _HIP_CALL.search(own):
+            return f"it calls {call[0]}"
+        part = next((each for each in name.split("/") if _HIP_NAME.fullmatch(each)), "")
+        return f"by its name, {part}" if part else ""
 
     def arch_of(self, name: str) -> tuple[str, str]:
         """The architecture that a file and the headers beside it need, and what for; empty for any. A header
@@ -145,7 +210,7 @@ class Repository:
     def _launches(self) -> dict[str, list[tuple[str, CudaLaunch]]]:
         found: dict[str, list[tuple[str, CudaLaunch]]] = {}
         for name, source in self.sources.items():
-            for launch in source.launches:
+            for launch in () if self.hip_of(name) else source.launches:
                 found.setdefault(launch.name, []).append((name, launch))
         return found
 
@@ -312,6 +377,11 @@ class Repository:
             if other != name and name in self._closure(other)[0] and fits(other):
                 return other
         return None
+
+
+def _cuda_files(text: str) -> set[str]:
+    """The CUDA files that a text names, without their folders."""
+    return {posixpath.basename(name) for name in _CUDA_FILE.findall(text)}
 
 
 def _is_text(name: str) -> bool:

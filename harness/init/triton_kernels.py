@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.init.bodies import Elementwise, python_name
+from harness.init.bodies import python_name
+from harness.init.elementwise import Elementwise, sure
 
 VIEWS = {"view", "reshape", "contiguous", "flatten", "detach", "squeeze", "unsqueeze"}
 """Methods of a tensor whose result lies in the same memory, or is a copy of the same elements."""
@@ -166,16 +167,25 @@ def _pointer(
 # --- what a kernel computes -------------------------------------------------------------------------
 
 
-def stored_expression(launches: Launches, arrays: Sequence[str]) -> Elementwise | None:
-    """What a Triton kernel stores, where it is made of what it loads at the same place, whatever happens."""
+_HARMLESS = VIEWS | {"numel", "shape", "size", "device", "dtype", "is_cuda", "is_contiguous", "element_size"}
+"""Attributes of a tensor that leave its elements as they are."""
+_LENGTH = r"\w+\.(?:numel\(\)|shape\[0\]|size\(0\))"
+_BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.With)
+
+
+def stored_expression(
+    function: ast.FunctionDef, launches: Launches, arrays: Sequence[str]
+) -> Elementwise | None:
+    """What a function's one Triton kernel stores: made of what it loads at the same place, whatever happens.
+    The function only hands over its arrays and returns the stored one.
+    """
     if len(launches.given) != 1:
         return None
     node, given = launches.given[0]
     calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
     stores = [call for call in calls if ast.unparse(call.func) == "tl.store"]
-    if len(stores) != 1 or any(isinstance(each, (ast.For, ast.While)) for each in ast.walk(node)):
-        return None
-    if len(stores[0].args) < 2:  # what it is given by name is not looked for
+    branches = any(isinstance(each, _BRANCHES) for each in (*ast.walk(node), *ast.walk(function)))
+    if branches or [len(call.args) > 1 for call in stores] != [True]:  # nor are arguments looked for by name
         return None
     names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
     often = Counter(each.id for each in names if isinstance(each.ctx, ast.Store))
@@ -188,8 +198,73 @@ def stored_expression(launches: Launches, arrays: Sequence[str]) -> Elementwise 
     place = _place(stores[0].args[0], by_pointer)
     if place is None or any(often[word] > 1 for word in re.findall(r"\w+", place[1])):
         return None
+    lengths = {each for each, value in given.items() if _is_length(value, function)}
+    accesses = [call for call in calls if ast.unparse(call.func) in {"tl.load", "tl.store"}]
+    whole = _is_thread(place[1], values) and all(_is_whole(c, place[1], values, lengths) for c in accesses)
     expression = _stored(stores[0].args[1], values, by_pointer, place[1])
-    return None if expression is None else Elementwise(by_pointer[place[0]], ast.unparse(expression))
+    output = by_pointer[place[0]]
+    if not whole or expression is None or not _only_hands_over(function, {*by_pointer.values()}, output):
+        return None
+    return sure(output, ast.unparse(expression), {*map(python_name, arrays)})
+
+
+def _value_of(text: str, values: Mapping[str, ast.expr]) -> str:
+    return ast.unparse(values[text]) if text in values else text
+
+
+def _is_thread(offset: str, values: Mapping[str, ast.expr]) -> bool:
+    """Return whether offsets are `pid * BLOCK + tl.arange(0, BLOCK)`, so that programs cover the array."""
+    found = re.fullmatch(r"(.+?) \+ tl\.arange\(0, (\w+)\)", _value_of(offset, values))
+    first = found and re.fullmatch(rf"(\w+|tl\.program_id\(.*\)) \* {found[2]}", _value_of(found[1], values))
+    return bool(first and re.fullmatch(r"tl\.program_id\((?:axis=)?0\)", _value_of(first[1], values)))
+
+
+def _is_whole(access: ast.Call, offset: str, values: Mapping[str, ast.expr], lengths: set[str]) -> bool:
+    """Return whether an access has no mask, or one that leaves out what lies behind the array alone."""
+    masks = [each.value for each in access.keywords if each.arg == "mask"]
+    masks += access.args[2 if ast.unparse(access.func) == "tl.store" else 1 :][:1]
+    tests = (_value_of(ast.unparse(mask), values) for mask in masks)
+    return all(test in {f"{offset} < {length}" for length in lengths} for test in tests)
+
+
+def _is_length(value: ast.expr, function: ast.FunctionDef) -> bool:
+    """Return whether an argument of a launch is the number of an array's elements."""
+    given = [
+        each for name, each in named(ast.walk(function)) if isinstance(value, ast.Name) and name == value.id
+    ]
+    texts = [ast.unparse(each) for each in given] or [ast.unparse(value)]
+    return len(texts) == 1 and re.fullmatch(_LENGTH, texts[0]) is not None
+
+
+def _only_hands_over(function: ast.FunctionDef, arrays: set[str], output: str) -> bool:
+    """Return whether a function makes its output, launches, and returns the output as it is."""
+    parents = {child: each for each in ast.walk(function) for child in ast.iter_child_nodes(each)}
+    for each in ast.walk(function):
+        if isinstance(each, ast.Return) and each.value is not None and ast.unparse(each.value) != output:
+            return False
+        if not isinstance(each, ast.Name) or python_name(each.id) not in arrays:
+            continue
+        around = parents[each]
+        match around:
+            case ast.Attribute(attr=attribute) if attribute in _HARMLESS:
+                continue
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()) if python_name(name) == output:
+                continue  # which makes it
+            case ast.Call(func=ast.Subscript()) | ast.keyword() | ast.Return():
+                continue
+            case ast.Call(func=called) if ast.unparse(called).endswith("_like"):
+                continue
+        return False
+    stored = Counter(
+        each.id
+        for each in ast.walk(function)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    )
+    made = [value for name, value in named(ast.walk(function)) if python_name(name) == output]
+    new = all(re.match(r"(?:torch\.)(?:empty|zeros|ones)(?:_like)?\(", ast.unparse(value)) for value in made)
+    return new and all(
+        stored[name] <= (python_name(name) == output) for name in stored if python_name(name) in arrays
+    )
 
 
 def _place(node: ast.expr, pointers: Mapping[str, str]) -> tuple[str, str] | None:

@@ -257,6 +257,12 @@ class Problem:
         cls.axes = {name: value for name, value in members.items() if isinstance(value, Axis)}
         cls.arrays = {name: value for name, value in members.items() if isinstance(value, Array)}
         cls.scalars = {name: value for name, value in members.items() if isinstance(value, Scalar)}
+        for name in (*cls.axes, *cls.arrays, *cls.scalars):
+            if hasattr(Problem, name):
+                raise SuiteError(
+                    f"{type(members[name]).__name__} {name!r} of {cls.__name__} has the name of an attribute "
+                    f"that every Problem has, and would hide it. Call it otherwise, such as {name}_."
+                )
         for name, scalar in cls.scalars.items():
             if not callable(scalar.value):
                 scalar.passed(name, scalar.value)

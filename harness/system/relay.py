@@ -1,14 +1,16 @@
-"""Stands in for a process that another user runs: its input and output are that process's, and so is its end.
+"""Stand in for a process that another user runs: take its input, pass on its output, and end as it ends.
 
     python -I relay.py SOCKET PYTHON -m MODULE
 
-Whoever keeps the socket (suite-user.py of the runner's files) runs the command with the files that are open
-here, without network and without sight of this user's processes. SIGUSR1 and SIGUSR2 stop and wake it; it is
-killed when this process ends.
+The server of the socket (suite-user.py of the runner's files) runs the command with this process's open
+files, without network and without sight of this user's processes. SIGUSR1 stops the command and SIGUSR2
+wakes it. The server kills the command when this process ends. If the server refuses, this process prints why
+and exits with status 3.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -22,23 +24,33 @@ NAMES = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "PYTHONSAFEPATH", "VIR
 runner's environment has tokens in it."""
 _BY_SIGNAL = 128
 """A status above this one says which signal ended a process, as shells have it."""
+_TELLING = (signal.SIGUSR1, signal.SIGUSR2)
+_REFUSED_STATUS = 3
 
 
 def main() -> int:
     address, *command = sys.argv[1:]
     kept = {name: value for name, value in os.environ.items() if name in NAMES or name.startswith(KEPT)}
     kept.pop("HARNESS_SUITE_SOCKET", None)
-    request = {"arguments": command, "cwd": str(Path.cwd()), "env": kept}
+    request = json.dumps({"arguments": command, "cwd": str(Path.cwd()), "env": kept}).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _TELLING)  # no word of theirs gets into the request
         signal.signal(signal.SIGUSR1, lambda *_: connection.send(b"s"))
         signal.signal(signal.SIGUSR2, lambda *_: connection.send(b"c"))
-        socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
+        with contextlib.suppress(BrokenPipeError):  # the server has refused, and its answer says why
+            sent = socket.send_fds(connection, [request], [0, 1, 2])
+            connection.sendall(request[sent:])
+        answers = connection.makefile("rb")
+        inner = answers.readline().strip()
+        if inner and not inner.isdigit():
+            sys.stderr.write(f"The second user's server at {address}: {inner.decode()}\n")
+            return _REFUSED_STATUS
         for number in (0, 1):  # that its reader sees the end when the process there ends
             os.close(number)
-        answers = connection.makefile("rb")
-        if inner := answers.readline().strip():
+        if inner:
             Path("/proc/self/comm").write_bytes(b"for " + inner)  # where whoever started this looks for it
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _TELLING)
         status = int(answers.read() or b"1")
     number = status - _BY_SIGNAL
     if number in signal.valid_signals():

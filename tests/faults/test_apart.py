@@ -1,0 +1,126 @@
+"""What one side's Python does to its process never reaches the other side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.bench.abba import PairSettings
+from harness.run.compare import CompareSettings, Comparing, ComparisonResult
+from harness.spec.loader import load
+from harness.spec.planning import plan
+from tests.support import write_files
+from tests.test_compare import Watching
+
+pytestmark = pytest.mark.fault
+
+SUITE = """\
+import colorsys, os, sys, threading
+import numpy as np
+{imports}
+from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
+
+
+class Twice(Problem):
+    n = Axis(default=(4096,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        {reference}
+        return 2 * x
+
+
+def make(case, stream):
+    {make}
+
+    def call(x, y, n):
+        {launch}
+        np.multiply(x, 2 if getattr(colorsys, "OWNER", {side!r}) == {side!r} else 3, out=y)
+
+    return call
+
+
+suite = Suite("toy", Twice(), headline="GB/s", kernels=[Kernel("one", {{"cpu": HostFunction(make)}})])
+"""
+NOTHING = {"imports": "", "reference": "pass", "make": "pass", "launch": "pass"}
+QUICK = PairSettings(min_quads=5, max_quads=5, warmup_min_s=0.001, warmup_max_s=0.002)
+
+
+def compared(folder: Path, sides: dict[str, dict[str, str]], **files: str) -> ComparisonResult:
+    """The comparison of two suites on the CPU, each with these lines in its places; one process of each."""
+    loaded = []
+    for side, given in sides.items():
+        text = SUITE.format(side=side, **{**NOTHING, **given})
+        named = {f"{name}.py": each.replace("SIDE", side) for name, each in files.items()}
+        loaded.append(load(write_files(folder / side, {"suite.py": text, **named})))
+    settings = CompareSettings(device="cpu:0", pair=QUICK, budget_s=1e-9, save=False)
+    base, head = loaded
+    with Comparing(base, head, settings, Watching()) as comparing:
+        return comparing.run(*(plan(each.suite) for each in loaded))
+
+
+def own(line: str, place: str) -> dict[str, dict[str, str]]:
+    return {side: {place: line.replace("SIDE", side)} for side in ("base", "head")}
+
+
+FLAG = "colorsys.OWNER = 'SIDE'"
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "alone"),
+    [
+        pytest.param("imports", FLAG, "base", id="import"),
+        pytest.param("imports", FLAG, "head", id="import of head"),
+        pytest.param("make", FLAG, "", id="make"),
+        pytest.param("launch", FLAG, "base", id="launch"),
+        pytest.param("reference", FLAG, "head", id="reference"),
+        pytest.param(
+            "imports",
+            "threading.Thread(target=lambda: setattr(colorsys, 'OWNER', 'SIDE')).start()",
+            "base",
+            id="thread",
+        ),
+        pytest.param("imports", "import dependency", "base", id="dependency"),
+    ],
+)
+def test_a_flag_of_one_side_is_that_sides_alone(tmp_path, place, line, alone):
+    """A kernel is wrong where it finds the other side's flag."""
+    sides: dict[str, dict[str, str]] = {**own(line, place)}
+    if alone:
+        sides[{"base": "head", "head": "base"}[alone]] = {}
+    result = compared(tmp_path, sides, dependency=f"import colorsys\n{FLAG}\n")
+    [verdict] = result.verdicts
+    assert (verdict.status, verdict.reason) == ("inconclusive", "budget-spent"), verdict.message
+    [block] = result.kept[verdict.case]
+    assert block.in_turns
+
+
+def test_neither_side_can_reach_the_others_objects(tmp_path):
+    """By the collector, where one process had both, head found base's suite and could change it."""
+    other = "import gc; other = 'headbase'.replace('SIDE', '')"
+    search = (
+        f"{other}; reach = [each for each in gc.get_objects() if f'/{{other}}/suite.py' in "
+        "getattr(getattr(each, '__code__', None), 'co_filename', '')]; assert not reach, reach"
+    )
+    [verdict] = compared(tmp_path, own(search, "launch")).verdicts
+    assert verdict.reason == "budget-spent", verdict.message
+
+
+def test_settings_that_differ_are_told_in_both_directions(tmp_path):
+    sides: dict[str, Any] = own("np.setbufsize({'base': 16, 'head': 8192}['SIDE'])", "imports")
+    sides["head"]["make"] = "os.environ['OF_HEAD'] = 'yes'"
+    [verdict] = compared(tmp_path, sides).verdicts
+    assert verdict.settings_changed == ("environment OF_HEAD: none → yes", "numpy.getbufsize: 16 → 8192")
+    [same] = compared(tmp_path / "same", {"base": {}, "head": {"make": "x = 1"}}).verdicts
+    assert same.settings_changed == ()
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_an_interpreter_that_dies_at_one_side_is_that_sides(tmp_path, side):
+    sides: dict[str, dict[str, str]] = {"base": {}, "head": {"make": "x = 1"}}
+    sides[side] = {"launch": "os._exit(7)"}
+    [verdict] = compared(tmp_path, sides).verdicts
+    assert (verdict.status, verdict.reason, verdict.side) == ("failed", "crashed", side), verdict.message
