@@ -334,6 +334,12 @@ def test_an_axis_that_would_hide_an_attribute_of_problem_is_refused_in_a_sentenc
     assert f"such as {name}_." in done.err
 
 
+def test_a_bound_that_is_no_length_of_the_arrays_proves_nothing(theirs):
+    kernel = f"__global__ void f(const float *x, float *y) {{ {INDEX} if (i < COUNT) y[i] = x[i]; }}"
+    suites, _ = guessed(theirs({"f.cu": f"#define COUNT 100\n{kernel}"}))
+    assert suites["f"].reference is None
+
+
 def test_arrays_of_a_product_of_two_lengths_have_both(theirs):
     kernel = "__global__ void {0}(const float *x, float *y, int rows, int neighbours)\n{{ {1} {2} }}\n"
     suites, _ = guessed(theirs({
