@@ -278,6 +278,68 @@ def test_a_name_alone_proposes_a_reference_that_its_author_completes(theirs, cal
     ] == ("needs-reference")
 
 
+@pytest.mark.parametrize(
+    ("template", "given", "value", "why"),
+    [
+        ("template <typename P, float (*OP)(float, const P &)> ", "P p", "OP(x[i], p)", "parameter OP"),
+        ("template <typename F> ", "F f", "f(x[i])", "calls its parameter f"),
+    ],
+)
+def test_a_kernel_that_is_handed_a_function_is_left_out_and_the_others_are_proposed(
+    theirs, template, given, value, why
+):
+    act = f"{template}__global__ void act(const float *x, float *y, {given}, int n)\n"
+    top = theirs({"act.cu": f"{act}{{ {INDEX} if (i < n) y[i] = {value}; }}\n", "scale.cu": SCALE})
+    suites, left = guessed(top)
+    assert list(suites) == ["scale"]
+    assert why in left["act"]
+
+
+@pytest.mark.parametrize("header", ["<hip/hip_runtime.h>", '"wrapped.h"'])
+def test_a_kernel_of_hip_is_left_out_beside_the_same_one_of_cuda(theirs, header):
+    kernel = f"__global__ void scale(const float *x, float *y, int n) {{ {INDEX} if (i < n) y[i] = x[i]; }}\n"
+    suites, left = guessed(theirs({
+        "a/main.cu": f"#include {header}\n{kernel}",
+        "a/wrapped.h": "#include <hip/hip_runtime.h>\n",
+        "b/main.cu": kernel,
+    }))  # fmt: skip
+    assert [kernel.file for suite in suites.values() for kernel in suite.kernels] == ["b/main.cu"]
+    assert "its file is HIP (it includes hip/hip_runtime.h)" in left["scale"]
+
+
+def test_a_kernel_gets_the_flags_of_the_build_nearest_to_its_file(theirs):
+    kernel = (
+        f"__global__ void {{0}}(const float *x, float *y, int n) {{{{ {INDEX} if (i < n) y[i] = x[i]; }}}}\n"
+    )
+    suites, _ = guessed(theirs({
+        "one/one.cu": kernel.format("scale"), "one/Makefile": "one: one.cu\n\tnvcc -O3 one.cu -c\n",
+        "two/two.cu": kernel.format("other").replace("x[i]", "2 * x[i]"),
+        "two/Makefile": "two: two.cu\n\tnvcc -O3 --use_fast_math two.cu -c\n",
+    }))  # fmt: skip
+    options = {kernel.name: kernel.options for suite in suites.values() for kernel in suite.kernels}
+    assert options == {"scale": (), "other": ("--use_fast_math",)}
+
+
+@pytest.mark.parametrize("name", ["points", "data", "layout", "flop", "inputs", "outputs"])
+def test_an_axis_that_would_hide_an_attribute_of_problem_is_refused_in_a_sentence(theirs, call, name):
+    top = theirs({"scale.cu": SCALE})
+    call("init", "--yes")
+    suite = top / "perf/scale/suite.py"
+    suite.write_text(
+        suite.read_text().replace('"n"', f'"{name}"').replace("    n = Axis", f"    {name} = Axis")
+    )
+    done = call("list")
+    assert done.status == 2
+    assert f"Axis '{name}' of Scale has the name of an attribute" in done.err
+    assert f"such as {name}_." in done.err
+
+
+def test_a_bound_that_is_no_length_of_the_arrays_proves_nothing(theirs):
+    kernel = f"__global__ void f(const float *x, float *y) {{ {INDEX} if (i < COUNT) y[i] = x[i]; }}"
+    suites, _ = guessed(theirs({"f.cu": f"#define COUNT 100\n{kernel}"}))
+    assert suites["f"].reference is None
+
+
 def test_arrays_of_a_product_of_two_lengths_have_both(theirs):
     kernel = "__global__ void {0}(const float *x, float *y, int rows, int neighbours)\n{{ {1} {2} }}\n"
     suites, _ = guessed(theirs({

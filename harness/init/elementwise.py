@@ -292,8 +292,7 @@ def _is_cast_to_another(found: Sequence[Token], at: int, element: str) -> bool:
     """Return whether `(type)` stands there, of another type than the arrays' elements."""
     inside = [token for token in found[at + 1 : closing(found, at)] if found[at].text == "("]
     words = [token.text for token in inside if token.kind == "word"]
-    is_type = len(words) > 1 or bool({*words} & _TYPES)
-    return len(words) == len(inside) and is_type and " ".join(words) != element
+    return len(words) == len(inside) and bool({*words} & _TYPES) and " ".join(words) != element
 
 
 # --- Python ---------------------------------------------------------------------------------------
