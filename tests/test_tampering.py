@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import builtins
+import sys
 
 import pytest
+from numpy._core import numeric
 
-from harness.bench import measure, verify
+from harness.bench import injection, measure, verifier, verify
 from harness.bench.buffers import Buffers
+from harness.device import frameworks
 from harness.spec.tampering import TamperCheck, TamperedError
+from harness.system import file_access
 
 
 @pytest.mark.parametrize(
@@ -17,11 +21,13 @@ from harness.spec.tampering import TamperCheck, TamperedError
         (verify, "compare", lambda *_: None, "harness.bench.verify.compare"),
         (Buffers, "begin", lambda *_: None, "harness.bench.buffers.Buffers.begin"),
         (builtins, "all", lambda _: True, "builtins.all"),
+        (verifier, "SKIPS", 1e12, "harness.bench.verifier.SKIPS"),
+        (numeric, "multiarray", None, "numpy._core.numeric.multiarray"),
         (verify.compare, "__code__", (lambda *_: None).__code__, "harness.bench.verify.compare"),
         (measure.measure, "__defaults__", (0,), "harness.bench.measure.measure"),
         (measure.enqueue_slot, "__kwdefaults__", {"held": True}, "harness.bench.measure.enqueue_slot"),
     ],
-    ids=["function", "method", "builtin", "code", "default", "default by keyword"],
+    ids=["function", "method", "builtin", "constant", "inner module", "code", "default", "by keyword"],
 )
 def test_what_is_replaced_is_named(monkeypatch, owner, name, value, place):
     check = TamperCheck()
@@ -38,8 +44,42 @@ def test_what_no_figure_rests_on_may_change(monkeypatch):
     """What a package prints by, and what a module notes down."""
     check = TamperCheck()
     monkeypatch.setattr(builtins, "print", lambda *_: None)
-    monkeypatch.setattr(measure, "ENQUEUE_NS", 1)
+    monkeypatch.setattr(file_access, "_opened", file_access._opened)
+    file_access._opened.add("/somewhere")
+    monkeypatch.setitem(frameworks._FRAMEWORKS, "other", frameworks.Torch)
     check.check()
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda patch: patch.setattr(verify, "abs", lambda _: 0, raising=False), "harness.bench.verify.abs"),
+        (lambda patch: patch.setattr(Buffers, "__bool__", lambda _: True, raising=False), "Buffers.__bool__"),
+    ],
+    ids=["a name that hides a builtin", "a method"],
+)
+def test_what_is_added_is_named(monkeypatch, change, place):
+    check = TamperCheck()
+    change(monkeypatch)
+    with pytest.raises(TamperedError) as caught:
+        check.check()
+    assert f"{place} is no longer" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("container", "name", "place"),
+    [
+        (injection._DIALECTS, "cuda", "harness.bench.injection._DIALECTS"),
+        (sys.modules, "harness.bench.verify", "harness.bench.verify"),
+    ],
+    ids=["a table", "the modules"],
+)
+def test_an_entry_that_is_replaced_is_named(monkeypatch, container, name, place):
+    check = TamperCheck()
+    monkeypatch.setitem(container, name, None)
+    with pytest.raises(TamperedError) as caught:
+        check.check()
+    assert str(caught.value).startswith(f"{place} is no longer")
 
 
 def test_a_default_that_is_changed_in_place_is_another(monkeypatch):

@@ -8,7 +8,7 @@ process's memory.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from operator import attrgetter, is_
 from types import FunctionType, ModuleType
@@ -22,6 +22,9 @@ _TRUSTED = (
     "math",
     "moderngl",
     "numpy",
+    *(f"numpy._core.{name}" for name in ("_methods", "fromnumeric", "multiarray", "numeric", "umath")),
+    "numpy.linalg",
+    "numpy.random",
     "pycuda._driver",
     "pycuda.driver",
     "pyopencl",
@@ -31,11 +34,15 @@ _TRUSTED = (
     "time",
 )
 """What the harness times and compares by, besides modules of its own."""
+_CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset)
+_CONTAINERS = (dict, list, set)
+_DRIVING = "harness.device."
+"""Modules that drivers and frameworks work with. What their containers hold is theirs to change."""
 _ANYBODYS = ("__import__", "open", "print")
 """Builtins that packages replace in good faith, and that no figure rests on."""
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
 """What can be changed within a function. New defaults where there are none change no call that is right."""
-_all, _map = all, map
+_all, _map, _len = all, map, len
 """A suite that replaces a builtin replaces it not here. Loops of Python's own take three times as long."""
 
 
@@ -44,20 +51,22 @@ class TamperedError(MeasureError):
 
 
 class TamperCheck:
-    """The functions and classes of every module that has a say, as they are when it is made."""
+    """What every module that has a say does its work by, as it is when the check is made."""
 
     def __init__(self, *instances: object) -> None:
         """`instances` do their work by their classes' methods alone."""
         self._instances = instances
-        names = [name for name in sys.modules if name.partition(".")[0] == "harness"]
-        modules = [sys.modules[name] for name in (*names, *_TRUSTED) if name in sys.modules]
-        self._owners = [each for module in modules for each in _members(module)]
-        functions = {
-            value
-            for _, members in self._owners
-            for value in members.values()
-            if isinstance(value, FunctionType)
-        }
+        self._modules = {name: each for name, each in sys.modules.items() if _has_a_say(name)}
+        owners = [each for module in self._modules.values() for each in _members(module)]
+        self._places = [(owner, vars(owner), members, _len(vars(owner))) for owner, members in owners]
+        self._contents = [
+            (owner, name, value, copy(value))
+            for owner, members in owners
+            for name, value in members.items()
+            if isinstance(value, _CONTAINERS)
+        ]
+        values = (value for _, members in owners for value in members.values())
+        functions = {value for value in values if isinstance(value, FunctionType)}
         self._parts = [(part, *_having(part, functions)) for part in _PARTS]
 
     def check(self) -> None:
@@ -66,16 +75,26 @@ class TamperCheck:
             for name in vars(instance):
                 if callable(getattr(type(instance), name, None)):
                     raise TamperedError(_message(type(instance), f".{name}"))
-        for owner, members in self._owners:
-            current = vars(owner).get
-            if not _all(_map(is_, _map(current, members), members.values())):
-                replaced = next(name for name, value in members.items() if current(name) is not value)
-                raise TamperedError(_message(owner, f".{replaced}"))
+        if not _all(_map(is_, _map(sys.modules.get, self._modules), self._modules.values())):
+            replaced = next(name for name, each in self._modules.items() if sys.modules.get(name) is not each)
+            raise TamperedError(_message(self._modules[replaced]))
+        self._check_places()
+        for owner, name, container, content in self._contents:
+            if container != content:
+                raise TamperedError(_message(owner, f".{name}"))
         for part, functions, known in self._parts:
             if [*_map(attrgetter(part), functions)] != known:
                 was = dict(zip(functions, known, strict=True))
                 changed = next(each for each in functions if getattr(each, part) != was[each])
                 raise TamperedError(_message(changed))
+
+    def _check_places(self) -> None:
+        for owner, names, members, count in self._places:
+            if not _all(_map(is_, _map(names.get, members), members.values())):
+                replaced = next(name for name, value in members.items() if names.get(name) is not value)
+                raise TamperedError(_message(owner, f".{replaced}"))
+            if _len(names) != count and (added := _added(owner, members)):
+                raise TamperedError(_message(owner, f".{added}"))
 
 
 def _having(part: str, functions: Iterable[FunctionType]) -> tuple[list[FunctionType], list[object]]:
@@ -93,17 +112,58 @@ def _message(owner: Any, member: str = "") -> str:
     )
 
 
+def _has_a_say(name: str) -> bool:
+    return name.partition(".")[0] == "harness" or name in _TRUSTED
+
+
+def _is_ours(owner: Any) -> bool:
+    name = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
+    return str(name).partition(".")[0] == "harness"
+
+
+def _added(owner: Any, members: Iterable[str]) -> str:
+    """A name of the harness that is new and does work, as one that hides a builtin; empty where none is.
+    Python and packages note down what they know of a class in it: that does no work.
+    """
+    if not _is_ours(owner):
+        return ""
+    return next((name for name, each in vars(owner).items() if name not in members and _does_work(each)), "")
+
+
 def _members(module: ModuleType) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """What a module does its work by: functions, the modules it uses, classes and what these are made of."""
+    """What a module does its work by: functions, the modules it uses, classes and what these are made of; of
+    the harness, constants too.
+    """
+    counts = _is_constant_of(module.__name__) if _is_ours(module) else _is_number
     named = {
         name: value
         for name, value in vars(module).items()
-        if name not in _ANYBODYS and (callable(value) or isinstance(value, ModuleType))
+        if name not in _ANYBODYS and (callable(value) or isinstance(value, ModuleType) or counts(name, value))
     }
     yield module, named
     for value in named.values():
         if isinstance(value, type) and value.__module__ == module.__name__ and not _is_immutable(value):
-            yield value, {name: each for name, each in vars(value).items() if _does_work(each)}
+            made_of = vars(value).items()
+            yield value, {name: each for name, each in made_of if _does_work(each) or counts(name, each)}
+
+
+def _is_number(_name: str, value: object) -> bool:
+    """As math.inf."""
+    return isinstance(value, float)
+
+
+def _is_constant_of(module: str) -> Callable[[str, object], bool]:
+    """Whether a name of a module of the harness, or of its classes, is a constant: of a type that cannot
+    change, or a container with a constant's name.
+    """
+
+    def is_constant(name: str, value: object) -> bool:
+        if name.startswith("__"):  # Python's own, which it may add or change when asked for
+            return False
+        named_so = name.isupper() and not module.startswith(_DRIVING)
+        return isinstance(value, _CONSTANTS) or (named_so and isinstance(value, _CONTAINERS))
+
+    return is_constant
 
 
 def _is_immutable(value: type) -> bool:
