@@ -119,6 +119,7 @@ def compared(
         lambda stage: None,
         first,
     )
+    pair.open()
     asked = protocol.Compare(pair=PAIR, seed=3, order_seed=seed, settings=settings)
     answer = pair.compare(asked, 9)
     assert sorted(pair.pids) == [1, 2]
@@ -148,9 +149,9 @@ def test_the_turns_of_a_quad_are_on_the_same_data_and_of_as_many_launches():
     seeds = [turn.data_seed for turn in turns[2:]]
     assert [len(set(seeds[at : at + 4])) for at in range(0, len(seeds), 4)] == [1] * 10
     assert len(set(seeds)) == 10
-    assert {turn.launches for turn in turns} == {2}  # 2 ms of the faster side
+    assert {turn.launches for turn in turns} == {1}  # each launch has its own interval
     assert [turn.canary for turn in turns] == [False, False, *[True, *[False] * 7] * 5]
-    assert reply.block.launches_per_slot == 2
+    assert reply.block.launches_per_slot == 1
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -175,14 +176,14 @@ def test_the_block_says_how_it_was_measured():
     assert (block.l2, block.clock, block.tick_ns) == ("cold", "scripted", 1.0)
     assert block.warmup_s == 0.75
     assert block.gpu_s == pytest.approx(10 * 0.040)
-    assert block.clock_noise == pytest.approx(1000 / (2 * MS) / math.sqrt(6))
+    assert block.clock_noise == pytest.approx(1000 / MS / math.sqrt(6))
     assert (block.settled, block.restored, block.in_turns) == (True, False, True)
     _, reply = compared(head=msgspec.structs.replace(HEAD, settled=False, restored=True))
     assert (reply.block.settled, reply.block.restored) == (False, True)
 
 
-@pytest.mark.parametrize(("max_time_s", "count"), [(0.5, 75), (3.5, 87)])
-def test_a_block_in_turns_may_take_three_seconds_or_more_where_asked(monkeypatch, max_time_s, count):
+@pytest.mark.parametrize(("max_time_s", "count"), [(0.5, 12), (3.5, 87)])
+def test_a_block_in_turns_takes_as_long_as_was_asked(monkeypatch, max_time_s, count):
     """A quad takes 40 ms, and the sides scatter so much that the time decides."""
     scattered = itertools.cycle([0.8, 1.3, 0.9, 1.1, 1.0])
     turn = Worker.turn
@@ -236,8 +237,10 @@ def test_a_process_that_cannot_be_started_leaves_none_behind():
         if side == "head":
             raise BuildError("There is no such device.")
 
+    pair = TurnPair(lambda side: Worker(side, host), open_device, lambda stage: None, "base")  # type: ignore[arg-type, return-value]
     with pytest.raises(BuildError):
-        TurnPair(lambda side: Worker(side, host), open_device, lambda stage: None, "base")  # type: ignore[arg-type, return-value]
+        pair.open()
+    pair.close()
     assert sorted(host.closed) == ["base", "head"]
 
 

@@ -255,7 +255,7 @@ class SlotRunner:
         # The lead-in keeps the card busy until the queue is ahead of it.
         began_ns = time.monotonic_ns()
         self.data.change()
-        self._lead_in(lead_in_s, canary=True)
+        self._lead_in(lead_in_s, self.pair.base, self.pair.head)
         enqueued = [self._quad(number) for number in range(count)]
         at_end = self.device.stamp()
         self.device.synchronize()
@@ -273,7 +273,7 @@ class SlotRunner:
         full of the other process's data.
         """
         began_ns = time.monotonic_ns()
-        self._lead_in(lead_in_s, canary=canary)
+        self._lead_in(lead_in_s, self.pair.base, canary=canary)
         canary_slot = self._canary() if canary else None
         slot = self._slot(self.pair.base)
         self.device.synchronize()
@@ -290,19 +290,20 @@ class SlotRunner:
             canary_cycles=read_canary.cycles if read_canary else None,
         )
 
-    def _lead_in(self, duration_s: float, *, canary: bool) -> None:
+    def _lead_in(self, duration_s: float, *subjects: Subject, canary: bool = True) -> None:
         """Launches whose times are thrown away."""
         if self._brief:
             self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
         if canary:
             self.device.canary()  # the first, in a process or behind another's work, is slower than any other
-        pairs = max(1, min(20, round(duration_s * 1e9 / (2 * self.launches * self.time_ns))))
+        rounds = max(1, min(20, round(duration_s * 1e9 / (len(subjects) * self.launches * self.time_ns))))
+        # There a slot may take the host far longer than the card, and there is no queue to fill.
+        may_be_brief = self._held is not None or len(subjects) == 1
         began_ns = time.monotonic_ns()
-        for _ in range(pairs):
-            self._slot(self.pair.base)
-            self._slot(self.pair.head)
-            # Held, a slot may take the host far longer than the card, and there is no queue to fill.
-            if self._held is not None and time.monotonic_ns() - began_ns > duration_s * 1e9:
+        for _ in range(rounds):
+            for subject in subjects:
+                self._slot(subject)
+            if may_be_brief and time.monotonic_ns() - began_ns > duration_s * 1e9:
                 return
 
     def _quad(self, number: int) -> Callable[[], _QuadRead]:

@@ -8,6 +8,7 @@ import math
 import os
 import random
 import time
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -241,7 +242,12 @@ class Comparing(DeviceSession):
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
         self._turns: TurnPair | None = None
-        self._spare_sides: dict[SideName, WorkerProcess] = {}
+        self._ahead: deque[TurnPair] = deque()
+        """The pairs of processes that come after, begun ahead of time."""
+        self._most_ahead = 0
+        self._to_build: tuple[protocol.PairOf, ...] = ()
+        """What these build before their turn."""
+        self._turn_pairs = 0
         loadings = {"base": base.loading, "head": head.loading}
         self._loadings: dict[str, Loading] = {side: each for side, each in loadings.items() if each}
         self._told = self._told_to(None)
@@ -617,6 +623,7 @@ class Comparing(DeviceSession):
     def _measure_all(self, entries: Sequence[CaseEntry]) -> None:
         """Measure, in as many processes as it takes, what is undecided or is to be confirmed."""
         trials = [entry.trial for entry in entries]
+        self._most_ahead = most_ahead(self.device)
         while wanting := [entry for entry in entries if not entry.trial.settled]:
             if self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s:
                 for entry in wanting:
@@ -624,6 +631,7 @@ class Comparing(DeviceSession):
             else:
                 self._process(wanting)
             settle(trials, self.policy)
+        self._end_ahead()
 
     def _process(self, entries: Sequence[CaseEntry]) -> None:
         """One fresh process for all of these, in random order; another after one that failed."""
@@ -631,6 +639,9 @@ class Comparing(DeviceSession):
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))
+        self._to_build = tuple(entry.pair for entry in entries if entry.in_turns)
+        if self._to_build:
+            self._prepare_ahead()
         for in_turns in (True, False):  # the processes that built functions are there already
             for entry in shuffled:
                 if entry.in_turns == in_turns and not entry.trial.settled:
@@ -684,20 +695,56 @@ class Comparing(DeviceSession):
         return self._answered(lambda: self._side_processes().compare(request, timeout_s))
 
     def _side_processes(self) -> TurnPair:
-        """A process for each side; they are started where there are none, and the next ahead of time."""
+        """A process for each side, which have opened the device; they are begun where there are none."""
         if self._turns is None:
             with ExitStack() as stack:
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
-                first = SIDES[self._processes % 2]
-                self._turns = TurnPair(self._start_side, self._open_side, self.observer.stage, first)
-                stack.callback(self._turns.close)
+                turns = self._next_turns()
+                stack.callback(turns.close)
+                turns.open()
                 self._worker = stack.pop_all()
-            if self.device.kind == "gpu":  # elsewhere what they import would disturb
-                self._spare_sides = {side: self._new_side(side) for side in SIDES}
+            self._turns = turns
         return self._turns
 
-    def _start_side(self, side: SideName) -> WorkerProcess:
-        return self._spare_sides.pop(side, None) or self._new_side(side)
+    def _next_turns(self) -> TurnPair:
+        """The pair of processes that was begun ahead, or a new one where there is none that built all."""
+        if self._ahead:
+            turns = self._ahead.popleft()
+            self._prepare_ahead()  # while this one still builds
+            if turns.is_prepared():
+                return turns
+            turns.close()
+            self._give_up_ahead()  # whichever case is at fault is told when it is built alone
+        return self._new_turns()
+
+    def _new_turns(self) -> TurnPair:
+        self._turn_pairs += 1
+        first = SIDES[self._turn_pairs % 2]
+        return TurnPair(self._new_side, self._open_side, self.observer.stage, first)
+
+    def _prepare_ahead(self) -> None:
+        """Have the next pairs of processes open the device and build, while nothing is timed.
+
+        What they build they import first, which takes longer than to measure. A process that has just been
+        started is not waited for, unless its turn is next.
+        """
+        try:
+            for turns in self._ahead:
+                turns.prepare(self._to_build, self._build_timeout_s(len(self._to_build)))
+            while len(self._ahead) < self._most_ahead:
+                self._ahead.append(self._new_turns())
+            if self._ahead:
+                self._ahead[0].prepare(self._to_build, self._build_timeout_s(len(self._to_build)))
+        except HarnessError:  # such as a card without room for so many
+            self._give_up_ahead()
+
+    def _give_up_ahead(self) -> None:
+        self._most_ahead = 0
+        self._end_ahead()
+
+    def _end_ahead(self) -> None:
+        while self._ahead:
+            self._ahead.popleft().close()
 
     def _new_side(self, side: SideName) -> WorkerProcess:
         """A worker for one side, with what its toolchain asks of it."""
@@ -712,8 +759,7 @@ class Comparing(DeviceSession):
 
     def _end_spare(self) -> None:
         super()._end_spare()
-        while self._spare_sides:
-            self._spare_sides.popitem()[1].close()
+        self._end_ahead()
 
     def leave(self) -> None:
         self._turns = None
@@ -724,7 +770,8 @@ class Comparing(DeviceSession):
         return self._turns is not None or super().started
 
     def _own_pids(self) -> list[int]:
-        return super()._own_pids() if self._turns is None else self._turns.pids
+        ahead = [pid for turns in self._ahead for pid in turns.pids]
+        return [*ahead, *(super()._own_pids() if self._turns is None else self._turns.pids)]
 
     def _run_alone(self, entries: Sequence[CaseEntry]) -> None:
         """Run each side of what is confirmed by itself, as in quads one that draws more power slows both.
@@ -752,6 +799,15 @@ class Comparing(DeviceSession):
                 entry.trial.solo = {side: solo_of(seen, **dataclasses.asdict(run)) for side, run in runs}
             self.observer.measured(entry.pair.id)
         self.leave()
+
+
+def most_ahead(device: DeviceInfo) -> int:
+    """How many pairs of processes may import, open the device and build before their turn: as many as leave
+    the host's processors and the card's memory to those that measure.
+    """
+    if device.kind != "gpu":  # there what they import would disturb
+        return 0
+    return min(3, (os.cpu_count() or 1) // 4, (device.memory_bytes or 0) // 2**33)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from harness.judgement.limits import TWINS
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.records import CaseBlock, Comparison, PairedBlock, Verdict
 from harness.run.compare import JudgeSettings, pair_settings_for, policy_for, with_twins
-from harness.run.turns import MAX_TIME_S
 from harness.spec.case_id import in_short
 from harness.spec.problem import Case
 from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
@@ -353,7 +352,6 @@ def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> P
     pair = dataclasses.replace(pair, min_quads=max(pair.min_quads, precision.min_quads))
     slot_ns = block.launches_per_slot * median(time_ns for quad in block.quads for time_ns in quad.times_ns)
     least = max(least_quads(pair, slot_ns), MIN_QUADS)
-    most_s = max(MAX_TIME_S, pair.max_time_s) if block.in_turns else pair.max_time_s
     while count < most:
         quads = [quad for quad in block.quads[:count] if readable(quad.times_ns)]
         ratios = log_ratios([q.order for q in quads], [q.times_ns for q in quads]) if quads else ()
@@ -361,7 +359,7 @@ def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> P
         if wanted <= count:
             break
         count = wanted
-        if (block.quads[count - 1].ended_ns - block.quads[0].started_ns) / 1e9 > most_s:
+        if (block.quads[count - 1].ended_ns - block.quads[0].started_ns) / 1e9 > pair.max_time_s:
             break
     if count == len(block.quads):
         return block

@@ -33,20 +33,19 @@ ORDERS: Mapping[Order, tuple[SideName, ...]] = {
     "BAAB": ("head", "base", "base", "head"),
 }
 MIN_SLOT_NS = 2e6
-"""The shortest slot: handing over costs some tenths of a millisecond, which is to be small beside it."""
+"""The shortest slot of launches back to back: the first of them may still feel the hand-over, which takes
+some tenths of a millisecond. Where each launch has an interval of its own, none does."""
 LEAD_IN_S = 0.005
 """Launches before a slot that are not timed: long beside the hand-over, so that clock, caches and the other
 process's threads have come to rest."""
-MAX_TIME_S = 3.0
-"""The most time that the quads of a block take, most of which goes to hand-overs and lead-ins."""
 
 
 class TurnPair:
     """A worker process of each side, until `close` ends them.
 
-    `start` starts one, and `open_device` has it open the device, of the side `first` first; raises what these
-    raise. On an H100 the process that came second was slower by half a per cent at 14 us, so the next pair
-    has the other side come first.
+    `start` starts one, and `open_device` has it open the device, of the side `first` first; both raise what
+    these raise. On an H100 the process that came second was slower by up to 2 % at 5 us, so the next pair has
+    the other side come first.
     """
 
     def __init__(
@@ -56,13 +55,14 @@ class TurnPair:
         report: Callable[[str], object],
         first: SideName,
     ) -> None:
-        self._report = report
+        self._open_device, self._report = open_device, report
         self._sides: tuple[SideName, ...] = SIDES if first == "base" else SIDES[::-1]
+        self._is_open = False
+        self._begun: dict[SideName, Pending[protocol.InspectReply]] = {}
+        """What was asked ahead, and not yet waited for."""
         with ExitStack() as stack:
             # Both are started before the first is waited for: what they import takes long.
             self._workers = {side: stack.enter_context(closing(start(side))) for side in self._sides}
-            for side, worker in self._workers.items():
-                open_device(side, worker)
             self._stack = stack.pop_all()
 
     @property
@@ -72,26 +72,50 @@ class TurnPair:
     def close(self) -> None:
         self._stack.close()
 
+    def open(self) -> None:
+        """Have both processes open the device. Where that fails, the pair has to be closed."""
+        if not self._is_open:
+            for side, worker in self._workers.items():
+                self._open_device(side, worker)
+            self._is_open = True
+
+    def prepare(self, pairs: tuple[protocol.PairOf, ...], timeout_s: float) -> None:
+        """Open the device and begin to build, once. Raises what `open` does, and WorkerError."""
+        if not self._is_open:
+            self.open()
+            self._begun = self._begin_inspect(pairs, timeout_s)
+
+    def is_prepared(self) -> bool:
+        """Wait for what `prepare` began. A pair that was not prepared, or that failed, has to be closed."""
+        begun, self._begun = self._begun, {}
+        try:
+            for side in begun:
+                self._answer(side, begun[side])
+        except (_FailedError, HarnessError):
+            return False
+        return self._is_open
+
     def inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
     ) -> Mapping[SideName, protocol.InspectReply] | Failed:
         """Build each side of the pairs in its own process. One that fails has to be closed."""
         try:
-            return self._inspect(pairs, timeout_s)
+            begun = self._begin_inspect(pairs, timeout_s)
+            return {side: self._answer(side, begun[side]) for side in HEAD_FIRST}
         except _FailedError as error:
             return error.failed
         except HarnessError as error:
             return failure(error)
 
-    def _inspect(
+    def _begin_inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
-    ) -> Mapping[SideName, protocol.InspectReply]:
+    ) -> dict[SideName, Pending[protocol.InspectReply]]:
         begun: dict[SideName, Pending[protocol.InspectReply]] = {}
         for side in self._sides:
             asked = protocol.Inspect(pairs=pairs, side=side)
             pending = self._begin(side, asked, timeout_s)
             begun[side] = pending
-        return {side: self._answer(side, begun[side]) for side in HEAD_FIRST}
+        return begun
 
     def compare(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """What one process that has both sides would answer. One that fails has to be closed."""
@@ -110,11 +134,15 @@ class TurnPair:
             own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
             joined[side] = self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
         block = self._block(joined, request.settings, rng, timeout_s)
-        facts: dict[str, protocol.SideFacts] = {}
-        for side in rng.sample(SIDES, 2):
+        finishing: dict[SideName, Pending[protocol.FinishReply]] = {}
+        for side in HEAD_FIRST:  # nothing is timed any more
             time_ns = block.median_ns("A" if side == "base" else "B")
-            finished = self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
-            facts[side] = msgspec.structs.replace(joined[side].facts, state=finished.state)
+            ended = self._begin(side, protocol.Finish(time_ns=time_ns), timeout_s)
+            finishing[side] = ended
+        facts: dict[str, protocol.SideFacts] = {}
+        for side in HEAD_FIRST:
+            state = self._answer(side, finishing[side]).state
+            facts[side] = msgspec.structs.replace(joined[side].facts, state=state)
         return protocol.CompareReply(block=block, sides=facts)
 
     def _build(self, request: protocol.Compare, timeout_s: float) -> None:
@@ -136,15 +164,16 @@ class TurnPair:
     ) -> PairedBlock:
         base = joined["base"]
         time_ns = min(each.time_ns for each in joined.values())
-        least_ns = max(settings.min_slot_ns, MIN_SLOT_NS)
+        has_intervals = base.l2 == "cold" or base.restored
+        least_ns = settings.min_slot_ns if has_intervals else max(settings.min_slot_ns, MIN_SLOT_NS)
         launches = launches_per_slot(time_ns, base.tick_ns, least_ns)
         for side in self._sides:  # the first turn of each prepares more than the others
             self._take(side, launches, rng.getrandbits(32), timeout_s)
         quads: list[Quad] = []
-        most_s, spent_s = max(MAX_TIME_S, settings.max_time_s), 0.0
+        spent_s = 0.0
         while (count := wanted_quads(quads, settings, settings.min_quads) - len(quads)) > 0:
             if quads:
-                count = min(count, int((most_s - spent_s) / spent_s * len(quads)))
+                count = min(count, int((settings.max_time_s - spent_s) / spent_s * len(quads)))
                 if count < 1:
                     break
             began = len(quads)

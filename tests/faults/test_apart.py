@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.bench.abba import PairSettings
+from harness.run import compare
 from harness.run.compare import CompareSettings, Comparing, ComparisonResult
+from harness.run.turns import TurnPair
 from harness.spec.loader import load
 from harness.spec.planning import plan
 from tests.support import write_files
@@ -49,16 +53,24 @@ NOTHING = {"imports": "", "reference": "pass", "make": "pass", "launch": "pass"}
 QUICK = PairSettings(min_quads=5, max_quads=5, warmup_min_s=0.001, warmup_max_s=0.002)
 
 
-def compared(folder: Path, sides: dict[str, dict[str, str]], **files: str) -> ComparisonResult:
-    """The comparison of two suites on the CPU, each with these lines in its places; one process of each."""
+def compared(
+    folder: Path,
+    sides: dict[str, dict[str, str]],
+    observer: Watching | None = None,
+    budget_s: float | None = 1e-9,
+    **files: str,
+) -> ComparisonResult:
+    """The comparison of two suites on the CPU, each with these lines in its places; by default one process of
+    each.
+    """
     loaded = []
     for side, given in sides.items():
         text = SUITE.format(side=side, **{**NOTHING, **given})
         named = {f"{name}.py": each.replace("SIDE", side) for name, each in files.items()}
         loaded.append(load(write_files(folder / side, {"suite.py": text, **named})))
-    settings = CompareSettings(device="cpu:0", pair=QUICK, budget_s=1e-9, save=False)
+    settings = CompareSettings(device="cpu:0", pair=QUICK, budget_s=budget_s, save=False)
     base, head = loaded
-    with Comparing(base, head, settings, Watching()) as comparing:
+    with Comparing(base, head, settings, observer or Watching()) as comparing:
         return comparing.run(*(plan(each.suite) for each in loaded))
 
 
@@ -124,3 +136,35 @@ def test_an_interpreter_that_dies_at_one_side_is_that_sides(tmp_path, side):
     sides[side] = {"launch": "os._exit(7)"}
     [verdict] = compared(tmp_path, sides).verdicts
     assert (verdict.status, verdict.reason, verdict.side) == ("failed", "crashed", side), verdict.message
+
+
+class TwoPairs(Watching):
+    """Ends a comparison after two pairs of processes."""
+
+    def process(self, number: int, cases: int, purpose: str) -> None:
+        super().process(number, cases, purpose)
+        if number == 3:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_pairs_of_processes_are_begun_ahead_and_replaced_where_they_die(tmp_path, monkeypatch, dies):
+    """A GPU's are; here a CPU's, to see them work."""
+    monkeypatch.setattr(compare, "most_ahead", lambda device: 2)
+    prepare, prepared, alive = TurnPair.prepare, [], []
+
+    def watched(turns: TurnPair, *asked: Any) -> None:
+        prepare(turns, *asked)
+        prepared.append(turns)
+        for pid in turns.pids if dies else ():
+            os.kill(pid, signal.SIGKILL)
+
+    monkeypatch.setattr(TurnPair, "prepare", watched)
+    close = TurnPair.close
+    monkeypatch.setattr(TurnPair, "close", lambda turns: (close(turns), alive.extend(turns.pids)))
+    result = compared(tmp_path, {"base": {}, "head": {"make": "x = 1"}}, TwoPairs(), budget_s=None)
+    [verdict] = result.verdicts
+    assert verdict.reason == "interrupted", verdict.message
+    assert [block.in_turns for block in result.kept[verdict.case]] == [True, True]
+    assert prepared
+    assert not any(Path(f"/proc/{pid}").exists() for pid in alive)
