@@ -161,7 +161,12 @@ def test_pairs_of_processes_are_begun_ahead_and_replaced_where_they_die(tmp_path
 
     monkeypatch.setattr(TurnPair, "prepare", watched)
     close = TurnPair.close
-    monkeypatch.setattr(TurnPair, "close", lambda turns: (close(turns), alive.extend(turns.pids)))
+
+    def closed(turns: TurnPair) -> None:
+        alive.extend(turns.pids)
+        close(turns)
+
+    monkeypatch.setattr(TurnPair, "close", closed)
     result = compared(tmp_path, {"base": {}, "head": {"make": "x = 1"}}, TwoPairs(), budget_s=None)
     [verdict] = result.verdicts
     assert verdict.reason == "interrupted", verdict.message
