@@ -50,6 +50,7 @@ class Host:
         self.now_ns = 0
         self.asked: list[tuple[str, Any]] = []
         self.opened: list[str] = []
+        self.killed: list[str] = []
         self.closed: list[str] = []
 
     def of(self, kind: type) -> list[tuple[str, Any]]:
@@ -63,7 +64,11 @@ class Worker:
     def pids(self) -> list[int]:
         return [{"base": 1, "head": 2}[self.side]]
 
+    def kill_soon(self) -> None:
+        self.host.killed.append(self.side)
+
     def close(self) -> None:
+        assert sorted(self.host.killed) == ["base", "head"]
         self.host.closed.append(self.side)
 
     def begin(self, request: Any, timeout_s: float) -> Callable[[Callable[[Any], object]], object]:

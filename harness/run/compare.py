@@ -245,8 +245,9 @@ class Comparing(DeviceSession):
         self._ahead: deque[TurnPair] = deque()
         """The pairs of processes that come after, begun ahead of time."""
         self._most_ahead = 0
+        """How many of these there may be."""
         self._to_build: tuple[protocol.PairOf, ...] = ()
-        """What these build before their turn."""
+        """What these build before their turn; empty until something is to be measured."""
         self._turn_pairs = 0
         loadings = {"base": base.loading, "head": head.loading}
         self._loadings: dict[str, Loading] = {side: each for side, each in loadings.items() if each}
@@ -260,6 +261,7 @@ class Comparing(DeviceSession):
             self.policy = policy_for(self.device, self.settings)
             self.pair = self.settings.pair or pair_settings_for(self.device, self.policy)
             self.pair = dataclasses.replace(self.pair, l2=self.settings.l2)
+            self._most_ahead = most_ahead(self.device)
             self.judge_by(read_calibration(self.folder) if self.folder else None)
         except BaseException:
             self.__exit__()
@@ -427,6 +429,14 @@ class Comparing(DeviceSession):
     def _inspect(self, entries: Sequence[CaseEntry]) -> tuple[tuple[str, ...], set[str]]:
         """Build both sides, settle what is identical or broken, and return what `_problem_changes` does."""
         shared = [entry for entry in entries if not entry.in_turns]
+        # Of two environments nothing is the same.
+        in_turns = [
+            entry
+            for entry in entries
+            if entry.in_turns and not self._is_elsewhere(self.head.suite.by_name[entry.trial.case.kernel])
+        ]
+        if in_turns:
+            self._start_ahead(1 + self._most_ahead)
         pairs = tuple(entry.pair for entry in shared)
         self.observer.stage("build")
         # A compiler that hangs or kills its process is reported by the case that needs it.
@@ -437,8 +447,9 @@ class Comparing(DeviceSession):
                 for entry in shared:
                     self._settle_built(entry, reply.pairs[entry.pair.id])
         self.builder.kill()
+        self._build_ahead([*self._ahead][:1], tuple(entry.pair for entry in in_turns))
         changes = ((), set[str]()) if self._same_problem() else self._problem_changes(entries)
-        self._inspect_in_turns([entry for entry in entries if entry.in_turns])
+        self._inspect_in_turns(in_turns)
         return changes
 
     def _same_problem(self) -> bool:
@@ -453,15 +464,9 @@ class Comparing(DeviceSession):
 
     def _inspect_in_turns(self, entries: Sequence[CaseEntry]) -> None:
         """Build both sides of these entries, each in the process that will measure it first."""
-        # Of two environments nothing is the same.
-        inspected = [
-            entry
-            for entry in entries
-            if not self._is_elsewhere(self.head.suite.by_name[entry.trial.case.kernel])
-        ]
-        if not inspected:
+        if not entries:
             return
-        pairs = tuple(entry.pair for entry in inspected)
+        pairs = tuple(entry.pair for entry in entries)
 
         def answer() -> Mapping[SideName, protocol.InspectReply] | Failed:
             return self._side_processes().inspect(pairs, self._build_timeout_s(len(pairs)))
@@ -469,7 +474,7 @@ class Comparing(DeviceSession):
         reply = self._answered(answer)
         if isinstance(reply, Failed):
             return
-        for entry in inspected:
+        for entry in entries:
             self._settle_built(entry, {side: reply[side].pairs[entry.pair.id][side] for side in SIDES})
 
     def _settle_built(self, entry: CaseEntry, built: Mapping[SideName, protocol.SideFacts]) -> None:
@@ -623,7 +628,6 @@ class Comparing(DeviceSession):
     def _measure_all(self, entries: Sequence[CaseEntry]) -> None:
         """Measure, in as many processes as it takes, what is undecided or is to be confirmed."""
         trials = [entry.trial for entry in entries]
-        self._most_ahead = most_ahead(self.device)
         while wanting := [entry for entry in entries if not entry.trial.settled]:
             if self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s:
                 for entry in wanting:
@@ -640,8 +644,7 @@ class Comparing(DeviceSession):
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))
         self._to_build = tuple(entry.pair for entry in entries if entry.in_turns)
-        if self._to_build:
-            self._prepare_ahead()
+        self._prepare_ahead()
         for in_turns in (True, False):  # the processes that built functions are there already
             for entry in shuffled:
                 if entry.in_turns == in_turns and not entry.trial.settled:
@@ -692,7 +695,9 @@ class Comparing(DeviceSession):
 
     def _ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """What a pair of processes answers; one is started where there is none, and ended where it fails."""
-        return self._answered(lambda: self._side_processes().compare(request, timeout_s))
+        return self._answered(
+            lambda: self._side_processes().compare(request, timeout_s, self._prepare_ahead)
+        )
 
     def _side_processes(self) -> TurnPair:
         """A process for each side, which have opened the device; they are begun where there are none."""
@@ -728,13 +733,19 @@ class Comparing(DeviceSession):
         What they build they import first, which takes longer than to measure. A process that has just been
         started is not waited for, unless its turn is next.
         """
+        if self._to_build:
+            self._build_ahead([*self._ahead], self._to_build)
+            self._start_ahead(self._most_ahead)
+            self._build_ahead([*self._ahead][:1], self._to_build)
+
+    def _start_ahead(self, count: int) -> None:
+        while len(self._ahead) < count:
+            self._ahead.append(self._new_turns())
+
+    def _build_ahead(self, ahead: Sequence[TurnPair], pairs: tuple[protocol.PairOf, ...]) -> None:
         try:
-            for turns in self._ahead:
-                turns.prepare(self._to_build, self._build_timeout_s(len(self._to_build)))
-            while len(self._ahead) < self._most_ahead:
-                self._ahead.append(self._new_turns())
-            if self._ahead:
-                self._ahead[0].prepare(self._to_build, self._build_timeout_s(len(self._to_build)))
+            for turns in ahead:
+                turns.prepare(pairs, self._build_timeout_s(len(pairs)))
         except HarnessError:  # such as a card without room for so many
             self._give_up_ahead()
 

@@ -70,6 +70,8 @@ class TurnPair:
         return [pid for worker in self._workers.values() for pid in worker.pids()]
 
     def close(self) -> None:
+        for worker in self._workers.values():
+            worker.kill_soon()  # a driver takes its time to clear up
         self._stack.close()
 
     def open(self) -> None:
@@ -117,16 +119,23 @@ class TurnPair:
             begun[side] = pending
         return begun
 
-    def compare(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
-        """What one process that has both sides would answer. One that fails has to be closed."""
+    def compare(
+        self, request: protocol.Compare, timeout_s: float, meanwhile: Callable[[], object] = lambda: None
+    ) -> protocol.CompareReply | Failed:
+        """What one process that has both sides would answer. One that fails has to be closed.
+
+        `meanwhile` is called while both sides end and nothing is timed.
+        """
         try:
-            return self._compare(request, timeout_s)
+            return self._compare(request, timeout_s, meanwhile)
         except _FailedError as error:
             return error.failed
         except HarnessError as error:
             return failure(error)
 
-    def _compare(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply:
+    def _compare(
+        self, request: protocol.Compare, timeout_s: float, meanwhile: Callable[[], object]
+    ) -> protocol.CompareReply:
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         self._build(request, timeout_s)
         joined: dict[SideName, protocol.JoinReply] = {}
@@ -135,10 +144,11 @@ class TurnPair:
             joined[side] = self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
         block = self._block(joined, request.settings, rng, timeout_s)
         finishing: dict[SideName, Pending[protocol.FinishReply]] = {}
-        for side in HEAD_FIRST:  # nothing is timed any more
+        for side in HEAD_FIRST:
             time_ns = block.median_ns("A" if side == "base" else "B")
             ended = self._begin(side, protocol.Finish(time_ns=time_ns), timeout_s)
             finishing[side] = ended
+        meanwhile()
         facts: dict[str, protocol.SideFacts] = {}
         for side in HEAD_FIRST:
             state = self._answer(side, finishing[side]).state

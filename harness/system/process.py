@@ -158,15 +158,16 @@ class _Child:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
-    def kill(self) -> int:
-        """End it with everything that it started; its return code, negative where a signal ended it. What it
-        had to say on leaving is not heard.
-        """
+    def kill_soon(self) -> None:
+        """Begin to end it, with everything that it started. What it had to say on leaving is not heard."""
         if self._process.returncode is None:
             _kill_descendants(self.pid)  # those that have left its group
             self._signal(signal.SIGKILL)
-            self._process.wait()
-        return int(self._process.returncode)
+
+    def kill(self) -> int:
+        """End it as `kill_soon` does; its return code, negative where a signal ended it."""
+        self.kill_soon()
+        return int(self._process.wait())
 
     def close(self) -> None:
         self.kill()
