@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
 SUITE = """\
 import numpy as np
-from harness import Axis, CupyFunction, Input, Kernel, Output, Problem, Suite, TorchFunction
+from harness import Axis, CupyFunction, Input, Kernel, NumbaFunction, Output, Problem, Suite, TorchFunction
 
 
 class Product(Problem):
@@ -74,6 +74,24 @@ import cupy
 def one(x, y):
     y[...] = cupy.add(x, x)  # with a temporary
 """
+NUMBA = """\
+from numba import config, cuda
+{setting}
+
+
+@cuda.jit
+def kernel(x, y, n):
+    i = cuda.grid(1)
+    if i < n:
+        value = x[i]
+        for _ in range(64):
+            value = value * 1.5 - value * 0.5
+        y[i] = 2 * value
+
+
+def one(x, y, n, stream):
+    kernel[(n + 255) // 256, 256, stream](x, y, n)
+"""
 CONVOLUTION = """\
 import torch
 {setting}
@@ -95,6 +113,11 @@ SETTINGS = {
         "import triton\ntriton.knobs.nvidia.disable_ptxas_opt = True",
         "slower",
     ),
+    "debug": (
+        *("numba.cuda", ("Twice", "NumbaFunction"), NUMBA),
+        "config.CUDA_DEBUGINFO_DEFAULT = 1",
+        "slower",
+    ),
     "memory pool": ("cupy", ("Twice", "CupyFunction"), CUPY, "cupy.cuda.set_allocator(None)", "slower"),
 }
 """Package; problem and kind of kernel; the file; the setting; and what the setting makes of the kernel."""
@@ -104,7 +127,7 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_of_one_side_is_that_sides_alone(tmp_path, name, setting_of):
     package, (problem, kind), ops, setting, does = SETTINGS[name]
-    if importlib.util.find_spec(package) is None:
+    if importlib.util.find_spec(package.partition(".")[0]) is None or not importlib.util.find_spec(package):
         pytest.skip(f"{package} is not installed")
     root = make_repository(tmp_path / "repository")
     suite = SUITE.replace("{problem}", problem).replace("{kind}", kind)
