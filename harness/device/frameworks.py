@@ -220,6 +220,8 @@ class Triton(Torch):
         if context.index is None and os.environ.get("TRITON_INTERPRET") != "1":
             raise BuildError("Without a card Triton runs by its interpreter alone: set TRITON_INTERPRET=1.")
         super().__init__(context)
+        if context.index is not None:
+            _hash_compiler()
 
     @contextlib.contextmanager
     def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
@@ -263,6 +265,16 @@ class Triton(Torch):
         launch = _grid_of(call)
         macros = dict(call.macros)
         return lambda *arguments: kernel[launch.grid](*arguments, **macros)
+
+
+def _hash_compiler() -> None:
+    """Have Triton hash its own files, once a process: at the first launch they would keep the card waiting
+    for half a second.
+    """
+    for place in ("triton.runtime.cache", "triton.compiler.compiler"):  # since 3.4, and before
+        with contextlib.suppress(Exception):
+            importlib.import_module(place).triton_key()
+            return
 
 
 def _constexprs(compiled: Any) -> dict[str, Any]:

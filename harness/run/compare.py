@@ -447,7 +447,8 @@ class Comparing(DeviceSession):
                 for entry in shared:
                     self._settle_built(entry, reply.pairs[entry.pair.id])
         self.builder.kill()
-        self._build_ahead([*self._ahead][:1], tuple(entry.pair for entry in in_turns))
+        if in_turns:
+            self._build_ahead(tuple(entry.pair for entry in in_turns))
         changes = ((), set[str]()) if self._same_problem() else self._problem_changes(entries)
         self._inspect_in_turns(in_turns)
         return changes
@@ -728,23 +729,21 @@ class Comparing(DeviceSession):
         return TurnPair(self._new_side, self._open_side, self.observer.stage, first)
 
     def _prepare_ahead(self) -> None:
-        """Have the next pairs of processes open the device and build, while nothing is timed.
+        """Have one more pair of processes open the device and build, while nothing is timed.
 
-        What they build they import first, which takes longer than to measure. A process that has just been
-        started is not waited for, unless its turn is next.
+        What they build they import first, which takes longer than to measure.
         """
         if self._to_build:
-            self._build_ahead([*self._ahead], self._to_build)
             self._start_ahead(self._most_ahead)
-            self._build_ahead([*self._ahead][:1], self._to_build)
+            self._build_ahead(self._to_build)
 
     def _start_ahead(self, count: int) -> None:
         while len(self._ahead) < count:
             self._ahead.append(self._new_turns())
 
-    def _build_ahead(self, ahead: Sequence[TurnPair], pairs: tuple[protocol.PairOf, ...]) -> None:
+    def _build_ahead(self, pairs: tuple[protocol.PairOf, ...]) -> None:
         try:
-            for turns in ahead:
+            if turns := next((each for each in self._ahead if not each.is_open), None):
                 turns.prepare(pairs, self._build_timeout_s(len(pairs)))
         except HarnessError:  # such as a card without room for so many
             self._give_up_ahead()

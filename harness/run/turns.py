@@ -34,7 +34,10 @@ ORDERS: Mapping[Order, tuple[SideName, ...]] = {
 }
 MIN_SLOT_NS = 2e6
 """The shortest slot of launches back to back: the first of them may still feel the hand-over, which takes
-some tenths of a millisecond. Where each launch has an interval of its own, none does."""
+some tenths of a millisecond."""
+MIN_SPLIT_SLOT_NS = 3e5
+"""The shortest slot whose launches have an interval each: quads know their effect then better than pairs of
+processes differ by, and each launch takes five times as long as its interval."""
 LEAD_IN_S = 0.005
 """Launches before a slot that are not timed: long beside the hand-over, so that clock, caches and the other
 process's threads have come to rest."""
@@ -57,7 +60,7 @@ class TurnPair:
     ) -> None:
         self._open_device, self._report = open_device, report
         self._sides: tuple[SideName, ...] = SIDES if first == "base" else SIDES[::-1]
-        self._is_open = False
+        self.is_open = False
         self._begun: dict[SideName, Pending[protocol.InspectReply]] = {}
         """What was asked ahead, and not yet waited for."""
         with ExitStack() as stack:
@@ -76,16 +79,15 @@ class TurnPair:
 
     def open(self) -> None:
         """Have both processes open the device. Where that fails, the pair has to be closed."""
-        if not self._is_open:
+        if not self.is_open:
             for side, worker in self._workers.items():
                 self._open_device(side, worker)
-            self._is_open = True
+            self.is_open = True
 
     def prepare(self, pairs: tuple[protocol.PairOf, ...], timeout_s: float) -> None:
-        """Open the device and begin to build, once. Raises what `open` does, and WorkerError."""
-        if not self._is_open:
-            self.open()
-            self._begun = self._begin_inspect(pairs, timeout_s)
+        """Open the device and begin to build. Raises what `open` does, and WorkerError."""
+        self.open()
+        self._begun = self._begin_inspect(pairs, timeout_s)
 
     def is_prepared(self) -> bool:
         """Wait for what `prepare` began. A pair that was not prepared, or that failed, has to be closed."""
@@ -95,7 +97,7 @@ class TurnPair:
                 self._answer(side, begun[side])
         except (_FailedError, HarnessError):
             return False
-        return self._is_open
+        return self.is_open
 
     def inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
@@ -174,8 +176,8 @@ class TurnPair:
     ) -> PairedBlock:
         base = joined["base"]
         time_ns = min(each.time_ns for each in joined.values())
-        has_intervals = base.l2 == "cold" or base.restored
-        least_ns = settings.min_slot_ns if has_intervals else max(settings.min_slot_ns, MIN_SLOT_NS)
+        is_split = base.l2 == "cold" or base.restored
+        least_ns = max(settings.min_slot_ns, MIN_SPLIT_SLOT_NS if is_split else MIN_SLOT_NS)
         launches = launches_per_slot(time_ns, base.tick_ns, least_ns)
         for side in self._sides:  # the first turn of each prepares more than the others
             self._take(side, launches, rng.getrandbits(32), timeout_s)
