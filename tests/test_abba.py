@@ -498,6 +498,17 @@ def test_a_host_that_is_slower_than_the_card_has_it_wait_for_each_slot(clock, en
     assert enqueued(device).endswith(held_before("ABC" if held else "", block))
 
 
+@pytest.mark.parametrize("time_ns", [50 * US, MS])
+def test_in_turns_each_slot_is_held_until_it_is_enqueued(clock, time_ns):
+    """Even of a kernel that a slow host's warm-up took for a long one: no queue is ahead of the card."""
+    device, alone = Slow(clock, 0.0), subject("A", 50 * US)
+    runner = SlotRunner(device, KernelPair(alone, alone), "cold", 3, random.Random(1), UNWATCHED, time_ns)
+    device.log.clear()
+    runner.turn(1e-6, canary=True)
+    held = "".join(what[0] for what in device.log if what[0] in "ACHh")
+    assert held == "CHAAAhHChHAAAh"
+
+
 class Waiting(Slow):
     """Launches of B wait for the card: for one that is held, until that lets go by itself."""
 

@@ -142,6 +142,17 @@ def trial(*effects: float, again: Sequence[float] = (), capped: bool = False, **
     return fed(*blocks, noise=noise)
 
 
+def test_processes_of_their_own_differ_by_so_much_a_launch():
+    """Launches of 1 ms by a hundredth of a per cent, or by one, which two processes cannot exclude."""
+    prior = NoisePriors().time
+    assert NoisePriors(prior, prior, launch_ns=1e4).at(1e6).cycles.variance == pytest.approx(1e-6 + 1e-4)
+    few = trial(0.0, 0.0, noise_of_device=NoisePriors(prior, prior, launch_ns=100.0))
+    assert (few.settled, few.verdict().status) == (True, "unchanged")
+    many = trial(0.0, 0.0, noise_of_device=NoisePriors(prior, prior, launch_ns=1e4))
+    assert not many.settled
+    assert many.precision.standard_error == pytest.approx(0.01 / 3, rel=0.01)
+
+
 def told(found: Verdict) -> tuple[str, str]:
     return found.status, found.reason
 

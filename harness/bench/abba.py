@@ -229,9 +229,10 @@ class SlotRunner:
         self._brief = self.time_ns < 10 * ENQUEUE_NS
         self._held: frozenset[Subject] | None = None
         """Before whose slots the card is held until they are enqueued; None while the host is ahead of it."""
-        if self._brief:
+        in_turns = self.pair.base is self.pair.head
+        if self._brief or in_turns:
             # A card that is idle before each slot, as in turns, has no queue that the host could be ahead by.
-            self._hold(anyway=self.pair.base is self.pair.head)
+            self._hold(anyway=in_turns)
 
     def _hold(self, *, anyway: bool) -> None:
         """Hold the card from now on, where a slot of either kernel takes the host longer to enqueue than the

@@ -54,6 +54,17 @@ class NoisePriors:
     calibrated: bool = False
     floor: float | None = None
     """Smallest visible slowdown of this case when the device was calibrated."""
+    launch_ns: float = 0.0
+    """By how much longer or shorter a launch is from process to process, whatever it launches: a standard
+    deviation, which the priors do not have in them."""
+
+    def at(self, time_ns: float) -> NoisePriors:
+        """The priors of a case whose launches take so long."""
+        more = (self.launch_ns / time_ns) ** 2 if time_ns > 0 else 0.0
+        time, cycles = (
+            dataclasses.replace(prior, variance=prior.variance + more) for prior in (self.time, self.cycles)
+        )
+        return dataclasses.replace(self, time=time, cycles=cycles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +191,13 @@ class CaseTrial:
     @property
     def precision(self) -> Precision:
         """How well the next block must know its effect for the verdict to profit."""
+        wanted = self._precision
+        # What processes of their own differ by hides a smaller error than this, and their quads take long.
+        least = math.sqrt(self.noise_of(self.rounds).time.variance) / 3 if self.noise.launch_ns else 0.0
+        return dataclasses.replace(wanted, standard_error=max(wanted.standard_error, least))
+
+    @property
+    def _precision(self) -> Precision:
         margin, later = self.policy.margin, LATER_ERROR * self.policy.margin
         if self.judgement is None:
             return Precision(FIRST_ERROR * margin)
@@ -300,10 +318,16 @@ class CaseTrial:
         found = [each.clean if clean else each.all for each in rounds]
         time = tuple(each.time for each in found if each.time)
         cycles = tuple(each.cycles for each in found if each.cycles)
-        metrics = [MetricEffects("time", time, self.noise.time)]
+        noise = self.noise_of(rounds)
+        metrics = [MetricEffects("time", time, noise.time)]
         if len(cycles) == len(time):
-            metrics.append(MetricEffects("cycles", cycles, self.noise.cycles))
+            metrics.append(MetricEffects("cycles", cycles, noise.cycles))
         return metrics
+
+    def noise_of(self, rounds: Sequence[Round]) -> NoisePriors:
+        """The noise of these processes, whose launches take as long as those of the faster side."""
+        times = [min(each.block.median_ns("A"), each.block.median_ns("B")) for each in rounds if each.quads]
+        return self.noise.at(median(times)) if times else self.noise
 
     @property
     def _cycles_tell(self) -> bool | None:

@@ -656,9 +656,6 @@ class Comparing(DeviceSession):
 
     def _measure(self, entry: CaseEntry) -> None:
         trial, wanted = entry.trial, entry.trial.precision
-        # In turns a quad takes long, and what two processes differ by hides a smaller error than this.
-        least_error = math.sqrt(trial.noise.time.variance) / 3 if entry.in_turns else 0.0
-        standard_error = max(wanted.standard_error, least_error)
         request = protocol.Compare(
             pair=entry.pair,
             seed=self.settings.seed,
@@ -666,7 +663,7 @@ class Comparing(DeviceSession):
             settings=dataclasses.replace(  # it ends where more of it would not matter for the verdict
                 self.pair,
                 warmup_min_s=WARM_S if self.started else self.pair.warmup_min_s,
-                standard_error=self.pair.standard_error if self.settings.pair else standard_error,
+                standard_error=self.pair.standard_error if self.settings.pair else wanted.standard_error,
                 min_quads=max(self.pair.min_quads, wanted.min_quads),
             ),
             verified=entry.digests,
@@ -696,9 +693,7 @@ class Comparing(DeviceSession):
 
     def _ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """What a pair of processes answers; one is started where there is none, and ended where it fails."""
-        return self._answered(
-            lambda: self._side_processes().compare(request, timeout_s, self._prepare_ahead)
-        )
+        return self._answered(lambda: self._side_processes().compare(request, timeout_s, self._prepare_ahead))
 
     def _side_processes(self) -> TurnPair:
         """A process for each side, which have opened the device; they are begun where there are none."""
