@@ -41,8 +41,8 @@ APART = Prior(variance=0.0005**2, df=UNKNOWN_DF, proportion=PROPORTION)
 sides that share one, and says nothing here."""
 APART_NS = 100.0
 """By how much more or less time a launch takes in one process than in another, as a standard deviation. On an
-H100 13 functions, from 6.7 to 342 us, had 84 to 213 ns over 14 pairs of processes, nearly the same in one pair
-whatever the function; one that launched four kernels had four times as much. Assumed is the lower end: where
+H100 13 functions, from 6.7 to 342 us, had 84 to 213 ns over 14 pairs of processes: in one pair nearly the
+same, whatever the function; one of four kernels had four times as much. Assumed is the lower end: where
 processes differ by more they show it, and 640 verdicts replayed from these held no false alarm."""
 
 

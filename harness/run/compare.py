@@ -8,7 +8,6 @@ import math
 import os
 import random
 import time
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -46,7 +45,7 @@ from harness.records import (
     VerdictStatus,
 )
 from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
-from harness.run.turns import HEAD_FIRST, SIDES, TurnPair
+from harness.run.turns import HEAD_FIRST, SIDES, PairsAhead, ToBuild, TurnPair, most_ahead
 from harness.spec.case_id import size_label
 from harness.spec.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
 from harness.spec.loader import LoadedSuite
@@ -242,13 +241,7 @@ class Comparing(DeviceSession):
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
         self._turns: TurnPair | None = None
-        self._ahead: deque[TurnPair] = deque()
-        """The pairs of processes that come after, begun ahead of time."""
-        self._most_ahead = 0
-        """How many of these there may be."""
-        self._to_build: tuple[protocol.PairOf, ...] = ()
-        """What these build before their turn; empty until something is to be measured."""
-        self._turn_pairs = 0
+        self._ahead = PairsAhead(self._new_turns)
         loadings = {"base": base.loading, "head": head.loading}
         self._loadings: dict[str, Loading] = {side: each for side, each in loadings.items() if each}
         self._told = self._told_to(None)
@@ -261,7 +254,7 @@ class Comparing(DeviceSession):
             self.policy = policy_for(self.device, self.settings)
             self.pair = self.settings.pair or pair_settings_for(self.device, self.policy)
             self.pair = dataclasses.replace(self.pair, l2=self.settings.l2)
-            self._most_ahead = most_ahead(self.device)
+            self._ahead.most = most_ahead(self.device)
             self.judge_by(read_calibration(self.folder) if self.folder else None)
         except BaseException:
             self.__exit__()
@@ -436,7 +429,7 @@ class Comparing(DeviceSession):
             if entry.in_turns and not self._is_elsewhere(self.head.suite.by_name[entry.trial.case.kernel])
         ]
         if in_turns:
-            self._start_ahead(1 + self._most_ahead)
+            self._ahead.start(1)
         pairs = tuple(entry.pair for entry in shared)
         self.observer.stage("build")
         # A compiler that hangs or kills its process is reported by the case that needs it.
@@ -448,7 +441,7 @@ class Comparing(DeviceSession):
                     self._settle_built(entry, reply.pairs[entry.pair.id])
         self.builder.kill()
         if in_turns:
-            self._build_ahead(tuple(entry.pair for entry in in_turns))
+            self._ahead.prepare(*self._to_build(in_turns))
         changes = ((), set[str]()) if self._same_problem() else self._problem_changes(entries)
         self._inspect_in_turns(in_turns)
         return changes
@@ -636,7 +629,7 @@ class Comparing(DeviceSession):
             else:
                 self._process(wanting)
             settle(trials, self.policy)
-        self._end_ahead()
+        self._ahead.close()
 
     def _process(self, entries: Sequence[CaseEntry]) -> None:
         """One fresh process for all of these, in random order; another after one that failed."""
@@ -644,8 +637,8 @@ class Comparing(DeviceSession):
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))
-        self._to_build = tuple(entry.pair for entry in entries if entry.in_turns)
-        self._prepare_ahead()
+        self._ahead.wanted = self._to_build([entry for entry in entries if entry.in_turns])
+        self._ahead.go_on()
         for in_turns in (True, False):  # the processes that built functions are there already
             for entry in shuffled:
                 if entry.in_turns == in_turns and not entry.trial.settled:
@@ -693,63 +686,25 @@ class Comparing(DeviceSession):
 
     def _ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """What a pair of processes answers; one is started where there is none, and ended where it fails."""
-        return self._answered(lambda: self._side_processes().compare(request, timeout_s, self._prepare_ahead))
+        return self._answered(lambda: self._side_processes().compare(request, timeout_s, self._ahead.go_on))
 
     def _side_processes(self) -> TurnPair:
         """A process for each side, which have opened the device; they are begun where there are none."""
         if self._turns is None:
             with ExitStack() as stack:
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
-                turns = self._next_turns()
+                turns = self._ahead.next()
                 stack.callback(turns.close)
                 turns.open()
                 self._worker = stack.pop_all()
             self._turns = turns
         return self._turns
 
-    def _next_turns(self) -> TurnPair:
-        """The pair of processes that was begun ahead, or a new one where there is none that built all."""
-        if self._ahead:
-            turns = self._ahead.popleft()
-            self._prepare_ahead()  # while this one still builds
-            if turns.is_prepared():
-                return turns
-            turns.close()
-            self._give_up_ahead()  # whichever case is at fault is told when it is built alone
-        return self._new_turns()
-
-    def _new_turns(self) -> TurnPair:
-        self._turn_pairs += 1
-        first = SIDES[self._turn_pairs % 2]
+    def _new_turns(self, first: SideName) -> TurnPair:
         return TurnPair(self._new_side, self._open_side, self.observer.stage, first)
 
-    def _prepare_ahead(self) -> None:
-        """Have one more pair of processes open the device and build, while nothing is timed.
-
-        What they build they import first, which takes longer than to measure.
-        """
-        if self._to_build:
-            self._start_ahead(self._most_ahead)
-            self._build_ahead(self._to_build)
-
-    def _start_ahead(self, count: int) -> None:
-        while len(self._ahead) < count:
-            self._ahead.append(self._new_turns())
-
-    def _build_ahead(self, pairs: tuple[protocol.PairOf, ...]) -> None:
-        try:
-            if turns := next((each for each in self._ahead if not each.is_open), None):
-                turns.prepare(pairs, self._build_timeout_s(len(pairs)))
-        except HarnessError:  # such as a card without room for so many
-            self._give_up_ahead()
-
-    def _give_up_ahead(self) -> None:
-        self._most_ahead = 0
-        self._end_ahead()
-
-    def _end_ahead(self) -> None:
-        while self._ahead:
-            self._ahead.popleft().close()
+    def _to_build(self, entries: Sequence[CaseEntry]) -> ToBuild:
+        return tuple(entry.pair for entry in entries), self._build_timeout_s(len(entries))
 
     def _new_side(self, side: SideName) -> WorkerProcess:
         """A worker for one side, with what its toolchain asks of it."""
@@ -764,7 +719,7 @@ class Comparing(DeviceSession):
 
     def _end_spare(self) -> None:
         super()._end_spare()
-        self._end_ahead()
+        self._ahead.close()
 
     def leave(self) -> None:
         self._turns = None
@@ -775,8 +730,7 @@ class Comparing(DeviceSession):
         return self._turns is not None or super().started
 
     def _own_pids(self) -> list[int]:
-        ahead = [pid for turns in self._ahead for pid in turns.pids]
-        return [*ahead, *(super()._own_pids() if self._turns is None else self._turns.pids)]
+        return [*self._ahead.pids, *(super()._own_pids() if self._turns is None else self._turns.pids)]
 
     def _run_alone(self, entries: Sequence[CaseEntry]) -> None:
         """Run each side of what is confirmed by itself, as in quads one that draws more power slows both.
@@ -804,15 +758,6 @@ class Comparing(DeviceSession):
                 entry.trial.solo = {side: solo_of(seen, **dataclasses.asdict(run)) for side, run in runs}
             self.observer.measured(entry.pair.id)
         self.leave()
-
-
-def most_ahead(device: DeviceInfo) -> int:
-    """How many pairs of processes may import, open the device and build before their turn: as many as leave
-    the host's processors and the card's memory to those that measure.
-    """
-    if device.kind != "gpu":  # there what they import would disturb
-        return 0
-    return min(3, (os.cpu_count() or 1) // 4, (device.memory_bytes or 0) // 2**33)
 
 
 @dataclass(frozen=True, slots=True)

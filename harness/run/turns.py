@@ -7,7 +7,9 @@ differ by more from one another, and are judged by a wider prior.
 from __future__ import annotations
 
 import math
+import os
 import random
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from typing import TypeVar
@@ -19,7 +21,7 @@ from harness.bench.abba import CANARY_EVERY, Order, PairSettings, Turn, all_four
 from harness.bench.measure import launches_per_slot
 from harness.bench.protocol import SideName
 from harness.errors import HarnessError, WorkerError
-from harness.records import PairedBlock, Quad
+from harness.records import DeviceInfo, PairedBlock, Quad
 from harness.run.device_session import Pending, WorkerProcess
 from harness.system.process import Failed, Request, failure
 
@@ -245,6 +247,83 @@ class TurnPair:
         if isinstance(reply, Failed):
             raise _FailedError(msgspec.structs.replace(reply, side=reply.side or side))
         return reply
+
+
+ToBuild = tuple[tuple[protocol.PairOf, ...], float]
+"""Pairs of kernels that processes build before their turn, and how long they may take for it in seconds."""
+
+
+class PairsAhead:
+    """Pairs of processes that are begun before their turn, until `close` ends them.
+
+    They import, open the device and build while the pair before them is measured, which takes less time than
+    that. `new` starts a pair that opens the device at the given side first: in turn one side and the other.
+    """
+
+    def __init__(self, new: Callable[[SideName], TurnPair]) -> None:
+        self._new = new
+        self._pairs: deque[TurnPair] = deque()
+        self._count = 0
+        self.most = 0
+        """How many there may be."""
+        self.wanted: ToBuild = ((), 0.0)
+        """What they build; nothing until something is to be measured."""
+
+    @property
+    def pids(self) -> list[int]:
+        return [pid for pair in self._pairs for pid in pair.pids]
+
+    def close(self) -> None:
+        while self._pairs:
+            self._pairs.popleft().close()
+
+    def next(self) -> TurnPair:
+        """The pair whose turn it is, or a new one where none was begun that built all."""
+        if not self._pairs:
+            return self._another()
+        pair = self._pairs.popleft()
+        self.go_on()  # while this one still builds
+        if pair.is_prepared():
+            return pair
+        pair.close()
+        self._give_up()  # whichever case is at fault is told when it is built alone
+        return self._another()
+
+    def go_on(self) -> None:
+        """Have one more pair open the device and build. Call it while nothing is timed."""
+        if self.wanted[0]:
+            self.start()
+            self.prepare(*self.wanted)
+
+    def start(self, more: int = 0) -> None:
+        """Start as many pairs as there may be, and `more`; they do not open the device yet."""
+        while len(self._pairs) < self.most + more:
+            self._pairs.append(self._another())
+
+    def prepare(self, pairs: tuple[protocol.PairOf, ...], timeout_s: float) -> None:
+        """Have the first pair that has not opened the device do so, and build."""
+        try:
+            if closed := next((each for each in self._pairs if not each.is_open), None):
+                closed.prepare(pairs, timeout_s)
+        except HarnessError:  # such as a card without room for so many
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.most = 0
+        self.close()
+
+    def _another(self) -> TurnPair:
+        self._count += 1
+        return self._new(SIDES[self._count % 2])
+
+
+def most_ahead(device: DeviceInfo) -> int:
+    """How many pairs of processes may import, open the device and build before their turn: as many as leave
+    the host's processors and the card's memory to those that measure.
+    """
+    if device.kind != "gpu":  # there what they import would disturb
+        return 0
+    return min(3, (os.cpu_count() or 1) // 4, (device.memory_bytes or 0) // 2**33)
 
 
 @contextmanager
