@@ -138,6 +138,8 @@ def test_a_setting_of_one_side_is_that_sides_alone(tmp_path, name, setting_of):
     done = run_command("compare", "HEAD~1", "HEAD", "--device", GPU, "--json", "--no-save", cwd=root)
     [result] = json.loads(done.stdout)
     [verdict] = result["verdicts"]
+    if "module 'numpy' has no attribute" in verdict["message"]:
+        pytest.skip("This numba.cuda is older than this NumPy.")
     slower = (does == "slower") == (setting_of == "head")
     expected = {"regression" if slower else "improvement"}
     if does == "either":  # what the search finds may be what the heuristics choose
