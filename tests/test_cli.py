@@ -129,6 +129,42 @@ def test_a_broken_suite_is_status_2_with_its_traceback(harness, project, command
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [("list",), ("list", "--card", "a100"), ("check", *SHORT[:4]), ("run", *SHORT, "--no-save")],
+    ids=["list", "list-card", "check", "run"],
+)
+def test_a_broken_suite_costs_no_other_suite(harness, project, arguments):
+    """The others are shown; the broken one is told behind them, and its exit status is the command's."""
+    project.write({"kernels/a_bad/suite.py": "suite = 1 / 0\n"})
+    done = harness(*arguments)
+    told = done.failed_with(ExitCode.USAGE)
+    assert "toy" in done.out
+    assert told.count("a_bad/suite.py:1 raised ZeroDivisionError") == 1
+    assert "Traceback" in told
+
+
+def test_every_suite_is_told_where_none_loads(harness, project):
+    project.write({"kernels/toy/suite.py": "suite = 1 / 0\n", "kernels/bad/suite.py": "nothing = 1\n"})
+    told = harness("list").failed_with(ExitCode.USAGE)
+    assert told.count("toy/suite.py:1 raised ZeroDivisionError") == 1
+    assert told.count("bad/suite.py defines no `suite`") == 1
+
+
+def test_a_kernel_that_no_suite_has_may_be_in_the_one_that_is_broken(harness, project):
+    project.write({"kernels/bad/suite.py": "suite = 1 / 0\n"})
+    told = harness("list", "bad.kernel").failed_with(ExitCode.USAGE)
+    assert "No kernel matches 'bad.kernel'" in told
+    assert "bad/suite.py:1 raised ZeroDivisionError" in told
+
+
+def test_a_failed_check_has_its_own_status_beside_a_broken_suite(harness, project):
+    project.write({"kernels/bad/suite.py": "suite = 1 / 0\n"})
+    project.write({"kernels/toy/plain.cu": "#define NULL_DEVICE_FAULT wrong\n"})
+    done = harness("check", *SHORT[:4])
+    assert "bad/suite.py:1 raised ZeroDivisionError" in done.failed_with(ExitCode.REGRESSION)
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("devices = 'null'\n", "no such setting"),
