@@ -91,8 +91,7 @@ def _file(folder: Path) -> Path:
 def load_folder(folder: Path) -> Suite:
     """The suite whose suite.py lies in `folder`.
 
-    Raises SuiteError where suite.py is missing, raises or defines no `suite`. The log has the traceback of what
-    it raised.
+    Raises SuiteError where suite.py is missing, raises or defines no `suite`; its log has the traceback.
     """
     folder = folder.resolve()
     file = _present(folder) / "suite.py"
