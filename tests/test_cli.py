@@ -565,9 +565,11 @@ def fake_cuda(project):
             {"FAKE_CUDA": "init fails", "CUDA_VISIBLE_DEVICES": ""},
             "CUDA_VISIBLE_DEVICES is '', which hides every card: unset it",
         ),
+        ({"FAKE_CUDA": "init raises"}, "CUDA does not start (OSError: the driver is of another version)"),
+        ({"FAKE_CUDA": "odd card"}, "cuda is unavailable: its library raised ValueError: a card from the"),
         ({"FAKE_CUDA": "0"}, "CUDA sees no card"),
     ],
-    ids=["no driver", "no PyCUDA", "init fails", "hidden", "no card"],
+    ids=["no driver", "no PyCUDA", "init fails", "hidden", "init raises", "odd card", "no card"],
 )
 def test_a_missing_card_is_a_sentence(fake_cuda, env, words):
     done = fake_cuda("run", "--device", "cuda:0", **env)
@@ -575,6 +577,14 @@ def test_a_missing_card_is_a_sentence(fake_cuda, env, words):
     assert "Traceback" not in done.err
     survey = fake_cuda("devices", "--json", **env)
     assert words in survey.json["problems"]["cuda"]
+
+
+def test_a_card_whose_name_is_no_utf_8_is_a_card_all_the_same(fake_cuda):
+    done = fake_cuda("devices", "--json", FAKE_CUDA="odd name")
+    assert done.status == ExitCode.FINE
+    card = done.json["devices"][0]
+    assert card["spec"] == done.json["default"] == "cuda:0"
+    assert card["name"].startswith("unavailable: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xf8")
 
 
 def test_two_cards_are_both_shown_and_the_second_can_be_chosen(fake_cuda):
