@@ -262,10 +262,12 @@ def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Poli
     )
     if not head:
         return _absent_at_head(bare, why_base if not base else None, why_head)
-    if refusals:
-        message = " ".join(refusal.message for refusal in refusals)
-        return replace(bare, status="invalid", reason=refusals[0].reason, message=message)
-    if (pairs := policy.looks[0]) < MIN_PAIRS:
+    pairs, own = policy.looks[0], _measured_apart(base, head)
+    if refusals or (own and pairs < MIN_PAIRS):
+        told = sorted(filter(None, (own, *refusals)), key=lambda refusal: refusal.reason != "other-machine")
+        message = " ".join(refusal.message for refusal in told)
+        return replace(bare, status="invalid", reason=told[0].reason, message=message)
+    if pairs < MIN_PAIRS:
         message = (
             f"{pairs} pair{'s' if pairs > 1 else ''} of processes: so few can agree by chance. Save at "
             f"least {MIN_PAIRS} files of each commit, in turns; {ROBUST_PAIRS} see far more."
@@ -343,10 +345,9 @@ def _compared(
     judgement = judge_pairs(ratios, policy)
     estimate, effects = judgement.estimates["time"], tuple(math.expm1(each) for each in ratios)
     base_mhz, head_mhz = (_middle([each.extra.sm_clock_mhz for each in side]) for side in (base, head))
-    refusal = _measured_otherwise(everything) or _clocks_apart(base_mhz, head_mhz)
     status, reason = _OUTCOMES[judgement.status]
     message = ""
-    if refusal := refusal or _drift(pairs_ns, turns, policy):
+    if refusal := _measured_apart(base, head) or _drift(pairs_ns, turns, policy):
         status, reason, message = "invalid", refusal.reason, refusal.message
     elif status == "inconclusive":
         message = f"{_two_states([*base_ns, *head_ns], policy)} {_what_would_help(ratios, policy)}".strip()
@@ -385,6 +386,12 @@ def _time_ns(benchmark: Benchmark, *, raw: bool) -> float:
     Where a timer's ticks are coarse a median sticks to one of them; a mean does not.
     """
     return trimmed_mean(benchmark.times_ns) if raw else benchmark.median_ns
+
+
+def _measured_apart(base: Sequence[Benchmark], head: Sequence[Benchmark]) -> Refusal | None:
+    """Refuse times of a benchmark that were taken by another timer, on another card or at another clock."""
+    base_mhz, head_mhz = (_middle([each.extra.sm_clock_mhz for each in side]) for side in (base, head))
+    return _measured_otherwise([*base, *head]) or _clocks_apart(base_mhz, head_mhz)
 
 
 def _measured_otherwise(everything: Sequence[Benchmark]) -> Refusal | None:
