@@ -395,6 +395,8 @@ def test_one_point_of_nvbenchs_axes_that_is_there_twice_is_kept_apart(judge):
 
     done = judge(nvbench(twice))
     assert [each["case"] for each in done.json["verdicts"]] == ["mul_1_of_2[n=1]", "mul_2_of_2[n=1]"]
+    told = "mul n=1 is called mul_{}_of_2 here: another benchmark of the file has the same name."
+    assert done.json["notes"] == [told.format(place) for place in (1, 2)]
 
 
 # pytest-benchmark
@@ -654,6 +656,14 @@ def test_executables_that_name_a_card_are_of_that_card(compare):
     comparison, said = compared(compare(same, same.replace('"tool": "1"', '"tool": "2"')))
     assert (comparison["device"]["name"], comparison["device"]["kind"]) == ("NVIDIA RTX A4000", "gpu")
     assert (said["status"], comparison["settings"]["differences"]) == ("unchanged", "tool: 1 → 2")
+
+
+def test_names_of_executables_that_occur_twice_are_told(compare):
+    twice = script([google_entry("copy", 100, family_index=number) for number in (0, 1)])
+    done = compare(twice, twice)
+    assert len(done.json[0]["verdicts"]) == 2
+    told = done.json[0]["comparison"]["settings"]["notes"]
+    assert "copy is called copy_1_of_2 here: another benchmark of the file has the same name." in told
 
 
 def test_a_later_run_on_another_card_is_no_regression(compare, monkeypatch):

@@ -311,7 +311,7 @@ def _absent_somewhere(name: str, turns: _Turns) -> str:
 
 
 def _notes(turns: _Turns, skipped: Sequence[str]) -> tuple[str, ...]:
-    """Return a sentence for each difference, benchmark that both sides skip, rerun, and caution."""
+    """Return a sentence for each difference, benchmark that both sides skip, rerun, oddity, and caution."""
     notes = [f"Differs between base and head: {each}." for each in reported_differences(*turns.identities)]
     for name in skipped:
         why = _untimed(name, turns.in_time)
@@ -321,6 +321,7 @@ def _notes(turns: _Turns, skipped: Sequence[str]) -> tuple[str, ...]:
         f"{name} ran more than once in {files} of {len(turns.in_time)} files: the last run counts."
         for name, files in again.items()
     ]
+    notes += dict.fromkeys(note for run in turns.in_time for note in run.file.notes)
     for (fact, value), caution in _CAUTIONS.items():
         if {each.machine.get(fact) for side in turns.identities for each in side} == {value}:
             notes.append(f"{fact} is {value} in all files: {caution}.")
