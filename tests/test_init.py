@@ -268,6 +268,9 @@ def test_a_name_alone_proposes_a_reference_that_its_author_completes(theirs, cal
     })  # fmt: skip
     suites, _ = guessed(Path())
     assert [suite.reference for suite in suites.values()] == [None] * 4
+    by_vector = suites["vector_matrix_mult"]
+    assert [array.shape for array in by_vector.arrays] == [("N", "N"), ("N",), ("N",)]
+    assert by_vector.proposal is None
     assert "sum" in suites
     assert call("init", "--yes", "--only", "*").status == 0
     text = Path("perf/sum/suite.py").read_text()
