@@ -208,6 +208,9 @@ def test_a_processors_clock_counts_where_all_readings_of_the_sides_are_apart(jud
         google(lambda side, pair: {"mhz_per_cpu": [3600, 3000, 2400, 1900][pair] + 40 * (side == "head")})
     )
     assert only(scattered)["status"] == "regression"
+    # Apart by 3 %, and each side scatters by more.
+    near = judge(google(lambda side, pair: {"mhz_per_cpu": {"base": 3000, "head": 3490}[side] + 130 * pair}))
+    assert only(near)["status"] == "regression"
 
 
 def test_labels_that_name_a_card_are_its_identity(judge):
@@ -649,6 +652,7 @@ def test_executables_of_two_builds_or_cards_are_not_compared(compare, key, base,
     _, said = compared(done)
     assert (said["status"], said["reason"], done.status) == ("invalid", "other-machine", 3)
     assert f"{key} is {base} in base and {head} in head" in said["message"]
+    assert "process 1" not in done.err  # nothing is measured that cannot be compared
 
 
 def test_executables_that_name_a_card_are_of_that_card(compare):
