@@ -582,8 +582,8 @@ def _numba_body(
     grid = rf"\(?{re.escape(', '.join(index))}\)? = (?:numba\.)?cuda\.grid\({len(index)}\)"
     if fast or len(statements) != 2 or None in statements:
         return None
-    first, store = (ast.unparse(each) for each in statements if each)
-    if not re.fullmatch(grid, first) or not re.match(rf"{re.escape(output)}\[[^]]*\] [-+*]?= ", store):
+    first, _ = (ast.unparse(each) for each in statements if each)
+    if not re.fullmatch(grid, first):
         return None
     text = re.sub(rf"\b(\w+)\[\(?{re.escape(', '.join(index))}\)?\]", r"\1", ast.unparse(value))
     names = {argument.arg for argument in node.args.args}
