@@ -11,28 +11,13 @@ from harness.bench.abba import PairSettings
 from harness.run.compare import CompareSettings, Comparing, ComparisonResult
 from harness.spec.loader import load
 from harness.spec.planning import plan
+from tests import toy
 from tests.support import write_files
 from tests.test_compare import Watching
 
 pytestmark = pytest.mark.fault
 
-SUITE = """\
-import colorsys, os, sys, threading
-import numpy as np
-{imports}
-from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
-
-
-class Twice(Problem):
-    n = Axis(default=(4096,))
-    x = Input("n")
-    y = Output("n")
-
-    def reference(self, case, x):
-        {reference}
-        return 2 * x
-
-
+MAKE = """\
 def make(case, stream):
     {make}
 
@@ -41,10 +26,8 @@ def make(case, stream):
         np.multiply(x, 2 if getattr(colorsys, "OWNER", {side!r}) == {side!r} else 3, out=y)
 
     return call
-
-
-suite = Suite("toy", Twice(), headline="GB/s", kernels=[Kernel("one", {{"cpu": HostFunction(make)}})])
 """
+IMPORTS = "import colorsys, os, threading\nimport numpy as np\n"
 NOTHING = {"imports": "", "reference": "pass", "make": "pass", "launch": "pass"}
 QUICK = PairSettings(min_quads=5, max_quads=5, warmup_min_s=0.001, warmup_max_s=0.002)
 
@@ -53,7 +36,10 @@ def compared(folder: Path, sides: dict[str, dict[str, str]], **files: str) -> Co
     """The comparison of two suites on the CPU, each with these lines in its places; one process of each."""
     loaded = []
     for side, given in sides.items():
-        text = SUITE.format(side=side, **{**NOTHING, **given})
+        lines = {**NOTHING, **given}
+        body = MAKE.format(side=side, make=lines["make"], launch=lines["launch"])
+        imports = IMPORTS + lines["imports"]
+        text = toy.twice(imports, body, "{'cpu': HostFunction(make)}", reference=lines["reference"], n=4096)
         named = {f"{name}.py": each.replace("SIDE", side) for name, each in files.items()}
         loaded.append(load(write_files(folder / side, {"suite.py": text, **named})))
     settings = CompareSettings(device="cpu:0", pair=QUICK, budget_s=1e-9, save=False)
