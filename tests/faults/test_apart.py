@@ -28,7 +28,8 @@ def make(case, stream):
     return call
 """
 IMPORTS = "import colorsys, os, threading\nimport numpy as np\n"
-NOTHING = {"imports": "", "reference": "pass", "make": "pass", "launch": "pass"}
+ON_CPU = "{'cpu': HostFunction(make)}"
+NOTHING = {"imports": "", "reference": "pass", "make": "pass", "launch": "pass", "source": ON_CPU}
 QUICK = PairSettings(min_quads=5, max_quads=5, warmup_min_s=0.001, warmup_max_s=0.002)
 
 
@@ -39,7 +40,7 @@ def compared(folder: Path, sides: dict[str, dict[str, str]], **files: str) -> Co
         lines = {**NOTHING, **given}
         body = MAKE.format(side=side, make=lines["make"], launch=lines["launch"])
         imports = IMPORTS + lines["imports"]
-        text = toy.twice(imports, body, "{'cpu': HostFunction(make)}", reference=lines["reference"], n=4096)
+        text = toy.twice(imports, body, lines["source"], reference=lines["reference"], n=4096)
         named = {f"{name}.py": each.replace("SIDE", side) for name, each in files.items()}
         loaded.append(load(write_files(folder / side, {"suite.py": text, **named})))
     settings = CompareSettings(device="cpu:0", pair=QUICK, budget_s=1e-9, save=False)
@@ -102,6 +103,13 @@ def test_settings_that_differ_are_told_in_both_directions(tmp_path):
     assert verdict.settings_changed == ("environment OF_HEAD: none → yes", "numpy.getbufsize: 16 → 8192")
     [same] = compared(tmp_path / "same", {"base": {}, "head": {"make": "x = 1"}}).verdicts
     assert same.settings_changed == ()
+
+
+def test_a_new_function_of_heads_is_made_and_verified_by_a_process_that_has_it(tmp_path):
+    both = f"{ON_CPU}, block=64, grid=1), Kernel('fresh', {ON_CPU}"
+    result = compared(tmp_path, {"base": {}, "head": {"source": both}})
+    [fresh] = [verdict for verdict in result.verdicts if verdict.kernel == "fresh"]
+    assert (fresh.status, fresh.reason) == ("new", "only-in-head"), fresh.message
 
 
 @pytest.mark.parametrize("side", ["base", "head"])
