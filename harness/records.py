@@ -513,8 +513,8 @@ class Verdict:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Gates that this device gives no data for, with the reason."""
     settings_changed: tuple[str, ...] = ()
-    """Settings of base's process that head's had otherwise, such as ``torch.get_num_threads: 8 → 1``. Known
-    of sides that have a process each."""
+    """Settings of base's process that head's had otherwise, such as ``torch.get_num_threads: 8 → 1``, known
+    of sides that have a process each; and the arithmetic, where a rate tells that only one side uses TF32."""
     gpu_s: float = 0.0
     complete: bool = True
     """False where the comparison was interrupted, or its budget spent, before the last planned look."""

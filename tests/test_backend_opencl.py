@@ -65,6 +65,47 @@ def test_platforms_without_a_device_are_a_sentence(platforms):
         opencl._handles()
 
 
+class Odd:
+    """An object of a driver that refuses everything in the same way."""
+
+    def __init__(self, error, **known):
+        self.__dict__ |= known
+        self.error = error
+
+    def __getattr__(self, name):
+        raise self.error
+
+
+NO_UTF_8 = UnicodeDecodeError("utf-8", b"\xf8", 0, 1, "invalid start byte")
+
+
+def test_a_platform_that_raises_costs_no_other_platform(platforms):
+    platforms += [Odd(OSError("stale"), name="Broken"), platform("Vendor", first=GPU)]
+    assert names() == ["first"]
+    del platforms[1]
+    with pytest.raises(DeviceError, match=r"no device \(Broken: OSError: stale\)"):
+        opencl._handles()
+
+
+def test_a_loader_that_raises_is_a_sentence(platforms, monkeypatch):
+    def raises():
+        raise NO_UTF_8
+
+    monkeypatch.setattr(opencl._pyopencl(), "get_platforms", raises)
+    with pytest.raises(DeviceError, match="OpenCL has no platform"):
+        opencl._handles()
+
+
+def test_a_device_whose_name_is_no_utf_8_is_a_device_all_the_same(platforms):
+    known = {name: value for name, value in CARD.items() if isinstance(value, int | list)}
+    odd = Odd(NO_UTF_8, **known, platform=Odd(NO_UTF_8))
+    platforms.append(Odd(NO_UTF_8, get_devices=lambda: [odd]))
+    [found] = opencl.devices()
+    for told in (found.name, found.vendor, found.driver):
+        assert told.startswith("unavailable: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xf8")
+    assert found.compute_units == CARD["max_compute_units"]
+
+
 CARD = {
     "name": "NVIDIA H100 80GB HBM3",
     "type": GPU,

@@ -52,8 +52,14 @@ def test_memory_is_what_is_read_and_what_is_written_beyond_the_l2():
 
 
 def test_arithmetic_is_the_peak_of_the_type():
-    assert bound(CARD, work()) == Bound(25.0, "arithmetic")  # 128 lanes on each of 10
-    assert bound(CARD, work(dtype="float16")) == Bound(6.25, "arithmetic")
+    plain, products = loop(MOV=1), loop(HMMA_1688_F32_TF32=1)
+    assert bound(CARD, work(), plain) == Bound(25.0, "arithmetic")  # 128 lanes on each of 10
+    assert bound(CARD, work(dtype="float16"), plain) == Bound(6.25, "arithmetic")
+    # Code that nobody has seen may compute float32 in TF32.
+    assert bound(CARD, work()) == Bound(12.5, "arithmetic")
+    assert bound(CARD, work(), products) == Bound(12.5, "arithmetic")
+    older = dataclasses.replace(CARD, capability=(7, 5))
+    assert bound(older, work()) == Bound(50.0, "arithmetic")  # 64 lanes, and no TF32
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,42 @@ def test_a_broken_suite_is_status_2_with_its_traceback(harness, project, command
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [("list",), ("list", "--card", "a100"), ("check", *SHORT[:4]), ("run", *SHORT, "--no-save")],
+    ids=["list", "list-card", "check", "run"],
+)
+def test_a_broken_suite_costs_no_other_suite(harness, project, arguments):
+    """The others are shown; the broken one is told behind them, and its exit status is the command's."""
+    project.write({"kernels/a_bad/suite.py": "suite = 1 / 0\n"})
+    done = harness(*arguments)
+    told = done.failed_with(ExitCode.USAGE)
+    assert "toy" in done.out
+    assert told.count("a_bad/suite.py:1 raised ZeroDivisionError") == 1
+    assert "Traceback" in told
+
+
+def test_every_suite_is_told_where_none_loads(harness, project):
+    project.write({"kernels/toy/suite.py": "suite = 1 / 0\n", "kernels/bad/suite.py": "nothing = 1\n"})
+    told = harness("list").failed_with(ExitCode.USAGE)
+    assert told.count("toy/suite.py:1 raised ZeroDivisionError") == 1
+    assert told.count("bad/suite.py defines no `suite`") == 1
+
+
+def test_a_kernel_that_no_suite_has_may_be_in_the_one_that_is_broken(harness, project):
+    project.write({"kernels/bad/suite.py": "suite = 1 / 0\n"})
+    told = harness("list", "bad.kernel").failed_with(ExitCode.USAGE)
+    assert "No kernel matches 'bad.kernel'" in told
+    assert "bad/suite.py:1 raised ZeroDivisionError" in told
+
+
+def test_a_failed_check_has_its_own_status_beside_a_broken_suite(harness, project):
+    project.write({"kernels/bad/suite.py": "suite = 1 / 0\n"})
+    project.write({"kernels/toy/plain.cu": "#define NULL_DEVICE_FAULT wrong\n"})
+    done = harness("check", *SHORT[:4])
+    assert "bad/suite.py:1 raised ZeroDivisionError" in done.failed_with(ExitCode.REGRESSION)
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("devices = 'null'\n", "no such setting"),
@@ -529,9 +565,11 @@ def fake_cuda(project):
             {"FAKE_CUDA": "init fails", "CUDA_VISIBLE_DEVICES": ""},
             "CUDA_VISIBLE_DEVICES is '', which hides every card: unset it",
         ),
+        ({"FAKE_CUDA": "init raises"}, "CUDA does not start (OSError: the driver is of another version)"),
+        ({"FAKE_CUDA": "odd card"}, "cuda is unavailable: its library raised ValueError: a card from the"),
         ({"FAKE_CUDA": "0"}, "CUDA sees no card"),
     ],
-    ids=["no driver", "no PyCUDA", "init fails", "hidden", "no card"],
+    ids=["no driver", "no PyCUDA", "init fails", "hidden", "init raises", "odd card", "no card"],
 )
 def test_a_missing_card_is_a_sentence(fake_cuda, env, words):
     done = fake_cuda("run", "--device", "cuda:0", **env)
@@ -539,6 +577,14 @@ def test_a_missing_card_is_a_sentence(fake_cuda, env, words):
     assert "Traceback" not in done.err
     survey = fake_cuda("devices", "--json", **env)
     assert words in survey.json["problems"]["cuda"]
+
+
+def test_a_card_whose_name_is_no_utf_8_is_a_card_all_the_same(fake_cuda):
+    done = fake_cuda("devices", "--json", FAKE_CUDA="odd name")
+    assert done.status == ExitCode.FINE
+    card = done.json["devices"][0]
+    assert card["spec"] == done.json["default"] == "cuda:0"
+    assert card["name"].startswith("unavailable: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xf8")
 
 
 def test_two_cards_are_both_shown_and_the_second_can_be_chosen(fake_cuda):

@@ -511,6 +511,15 @@ def test_a_suite_that_is_broken_at_both_commits_is_status_2(harness, tmp_path):
     assert "ZeroDivisionError" in done.err
 
 
+def test_a_suite_that_is_broken_at_both_commits_costs_no_other_suite(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    for day in (1, 2):
+        commit(repository, {**files(0, only("changed")), "kernels/bad/suite.py": f"suite = {day} / 0\n"}, day)
+    done = harness("compare", "HEAD~1", "HEAD", *NULL, "--json", cwd=repository)
+    assert "bad/suite.py:1 raised ZeroDivisionError" in done.failed_with(ExitCode.USAGE)
+    assert len(done.json) == 1
+
+
 def test_twins_test_the_comparison(harness, tmp_path, monkeypatch):
     repository = make_project(tmp_path / "p", only("changed"))
     monkeypatch.setenv("CI", "1")

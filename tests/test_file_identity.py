@@ -208,6 +208,9 @@ def test_a_processors_clock_counts_where_all_readings_of_the_sides_are_apart(jud
         google(lambda side, pair: {"mhz_per_cpu": [3600, 3000, 2400, 1900][pair] + 40 * (side == "head")})
     )
     assert only(scattered)["status"] == "regression"
+    # Apart by 3 %, and each side scatters by more.
+    near = judge(google(lambda side, pair: {"mhz_per_cpu": {"base": 3000, "head": 3490}[side] + 130 * pair}))
+    assert only(near)["status"] == "regression"
 
 
 def test_labels_that_name_a_card_are_its_identity(judge):
@@ -395,6 +398,8 @@ def test_one_point_of_nvbenchs_axes_that_is_there_twice_is_kept_apart(judge):
 
     done = judge(nvbench(twice))
     assert [each["case"] for each in done.json["verdicts"]] == ["mul_1_of_2[n=1]", "mul_2_of_2[n=1]"]
+    told = "mul n=1 is called mul_{}_of_2 here: another benchmark of the file has the same name."
+    assert done.json["notes"] == [told.format(place) for place in (1, 2)]
 
 
 # pytest-benchmark
@@ -647,6 +652,7 @@ def test_executables_of_two_builds_or_cards_are_not_compared(compare, key, base,
     _, said = compared(done)
     assert (said["status"], said["reason"], done.status) == ("invalid", "other-machine", 3)
     assert f"{key} is {base} in base and {head} in head" in said["message"]
+    assert "process 1" not in done.err  # nothing is measured that cannot be compared
 
 
 def test_executables_that_name_a_card_are_of_that_card(compare):
@@ -654,6 +660,14 @@ def test_executables_that_name_a_card_are_of_that_card(compare):
     comparison, said = compared(compare(same, same.replace('"tool": "1"', '"tool": "2"')))
     assert (comparison["device"]["name"], comparison["device"]["kind"]) == ("NVIDIA RTX A4000", "gpu")
     assert (said["status"], comparison["settings"]["differences"]) == ("unchanged", "tool: 1 → 2")
+
+
+def test_names_of_executables_that_occur_twice_are_told(compare):
+    twice = script([google_entry("copy", 100, family_index=number) for number in (0, 1)])
+    done = compare(twice, twice)
+    assert len(done.json[0]["verdicts"]) == 2
+    told = done.json[0]["comparison"]["settings"]["notes"]
+    assert "copy is called copy_1_of_2 here: another benchmark of the file has the same name." in told
 
 
 def test_a_later_run_on_another_card_is_no_regression(compare, monkeypatch):

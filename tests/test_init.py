@@ -268,6 +268,9 @@ def test_a_name_alone_proposes_a_reference_that_its_author_completes(theirs, cal
     })  # fmt: skip
     suites, _ = guessed(Path())
     assert [suite.reference for suite in suites.values()] == [None] * 4
+    by_vector = suites["vector_matrix_mult"]
+    assert [array.shape for array in by_vector.arrays] == [("N", "N"), ("N",), ("N",)]
+    assert by_vector.proposal is None
     assert "sum" in suites
     assert call("init", "--yes", "--only", "*").status == 0
     text = Path("perf/sum/suite.py").read_text()
@@ -1786,11 +1789,40 @@ def test_attributes_templates_and_declarations_around_a_kernel():
         ("data[i] = x[i].real", None),
         ("data[i] = *x, i", None),
         ("for j in range(9): data[i] += x[i]", None),
+        ("if i < a: data[i] = a * x[i]", None),
+        ("if i < limit.size: data[i] = a * x[i]", None),
+        ("data[i] **= x[i]", None),
+        ("data[i] /= a", None),
+        ("data[i] = a * x[i]; data[i] = x[i]", None),
     ],
 )
 def test_a_numba_kernels_reference_is_written_where_one_store_says_it(theirs, body, reference):
     kernel = "from numba import cuda\n\n@cuda.jit\ndef f(a, x, data):\n    i = cuda.grid(1)\n"
     suites, _ = guessed(theirs({"k.py": f"{kernel}    {body}\n"}))
+    found = suites["f"].reference
+    assert (found and found.expression) == reference
+
+
+GRID, SQUARE = "i, j = cuda.grid(2)", "data[i, j] = a * x[i, j]"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "lines", "reference"),
+    [
+        ("@cuda.jit", (GRID, f"if i < x.shape[0] and j < x.shape[1]: {SQUARE}"), "case.a * x"),
+        ("@cuda.jit", (GRID, f"if i < x.shape[1] and j < x.shape[0]: {SQUARE}"), None),
+        ("@cuda.jit", (GRID, "for k in range(4): data[i, j] += a * x[i, j]"), None),
+        ("@cuda.jit", ("j, i = cuda.grid(2)", SQUARE), None),
+        ("@cuda.jit", ("i = cuda.threadIdx.x", "data[i] = a * x[i]"), None),
+        ("@cuda.jit", ("i = cuda.grid(2)", "data[i] = a * x[i]"), None),
+        ("@cuda.jit(fastmath=True)", ("i = cuda.grid(1)", "data[i] = a * x[i]"), None),
+    ],
+)
+def test_a_numba_kernels_reference_takes_every_element_once(theirs, decorator, lines, reference):
+    body = "".join(f"    {line}\n" for line in lines)
+    suites, _ = guessed(
+        theirs({"k.py": f"from numba import cuda\n\n{decorator}\ndef f(a, x, data):\n{body}"})
+    )
     found = suites["f"].reference
     assert (found and found.expression) == reference
 

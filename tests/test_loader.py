@@ -310,7 +310,7 @@ def test_what_makes_no_sense_in_a_suite_says_where(project):
     with pytest.raises(SuiteError, match="Axis size 0 is not an integer") as raised:
         load(project.suite)
     assert raised.value.message.startswith(f"{project.suite / 'suite.py'}:3 is wrong: ")
-    assert f'File "{project.suite / "suite.py"}", line 3' in raised.value.log
+    assert raised.value.log == ""
 
 
 def test_a_function_of_no_framework_is_no_source(project):

@@ -112,6 +112,12 @@ def test_where_a_record_ends_before_a_case_is_decided_it_says_so():
         assert not case.now.complete
 
 
+def test_what_the_sides_had_otherwise_stays_beside_the_verdict():
+    settings = ("arithmetic: float32 → TF32", "torch.get_num_threads: 8 → 1")
+    now = judged(*blocks(0.05, first=4, again=4), verdict(settings_changed=settings))[PLAIN].now
+    assert (now.status, now.settings_changed) == ("regression", settings)
+
+
 def test_one_fresh_process_may_confirm_what_two_have_said():
     case = judged(*blocks(0.05, first=2, again=1))[PLAIN]
     assert (case.now.status, case.blocks) == ("regression", 3)

@@ -5,18 +5,23 @@ from __future__ import annotations
 import dataclasses
 import random
 
+import msgspec
 import pytest
 
 from harness.errors import StoreError, UsageError
+from harness.judgement.saved_runs import FilesResult, FilesSide, policy_for
 from harness.output.review.building import (
     _unique,
+    card_of_files,
     kernel_places,
     newest_comparisons,
     review_of,
     stored_result,
 )
+from harness.output.review.grouping import Links
+from harness.output.review.markdown import comment
 from harness.output.review.model import SourceLine, decode_review, encode_review
-from harness.records import Effect
+from harness.records import Effect, Verdict
 from harness.spec.loader import load
 from tests.commits import make_project, only
 from tests.support import caller, commit, git, run_command, write_files, write_null_script
@@ -186,3 +191,38 @@ def test_report_shows_what_compare_showed(compared, repository, capsys, monkeypa
 
 def test_tests_of_one_name_get_names_that_no_other_test_has():
     assert _unique(["a", "a", "a_2", "b", "a"]) == ["a", "a_3", "a_2", "b", "a_4"]
+
+
+DIFFERS = "Differs between base and head: tool: 1 → 2."
+
+
+def test_what_files_of_other_harnesses_tell_beside_times_reaches_the_comment(result):
+    side = FilesSide(commit=None, dirty=False, files=())
+    bare = Verdict(
+        case="", kernel="test_a", sizes={}, dtype="", status="new", reason="only-in-head", message=""
+    )
+    files = FilesResult(
+        base=side,
+        head=side,
+        pairs=4,
+        device="card",
+        harness="pytest-benchmark",
+        policy=policy_for(None, None, 0.999, on_gpu=False, pairs=4),
+        verdicts=tuple(dataclasses.replace(bare, case=f"{file}.py::test_a") for file in ("one", "two")),
+        notes=(DIFFERS, "x" * 3000),
+    )
+    card = card_of_files(files)
+    assert card.notes == (
+        DIFFERS,
+        "x" * 2000,
+        "two.py::test_a is called test_a_2 here: another benchmark has the same name.",
+    )
+    review = msgspec.structs.replace(review_of([result]), cards=(card,))
+    assert DIFFERS in comment(decode_review(encode_review(review)), Links())
+
+
+def test_what_files_of_executables_tell_beside_times_reaches_the_review(result):
+    settings = {**result.comparison.settings, "differences": "tool: 1 → 2", "notes": "It has another name."}
+    told = dataclasses.replace(result, comparison=dataclasses.replace(result.comparison, settings=settings))
+    [card] = review_of([told]).cards
+    assert card.notes == (DIFFERS, "It has another name.")

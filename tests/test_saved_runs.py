@@ -503,6 +503,42 @@ def test_base_and_head_must_take_turns(judged, order, alternated):
         assert "would look like a change" in verdict.message
 
 
+@pytest.mark.parametrize("order", ["bbbbhhhh", "bhbh"], ids=["not in turns", "too few"])
+@pytest.mark.parametrize(
+    ("base", "head", "reason", "words"),
+    [
+        (
+            {"sm_clock_mhz": 1980.0},
+            {"sm_clock_mhz": 1500.0},
+            "sm-clock",
+            "base at 1,980 MHz and head at 1,500",
+        ),
+        ({"device": "H100"}, {"device": "H200"}, "other-machine", "its device is H100 and H200"),
+    ],
+    ids=["clock", "card"],
+)
+def test_another_card_or_clock_is_told_before_the_order_and_the_number_of_files(
+    judged, order, base, head, reason, words
+):
+    sides = {"b": ("base", base), "h": ("head", head)}
+    processes = [
+        Process(at_min=place, side=sides[each][0], extra={**OURS, **sides[each][1]})
+        for place, each in enumerate(order)
+    ]
+    (verdict,) = verdicts_are(judged(processes), "invalid", reason)
+    assert words in verdict.message
+    assert ("not measured in turns" in verdict.message) == (order == "bbbbhhhh")
+
+
+def test_another_machine_is_told_before_another_clock(judged):
+    processes = [
+        Process(at_min=place, side=side, machine={"node": side}, extra={**OURS, "sm_clock_mhz": mhz})
+        for place, (side, mhz) in enumerate([("base", 1980.0), ("head", 1500.0)] * 4)
+    ]
+    (verdict,) = verdicts_are(judged(processes), "invalid", "other-machine")
+    assert verdict.message.index("node is base") < verdict.message.index("base at 1,980 MHz")
+
+
 @pytest.mark.parametrize(("order", "reason"), [("fixed", "drift"), ("swapped", "within-tolerance")])
 @pytest.mark.parametrize("pairs", [4, 9])
 def test_a_machine_that_gets_warmer_is_no_change(judged, order, reason, pairs):

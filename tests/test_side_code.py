@@ -10,6 +10,7 @@ import pytest
 
 from harness.bench.protocol import SideName
 from harness.errors import ExitCode
+from harness.github import pytest_session
 from harness.records import Source
 from harness.run.executables import Executable, ProcessRun, put_files, run_once
 from harness.run.side_code import OtherCodeError, SideFolders, packages_in
@@ -254,6 +255,26 @@ def test_what_a_build_installs_into_the_sides_own_files_is_its_code(tmp_path):
         {"installed/mine/__init__.py": "", "installed/mine/kernels.py": "TIME = 5"},
     )
     assert project.time_ns("base", "PYTHONPATH=installed {python} bench/bench.py") == 5
+
+
+def test_a_path_that_the_command_sets_itself_hides_no_import(tmp_path):
+    """Such as that of the working tree, whose code is head's."""
+    project = Project(tmp_path)
+    ran = project.run("base", f"PYTHONPATH={project.package.parent} {{python}} bench/bench.py")
+    assert [case.times_ns for case in ran.cases.values()] == [(BASE_NS,)]
+    assert (ran.imported.modules, ran.imported.silent) == (3, ())
+
+
+def test_pytest_of_a_side_that_imports_the_other_sides_code_ends_the_command(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.github.pytest_session.ROUNDS", 1)
+    repository = tmp_path / "repository"
+    load = LOAD.format(path=str(repository / "mine.py"))
+    test = f"{load}\ndef test_mine(benchmark):\n    load()\n    benchmark(sum, (1, 2))\n"
+    commit(make_repository(repository), {"mine.py": "TIME = 1", "test_mine.py": test}, 1)
+    commit(repository, {"mine.py": "TIME = 2"}, 2)
+    session = pytest_session.Tests(paths=("test_mine.py",), project=repository, out=tmp_path / "out")
+    with pytest.raises(OtherCodeError, match=r"^Base imported loaded from .*/repository/mine.py"):
+        pytest_session.judge_others(session, "HEAD~1", "HEAD", lambda said: None)
 
 
 def test_an_environment_in_the_working_tree_is_nobodys_code(tmp_path):

@@ -153,6 +153,8 @@ def test_a_tolerance_within_which_a_wrong_answer_passes(problem, tolerance, data
         pytest.param(Added(), 1e-4, None, id="close to the output before"),
         pytest.param(Total(), 1e-3, None, id="one element"),
         pytest.param(Twice(), 1e-6, {"x": np.full(64, np.nan)}, id="a reference that is no number"),
+        pytest.param(Twice(), 9.0, {"x": np.append(EVEN[1:], np.nan)}, id="one answer that is no number"),
+        pytest.param(Twice(), 9.0, {"x": np.append(EVEN[1:], np.inf)}, id="one answer that is infinite"),
     ],
 )
 def test_a_tolerance_that_tells_right_from_wrong(problem, tolerance, data):
@@ -165,6 +167,30 @@ def test_half_precision_need_not_tell_apart_what_it_rounds_to_the_same(dtype, re
     pytest.importorskip("ml_dtypes")
     data = {"x": 0.5 + 0.01 * EVEN}
     assert bool(too_wide_of(Twice(), 0.02, data, dtype)) == refused
+
+
+@pytest.mark.parametrize(("tolerance", "refused"), [(0.1, False), (0.6, True)])
+def test_a_type_of_few_bits_does_not_excuse_every_answer(tolerance, refused):
+    """Answers from 1 to 1.5. Sixteen roundings of float8_e4m3fn would be as large as the answers."""
+    pytest.importorskip("ml_dtypes")
+    found = too_wide_of(Twice(), tolerance, {"x": 0.5 + 0.25 * EVEN}, "float8_e4m3fn")
+    assert bool(found) == refused
+
+
+FAR = 2**16 + 8
+"""More elements than are looked at first."""
+
+
+def test_a_constant_that_suits_every_element_is_found_beyond_the_first_ones():
+    """The first answers allow 0 to 2, the last ones 1.5 to 3.5."""
+    answers = np.append(np.full(FAR - 8, 1.0), np.full(8, 2.5))
+    assert "1.75 everywhere would pass" in too_wide_of(Twice(), 1.0, {"x": answers / 2}, n=FAR)
+
+
+def test_a_bound_that_is_tight_beyond_the_first_elements_is_fine():
+    data = {"x": np.random.default_rng(1).random(FAR)}
+    bound = np.append(np.full(FAR - 8, 9.0), np.zeros(8))
+    assert too_wide_of(Twice(), bound, data, n=FAR) == ""
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

@@ -100,3 +100,32 @@ def persistent(prelude: Mapping[str, str]) -> dict[str, str]:
     """A suite whose grids are as large as the device holds at once, as files; `prelude` by backend."""
     suite = PERSISTENT_SUITE.replace("PRELUDE", repr(dict(prelude)))
     return {"suite.py": suite, "wave.cu": PERSISTENT_SOURCE}
+
+
+TWICE_SUITE = """\
+import sys
+from pathlib import Path
+{imports}
+from harness import Axis, Generated, HostFunction, Input, Kernel, Output, Problem, Suite
+
+
+class Twice(Problem):
+    n = Axis(default=({n},))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        {reference}
+        return 2 * x
+
+
+{body}
+
+
+suite = Suite("twice", Twice(), headline="GB/s", kernels=[Kernel("one", {source}, block=64, grid=1)])
+"""
+
+
+def twice(imports: str, body: str, source: str, *, reference: str = "pass", n: int = 64) -> str:
+    """A suite.py of one kernel, which `source` makes with what `body` defines."""
+    return TWICE_SUITE.format(imports=imports, body=body, source=source, reference=reference, n=n)

@@ -85,6 +85,22 @@ def show_sheets(sheets: Iterable[Any]) -> None:
         click.echo()
 
 
+_AT_END = f"{__name__}.at_end"
+
+
+def tell_at_end(error: HarnessError) -> None:
+    """Let the command go on without what failed. `LazyGroup` tells the error when the command has ended."""
+    click.get_current_context().meta.setdefault(_AT_END, []).append(error)
+
+
+def tell_error(error: HarnessError) -> None:
+    """Tell an error on standard error, with its evidence below it."""
+    message = harmless(error.message, keep="\n")
+    click.echo(f"harness: {message}", err=True)
+    if error.log:
+        click.echo(plain_log(error.log), err=True)
+
+
 class LazyGroup(click.Group):
     """A command is `command` of the module ``<prefix><name>_command``, imported when it is called."""
 
@@ -99,6 +115,16 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(f"{self.prefix}{cmd_name}_command").command
         return command
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Call the command, and tell what it went on without. An exit status of 0 becomes that error's."""
+        try:
+            status = int(super().invoke(ctx) or ExitCode.FINE)
+        finally:
+            errors = ctx.meta.pop(_AT_END, [])
+            for error in errors:
+                tell_error(error)
+        return status or max((error.exit_code for error in errors), default=ExitCode.FINE)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -186,10 +212,7 @@ def _run() -> int:
         with _ended_as_by_ctrl_c():
             return int(cli.main(standalone_mode=False) or ExitCode.FINE)
     except HarnessError as error:
-        message = harmless(error.message, keep="\n")
-        click.echo(f"harness: {message}", err=True)
-        if error.log:
-            click.echo(plain_log(error.log), err=True)
+        tell_error(error)
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness.cli import echo_json, options, tell_lines
+from harness.cli import echo_json, options, tell_at_end, tell_lines
 from harness.config import load_config
 from harness.errors import SuiteError
 from harness.spec.case_id import Selector
@@ -42,7 +42,7 @@ def command(
         return
     selectors = [Selector.parse(case) for case in cases] or [Selector("*")]
     listed = []
-    for loaded in load_suites(load_config(), commit, cases):
+    for loaded in load_suites(load_config(), commit, cases, on_broken=tell_at_end):
         name = loaded.suite.name
         kernels = [each for each in loaded.suite.kernels if any(s.names(name, each.name) for s in selectors)]
         if kernels:
@@ -134,7 +134,7 @@ def _show_demands(
 
     every = [known for name in names for known in (CARDS if name == "all" else (name,))]
     asked = list(dict.fromkeys(map(card, every)))
-    wanted = fitting(load_suites(load_config(), commit, cases), cases, sizes)
+    wanted = fitting(load_suites(load_config(), commit, cases, on_broken=tell_at_end), cases, sizes)
     tell_lines(wanted.left_out)
     planned = [(each.suite, plan(each.suite, cases, fits)) for each, fits in wanted.chosen]
     found = [(known, [(suite, demands(suite, some, known)) for suite, some in planned]) for known in asked]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from harness.cli import completion, tell_lines
-from harness.errors import UsageError
+from harness.cli import completion, tell_at_end, tell_lines
+from harness.errors import SuiteError, UsageError
 from harness.records import FAILING
 from harness.spec.case_id import Selector
 
@@ -142,19 +142,46 @@ class Selection:
             )
 
     def suites(self, config: Config) -> Sized[LoadedSuite]:
-        """The suites that are asked for, each with the sizes that fit it; tells what is left out."""
+        """The suites that are asked for, each with the sizes that fit it; tells what is left out.
+
+        A suite that does not load is told when the command has ended.
+        """
         from harness.spec.planning import load_suites
 
         return self._fitting(
-            load_suites(config, self.commit, self.cases, timeout_s=self.timeout, suite_from=self.suite_from)
+            load_suites(
+                config,
+                self.commit,
+                self.cases,
+                timeout_s=self.timeout,
+                suite_from=self.suite_from,
+                on_broken=tell_at_end,
+            )
         )
 
-    def pairs(self, config: Config, base: str, head: str | None) -> Sized[SuitePair]:
-        """The suites at two commits, each with its sizes; without `head`, at base and in the working tree."""
+    def pairs(
+        self,
+        config: Config,
+        base: str,
+        head: str | None,
+        on_broken: Callable[[SuiteError], object] | None = tell_at_end,
+    ) -> Sized[SuitePair]:
+        """The suites at two commits, each with its sizes; without `head`, at base and in the working tree.
+
+        `on_broken` gets the error of a suite that loads at neither; with None the error is raised.
+        """
         from harness.spec.planning import load_pairs
 
         return self._fitting(
-            load_pairs(config, base, head, self.cases, timeout_s=self.timeout, suite_from=self.suite_from)
+            load_pairs(
+                config,
+                base,
+                head,
+                self.cases,
+                timeout_s=self.timeout,
+                suite_from=self.suite_from,
+                on_broken=on_broken,
+            )
         )
 
     def _fitting(self, suites: Sequence[S]) -> Sized[S]:

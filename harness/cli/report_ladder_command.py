@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli import completion, echo_json, options, tell, tell_lines
+from harness.cli import completion, echo_json, options, tell, tell_at_end, tell_lines
 from harness.cli.execute import status_of, tell_result
 from harness.config import load_config
 from harness.device import backends
@@ -96,7 +96,7 @@ def command(
     named = None if card is None else card_called(card)
     config = load_config()
     folder = results or config.results_folder
-    suites = load_suites(config)
+    suites = load_suites(config, on_broken=tell_at_end)
     found = find_ladders(suites, names, sizes, results=folder, devices=devices, against=against, slow=slow)
     asked = list(found)
     finished: list[RunResult] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import completion, echo_json, options, show_sheets, tell_failed
+from harness.cli import completion, echo_json, options, show_sheets, tell_at_end, tell_failed
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.spec.case_id import Selector
@@ -83,7 +83,7 @@ def _chosen(pattern: str, selector: Selector) -> tuple[LoadedSuite, Kernel]:
     """The one kernel that a pattern names. Raises UsageError, with the kernels that can be swept."""
     from harness.spec.planning import load_suites
 
-    suites = load_suites(load_config())
+    suites = load_suites(load_config(), on_broken=tell_at_end)
     every = [(loaded, kernel) for loaded in suites for kernel in loaded.suite.kernels]
     names = [f"{loaded.suite.name}.{kernel.name}" for loaded, kernel in every if kernel.tune]
     tunable = f"Kernels that can be: {', '.join(names)}." if names else "No kernel here has a tuning."

@@ -114,7 +114,7 @@ def peak_of(peaks: Mapping[str, float], unit: str, dtype: str, rate: float | Non
     return peaks.get("memory") if unit == "GB/s" else None
 
 
-def _fastest_unit(device: DeviceInfo, peaks: Mapping[str, float], dtype: str) -> str:
+def fastest_unit(device: DeviceInfo, peaks: Mapping[str, float], dtype: str) -> str:
     """Return the name of the highest peak at which a function may compute a dtype: float32 also by TF32."""
     has_tf32 = "tf32" in peaks or (device.compute_capability or (0, 0)) >= (8, 0)
     units = (dtype, "tf32") if dtype == "float32" and has_tf32 else (dtype,)
@@ -140,7 +140,7 @@ def check_rates(
     `tensor_cores` is true of a function that may use them without saying so, as libraries do. A peak that is
     not known allows every rate.
     """
-    unit_of_flop = _fastest_unit(device, peaks, case.dtype) if tensor_cores else case.dtype
+    unit_of_flop = fastest_unit(device, peaks, case.dtype) if tensor_cores else case.dtype
     done = (
         ("GB/s", "memory", _crossing_bytes(device, problem, case, l2)),
         ("GFLOP/s", unit_of_flop, problem.flop(case)),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +83,19 @@ def reason_of(error: Exception) -> str:
     except Exception:  # noqa: BLE001 - of a library that nobody knows
         words = ""
     return f"{kind}: {words}" if words else kind
+
+
+def text_of(read: Callable[[], str]) -> str:
+    """Return a text that a driver tells, in one line; 'unavailable: why' where its library raises."""
+    try:
+        return " ".join(read().split())
+    except Exception as error:  # noqa: BLE001 - such as a card's name that is no UTF-8
+        return f"unavailable: {reason_of(error)}"
+
+
+def or_none(read: Callable[[], T]) -> T | None:
+    """Return what a driver tells; None where it refuses, fails or lacks a name for it."""
+    try:
+        return read()
+    except Exception:  # noqa: BLE001 - of a library that nobody knows
+        return None

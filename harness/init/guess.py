@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from harness.init.bodies import bounds, extents, python_name
+from harness.init.cpp import text_of
 from harness.init.launches import Geometry
 from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.python_kernels import python_suites
@@ -98,7 +99,15 @@ def _matrices(each: FoundKernel) -> tuple[str, str, str] | None:
         return None
     if {axis.lower() for axis in axes} != _SQUARE and not (says and len(axes) == 1):
         return None
+    if any(_is_vector(each, name) for name in pointers):
+        return None
     return by_letter["a"], by_letter["b"], by_letter["c"]
+
+
+def _is_vector(each: FoundKernel, name: str) -> bool:
+    """Whether the body indexes an array by a name alone, `x[i]`, and multiplies no index of it."""
+    body, is_multiplied = text_of(each.kernel.body), bool(each.use[name].strides)
+    return not is_multiplied and re.search(rf"\b{name}\[[A-Za-z_]\w*\]", body) is not None
 
 
 # --- a problem ----------------------------------------------------------------------------------

@@ -495,7 +495,7 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
     axes = list(dict.fromkeys(axis_of.values()))
     product = len(axes) == 3 and _sums_products(node) and _is_product("matmul", arrays)
     matrices = [array.name for array in arrays] if product else None
-    body = None if product else _numba_body(node, stores, shapes)
+    body = _numba_body(node, stores, shapes)
     side = "16" if len(index) > 1 else "256"
     grid = [f"ceil_div(c.{axis_of[axis]}, {side})" for axis in index]
     order = tuple(python_name(name) for name in names)
@@ -580,16 +580,16 @@ def _numba_body(
     statements = list(guarded_statements(node.body, *_numba_guards(index, shapes)))
     fast = any("fastmath" in ast.unparse(each) for each in node.decorator_list)
     grid = rf"\(?{re.escape(', '.join(index))}\)? = (?:numba\.)?cuda\.grid\({len(index)}\)"
-    if len(stores) != 1 or fast or len(statements) != 2 or None in statements:
+    if fast or len(statements) != 2 or None in statements:
         return None
-    first, store = (ast.unparse(each) for each in statements if each)
-    if not re.fullmatch(grid, first) or not re.match(rf"{re.escape(output)}\[[^]]*\] [-+*]?= ", store):
+    first, _ = (ast.unparse(each) for each in statements if each)
+    if not re.fullmatch(grid, first):
         return None
     text = re.sub(rf"\b(\w+)\[\(?{re.escape(', '.join(index))}\)?\]", r"\1", ast.unparse(value))
     names = {argument.arg for argument in node.args.args}
     words = tuple(tokens(text))
     expression = translate(words, lambda word: python_name(word) if word in names else None, division="/")
-    if expression is None or "//" in text:
+    if expression is None:
         return None
     return sure(python_name(output), expression, {*map(python_name, names)})
 

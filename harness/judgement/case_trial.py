@@ -166,8 +166,6 @@ class CaseTrial:
     """Why it ended early: budget-spent, interrupted or record-ends."""
     solo: Mapping[str, SoloRun] = field(default_factory=dict)
     """By side, what it did when it ran alone; empty where none did."""
-    remark: str = ""
-    """A sentence on what was measured that neither reason nor figures tell; it ends the message."""
     _flag: Judgement | None = None
     """The judgement that is being confirmed."""
     _ending: Verdict | None = None
@@ -451,7 +449,7 @@ class CaseTrial:
         order, tail = self.order(both), self.tail(rounds)
         strays = Strays(base=tail.base, head=tail.head, slots=tail.slots, cost=tail.cost)
         verdict = dataclasses.replace(
-            self._verdict(status, reason, f"{message} {self.remark}".strip()),
+            self._verdict(status, reason, message),
             time=_effect(rounds, "time", self),
             cycles=_effect(rounds, "cycles", self),
             energy=_energy(self.solo) if self.solo else None,

@@ -262,10 +262,12 @@ def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Poli
     )
     if not head:
         return _absent_at_head(bare, why_base if not base else None, why_head)
-    if refusals:
-        message = " ".join(refusal.message for refusal in refusals)
-        return replace(bare, status="invalid", reason=refusals[0].reason, message=message)
-    if (pairs := policy.looks[0]) < MIN_PAIRS:
+    pairs, own = policy.looks[0], _measured_apart(base, head)
+    if refusals or (own and pairs < MIN_PAIRS):
+        told = sorted(filter(None, (own, *refusals)), key=lambda refusal: refusal.reason != "other-machine")
+        message = " ".join(refusal.message for refusal in told)
+        return replace(bare, status="invalid", reason=told[0].reason, message=message)
+    if pairs < MIN_PAIRS:
         message = (
             f"{pairs} pair{'s' if pairs > 1 else ''} of processes: so few can agree by chance. Save at "
             f"least {MIN_PAIRS} files of each commit, in turns; {ROBUST_PAIRS} see far more."
@@ -309,7 +311,7 @@ def _absent_somewhere(name: str, turns: _Turns) -> str:
 
 
 def _notes(turns: _Turns, skipped: Sequence[str]) -> tuple[str, ...]:
-    """Return a sentence for each difference, benchmark that both sides skip, rerun, and caution."""
+    """Return a sentence for each difference, benchmark that both sides skip, rerun, oddity, and caution."""
     notes = [f"Differs between base and head: {each}." for each in reported_differences(*turns.identities)]
     for name in skipped:
         why = _untimed(name, turns.in_time)
@@ -319,6 +321,7 @@ def _notes(turns: _Turns, skipped: Sequence[str]) -> tuple[str, ...]:
         f"{name} ran more than once in {files} of {len(turns.in_time)} files: the last run counts."
         for name, files in again.items()
     ]
+    notes += dict.fromkeys(note for run in turns.in_time for note in run.file.notes)
     for (fact, value), caution in _CAUTIONS.items():
         if {each.machine.get(fact) for side in turns.identities for each in side} == {value}:
             notes.append(f"{fact} is {value} in all files: {caution}.")
@@ -343,10 +346,9 @@ def _compared(
     judgement = judge_pairs(ratios, policy)
     estimate, effects = judgement.estimates["time"], tuple(math.expm1(each) for each in ratios)
     base_mhz, head_mhz = (_middle([each.extra.sm_clock_mhz for each in side]) for side in (base, head))
-    refusal = _measured_otherwise(everything) or _clocks_apart(base_mhz, head_mhz)
     status, reason = _OUTCOMES[judgement.status]
     message = ""
-    if refusal := refusal or _drift(pairs_ns, turns, policy):
+    if refusal := _measured_apart(base, head) or _drift(pairs_ns, turns, policy):
         status, reason, message = "invalid", refusal.reason, refusal.message
     elif status == "inconclusive":
         message = f"{_two_states([*base_ns, *head_ns], policy)} {_what_would_help(ratios, policy)}".strip()
@@ -385,6 +387,12 @@ def _time_ns(benchmark: Benchmark, *, raw: bool) -> float:
     Where a timer's ticks are coarse a median sticks to one of them; a mean does not.
     """
     return trimmed_mean(benchmark.times_ns) if raw else benchmark.median_ns
+
+
+def _measured_apart(base: Sequence[Benchmark], head: Sequence[Benchmark]) -> Refusal | None:
+    """Refuse times of a benchmark that were taken by another timer, on another card or at another clock."""
+    base_mhz, head_mhz = (_middle([each.extra.sm_clock_mhz for each in side]) for side in (base, head))
+    return _measured_otherwise([*base, *head]) or _clocks_apart(base_mhz, head_mhz)
 
 
 def _measured_otherwise(everything: Sequence[Benchmark]) -> Refusal | None:

@@ -159,6 +159,12 @@ def toolchain_labels(comparison: Comparison) -> tuple[str, str] | None:
     return label("base", "head"), label("head", "base")
 
 
+def notes_of(comparison: Comparison) -> tuple[str, ...]:
+    """Sentences on what the files of executables tell beside their times; none for kernels."""
+    differs, notes = (str(comparison.settings.get(name, "")) for name in ("differences", "notes"))
+    return tuple(filter(None, (differs and f"Differs between base and head: {differs}.", notes)))
+
+
 def suite_label(source: Source) -> str:
     """``axpy``, or ``axpy (suite.py of 3f2a91c0de)`` where that is not the commit's own."""
     if source.suite_from is None:

@@ -25,6 +25,7 @@ from harness.output.sentences import (
     basis,
     commit_label,
     explained,
+    notes_of,
     source_label,
     suite_label,
     toolchain_labels,
@@ -192,12 +193,11 @@ def _of_executables(comparison: Comparison) -> str:
     if "processes_a_block" not in comparison.settings:
         return ""
     method = comparison.settings.get("method") or comparison.settings.get("format")
-    differs = comparison.settings.get("differences")
-    return (
+    told = (
         f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
         f"verified.{_of_modules(comparison)}"
-        f"{f' Differs between base and head: {differs}.' if differs else ''}"
     )
+    return " ".join((told, *notes_of(comparison)))
 
 
 def _of_modules(comparison: Comparison) -> str:

@@ -670,9 +670,9 @@ class Comparing(DeviceSession):
             return
         entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
         trial.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
+        trial.settings_changed = _arithmetic(self.peaks, reply)
         if not self.settings.toolchains:  # two environments differ in most
-            trial.settings_changed = differences(*(reply.sides[side].state for side in SIDES))
-        trial.remark = _by_tf32(self.peaks, reply)
+            trial.settings_changed += differences(*(reply.sides[side].state for side in SIDES))
         telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=telemetry)
         usual = None if entry.in_turns else usual_level(self._canaries)
@@ -814,21 +814,21 @@ def _arm(facts: protocol.SideFacts) -> Arm:
     return Arm(source_sha256=facts.source_sha256, launch=facts.launch, resources=facts.resources)
 
 
-def _by_tf32(peaks: Mapping[str, float], reply: protocol.CompareReply) -> str:
-    """Say which side's rate in FLOP/s takes TF32, where the other side's does not; else nothing."""
-    found: dict[SideName, float] = {}
-    for side in SIDES:
-        facts, time_ns = reply.sides[side], reply.block.median_ns("A" if side == "base" else "B")
+def _arithmetic(peaks: Mapping[str, float], reply: protocol.CompareReply) -> tuple[str, ...]:
+    """Say that only one side must compute float32 in TF32, by its rate in FLOP/s; else nothing."""
+    units, fastest = [], 0.0
+    for side, arm in zip(SIDES, "AB", strict=True):
+        facts, time_ns = reply.sides[side], reply.block.median_ns(arm)
         gflops = facts.flop / time_ns if facts.flop and time_ns else 0.0
-        if unit_of(peaks, facts.dtype, gflops) != facts.dtype:
-            found[side] = gflops
-    if len(found) != 1:
-        return ""
-    [(side, gflops)] = found.items()
-    return (
-        f"Only {side} must compute in TF32: its {gflops:,.0f} GFLOP/s are beyond float32's peak, "
-        f"{peaks['float32']:,.0f}."
-    )
+        units.append(facts.dtype if unit_of(peaks, facts.dtype, gflops) == facts.dtype else _TF32)
+        fastest = max(fastest, gflops)
+    if units.count(_TF32) != 1:
+        return ()
+    beyond = f"{fastest:,.0f} GFLOP/s are beyond float32's peak, {peaks['float32']:,.0f}"
+    return (f"arithmetic: {' → '.join(units)} ({beyond})",)
+
+
+_TF32 = "TF32"
 
 
 def with_twins(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:

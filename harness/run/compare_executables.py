@@ -245,6 +245,7 @@ class ComparingExecutables:
                 **_imported(first),
                 "processes_a_block": RUNS_A_BLOCK,
                 "differences": "; ".join(reported_differences(*_identities(runs))),
+                "notes": " ".join(dict.fromkeys(note for run in runs for note in run.notes)),
                 **compare.recorded_settings(self.settings, self.policy),
             },
         )

@@ -65,6 +65,8 @@ class ProcessRun:
     executable: str
     identity: Identity
     imported: Imported = NOTHING
+    notes: tuple[str, ...] = ()
+    """What the reader of its file found odd, a sentence each."""
 
 
 def format_of(executable: Executable) -> Format:
@@ -124,7 +126,9 @@ def run_once(
         found = _on_device(file, device)
         cases = {_label(case): case for case in found.cases}
         identity = replace(found.identity, of=executable.side)
-        return ProcessRun(found.device, cases, file.version, file.executable, identity, imported)
+        return ProcessRun(
+            found.device, cases, file.version, file.executable, identity, imported, notes=file.problems
+        )
     except HarnessError as error:
         error.log = error.log or ended.log
         error.side = executable.side

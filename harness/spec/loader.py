@@ -91,8 +91,7 @@ def _file(folder: Path) -> Path:
 def load_folder(folder: Path) -> Suite:
     """The suite whose suite.py lies in `folder`.
 
-    Raises SuiteError, with the traceback as its log, where suite.py is missing, raises, or defines no
-    `suite`.
+    Raises SuiteError where suite.py is missing, raises or defines no `suite`; its log has the traceback.
     """
     folder = folder.resolve()
     file = _present(folder) / "suite.py"
@@ -112,10 +111,10 @@ def load_folder(folder: Path) -> Suite:
             exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102
     except BaseException as error:
         what = error.msg if isinstance(error, SyntaxError) else error
-        said = f"raised {type(error).__name__}: {what}"
-        if isinstance(error, SuiteError):
-            said = f"is wrong: {error.message}"
-        raise SuiteError(f"{_place(error, file)} {said}", log=traceback.format_exc()) from error
+        said, log = f"raised {type(error).__name__}: {what}", traceback.format_exc()
+        if isinstance(error, SuiteError):  # a sentence of our own, which needs no evidence
+            said, log = f"is wrong: {error.message}", error.log
+        raise SuiteError(f"{_place(error, file)} {said}", log=log) from error
     # What suite.py added stays, for functions that import when they are called.
     sys.path[:] = [entry for entry in _own[folder][0] if entry != str(folder)]
     suite = getattr(module, "suite", None)

@@ -259,10 +259,12 @@ def load_suites(
     *,
     timeout_s: float | None = None,
     suite_from: str | None = None,
+    on_broken: Callable[[SuiteError], object] | None = None,
 ) -> list[LoadedSuite]:
     """The suites of the project, at least one. Raises SuiteError, UsageError.
 
     With `suite_from`, a commit or WORKING_TREE, kernels are the commit's and suites those of `suite_from`.
+    With `on_broken`, a suite that does not load costs the others nothing: `on_broken` gets its error.
     """
     if suite_from is not None and commit is None:
         raise UsageError("--suite-from is for the kernels of an earlier commit: say which, with --commit.")
@@ -272,13 +274,30 @@ def load_suites(
             f"No suite in {config.root}: no folder with a suite.py matches {', '.join(config.suites)}. "
             "'harness init' writes suites for the kernels that a project has."
         )
-    begun = [begin(folder, commit, timeout_s=timeout_s, suite_from=suite_from) for folder in folders]
-    loaded = [each.result() for each in begun]
+    begun = [
+        _or_error(partial(begin, folder, commit, timeout_s=timeout_s, suite_from=suite_from))
+        for folder in folders
+    ]
+    found = [_or_error(each.result) if isinstance(each, PendingSuite) else each for each in begun]
+    loaded = _without_broken(found, on_broken)
     if commit is None:
         for each in loaded:
             remember(each.path, each.suite)
     check_patterns(patterns, [each.suite for each in loaded])
     return loaded
+
+
+def _without_broken(
+    found: Sequence[T | SuiteError], on_broken: Callable[[SuiteError], object] | None
+) -> list[T]:
+    """The suites that load; `on_broken` gets each error, which is raised without it, or if nothing loads."""
+    broken = [each for each in found if isinstance(each, SuiteError)]
+    for error in broken:
+        nothing_loads = len(broken) == len(found) and error is broken[-1]
+        if on_broken is None or nothing_loads:
+            raise error
+        on_broken(error)
+    return [each for each in found if not isinstance(each, SuiteError)]
 
 
 def load_pairs(
@@ -289,14 +308,16 @@ def load_pairs(
     *,
     timeout_s: float | None = None,
     suite_from: str | None = None,
+    on_broken: Callable[[SuiteError], object] | None = None,
 ) -> list[SuitePair]:
     """Every suite that either revision has, at both; without `head`, base and the working tree.
 
     With `suite_from`, a commit or WORKING_TREE: every suite that it has, each time.
 
-    A suite that is broken at one of them stands in for itself, absent and with its problem; raises SuiteError
-    where it is broken at both, or where there is none. Raises UsageError outside a git repository and for a
-    pattern that selects nothing, GitError where there is no such revision.
+    A suite that is broken at one of them stands in for itself, absent and with its problem. Where it is
+    broken at both, `on_broken` gets its error, which is raised without `on_broken`, or if nothing loads.
+    Raises SuiteError where there is no suite, UsageError outside a git repository and for a pattern that
+    selects nothing, GitError where there is no such revision.
     """
     root = config.root
     repository = git.repository_of(root)
@@ -324,11 +345,13 @@ def load_pairs(
         ]
         for folder in folders
     ]
-    pairs = []
+    found_pairs: list[SuitePair | SuiteError] = []
     for folder, each in zip(folders, begun, strict=True):
         before, after = (_or_error(side.result) if isinstance(side, PendingSuite) else side for side in each)
         vanished = head is None and not (folder / "suite.py").is_file()
-        pairs.append(_pair(folder, repository, before, None if vanished else after, base, head))
+        there = None if vanished else after
+        found_pairs.append(_or_error(partial(_pair, folder, repository, before, there, base, head)))
+    pairs = _without_broken(found_pairs, on_broken)
     check_patterns(patterns, [side.suite for pair in pairs for side in pair])
     return pairs
 

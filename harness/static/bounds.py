@@ -2,7 +2,8 @@
 
 Each of these is counted as if nothing else took time, and the longest is the bound:
 
-- arithmetic: the problem's operations at the card's peak for their type;
+- arithmetic: the problem's operations at the card's peak for their type, for float32 that of TF32 unless the
+  kernel's code is known and multiplies no matrices by tensor cores;
 - memory: what has to cross between device memory and the L2, which is cold unless it is said to be hot, at
   the memory's full rate;
 - issue slots: each of a multiprocessor's four schedulers issues one instruction a cycle, and the hottest loop
@@ -28,7 +29,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Literal
 
-from harness.device.peaks import peaks
+from harness.device.peaks import fastest_unit, peaks
 from harness.records import L2Policy, Launch
 from harness.static.occupancy import WARP, CardModel
 from harness.static.sass import LOADS_AND_STORES, Instructions
@@ -95,7 +96,9 @@ def bound(
         crossing = max(0, work.read_bytes + work.written_bytes - card.l2_bytes)
     found: dict[By, float] = {"memory": crossing / card.memory_gbytes_per_s}
     share = spread.busiest(card) if spread else 1 / card.multiprocessors
-    peak = peaks(card.device, card.clock_mhz).get(work.dtype)
+    known = peaks(card.device, card.clock_mhz)
+    may_use_tensor_cores = instructions is None or any("MMA" in kind for kind in instructions.kinds)
+    peak = known.get(fastest_unit(card.device, known, work.dtype) if may_use_tensor_cores else work.dtype)
     if work.flop and peak:
         found["arithmetic"] = work.flop * share * card.multiprocessors / peak
     if work.flop and instructions and instructions.hottest:

@@ -83,7 +83,8 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
     labels = sorted({each.label for each in given.benchmarks if names_model(each.label)})
     identity = _identity(path, {**content["context"], **({"label": labels} if labels else {})}, context)
     # Two that differ in how long they are measured alone have one name, and so have a digest.
-    cases = imported.with_unique_names([_case(path, runs) for runs in _runs(given.benchmarks)])
+    found = [_case(path, runs) for runs in _runs(given.benchmarks)]
+    cases = imported.with_unique_names(found)
     imported.check_not_empty(path, cases)
     return imported.ImportedFile(
         path=path,
@@ -96,7 +97,7 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
         devices=(
             imported.DeviceCases(device=_device(context, identity), cases=tuple(cases), identity=identity),
         ),
-        problems=_unknown_card(given, identity),
+        problems=(*_unknown_card(given, identity), *imported.renamings(found, cases)),
     )
 
 

@@ -179,6 +179,15 @@ def with_unique_names(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
     ]
 
 
+def renamings(given: Sequence[ImportedCase], named: Sequence[ImportedCase]) -> tuple[str, ...]:
+    """Say which benchmarks `with_unique_names` gave another name."""
+    return tuple(
+        f"{before.name} is called {after.kernel} here: another benchmark of the file has the same name."
+        for before, after in zip(given, named, strict=True)
+        if before.kernel != after.kernel
+    )
+
+
 def executable_name(text: Any) -> str:
     """``bench.axes`` of ``./build/bench.axes.exe``."""
     name = re.split(r"[/\\]", text)[-1] if isinstance(text, str) else ""

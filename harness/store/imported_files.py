@@ -75,6 +75,7 @@ def read_saved(path: Path) -> BenchmarkFile:
             for case in found.cases
             if not case.times_ns
         },
+        notes=file.problems,
     )
 
 

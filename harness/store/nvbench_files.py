@@ -116,6 +116,7 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFil
                 raise StoreError(f"{where}: its device is {state.device}; the file has {[*devices]}.")
             found.append(case)
     imported.check_not_empty(path, [case for found in cases.values() for case in found])
+    unique = {number: imported.with_unique_names(found) for number, found in cases.items() if found}
     return imported.ImportedFile(
         path=path,
         format="nvbench",
@@ -125,13 +126,15 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFil
         devices=tuple(
             imported.DeviceCases(
                 device=devices[number],
-                cases=tuple(imported.with_unique_names(found)),
+                cases=tuple(named),
                 identity=_identity(path, content, meta, number),
             )
-            for number, found in cases.items()
-            if found
+            for number, named in unique.items()
         ),
-        problems=tuple(problems),
+        problems=(
+            *problems,
+            *(each for number, named in unique.items() for each in imported.renamings(cases[number], named)),
+        ),
     )
 
 

@@ -104,6 +104,8 @@ class BenchmarkFile:
     """The benchmarks that were skipped or failed, by full name, where the format keeps them."""
     rerun: tuple[str, ...] = ()
     """Full names of benchmarks that the process ran again; the last run counts."""
+    notes: tuple[str, ...] = ()
+    """What its reader found odd, a sentence each, such as a benchmark that needed another name."""
 
     @property
     def began_at(self) -> dt.datetime:

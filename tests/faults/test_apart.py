@@ -15,28 +15,13 @@ from harness.run.compare import CompareSettings, Comparing, ComparisonResult
 from harness.run.turns import TurnPair
 from harness.spec.loader import load
 from harness.spec.planning import plan
+from tests import toy
 from tests.support import write_files
 from tests.test_compare import Watching
 
 pytestmark = pytest.mark.fault
 
-SUITE = """\
-import colorsys, os, sys, threading
-import numpy as np
-{imports}
-from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
-
-
-class Twice(Problem):
-    n = Axis(default=(4096,))
-    x = Input("n")
-    y = Output("n")
-
-    def reference(self, case, x):
-        {reference}
-        return 2 * x
-
-
+MAKE = """\
 def make(case, stream):
     {make}
 
@@ -45,11 +30,10 @@ def make(case, stream):
         np.multiply(x, 2 if getattr(colorsys, "OWNER", {side!r}) == {side!r} else 3, out=y)
 
     return call
-
-
-suite = Suite("toy", Twice(), headline="GB/s", kernels=[Kernel("one", {{"cpu": HostFunction(make)}})])
 """
-NOTHING = {"imports": "", "reference": "pass", "make": "pass", "launch": "pass"}
+IMPORTS = "import colorsys, os, threading\nimport numpy as np\n"
+ON_CPU = "{'cpu': HostFunction(make)}"
+NOTHING = {"imports": "", "reference": "pass", "make": "pass", "launch": "pass", "source": ON_CPU}
 QUICK = PairSettings(min_quads=5, max_quads=5, warmup_min_s=0.001, warmup_max_s=0.002)
 
 
@@ -65,7 +49,10 @@ def compared(
     """
     loaded = []
     for side, given in sides.items():
-        text = SUITE.format(side=side, **{**NOTHING, **given})
+        lines = {**NOTHING, **given}
+        body = MAKE.format(side=side, make=lines["make"], launch=lines["launch"])
+        imports = IMPORTS + lines["imports"]
+        text = toy.twice(imports, body, lines["source"], reference=lines["reference"], n=4096)
         named = {f"{name}.py": each.replace("SIDE", side) for name, each in files.items()}
         loaded.append(load(write_files(folder / side, {"suite.py": text, **named})))
     settings = CompareSettings(device="cpu:0", pair=QUICK, budget_s=budget_s, save=False)
@@ -128,6 +115,13 @@ def test_settings_that_differ_are_told_in_both_directions(tmp_path):
     assert verdict.settings_changed == ("environment OF_HEAD: none → yes", "numpy.getbufsize: 16 → 8192")
     [same] = compared(tmp_path / "same", {"base": {}, "head": {"make": "x = 1"}}).verdicts
     assert same.settings_changed == ()
+
+
+def test_a_new_function_of_heads_is_made_and_verified_by_a_process_that_has_it(tmp_path):
+    both = f"{ON_CPU}, block=64, grid=1), Kernel('fresh', {ON_CPU}"
+    result = compared(tmp_path, {"base": {}, "head": {"source": both}})
+    [fresh] = [verdict for verdict in result.verdicts if verdict.kernel == "fresh"]
+    assert (fresh.status, fresh.reason) == ("new", "only-in-head"), fresh.message
 
 
 @pytest.mark.parametrize("side", ["base", "head"])

@@ -19,32 +19,12 @@ from harness.spec import sources, suite_files
 from harness.spec.loader import load_folder
 from harness.spec.sources import Program
 from harness.system.cache import BinaryCache
+from tests import toy
 from tests.pairs import Built, Pair
 from tests.support import GPU, IMPORT_PATH, Done, commit, make_repository, run_command, write_files
 
 pytestmark = pytest.mark.fault
 
-SUITE = """\
-import sys
-from pathlib import Path
-{imports}
-from harness import Axis, Generated, HostFunction, Input, Kernel, Output, Problem, Suite
-
-
-class Twice(Problem):
-    n = Axis(default=(64,))
-    x = Input("n")
-    y = Output("n")
-
-    def reference(self, case, x):
-        return 2 * x
-
-
-{body}
-
-
-suite = Suite("twice", Twice(), headline="GB/s", kernels=[Kernel("one", {source}, block=64, grid=1)])
-"""
 HELPER = "FACTOR = 2\nROUNDS = 1\n"
 SLOW = "FACTOR = 2\nROUNDS = 400\n"
 WRONG = "FACTOR = 3\nROUNDS = 1\n"
@@ -68,7 +48,7 @@ __kernel void one(__global const float* x, __global float* y, int n) {
 
 
 def suite(imports: str = "import helper", body: str = MAKE, source: str = ON_CPU) -> str:
-    return SUITE.format(imports=imports, body=body, source=source)
+    return toy.twice(imports, body, source)
 
 
 @pytest.fixture

@@ -161,7 +161,8 @@ def test_a_comparison_says_which_side_must_compute_in_tf32(tmp_path, said):
     [verdict] = [each for each in result.verdicts if each.kernel == "plain"]
     if said.startswith("wmma"):
         assert verdict.status == "improvement"
-        assert verdict.message.startswith("Only head must compute in TF32: its ")
+        [changed] = verdict.settings_changed
+        assert changed.startswith("arithmetic: float32 → TF32 (")
     else:
         assert (verdict.status, verdict.reason) == ("invalid", "beyond-peak")
 
@@ -175,7 +176,7 @@ def test_a_comparison_says_nothing_where_both_sides_compute_alike(tmp_path, floa
         comparing.peaks = {"float32": float32, "tf32": 200e-6}
         result = comparing.run(*(plan(side.suite, ["plain"], ["64"]) for side in (base, head)))
     [verdict] = [each for each in result.verdicts if each.kernel == "plain"]
-    assert (verdict.status, verdict.message) == ("improvement", "")
+    assert (verdict.status, verdict.settings_changed) == ("improvement", ())
 
 
 MAKE = """

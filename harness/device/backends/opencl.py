@@ -17,10 +17,10 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from harness.device.backends.base import (
     check_parts,
     sequence,
 )
+from harness.device.plausible import or_none, reason_of, text_of
 from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program, unusual_options
@@ -113,15 +114,28 @@ def _translated(what: str) -> Iterator[None]:
 def _handles() -> list[Any]:
     cl = _pyopencl()
     try:
-        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
-    except cl.Error as error:
-        raise DeviceError(f"OpenCL has no platform ({error}). {_INSTALL}") from None
+        platforms = cl.get_platforms()
+    except Exception as error:  # noqa: BLE001 - a driver raises whatever it likes
+        raise DeviceError(f"OpenCL has no platform ({reason_of(error)}). {_INSTALL}") from None
+    found: list[Any] = []
+    problems: list[str] = []
+    for platform in platforms:
+        try:
+            found += platform.get_devices()
+        except Exception as error:  # noqa: BLE001 - of this platform, which costs no other platform
+            problems.append(f"{_name_of(platform)}: {reason_of(error)}")
     if not found:
-        raise DeviceError(f"OpenCL has platforms but no device. {_INSTALL}")
+        why = f" ({'; '.join(problems)})" if problems else ""
+        raise DeviceError(f"OpenCL has platforms but no device{why}. {_INSTALL}")
     # GPUs first and simulators last: whoever has one installed does not want it by default.
     return sorted(
-        found, key=lambda d: ("oclgrind" in d.platform.name.lower(), not d.type & cl.device_type.GPU)
+        found, key=lambda d: ("oclgrind" in _name_of(d.platform).lower(), not d.type & cl.device_type.GPU)
     )
+
+
+def _name_of(named: Any) -> str:
+    """The name of a platform or device, or why it is unavailable."""
+    return text_of(lambda: named.name)
 
 
 def devices() -> list[DeviceInfo]:
@@ -135,15 +149,16 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
         "gpu" if handle.type & types.GPU else "cpu" if handle.type & types.CPU else "other"
     )
     width, height, depth = map(int, handle.max_work_item_sizes[:3])
+    name = _name_of(handle)
     return DeviceInfo(
         spec=f"opencl:{index}",
         backend="opencl",
-        name=" ".join(handle.name.split()),
-        vendor=handle.platform.vendor.strip(),
-        driver=handle.driver_version.strip(),
+        name=name,
+        vendor=text_of(lambda: handle.platform.vendor),
+        driver=text_of(lambda: handle.driver_version),
         kind=kind,
-        arch=f"{handle.platform.name.strip()} {handle.version.strip()} {' '.join(handle.name.split())}",
-        pci_bus_id=_extension(lambda: _pci_bus_id(handle)),
+        arch=f"{_name_of(handle.platform)} {text_of(lambda: handle.version)} {name}",
+        pci_bus_id=or_none(lambda: _pci_bus_id(handle)),
         compute_units=int(handle.max_compute_units),
         memory_bytes=int(handle.global_mem_size),
         # A CPU's caches are shared with the host program, so a flush would promise more than it can keep.
@@ -154,20 +169,9 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
         max_shared_bytes=int(handle.local_mem_size),
         max_clock_mhz=int(handle.max_clock_frequency) or None,
         # NVIDIA's extension, and AMD's word for the same.
-        warp_size=_extension(lambda: int(handle.warp_size_nv))
-        or _extension(lambda: int(handle.wavefront_width_amd)),
+        warp_size=or_none(lambda: int(handle.warp_size_nv))
+        or or_none(lambda: int(handle.wavefront_width_amd)),
     )
-
-
-_T = TypeVar("_T")
-
-
-def _extension(read: Callable[[], _T]) -> _T | None:
-    """What an extension says; None where the device does not have it."""
-    try:
-        return read()
-    except Exception:  # noqa: BLE001 - a driver may refuse, fail or lack a name
-        return None
 
 
 def _pci_bus_id(handle: Any) -> str:
@@ -210,8 +214,9 @@ class OpenCLDevice(Device):
         self.cl = cl = _pyopencl()
         self.info = _describe(index, handle)
         self.handle = handle
+        version = text_of(lambda: handle.version)
         self.toolchain = Toolchain(
-            compiler=f"{self.info.vendor} OpenCL {handle.version.strip()}, driver {self.info.driver}",
+            compiler=f"{self.info.vendor} OpenCL {version}, driver {self.info.driver}",
             options=_environment(),
         )
         self.cache = BinaryCache()

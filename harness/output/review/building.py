@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -29,7 +29,7 @@ from harness.output.review.model import (
     SourceLine,
     StraysReview,
 )
-from harness.output.sentences import commit_label
+from harness.output.sentences import commit_label, notes_of
 from harness.records import Arm, Comparison, Effect, Verdict
 from harness.run.compare import ComparisonResult
 from harness.spec.case_id import CaseId
@@ -101,7 +101,7 @@ def newest_comparisons(results: Path) -> list[ComparisonResult]:
     return list(reversed(chosen.values()))
 
 
-_TEXT, _LOG, _WORDS = 2000, 8000, 200
+_TEXT, _LOG, _WORDS, _SENTENCES = 2000, 8000, 200, 64
 _FARTHEST = 1e6
 """The largest effect: one wild process can put the bound of an interval anywhere."""
 
@@ -162,8 +162,9 @@ def _card(result: ComparisonResult, places: Mapping[str, SourceLine]) -> CardRev
         else None,
         complete=not result.interrupted,
         problem=result.problem[:_TEXT],
-        left_out=tuple(reason[:_TEXT] for reason in result.left_out[:64]),
-        problem_changes=tuple(change[:_TEXT] for change in result.problem_changes[:64]),
+        left_out=_texts(result.left_out),
+        notes=_texts(notes_of(comparison)),
+        problem_changes=_texts(result.problem_changes),
         gpu_s=sum(verdict.gpu_s for verdict in (*result.verdicts, *result.twins)),
         cases=tuple(map(_case, result.verdicts)),
         twins=tuple(map(_case, result.twins)),
@@ -209,10 +210,18 @@ def card_of_files(result: FilesResult) -> CardReview:
         margin=policy.margin,
         tolerance=policy.tolerance,
         confidence=policy.confidence,
+        notes=_texts((*result.notes, *_numbered(result.verdicts, names))),
         cases=tuple(
             _case(_of_file(verdict, name)) for verdict, name in zip(result.verdicts, names, strict=True)
         ),
     )
+
+
+def _numbered(verdicts: Sequence[Verdict], names: Sequence[str]) -> Iterator[str]:
+    """Say which benchmarks got a number, as another has the same name."""
+    for verdict, name in zip(verdicts, names, strict=True):
+        if name != _identifier(verdict.case):
+            yield f"{verdict.case} is called {name} here: another benchmark has the same name."
 
 
 def _of_file(verdict: Verdict, name: str) -> Verdict:
@@ -272,7 +281,7 @@ def _case(verdict: Verdict) -> CaseReview:
         temperature_c=verdict.temperature_c,
         power_w=verdict.power_w,
         touched={_code(gate): count for gate, count in verdict.touched.items()},
-        settings_changed=tuple(change[:_TEXT] for change in verdict.settings_changed[:64]),
+        settings_changed=_texts(verdict.settings_changed),
     )
 
 
@@ -302,6 +311,10 @@ def _side(arm: Arm) -> Side:
         grid=launch.grid if launch else None,
         block=launch.block if launch else None,
     )
+
+
+def _texts(sentences: Sequence[str]) -> tuple[str, ...]:
+    return tuple(each[:_TEXT] for each in sentences[:_SENTENCES])
 
 
 def _words(text: str) -> str:

@@ -402,8 +402,12 @@ def _of_card(card: CardReview) -> str:
         f"{calibrated(card)}{twins if card.twins else ''}"
     )
     problem = f"\n{pre(card.problem)}" if card.problem else ""
-    left_out = "".join(f"\n<li>{code(text)}</li>" for text in card.left_out)
-    return f"{told}{problem}" + (f"<br>\nLeft out:\n<ul>{left_out}\n</ul>" if left_out else "")
+    return f"{told}{problem}{_sentences('Left out', card.left_out)}{_sentences('Notes', card.notes)}"
+
+
+def _sentences(title: str, texts: Sequence[str]) -> str:
+    items = "".join(f"\n<li>{code(text)}</li>" for text in texts)
+    return f"<br>\n{title}:\n<ul>{items}\n</ul>" if items else ""
 
 
 def _acted_on(view: View, groups: Groups) -> list[Part]:

@@ -150,6 +150,8 @@ class CardReview(Strict, frozen=True, kw_only=True):
     complete: bool = True
     problem: Text = ""
     left_out: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    notes: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    """Facts to read beside the verdicts of files, a sentence each: what differs, what has another name."""
     problem_changes: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
     """What head's problem asks for otherwise than base's: sizes, data, reference, tolerance."""
     gpu_s: Annotated[float, Meta(ge=0, le=1e7)] = 0.0

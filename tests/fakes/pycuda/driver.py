@@ -52,6 +52,8 @@ device_attribute = SimpleNamespace(**{name: name for name in VALUES})
 
 
 def init() -> None:
+    if TOLD == "init raises":
+        raise OSError("the driver is of another version")
     if TOLD == "init fails":
         raise RuntimeError("cuInit failed: no CUDA-capable device is detected")
 
@@ -82,15 +84,19 @@ class Device:
 
     @staticmethod
     def count() -> int:
-        return int(TOLD)
+        return 1 if TOLD in ("odd name", "odd card") else int(TOLD)
 
     def name(self) -> str:
+        if TOLD == "odd name":
+            return b"\xf8\x01".decode()
         return f"Fake Card {self.index}"
 
     def pci_bus_id(self) -> str:
         return f"0000:0{self.index}:00.0"
 
     def compute_capability(self) -> tuple[int, int]:
+        if TOLD == "odd card":
+            raise ValueError("a card from the future")
         return 7, 5
 
     def total_memory(self) -> int:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from harness.device.plausible import or_none, reason_of, text_of
 from harness.errors import DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch
 
@@ -29,14 +30,14 @@ def api() -> Any:
         ) from None
     try:
         driver.init()
-    except driver.Error as error:
+    except Exception as error:  # noqa: BLE001 - of a driver of any version
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         hint = (
             f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every card: unset it."
             if visible is not None and "no CUDA-capable device" in str(error)
             else "'nvidia-smi' tells whether the driver and a card are there."
         )
-        raise DeviceError(f"CUDA does not start ({error}). {hint}") from None
+        raise DeviceError(f"CUDA does not start ({reason_of(error)}). {hint}") from None
     return driver
 
 
@@ -74,12 +75,12 @@ def describe(index: int, handle: Any) -> DeviceInfo:
     return DeviceInfo(
         spec=f"cuda:{index}",
         backend="cuda",
-        name=handle.name(),
+        name=text_of(handle.name),
         vendor="NVIDIA",
         driver=".".join(map(str, divmod(driver.get_driver_version() // 10, 100))),
         kind="gpu",
         arch=f"sm_{major}{minor}",
-        pci_bus_id=handle.pci_bus_id(),
+        pci_bus_id=or_none(handle.pci_bus_id),
         compute_capability=(major, minor),
         compute_units=read("MULTIPROCESSOR_COUNT"),
         memory_bytes=int(handle.total_memory()),
