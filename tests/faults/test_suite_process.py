@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ ENDS = {
     "a signal": ("import os; os.kill(os.getpid(), 9)", "was ended by SIGKILL while loading it"),
     "closed files": ("import os; os.closerange(0, 64)", "exited with status 1 while loading it"),
     "a loop": ("while True: pass", "loading it took longer than 1 s"),
+    "a stop": ("import os; os.kill(os.getpid(), 19)", "loading it took longer than 1 s"),
     "an interrupt": ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
 }
 
@@ -39,7 +41,7 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_a_suite_that_does_not_load_is_an_error_that_names_it(tmp_path, end):
     hostile, words = ENDS[end]
-    timeout = "1" if end == "a loop" else "20"
+    timeout = "1" if end in ("a loop", "a stop") else "20"
     done = run_command("check", "--device", "null", "--timeout", timeout, cwd=project(tmp_path, hostile))
     assert (done.returncode, done.stdout) == (2, "")
     assert str(tmp_path / "kernels" / "toy" / "suite.py") in done.stderr
@@ -153,6 +155,31 @@ def test_a_suite_that_forks_does_not_hang_a_run(tmp_path, reference):
     found = {line.split('"')[3] for line in done.stdout.splitlines() if '"status": "' in line}
     assert found <= expected
     assert done.returncode == (0 if found == {"not-built"} else 3)
+
+
+def test_a_deadline_holds_while_whoever_set_it_is_stopped(tmp_path):
+    file = tmp_path / "pid"
+    hangs = f"import os, time; open({str(file)!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
+    with subprocess.Popen(
+        [sys.executable, "-m", "harness", "check", "--device", "null", "--timeout", "2"],
+        cwd=project(tmp_path / "project", hangs),
+        env={**os.environ, "PYTHONPATH": IMPORT_PATH},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            while not file.is_file() or not file.read_text():
+                time.sleep(0.02)
+            process.send_signal(signal.SIGSTOP)
+            psutil.Process(int(file.read_text())).wait(timeout=60)
+            assert psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
+            process.send_signal(signal.SIGCONT)
+            assert "loading it took longer than 2 s" in process.communicate(timeout=60)[1]
+            assert process.returncode == 2
+        finally:
+            process.kill()
 
 
 def test_ctrl_c_works_while_a_suite_hangs(tmp_path):
