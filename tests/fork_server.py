@@ -2,9 +2,9 @@
 
 A worker of the null device lives for 50 ms, and tests start thousands of them; importing NumPy and the
 harness takes three times that, and asv as long again. A forked process is a child of whoever asks too, in a
-session of its own, with the files, the folder and the environment that it is given. A program, which is asv
-or a command of ours, can itself ask for more. Where the environment has something that Python reads only
-when it starts, a process is started as users do.
+session of its own, with the files, the folder and the environment that it is given. It has no supervisor:
+one would double the cost. A program, which is asv or a command of ours, can itself ask for more. Where the
+environment has something that Python reads only when it starts, a process is started as users do.
 
     python -m tests.fork_server NUMBER MODULE...     # serves the open socket of this number
 """
@@ -30,18 +30,14 @@ import threading
 import time
 import types
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from harness.system import start, supervisor
+from harness.system import supervisor
 from tests.forked_command import SEED, read_at_start
 
 ROOT = Path(__file__).resolve().parents[1]
-START = start.__file__
-SUPERVISED = ["-I", "-S", supervisor.__file__]
-"""Words before the number of the pipe that a supervisor reads, and the command."""
-CONTROL = 3
+SUPERVISOR = supervisor.__file__
 WORKERS = ("harness.bench.worker", "harness.spec.suite_server")
 PROGRAMS = (
     *WORKERS,
@@ -111,7 +107,6 @@ class ForkServer:
                     return
                 ends = (asked["p2cread"], asked["c2pwrite"], asked["errwrite"])
                 files = [number if end == -1 else end for number, end in enumerate(ends)]
-                files += [asked["pass_fds"][0]] if _is_supervised(asked["args"]) else []
                 self.pid = server.fork(asked["args"], cwd, env, files)
                 self._child_created = True
                 self._close_pipe_fds(*(asked[name] for name in _PIPES))  # type: ignore[attr-defined]
@@ -122,8 +117,8 @@ class ForkServer:
         """Whether it is a program or a worker of ours, as this environment would have it started."""
         if isinstance(command, str) or command[0] != sys.executable:
             return False
-        command = _inner(command)
-        name = command[2] if command[1] in ("-m", START) else command[1].removeprefix("-m")
+        command = _unsupervised(command)
+        name = command[2] if command[1] == "-m" else command[1].removeprefix("-m")
         known = WORKERS if self.modules == WORKERS else (*WORKERS, "asv", "pytest", "-c", _asv_script())
         path = (env.get("PYTHONPATH") or env.get("ASV_PYTHONPATH") or "").split(os.pathsep)
         path = path[path[0] == cwd :]
@@ -177,13 +172,9 @@ class ForkServer:
         self._begun = True
 
 
-def _is_supervised(command: list[str]) -> bool:
-    return command[1:4] == SUPERVISED
-
-
-def _inner(command: list[str]) -> list[str]:
-    """The command that a supervisor is to run, or the command itself."""
-    return command[5:] if _is_supervised(command) else command
+def _unsupervised(command: list[str]) -> list[str]:
+    """Return the words after a supervisor's own."""
+    return [command[0], *command[3:]] if command[1] == SUPERVISOR else command
 
 
 def _ends() -> tuple[socket.socket, socket.socket]:
@@ -201,7 +192,7 @@ def _asv_script() -> str:
 def serve(server: socket.socket, modules: tuple[str, ...], installed: list[str]) -> None:
     """Fork whoever is asked for, until nobody is left to ask."""
     while True:
-        request, files, _flags, _address = socket.recv_fds(server, _MOST_BYTES, 4)
+        request, files, _flags, _address = socket.recv_fds(server, _MOST_BYTES, 3)
         if not request:
             return
         command, cwd, env = json.loads(request)
@@ -214,22 +205,16 @@ def serve(server: socket.socket, modules: tuple[str, ...], installed: list[str])
             while os.getppid() == parent:  # who dies with its parent is to be adopted first
                 time.sleep(0.0005)
             _become(cwd, env, files)
-            if len(files) > CONTROL:
-                supervisor.supervise(CONTROL, partial(_begin, command[5:], modules, installed))
-            _begin(command, modules, installed)
+            if command[-1] in WORKERS:
+                _forget_others()
+            else:
+                _serve_in_turn(modules, installed)
+            _end(_status(command, installed))
         os.waitpid(between, 0)
         for file in (*files, write):
             os.close(file)
         server.send(os.read(read, 64))
         os.close(read)
-
-
-def _begin(command: list[str], modules: tuple[str, ...], installed: list[str]) -> NoReturn:
-    if command[-1] in WORKERS:
-        _forget_others()
-    else:
-        _serve_in_turn(modules, installed)
-    _end(_status(command, installed))
 
 
 def _become(cwd: str, env: Mapping[str, str], files: list[int]) -> None:
@@ -240,7 +225,7 @@ def _become(cwd: str, env: Mapping[str, str], files: list[int]) -> None:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         setattr(sys, name, _opened(number, getattr(sys, name)))
         setattr(sys, f"__{name}__", getattr(sys, name))
-    _close_above(len(files) - 1)
+    _close_above(2)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
@@ -323,15 +308,14 @@ def _end(status: int) -> NoReturn:
 def _run(command: list[str], installed: list[str]) -> None:
     """What `python` does with these arguments."""
     first, *arguments = command
-    if started := first == START:
-        first, *arguments = arguments
+    if supervised := first == SUPERVISOR:
+        first, *arguments = arguments[1:]
     if named := first.startswith("-m"):  # -m NAME, or -mNAME
         first, *arguments = filter(None, [first[2:], *arguments])
         begun_from = str(Path.cwd())
     else:
         begun_from = "" if first == "-c" else str(Path(first).parent)
-    own = [] if _SAFE_PATH or started else [begun_from]
-    sys.path[:] = dict.fromkeys([*own, *_searched(), *installed])
+    sys.path[:] = dict.fromkeys([*([] if _SAFE_PATH or supervised else [begun_from]), *_searched(), *installed])
     sys.argv = [first, *arguments]
     if first in WORKERS:
         module = sys.modules[first]
@@ -341,7 +325,7 @@ def _run(command: list[str], installed: list[str]) -> None:
         main = sys.modules["__main__"] = types.ModuleType("__main__")
         sys.argv = ["-c", *arguments[1:]]
         exec(compile(arguments[0], "<string>", "exec"), vars(main))
-    elif named or started:
+    elif named:
         runpy.run_module(first, run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(first, run_name="__main__")

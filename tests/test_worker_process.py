@@ -20,9 +20,8 @@ from harness.run.device_session import WorkerProcess
 from harness.run.run import Session, SessionSettings
 from harness.spec.loader import load
 from harness.spec.sources import Program
-from harness.system import start
 from harness.system.file_access import commands_told, watch
-from harness.system.process import Failed, Process, Progress, failure
+from harness.system.process import Failed, Process, Progress, failure, module_command
 from tests import toy
 from tests.pairs import opened_worker
 from tests.support import KERNELS, Recorder, write_files
@@ -205,4 +204,4 @@ def test_what_a_suite_left_in_its_folder_is_not_run_as_this_user(tmp_path, monke
         assert process.kill() == 7, log
         process.close()
         thread.join(20)
-    assert asked == [["/opt/python", start.__file__, "harness.bench.worker"]]
+    assert asked == [module_command("harness.bench.worker", None, "/opt/python")]

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Generic, Literal, TypeVar, cast, get_args
 import msgspec
 
 from harness.errors import HarnessError, Side
-from harness.system import start, supervisor
+from harness.system import supervisor
 from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
 from harness.system.supervisor import kill_descendants, stands_in_for
 
@@ -37,6 +37,10 @@ _GLANCE_S = 0.1
 """Time between two looks whether the process lives: its pipe does not tell while a child of it has it too."""
 _STEP_S = 0.01
 """Time between two looks whether a process that is waited for has ended."""
+_BRIEFLY_S = 0.001
+"""Time between two looks whether a process that is killed has ended."""
+_PATIENCE_S = supervisor.PATIENCE_S + 1
+"""Time in which a supervisor that is told to end has ended."""
 _READ_BYTES = 2**20
 
 R = TypeVar("R")
@@ -95,14 +99,20 @@ def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(reply | Progress | Query | Failed)
 
 
-def module_command(module: str, python: str = sys.executable) -> list[str]:
-    """Words that run a module as ``python -m`` does, but with no working folder on its import path."""
-    return [python, str(Path(start.__file__)), module]
+_SUPERVISOR = str(Path(supervisor.__file__))
+
+
+def module_command(module: str, control: int | None, python: str = "") -> list[str]:
+    """Return the words that run a module with no working folder on its import path: under a supervisor that
+    reads deadlines from the open pipe `control`, or under none.
+    """
+    reads = supervisor.NOBODY if control is None else str(control)
+    return [python or sys.executable, _SUPERVISOR, reads, "-m", module]
 
 
 def supervised(command: Sequence[str], control: int) -> list[str]:
-    """Words that run a command under a supervisor, which reads deadlines from the open pipe `control`."""
-    return [sys.executable, "-I", "-S", str(Path(supervisor.__file__)), str(control), *command]
+    """Return the words that run a command under a supervisor, which reads deadlines from `control`."""
+    return [sys.executable, "-I", "-S", _SUPERVISOR, str(control), *command]
 
 
 class _Child:
@@ -111,8 +121,13 @@ class _Child:
     `pid` is that of its supervisor.
     """
 
-    def __init__(self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], piped: bool) -> None:
-        """What it prints is kept but for its standard output where that is `piped`, as its input is then."""
+    def __init__(
+        self, command: Callable[[int], Sequence[str]], *, cwd: Path, env: Mapping[str, str], piped: bool
+    ) -> None:
+        """`command` returns the words that start its supervisor, which reads deadlines from the pipe of that
+        number. What it prints is kept but for its standard output where that is `piped`, as its input is
+        then.
+        """
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         except OSError as error:
@@ -121,7 +136,7 @@ class _Child:
         os.set_blocking(self._control, False)
         try:
             self._process = subprocess.Popen(
-                supervised(arguments, control),
+                command(control),
                 pass_fds=[control],
                 stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if piped else self._log,
@@ -194,6 +209,12 @@ class _Child:
         if self._process.returncode is None:
             self._signal(signal.SIGCONT)  # a supervisor that is stopped hears nothing
             self._signal(signal.SIGTERM)
+            deadline = time.monotonic() + _PATIENCE_S
+            while not (ended := self.has_ended()) and time.monotonic() < deadline:
+                time.sleep(_BRIEFLY_S)
+            if not ended:  # what it supervises stops it again and again
+                kill_descendants(self.pid)
+                self._signal(signal.SIGKILL)
             self._process.wait()
         return int(self._process.returncode)
 
@@ -245,7 +266,8 @@ def run_shell(
     `env` has variables beside those of this process. While it runs, `glance` is called with the shell's
     number.
     """
-    child = _Child(["/bin/sh", "-c", command], cwd=folder, env={**os.environ, **(env or {})}, piped=False)
+    shell = functools.partial(supervised, ["/bin/sh", "-c", command])
+    child = _Child(shell, cwd=folder, env={**os.environ, **(env or {})}, piped=False)
     deadline = time.monotonic() + timeout_s
     with contextlib.closing(child):
         child.limit(deadline)
@@ -296,14 +318,18 @@ class Process(_Child):
         """
         address = os.environ.get(SUITE_SOCKET)
         self._relayed = bool(address)
-        command = [*before, *module_command(module, python or sys.executable)]
         # Isolated: the suite's user can write to the folder, and this runs as us.
         relay = [sys.executable, "-I", str(Path(__file__).with_name("relay.py")), address] if address else []
+        if outer := [*relay, *before]:
+            inner = module_command(module, None, python)
+            command = functools.partial(supervised, [*outer, *inner])
+        else:
+            command = functools.partial(module_command, module, python=python)
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(start_folder())
             search = str(_alone(folder.parent)) if python else _import_path()
             super().__init__(
-                [*relay, *command],
+                command,
                 cwd=folder,
                 env={**os.environ, **(env or {}), "PYTHONPATH": search},
                 piped=True,

@@ -1,16 +1,18 @@
-"""Stands between a command and the process that asks for it: all that the command starts ends with it.
+"""Stands between a process and the process that asked for it, and ends with it all that it has started.
 
-    python -I -S supervisor.py CONTROL COMMAND...
+    python supervisor.py CONTROL -m MODULE          forks the process that runs a module of this Python
+    python -I -S supervisor.py CONTROL COMMAND...   forks the process that becomes a command
 
-A process whose parent has ended becomes a child of the supervisor, also one that has left its session. When
-the command ends, or the process that asked for it, or the writer of the pipe CONTROL, the supervisor ends
-what is left and then itself as the command did.
+The supervisor is a subreaper: a process whose parent has ended becomes its child, also one that has left its
+session. When the process ends, or whoever asked for it, the supervisor kills what is left. Then it ends as
+the process did.
 
-CONTROL is the number of a pipe's reading end. Each line is a deadline, a moment of time.monotonic(); an empty
-line takes it back. Whoever asked sees to its deadlines itself. While it is stopped, the supervisor does.
+CONTROL is the number of a pipe's reading end, or "-" for no supervisor. Each line is a deadline, a moment of
+time.monotonic(). An empty line takes the deadline back. Whoever asked ends the process at its deadline;
+while whoever asked is stopped, the supervisor does.
 
 This file is run by itself, so it imports nothing of the harness, and little else: each import delays each
-process.
+process. A module is run in a fork, as a second start of Python would take ten times as long.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # as type checkers know it without an import
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import NoReturn
 
+NOBODY = "-"
+"""CONTROL of a process that runs without a supervisor, because a supervisor stands further up."""
 PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
@@ -36,8 +40,8 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _HEARD = (signal.SIGCHLD, _PARENT_ENDED, *_ENDING)
 _GRACE_S = 1.0
 """Time for whoever set a deadline to see to it first, and between two looks whether it is stopped."""
-_PATIENCE_S = 5.0
-"""Time in which what a command has left should have ended once it is killed."""
+PATIENCE_S = 5.0
+"""Time in which processes should have ended once they are killed."""
 _STEP_S = 0.001
 _NOT_STARTED = 127
 """The status of a shell for a command that cannot be started."""
@@ -45,13 +49,13 @@ _MOST_BYTES = 2**16
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process, on Linux; nothing elsewhere."""
+    """Set an attribute of this process, on Linux; do nothing elsewhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value)
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """The processes below one, by the kernel's own lists; none where it is gone or there are no lists."""
+    """Yield the processes below a process, by the kernel's own lists; none where it is gone."""
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
@@ -66,18 +70,14 @@ def descendants(pid: int) -> Iterator[int]:
 def kill_descendants(pid: int) -> None:
     """Kill what descends from a process now."""
     for each in [*descendants(pid)]:
-        _kill(os.kill, each)
-
-
-def _kill(how: Callable[[int, int], None], pid: int) -> None:
-    try:
-        how(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
+        try:
+            os.kill(each, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
 
 
 def stands_in_for(pid: int) -> int | None:
-    """The process that a supervisor or a relay has started, by the name that it gives itself."""
+    """Return the process that a supervisor or a relay has started, by the name that it gives itself."""
     try:
         with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as file:
             word, _, number = file.read().strip().partition(" ")
@@ -86,51 +86,47 @@ def stands_in_for(pid: int) -> int | None:
     return int(number) if word == "for" and number.isdecimal() else None
 
 
-def _facts(pid: int) -> list[str]:
-    """The words of /proc/PID/stat from the state on; none where the process is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def _is_stopped(pid: int) -> bool:
-    return _facts(pid)[:1] in (["T"], ["t"])
-
-
-def supervise(control: int, begin: Callable[[], object]) -> NoReturn:
-    """Have a new process `begin`, and end as it does once nothing that it started lives."""
+def supervise(control: int) -> None:
+    """Fork. Return in the new process, which leads a session; never in this one, which ends as that does."""
     parent = os.getppid()
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, _PARENT_ENDED)
+    waiting, starting = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(control)
+        os.close(starting)
+        _wait_to_start(waiting)
+        return
+    os.close(waiting)
+    woken = _woken_by_signals()
+    _leave_files_to_child()
+    _name_after(child)
+    os.write(starting, b"\n")
+    os.close(starting)
+    status = _wait_for(child, parent, control, woken)
+    _end_all()
+    _end_with(status)
+
+
+def _wait_to_start(waiting: int) -> None:
+    """Begin in a new session once the supervisor is ready; end where there is none."""
+    os.setsid()
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if not os.read(waiting, 1):
+        os._exit(_NOT_STARTED)
+    os.close(waiting)
+
+
+def _woken_by_signals() -> int:
+    """Return a pipe that can be read after each signal that is heard."""
     woken, waking = os.pipe()
-    ready, starting = os.pipe()
-    for pipe in (woken, waking, control):
-        os.set_blocking(pipe, False)
+    os.set_blocking(woken, False)
+    os.set_blocking(waking, False)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
     for number in _HEARD:
         signal.signal(number, lambda *_: None)
-    child = os.fork()
-    if not child:
-        signal.set_wakeup_fd(-1)
-        for number in _HEARD:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-        for pipe in (woken, waking, control, starting):
-            os.close(pipe)
-        os.read(ready, 1)
-        os.close(ready)
-        os.setsid()
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        begin()
-        os._exit(0)
-    _leave_files_to_child()
-    os.close(ready)
-    _name_after(child)
-    os.close(starting)
-    status = _wait_for(child, parent, control, woken)
-    _end_all(child)
-    _end_with(status)
+    return woken
 
 
 def _leave_files_to_child() -> None:
@@ -157,37 +153,48 @@ def _wait_for(child: int, parent: int, control: int, woken: int) -> int:
     for pipe in (control, woken):
         poll.register(pipe, select.POLLIN)
     deadline: float | None = None
-    while True:
+    while (code := _reaped(child)) is None:
         left_s = None if deadline is None else max(0.0, deadline + _GRACE_S - time.monotonic())
         ready = {number for number, _ in poll.poll(None if left_s is None else 1e3 * left_s)}
         signals = os.read(woken, _MOST_BYTES) if woken in ready else b""
-        if (code := _reaped(child)) is not None:
-            return code
-        has_parent = os.getppid() == parent
-        if not has_parent or any(number in signals for number in _ENDING):
+        if os.getppid() != parent or any(number in signals for number in _ENDING):
             return -signal.SIGKILL
         if control in ready:
-            said = os.read(control, _MOST_BYTES)
-            if not said:
+            lines = os.read(control, _MOST_BYTES)
+            if not lines:
                 return -signal.SIGKILL
-            last = said.split(b"\n")[-2]
+            last = lines.split(b"\n")[-2]
             deadline = float(last) if last else None
         elif deadline is not None and time.monotonic() >= deadline + _GRACE_S:
             if _is_stopped(parent):
                 return -signal.SIGALRM
             deadline = time.monotonic()
+    return code
 
 
-def _end_all(child: int) -> None:
-    """Return once the child has ended, and all that it left; what another user's process does not in time."""
+def _reaped(child: int) -> int | None:
+    """Reap whatever has ended, and return the child's return code, once it has."""
+    code: int | None = None
     try:
-        if not os.waitpid(child, os.WNOHANG)[0]:
-            _kill(os.kill, child)
-            _kill(os.killpg, child)
-            os.waitpid(child, 0)
-    except ChildProcessError:  # it had ended before
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child:
+                code = os.waitstatus_to_exitcode(ended[1])
+    except ChildProcessError:
         pass
-    deadline = time.monotonic() + _PATIENCE_S
+    return code
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in ("T", "t")
+    except OSError:
+        return False
+
+
+def _end_all() -> None:
+    """Return once all has ended that descends from this process, but for what cannot be killed."""
+    deadline = time.monotonic() + PATIENCE_S
     # Asked of the kernel: its lists of children miss a process that just now gets another parent.
     while _has_children() and time.monotonic() < deadline:
         kill_descendants(os.getpid())
@@ -203,18 +210,6 @@ def _has_children() -> bool:
     return True
 
 
-def _reaped(child: int) -> int | None:
-    """Reap whatever has ended; the child's return code, once it has."""
-    code: int | None = None
-    try:
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            if ended[0] == child:
-                code = os.waitstatus_to_exitcode(ended[1])
-    except ChildProcessError:
-        pass
-    return code
-
-
 def _end_with(code: int) -> NoReturn:
     if code < 0:
         prctl(_PR_SET_DUMPABLE, 0)  # the child has left the core, if any
@@ -225,19 +220,37 @@ def _end_with(code: int) -> NoReturn:
     os._exit(code if code >= 0 else 128 - code)
 
 
-def main() -> NoReturn:
+def _become(command: list[str]) -> NoReturn:
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"{command[0]} cannot be started: {error.strerror}.\n".encode())
+        os._exit(_NOT_STARTED)
+
+
+def _run_module(module: str) -> None:
+    """Run a module as ``python -m`` does, but with no working folder on its import path.
+
+    Python puts the folder of a script first instead, and this takes it away.
+    """
+    import runpy
+
+    if not getattr(sys.flags, "safe_path", False):  # of Python 3.11
+        del sys.path[0]
+    sys.argv = [module]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
     control, *command = sys.argv[1:]
-
-    def begin() -> None:
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # Python has settings of its own
-            signal.signal(number, signal.SIG_DFL)
-        try:
-            os.execvp(command[0], command)
-        except OSError as error:
-            os.write(2, f"{command[0]} cannot be started: {error.strerror}.\n".encode())
-            os._exit(_NOT_STARTED)
-
-    supervise(int(control), begin)
+    if control != NOBODY:
+        supervise(int(control))
+    if command[0] == "-m":
+        _run_module(command[1])
+    else:
+        _become(command)
 
 
 if __name__ == "__main__":
