@@ -315,7 +315,8 @@ def _run(command: list[str], installed: list[str]) -> None:
         begun_from = str(Path.cwd())
     else:
         begun_from = "" if first == "-c" else str(Path(first).parent)
-    sys.path[:] = dict.fromkeys([*([] if _SAFE_PATH or supervised else [begun_from]), *_searched(), *installed])
+    own = [] if _SAFE_PATH or supervised else [begun_from]
+    sys.path[:] = dict.fromkeys([*own, *_searched(), *installed])
     sys.argv = [first, *arguments]
     if first in WORKERS:
         module = sys.modules[first]

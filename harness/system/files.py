@@ -90,6 +90,7 @@ def scratch_folder() -> Iterator[Path]:
 
     Raises StoreError where none can be made.
     """
+    _remove_left_behind()
     with _owned_folder() as folder:
         _open_to_suites(folder)
         yield folder
@@ -122,7 +123,6 @@ def _open_to_suites(folder: Path) -> None:
 @contextlib.contextmanager
 def _owned_folder() -> Iterator[Path]:
     try:
-        _remove_left_behind(Path(tempfile.gettempdir()))
         folder = Path(tempfile.mkdtemp(prefix="harness-"))
         try:
             owner = _own(folder)
@@ -155,10 +155,11 @@ def _own(folder: Path) -> int:
     return owner
 
 
-def _remove_left_behind(temporary: Path) -> None:
+def _remove_left_behind() -> None:
     """Remove scratch folders of this user's whose process is dead. What has no mark may be anybody's."""
     try:
-        found = [Path(entry.path) for entry in os.scandir(temporary) if entry.name.startswith("harness-")]
+        temporary = os.scandir(tempfile.gettempdir())
+        found = [Path(entry.path) for entry in temporary if entry.name.startswith("harness-")]
     except OSError:
         return
     for folder in found:

@@ -476,12 +476,12 @@ class Process(_Child):
         return found
 
     def _tell(self, ours: signal.Signals, relayed: signal.Signals) -> None:
-        for number in self.pids()[1:2]:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if self._relayed:
-                    os.kill(number, relayed)
-                else:
-                    os.killpg(number, ours)
+        begun = self.pids()[:2][-1]
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self._relayed:
+                os.kill(begun, relayed)
+            else:
+                os.killpg(begun, ours)
 
 
 def _import_path() -> str:
