@@ -19,7 +19,7 @@ from harness.run.side_code import SideFolders, SideRecorder
 from harness.store.imported_files import read_saved
 from harness.system import git
 from harness.system.files import scratch_folder
-from harness.system.python_command import python_module
+from harness.system.python_module import python_module
 
 ROUNDS = 4
 """Processes of each commit that other benchmarks are judged by: the fewest that can tell anything."""

@@ -116,10 +116,7 @@ def supervised(command: Sequence[str], control: int) -> list[str]:
 
 
 class _Child:
-    """A process in a session of its own: Ctrl-C is for us, and it can be ended as a whole.
-
-    `pid` is that of its supervisor.
-    """
+    """A process in a session of its own: Ctrl-C is for us, and it can be ended as a whole."""
 
     def __init__(
         self, command: Callable[[int], Sequence[str]], *, cwd: Path, env: Mapping[str, str], piped: bool
@@ -152,13 +149,14 @@ class _Child:
             raise
         finally:
             os.close(control)
-        self.pid = self._process.pid
+        self._pid = self._process.pid
+        """The number of its supervisor."""
 
     def has_ended(self) -> bool:
         """Whether it has ended, without reaping: so its number and group stay its own."""
         return (
             self._process.returncode is not None
-            or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            or os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         )
 
     def wait(self, deadline: float, glance: Callable[[int], object] = lambda _pid: None) -> bool:
@@ -168,7 +166,7 @@ class _Child:
         """
         while not (ended := self.has_ended()) and time.monotonic() < deadline:
             self.shorten_log()
-            if (started := stands_in_for(self.pid)) is not None:
+            if (started := stands_in_for(self._pid)) is not None:
                 glance(started)
             time.sleep(_STEP_S)
         return ended and not self.was_late(deadline)
@@ -200,20 +198,19 @@ class _Child:
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
+                os.killpg(self._pid, number)
 
     def kill(self) -> int:
         """End it with everything that it started; its return code, negative where a signal ended it. What it
         had to say on leaving is not heard.
         """
         if self._process.returncode is None:
-            self._signal(signal.SIGCONT)  # a supervisor that is stopped hears nothing
             self._signal(signal.SIGTERM)
             deadline = time.monotonic() + _PATIENCE_S
             while not (ended := self.has_ended()) and time.monotonic() < deadline:
                 time.sleep(_BRIEFLY_S)
-            if not ended:  # what it supervises stops it again and again
-                kill_descendants(self.pid)
+            if not ended:  # what it supervises has stopped it
+                kill_descendants(self._pid)
                 self._signal(signal.SIGKILL)
             self._process.wait()
         return int(self._process.returncode)
@@ -442,7 +439,6 @@ class Process(_Child):
 
     def _how_it_ended(self) -> str:
         """What became of a process that answers no more, in words. One that still lives is ended."""
-        self._signal(signal.SIGCONT)  # a supervisor that is stopped does not end with it
         by_itself = self.wait(time.monotonic() + 1)
         code = self.kill()
         return _status_in_words(code) if by_itself else "closed its output, and was ended"
@@ -453,7 +449,6 @@ class Process(_Child):
         self._process.stdin.close()
         deadline = time.monotonic() + timeout_s
         self.limit(deadline)
-        self._signal(signal.SIGCONT)
         if not self.wait(deadline):
             self.kill()
             raise LostError("timed-out")
@@ -469,7 +464,7 @@ class Process(_Child):
         """The numbers of the supervisor and of those that it stands in for, the last of which is what a
         card's driver lists.
         """
-        found = [self.pid]
+        found = [self._pid]
         for _ in range(1 + self._relayed):  # no more, as the process itself may bear any name
             if (inner := stands_in_for(found[-1])) is not None:
                 found.append(inner)

@@ -24,7 +24,7 @@ from harness.system import git
 from harness.system.cache import write_file
 from harness.system.files import read_regular
 from harness.system.git import repository_of
-from harness.system.python_command import python_module
+from harness.system.python_module import python_module
 
 if TYPE_CHECKING:
     from harness.site.publishing import Published

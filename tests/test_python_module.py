@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness.system.python_command import python_module
+from harness.system.python_module import python_module
 from tests.support import write_files
 
 FACTS = """\
