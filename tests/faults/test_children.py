@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from harness.bench import protocol
-from harness.system import process
+from harness.system import process, supervisor
 from harness.system.process import LostError, Process, run_shell
 from tests.support import IMPORT_PATH, write_files
 
@@ -121,16 +121,21 @@ time.sleep(1000)
 """
 
 
+def asks(code: str, word: str, modules: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, word],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([IMPORT_PATH, str(modules)])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda end: end.name)
 def test_all_ends_with_the_process_that_asked(tmp_path, end):
     name = name_in(tmp_path)
-    write_files(tmp_path / "modules", {f"{name}.py": CHILD + LEAVE + SERVE})
-    with subprocess.Popen(
-        [sys.executable, "-c", ASKING, name],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([IMPORT_PATH, str(tmp_path / "modules")])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as asking:
+    write_files(tmp_path / "modules", {f"{name}.py": CHILD + "daemon(sleep)\n" + SERVE})
+    with asks(ASKING, name, tmp_path / "modules") as asking:
         assert asking.stdout is not None
         copy = psutil.Process(int(asking.stdout.readline()))
         asking.send_signal(end)
@@ -140,6 +145,49 @@ def test_all_ends_with_the_process_that_asked(tmp_path, end):
             time.sleep(0.02)
         copy.kill()
     assert not left
+
+
+ASKING_TWICE = """\
+import sys
+from harness.bench import protocol
+from harness.system.process import Process
+child = Process(sys.argv[1])
+for _ in range(2):
+    print(child.ask(protocol.Timers(), 0.5).tick_ns, flush=True)
+    sys.stdin.readline()
+child.close()
+"""
+
+
+def test_a_process_that_has_answered_has_no_deadline(tmp_path):
+    name = name_in(tmp_path)
+    write_files(tmp_path / "modules", {f"{name}.py": CHILD + SERVE})
+    with asks(ASKING_TWICE, name, tmp_path / "modules") as asking:
+        assert asking.stdout is not None
+        assert asking.stdout.readline() == b"500.0\n"
+        asking.send_signal(signal.SIGSTOP)
+        time.sleep(0.5 + supervisor._GRACE_S + 0.5)
+        asking.send_signal(signal.SIGCONT)
+        assert asking.communicate(b"\n\n") == (b"500.0\n", None)
+
+
+RUNNING_A_SHELL = """\
+import sys
+from pathlib import Path
+from harness.system.process import run_shell
+print(run_shell(sys.argv[1], Path.cwd(), 0.5).status)
+"""
+
+
+def test_a_shell_that_stops_who_runs_it_has_its_deadline(tmp_path):
+    told = tmp_path / "told"
+    stops = f"echo $$ > {told}; kill -STOP $(sed 's/.*) . //; s/ .*//' /proc/$PPID/stat); sleep 1000"
+    with asks(RUNNING_A_SHELL, stops, tmp_path) as asking:
+        while psutil.Process(asking.pid).status() != psutil.STATUS_STOPPED:
+            time.sleep(0.02)
+        psutil.Process(int(told.read_text())).wait(timeout=60)
+        asking.send_signal(signal.SIGCONT)
+        assert asking.communicate()[0] == b"None\n"
 
 
 @pytest.mark.parametrize("often", ["once", "always"])
@@ -184,3 +232,14 @@ def test_a_process_starts_in_an_empty_folder_of_its_own(begin):
         assert not Path(folder).parent.exists()
         folders.add(folder)
     assert len(folders) == 2
+
+
+def test_an_import_path_names_no_folder_that_a_process_is_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"modules{os.pathsep}")
+    tells = "os.write(2, repr(sys.path).encode())\n"
+    write_files(tmp_path / "modules", {f"{name_in(tmp_path)}.py": CHILD + tells + SERVE})
+    with closing(Process(name_in(tmp_path))) as child:
+        child.ask(protocol.Timers(), 20)
+        assert repr(str(tmp_path / "modules")) in child.log()
+        assert not any(repr(each) in child.log() for each in ("", str(tmp_path)))
