@@ -42,6 +42,7 @@ _BRIEFLY_S = 0.001
 _PATIENCE_S = supervisor.PATIENCE_S + 1
 """Time in which a supervisor that is told to end has ended."""
 _READ_BYTES = 2**20
+_SUPERVISOR = str(Path(supervisor.__file__))
 
 R = TypeVar("R")
 
@@ -97,9 +98,6 @@ def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
     (reply,) = get_args(base)
     return msgspec.json.Decoder(reply | Progress | Query | Failed)
-
-
-_SUPERVISOR = str(Path(supervisor.__file__))
 
 
 def module_command(module: str, control: int | None, python: str = "") -> list[str]:
