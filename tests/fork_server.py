@@ -2,9 +2,9 @@
 
 A worker of the null device lives for 50 ms, and tests start thousands of them; importing NumPy and the
 harness takes three times that, and asv as long again. A forked process is a child of whoever asks too, in a
-session of its own, with the files, the folder and the environment that it is given. A program, which is asv
-or a command of ours, can itself ask for more. Where the environment has something that Python reads only
-when it starts, a process is started as users do.
+session of its own, with the files, the folder and the environment that it is given. It has no supervisor:
+one would double the cost. A program, which is asv or a command of ours, can itself ask for more. Where the
+environment has something that Python reads only when it starts, a process is started as users do.
 
     python -m tests.fork_server NUMBER MODULE...     # serves the open socket of this number
 """
@@ -33,9 +33,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from harness.system import supervisor
 from tests.forked_command import SEED, read_at_start
 
 ROOT = Path(__file__).resolve().parents[1]
+SUPERVISOR = supervisor.__file__
 WORKERS = ("harness.bench.worker", "harness.spec.suite_server")
 PROGRAMS = (
     *WORKERS,
@@ -115,6 +117,7 @@ class ForkServer:
         """Whether it is a program or a worker of ours, as this environment would have it started."""
         if isinstance(command, str) or command[0] != sys.executable:
             return False
+        command = _unsupervised(command)
         name = command[2] if command[1] == "-m" else command[1].removeprefix("-m")
         known = WORKERS if self.modules == WORKERS else (*WORKERS, "asv", "pytest", "-c", _asv_script())
         path = (env.get("PYTHONPATH") or env.get("ASV_PYTHONPATH") or "").split(os.pathsep)
@@ -167,6 +170,11 @@ class ForkServer:
                 start_new_session=True,
             )
         self._begun = True
+
+
+def _unsupervised(command: list[str]) -> list[str]:
+    """Return the words after a supervisor's own."""
+    return [command[0], *command[3:]] if command[1] == SUPERVISOR else command
 
 
 def _ends() -> tuple[socket.socket, socket.socket]:
@@ -300,12 +308,15 @@ def _end(status: int) -> NoReturn:
 def _run(command: list[str], installed: list[str]) -> None:
     """What `python` does with these arguments."""
     first, *arguments = command
+    if supervised := first == SUPERVISOR:
+        first, *arguments = arguments[1:]
     if named := first.startswith("-m"):  # -m NAME, or -mNAME
         first, *arguments = filter(None, [first[2:], *arguments])
         begun_from = str(Path.cwd())
     else:
         begun_from = "" if first == "-c" else str(Path(first).parent)
-    sys.path[:] = dict.fromkeys([*([] if _SAFE_PATH else [begun_from]), *_searched(), *installed])
+    own = [] if _SAFE_PATH or supervised else [begun_from]
+    sys.path[:] = dict.fromkeys([*own, *_searched(), *installed])
     sys.argv = [first, *arguments]
     if first in WORKERS:
         module = sys.modules[first]

@@ -181,12 +181,15 @@ def run_command(
     )
 
 
+STARTED = {"PYTHONNODEBUGRANGES": "1"}
+"""Variables with which no process is forked, because Python reads them when it starts."""
+
+
 def in_workers(folder: Path, code: str) -> dict[str, str]:
     """The environment in which workers run this code before anything else: started as users start them."""
     guard = "import sys\n\nif 'harness.bench.worker' in sys.orig_argv:\n"
     write_files(folder, {"sitecustomize.py": guard + textwrap.indent(code, "    ")})
-    # A variable that Python reads when it starts, so that none is forked.
-    return {"PYTHONPATH": f"{IMPORT_PATH}{os.pathsep}{folder}", "PYTHONNODEBUGRANGES": "1"}
+    return {"PYTHONPATH": f"{IMPORT_PATH}{os.pathsep}{folder}", **STARTED}
 
 
 def write_null_script(path: Path, script: Mapping[str, object]) -> str:

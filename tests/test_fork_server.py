@@ -16,11 +16,9 @@ from tests.support import IMPORT_PATH, programs, write_files
 
 FACTS = """\
 import json, os, sys
-from pathlib import Path
 print(json.dumps({
     "leads": os.getpid() == os.getsid(0) == os.getpgid(0),
-    "parent": os.getppid(),
-    "folder": os.getcwd(),
+    "folder": (os.path.basename(os.getcwd()), os.listdir()),
     "environment": dict(os.environ),
     "path": sys.path,
     "arguments": sys.argv,

@@ -47,7 +47,10 @@ from pathlib import Path
 
 TOLD = Path(@TOLD@)
 BROKEN = TOLD / "broken"
-if BROKEN.exists() and BROKEN.read_text() in ("all", str(os.getppid())):
+WORKER = os.getppid()
+if Path(f"/proc/{WORKER}/comm").read_text().startswith("for "):  # a supervisor, the worker's child
+    WORKER = int(Path(f"/proc/{WORKER}/stat").read_text().rpartition(")")[2].split()[1])
+if BROKEN.exists() and BROKEN.read_text() in ("all", str(WORKER)):
     raise RuntimeError("this device is gone")
 
 from harness import Axis""",
@@ -56,14 +59,14 @@ from harness import Axis""",
     """\
         place = TOLD / str(case.n)
         place.mkdir(exist_ok=True)
-        mine = place / str(os.getppid())
+        mine = place / str(WORKER)
         if not mine.exists():
             others = list(place.iterdir())
             mine.write_text(__file__)
             if case.n == @HOLD@ and not others:
                 time.sleep(600)
             if case.n == @FALL@ and not BROKEN.exists():
-                BROKEN.write_text(str(os.getppid()))
+                BROKEN.write_text(str(WORKER))
                 os.kill(os.getpid(), signal.SIGSEGV)
         return 2 * x
 """,

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from harness.run.side_code import SideFolders, SideRecorder
 from harness.store.imported_files import read_saved
 from harness.system import git
 from harness.system.files import scratch_folder
+from harness.system.python_module import python_module
 
 ROUNDS = 4
 """Processes of each commit that other benchmarks are judged by: the fewest that can tell anything."""
@@ -108,16 +108,15 @@ def _run(
     tests: Tests, place: Path, saved: Path, words: Sequence[str], more: Mapping[str, str] | None = None
 ) -> int:
     saved.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pytest", *tests.paths, "-p", "no:cacheprovider", *words]
+    words = [*tests.paths, "-p", "no:cacheprovider", *words, f"--benchmark-json={saved}"]
     variables = {
         **os.environ,
         "HARNESS_RESULTS": str(tests.out / "records"),
         "PYTHONDONTWRITEBYTECODE": "1",  # what a session leaves behind would make the tree one with changes
         **(more or {}),
     }
-    done = subprocess.run(
-        [*command, f"--benchmark-json={saved}"], cwd=place, env=variables, stdout=_STANDARD_ERROR, check=False
-    )
+    command = python_module("pytest", *words, packages=place)
+    done = subprocess.run(command, cwd=place, env=variables, stdout=_STANDARD_ERROR, check=False)
     return done.returncode
 
 

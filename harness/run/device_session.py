@@ -84,7 +84,7 @@ class WorkerProcess(Process):
         # that share a connection to the card wait for one another: none would be found to work out of turn.
         defaults = {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "8"}
         env = {**defaults, **paths, **env}
-        super().__init__("harness.bench.worker", cwd=scratch, env=env, python=python, before=before)
+        super().__init__("harness.bench.worker", env=env, python=python, before=before)
 
     def open(
         self,

@@ -21,7 +21,8 @@ from harness.bench.protocol import SideName
 from harness.errors import MeasureError
 from harness.run import side_modules
 from harness.run.side_modules import ENDED, MODULE, STARTED, VARIABLE, SideFiles
-from harness.system.process import Ended, descendants, run_shell
+from harness.system.process import Ended, run_shell
+from harness.system.supervisor import descendants
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
 _NO_PACKAGES = {"setup", "conftest", "__main__", *sys.stdlib_module_names}

@@ -536,7 +536,7 @@ class Loading:
         self._deadline = time.monotonic() + self.timeout_s
         # It is in another folder, where it would look for a relative path.
         cache = {"HARNESS_CACHE_DIR": str(cache_dir().absolute())}
-        self._process = Process("harness.spec.suite_server", cwd=Path("/"), env=cache)
+        self._process = Process("harness.spec.suite_server", env=cache)
         self._end = weakref.finalize(self, self._process.close)
         self._load = Load(str(folder), str(work_tree) if work_tree else None)
         with contextlib.suppress(LostError):  # told when the answer is asked for

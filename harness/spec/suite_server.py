@@ -31,8 +31,6 @@ from harness.system.process import Channel, Failed, serve
 
 
 def main() -> int:
-    with contextlib.suppress(ValueError):  # where PYTHONSAFEPATH keeps -m from putting it there
-        sys.path.remove(str(Path.cwd()))
     functions, root = Functions(), Path()
 
     def answer(request: Load | SuiteCall, _channel: Channel) -> SuiteData | ReturnValue | Arrays | Failed:

@@ -90,8 +90,39 @@ def scratch_folder() -> Iterator[Path]:
 
     Raises StoreError where none can be made.
     """
+    _remove_left_behind()
+    with _owned_folder() as folder:
+        _open_to_suites(folder)
+        yield folder
+
+
+@contextlib.contextmanager
+def start_folder() -> Iterator[Path]:
+    """An empty folder for one process to start in; the folder around it is writable to this user alone.
+
+    Raises StoreError where none can be made.
+    """
+    with _owned_folder() as around:
+        folder = around / "start"
+        try:
+            folder.mkdir()
+            if os.environ.get("HARNESS_SUITE_SOCKET"):
+                around.chmod(0o755)
+            _open_to_suites(folder)
+        except OSError as error:
+            raise no_temporary_folder(error) from None
+        yield folder
+
+
+def _open_to_suites(folder: Path) -> None:
+    """Let whoever runs workers for this user write to a folder; nothing in it is believed."""
+    if os.environ.get("HARNESS_SUITE_SOCKET"):
+        folder.chmod(0o777)
+
+
+@contextlib.contextmanager
+def _owned_folder() -> Iterator[Path]:
     try:
-        _remove_left_behind(Path(tempfile.gettempdir()))
         folder = Path(tempfile.mkdtemp(prefix="harness-"))
         try:
             owner = _own(folder)
@@ -101,8 +132,6 @@ def scratch_folder() -> Iterator[Path]:
     except OSError as error:
         raise no_temporary_folder(error) from None
     try:
-        if os.environ.get("HARNESS_SUITE_SOCKET"):
-            folder.chmod(0o777)  # for whoever runs workers in it; nothing in it is believed
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -126,10 +155,11 @@ def _own(folder: Path) -> int:
     return owner
 
 
-def _remove_left_behind(temporary: Path) -> None:
+def _remove_left_behind() -> None:
     """Remove scratch folders of this user's whose process is dead. What has no mark may be anybody's."""
     try:
-        found = [Path(entry.path) for entry in os.scandir(temporary) if entry.name.startswith("harness-")]
+        temporary = os.scandir(tempfile.gettempdir())
+        found = [Path(entry.path) for entry in temporary if entry.name.startswith("harness-")]
     except OSError:
         return
     for folder in found:

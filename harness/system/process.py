@@ -5,10 +5,8 @@ deadlines, and a command of a shell.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import os
-import re
 import select
 import signal
 import subprocess
@@ -16,7 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Literal, TypeVar, cast, get_args
@@ -24,7 +22,9 @@ from typing import Any, BinaryIO, Generic, Literal, TypeVar, cast, get_args
 import msgspec
 
 from harness.errors import HarnessError, Side
-from harness.system.files import UNREADABLE, no_temporary_folder
+from harness.system import supervisor
+from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
+from harness.system.supervisor import kill_descendants, stands_in_for
 
 LOG_BYTES = 20_000
 """How much of the end of a process's output is kept."""
@@ -37,8 +37,12 @@ _GLANCE_S = 0.1
 """Time between two looks whether the process lives: its pipe does not tell while a child of it has it too."""
 _STEP_S = 0.01
 """Time between two looks whether a process that is waited for has ended."""
+_BRIEFLY_S = 0.001
+"""Time between two looks whether a process that is killed has ended."""
+_PATIENCE_S = supervisor.PATIENCE_S + 1
+"""Time in which a supervisor that is told to end has ended."""
 _READ_BYTES = 2**20
-_PR_SET_PDEATHSIG = 1
+_SUPERVISOR = str(Path(supervisor.__file__))
 
 R = TypeVar("R")
 
@@ -96,18 +100,39 @@ def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(reply | Progress | Query | Failed)
 
 
+def module_command(module: str, control: int | None, python: str = "") -> list[str]:
+    """Return the words that run a module with no working folder on its import path: under a supervisor that
+    reads deadlines from the open pipe `control`, or under none.
+    """
+    reads = supervisor.NOBODY if control is None else str(control)
+    return [python or sys.executable, _SUPERVISOR, reads, "-m", module]
+
+
+def supervised(command: Sequence[str], control: int) -> list[str]:
+    """Return the words that run a command under a supervisor, which reads deadlines from `control`."""
+    return [sys.executable, "-I", "-S", _SUPERVISOR, str(control), *command]
+
+
 class _Child:
     """A process in a session of its own: Ctrl-C is for us, and it can be ended as a whole."""
 
-    def __init__(self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], piped: bool) -> None:
-        """What it prints is kept but for its standard output where that is `piped`, as its input is then."""
+    def __init__(
+        self, command: Callable[[int], Sequence[str]], *, cwd: Path, env: Mapping[str, str], piped: bool
+    ) -> None:
+        """`command` returns the words that start its supervisor, which reads deadlines from the pipe of that
+        number. What it prints is kept but for its standard output where that is `piped`, as its input is
+        then.
+        """
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         except OSError as error:
             raise no_temporary_folder(error) from None
+        control, self._control = os.pipe()
+        os.set_blocking(self._control, False)
         try:
             self._process = subprocess.Popen(
-                arguments,
+                command(control),
+                pass_fds=[control],
                 stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if piped else self._log,
                 stderr=self._log,
@@ -118,26 +143,41 @@ class _Child:
             )
         except BaseException:
             self._log.close()
+            os.close(self._control)
             raise
-        self.pid = self._process.pid
+        finally:
+            os.close(control)
+        self._pid = self._process.pid
+        """The number of its supervisor."""
 
     def has_ended(self) -> bool:
         """Whether it has ended, without reaping: so its number and group stay its own."""
         return (
             self._process.returncode is not None
-            or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            or os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         )
 
     def wait(self, deadline: float, glance: Callable[[int], object] = lambda _pid: None) -> bool:
         """Wait until it has ended; False where it has not at the deadline, a moment of time.monotonic().
 
-        Meanwhile `glance` is called with its number, again and again.
+        Meanwhile `glance` is called again and again with the number of what the supervisor has started.
         """
         while not (ended := self.has_ended()) and time.monotonic() < deadline:
             self.shorten_log()
-            glance(self.pid)
+            if (started := stands_in_for(self._pid)) is not None:
+                glance(started)
             time.sleep(_STEP_S)
-        return ended
+        return ended and not self.was_late(deadline)
+
+    def limit(self, deadline: float | None) -> None:
+        """Have the supervisor see to a deadline while this process is stopped; to none any more with None."""
+        line = b"\n" if deadline is None else f"{deadline}\n".encode()
+        with contextlib.suppress(OSError):  # it has ended, or is stopped itself
+            os.write(self._control, line)
+
+    def was_late(self, deadline: float) -> bool:
+        """Whether the supervisor has ended it at its deadline."""
+        return time.monotonic() > deadline and self.has_ended() and self.kill() == -signal.SIGALRM
 
     def shorten_log(self) -> None:
         """Have a process that prints without end not fill the disk."""
@@ -156,21 +196,30 @@ class _Child:
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
+                os.killpg(self._pid, number)
 
     def kill_soon(self) -> None:
         """Begin to end it, with everything that it started. What it had to say on leaving is not heard."""
         if self._process.returncode is None:
-            _kill_descendants(self.pid)  # those that have left its group
-            self._signal(signal.SIGKILL)
+            self._signal(signal.SIGTERM)
 
     def kill(self) -> int:
         """End it as `kill_soon` does; its return code, negative where a signal ended it."""
         self.kill_soon()
-        return int(self._process.wait())
+        if self._process.returncode is None:
+            deadline = time.monotonic() + _PATIENCE_S
+            while not (ended := self.has_ended()) and time.monotonic() < deadline:
+                time.sleep(_BRIEFLY_S)
+            if not ended:  # what it supervises has stopped it
+                kill_descendants(self._pid)
+                self._signal(signal.SIGKILL)
+            self._process.wait()
+        return int(self._process.returncode)
 
     def close(self) -> None:
         self.kill()
+        if not self._log.closed:
+            os.close(self._control)
         for file in (self._process.stdin, self._process.stdout, self._log):
             if file is not None:
                 file.close()
@@ -215,9 +264,12 @@ def run_shell(
     `env` has variables beside those of this process. While it runs, `glance` is called with the shell's
     number.
     """
-    child = _Child(["/bin/sh", "-c", command], cwd=folder, env={**os.environ, **(env or {})}, piped=False)
+    shell = functools.partial(supervised, ["/bin/sh", "-c", command])
+    child = _Child(shell, cwd=folder, env={**os.environ, **(env or {})}, piped=False)
+    deadline = time.monotonic() + timeout_s
     with contextlib.closing(child):
-        in_time = child.wait(time.monotonic() + timeout_s, glance)
+        child.limit(deadline)
+        in_time = child.wait(deadline, glance)
         code = child.kill()
         status = code if code >= 0 else 128 - code
         return Ended(status if in_time else None, child.log())
@@ -236,7 +288,7 @@ def finished(
         try:
             out, err = process.communicate(timeout=timeout_s)
         except BaseException:
-            _kill_descendants(process.pid)
+            kill_descendants(process.pid)
             process.kill()
             raise
         return process.returncode, out, err
@@ -247,13 +299,12 @@ SUITE_SOCKET = "HARNESS_SUITE_SOCKET"
 
 
 class Process(_Child):
-    """``python -m module`` that answers requests."""
+    """A module of Python that answers requests. It starts in an empty folder of its own."""
 
     def __init__(
         self,
         module: str,
         *,
-        cwd: Path,
         env: Mapping[str, str] | None = None,
         python: str = "",
         before: Sequence[str] = (),
@@ -263,22 +314,25 @@ class Process(_Child):
 
         `before` is a command that runs the command behind it, with the same input and output.
         """
-        source, inherited = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
-        search = f"{source}{os.pathsep}{inherited}" if inherited else source
-        if python:
-            search = str(_alone(cwd))
         address = os.environ.get(SUITE_SOCKET)
         self._relayed = bool(address)
-        command = [*before, python or sys.executable, "-m", module]
         # Isolated: the suite's user can write to the folder, and this runs as us.
         relay = [sys.executable, "-I", str(Path(__file__).with_name("relay.py")), address] if address else []
-        super().__init__(
-            [*relay, *command],
-            # -m puts the current folder first on the import path, whatever lies in it.
-            cwd=cwd,
-            env={**os.environ, **(env or {}), "PYTHONPATH": search},
-            piped=True,
-        )
+        if outer := [*relay, *before]:
+            inner = module_command(module, None, python)
+            command = functools.partial(supervised, [*outer, *inner])
+        else:
+            command = functools.partial(module_command, module, python=python)
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(start_folder())
+            search = str(_alone(folder.parent)) if python else _import_path()
+            super().__init__(
+                command,
+                cwd=folder,
+                env={**os.environ, **(env or {}), "PYTHONPATH": search},
+                piped=True,
+            )
+            self._folder = stack.pop_all()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -296,18 +350,23 @@ class Process(_Child):
         self.send(request, deadline)
         return self.answer(request, deadline, heard)
 
+    def close(self) -> None:
+        super().close()
+        self._folder.close()
+
     def send(self, message: msgspec.Struct, deadline: float) -> None:
         """Send a message before the deadline, a moment of time.monotonic(). Raises LostError."""
         left = memoryview(msgspec.json.encode(message) + b"\n")
+        self.limit(deadline)
         while left:
             if not self._wait(self._requests, select.POLLOUT, deadline):
-                raise LostError("ended", self._how_it_ended())
+                raise self._lost(deadline)
             try:
                 left = left[os.write(self._requests, left) :]
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                raise LostError("ended", self._how_it_ended()) from None
+                raise self._lost(deadline) from None
 
     def answer(
         self,
@@ -336,6 +395,7 @@ class Process(_Child):
             elif isinstance(reply, Progress):
                 heard(reply)
             else:
+                self.limit(None)
                 return cast("R | Failed", reply)
             if time.monotonic() > deadline:  # a pipe that is never empty is never waited for
                 self.kill()
@@ -347,7 +407,7 @@ class Process(_Child):
             searched = len(self._unread)
             readable = searched <= MOST_LINE_BYTES and self._wait(self._replies, select.POLLIN, deadline)
             if not readable or not (read := os.read(self._replies, _READ_BYTES)):
-                raise LostError("ended", self._how_it_ended())
+                raise self._lost(deadline)
             self._unread += read
         line = bytes(self._unread[:end])
         del self._unread[: end + 1]
@@ -373,6 +433,11 @@ class Process(_Child):
                 self.kill()
                 raise LostError("timed-out")
 
+    def _lost(self, deadline: float) -> LostError:
+        """The error where it answers no more."""
+        how = self._how_it_ended()
+        return LostError("timed-out") if self.was_late(deadline) else LostError("ended", how)
+
     def _how_it_ended(self) -> str:
         """What became of a process that answers no more, in words. One that still lives is ended."""
         by_itself = self.wait(time.monotonic() + 1)
@@ -383,7 +448,9 @@ class Process(_Child):
         """Let it end by itself, as there are no more requests. Raises LostError where it does not in time."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        if not self.wait(time.monotonic() + timeout_s):
+        deadline = time.monotonic() + timeout_s
+        self.limit(deadline)
+        if not self.wait(deadline):
             self.kill()
             raise LostError("timed-out")
 
@@ -395,41 +462,40 @@ class Process(_Child):
         self._tell(signal.SIGCONT, signal.SIGUSR2)
 
     def pids(self) -> list[int]:
-        """The process's number, and that of the one that it stands in for, which a card's driver lists."""
-        name = ""
-        if self._relayed:
-            with contextlib.suppress(OSError):
-                name = Path(f"/proc/{self.pid}/comm").read_text()
-        inner = re.fullmatch(r"for ([0-9]+)\n", name)
-        return [self.pid, *([int(inner[1])] if inner else [])]
+        """The numbers of the supervisor and of those that it stands in for, the last of which is what a
+        card's driver lists.
+        """
+        found = [self._pid]
+        for _ in range(1 + self._relayed):  # no more, as the process itself may bear any name
+            if (inner := stands_in_for(found[-1])) is not None:
+                found.append(inner)
+        return found
 
     def _tell(self, ours: signal.Signals, relayed: signal.Signals) -> None:
-        self._signal(relayed if self._relayed else ours)
+        begun = self.pids()[:2][-1]
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self._relayed:
+                os.kill(begun, relayed)
+            else:
+                os.killpg(begun, ours)
+
+
+def _import_path() -> str:
+    """PYTHONPATH of a child: this package's place, and what this process was given. There an empty entry
+    names the folder that a process is in, and a relative one a folder below it.
+    """
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    found = [str(Path(__file__).parents[2]), *(str(Path(entry).absolute()) for entry in given if entry)]
+    return os.pathsep.join(found)
 
 
 def _alone(folder: Path) -> Path:
     """A folder of the import path that has this package and nothing that is installed beside it."""
     package = Path(__file__).parents[1]
     alone = folder / "import"
-    alone.mkdir(exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        (alone / package.name).symlink_to(package, target_is_directory=True)
+    alone.mkdir()
+    (alone / package.name).symlink_to(package, target_is_directory=True)
     return alone
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """The processes below one, by the kernel's own lists; none where it is gone or there are no lists."""
-    with contextlib.suppress(OSError):
-        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-            for child in map(int, listed.read_text().split()):
-                yield from descendants(child)
-                yield child
-
-
-def _kill_descendants(pid: int) -> None:
-    for each in [*descendants(pid)]:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(each, signal.SIGKILL)
 
 
 class Channel:
@@ -460,9 +526,8 @@ def serve(requests: Any, answer: Callable[[Any, Channel], msgspec.Struct]) -> No
     Runs in the process itself. What a suite or a library there reads and prints is not heard by whoever asks:
     it reads nothing, and prints to standard error.
     """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # outliving a killed session, it would keep the card busy
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Also where a program stands between the supervisor and this process.
+    supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL)
     lines = os.fdopen(os.dup(0), "rb")
     replies: BinaryIO = os.fdopen(os.dup(1), "wb", buffering=0)
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123

@@ -1,6 +1,6 @@
 """Stand in for a process that another user runs: take its input, pass on its output, and end as it ends.
 
-    python -I relay.py SOCKET PYTHON -m MODULE
+    python -I relay.py SOCKET COMMAND...
 
 The server of the socket (suite-user.py of the runner's files) runs the command with this process's open
 files, without network and without sight of this user's processes. SIGUSR1 stops the command and SIGUSR2

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests import commits, toy
-from tests.support import IMPORT_PATH, run_command, write_files, write_null_script
+from tests.support import IMPORT_PATH, STARTED, run_command, write_files, write_null_script
 
 pytestmark = pytest.mark.fault
 
@@ -32,6 +32,7 @@ ENDS = {
     "a signal": ("import os; os.kill(os.getpid(), 9)", "was ended by SIGKILL while loading it"),
     "closed files": ("import os; os.closerange(0, 64)", "exited with status 1 while loading it"),
     "a loop": ("while True: pass", "loading it took longer than 1 s"),
+    "a stop": ("import os; os.kill(os.getpid(), 19)", "loading it took longer than 1 s"),
     "an interrupt": ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
 }
 
@@ -39,7 +40,7 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_a_suite_that_does_not_load_is_an_error_that_names_it(tmp_path, end):
     hostile, words = ENDS[end]
-    timeout = "1" if end == "a loop" else "20"
+    timeout = "1" if end in ("a loop", "a stop") else "20"
     done = run_command("check", "--device", "null", "--timeout", timeout, cwd=project(tmp_path, hostile))
     assert (done.returncode, done.stdout) == (2, "")
     assert str(tmp_path / "kernels" / "toy" / "suite.py") in done.stderr
@@ -87,9 +88,9 @@ def test_a_suite_changes_no_exit_status_and_leaves_nothing_behind(tmp_path, host
     temporary.mkdir()
     run_command("--version", cwd=root)  # whatever commands are forked from is there
     before = mine()
-    done = run_command(
-        "check", "--device", "null", cwd=root, env={"HARNESS_NULL_SCRIPT": script, "TMPDIR": str(temporary)}
-    )
+    env = {"HARNESS_NULL_SCRIPT": script, "TMPDIR": str(temporary)}
+    env |= STARTED if "session" in hostile else {}  # its supervisor is who ends it
+    done = run_command("check", "--device", "null", cwd=root, env=env)
     assert done.returncode == 1, done.stderr
     assert "toy.plain[n=64] failed (wrong-result)" in done.stderr
     assert len(done.stderr) < 100_000

@@ -24,6 +24,7 @@ from harness.system import git
 from harness.system.cache import write_file
 from harness.system.files import read_regular
 from harness.system.git import repository_of
+from harness.system.python_module import python_module
 
 if TYPE_CHECKING:
     from harness.site.publishing import Published
@@ -223,7 +224,7 @@ def write_pages(
 def run_publish(conf: SiteConf) -> None:
     """Let asv publish its own pages, its words on standard error. Raises MeasureError where it fails."""
     assert conf.file
-    command = [sys.executable, "-m", "asv", "publish", "--config", str(conf.file)]
+    command = python_module("asv", "publish", "--config", str(conf.file))
     done = subprocess.run(command, cwd=conf.file.parent, stdout=sys.stderr, check=False)
     if done.returncode:
         raise MeasureError(
