@@ -143,9 +143,11 @@ def test_a_broken_suite_costs_no_other_suite(harness, project, arguments):
     assert "Traceback" in told
 
 
-def test_every_suite_is_told_where_none_loads(harness, project):
+@pytest.mark.parametrize("command", ["list", "check"])
+def test_every_suite_is_told_where_none_loads(harness, project, command):
     project.write({"kernels/toy/suite.py": "suite = 1 / 0\n", "kernels/bad/suite.py": "nothing = 1\n"})
-    told = harness("list").failed_with(ExitCode.USAGE)
+    told = harness(command).failed_with(ExitCode.USAGE)
+    assert "Nothing of it runs on this device" not in told
     assert told.count("toy/suite.py:1 raised ZeroDivisionError") == 1
     assert told.count("bad/suite.py defines no `suite`") == 1
 

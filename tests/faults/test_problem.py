@@ -243,6 +243,14 @@ def test_a_reference_that_base_broke_is_bases_fault(project):
     assert "no reference today" in changes(done)
 
 
+def test_a_new_kernel_that_a_broken_base_cannot_judge_is_bases_fault(project):
+    suite = SUITE.replace('("first", "second")', '("first", "second", "third")')
+    head = {**tree(suite), "kernels/toy/third.cl": source("third")}
+    done = project.compare(tree(changed(BROKEN)), head, "--json")
+    verdict = verdicts(done)["third"]
+    assert (done.status, verdict["status"], verdict["side"]) == (3, "failed", "base"), verdict
+
+
 def test_a_reference_that_hangs_costs_its_deadline(project):
     hangs = changed(("return 2 * x", "import time; time.sleep(3600)"))
     done = project.compare(tree(), tree(hangs), "--json", "--timeout", "1")
