@@ -5,7 +5,8 @@
 
 The supervisor is a subreaper: a process whose parent has ended becomes its child, also one that has left its
 session. When the process ends, or whoever asked for it, the supervisor kills what is left. Then it ends as
-the process did.
+the process did. The command could be the subreaper itself, but once killed it ends nothing, and while it is
+stopped it sees to no deadline.
 
 CONTROL is the number of a pipe's reading end, or "-" for no supervisor. Each line is a deadline, a moment of
 time.monotonic(). An empty line takes the deadline back. Whoever asked ends the process at its deadline;
