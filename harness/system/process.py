@@ -201,7 +201,9 @@ class _Child:
     def kill_soon(self) -> None:
         """Begin to end it, with everything that it started. What it had to say on leaving is not heard."""
         if self._process.returncode is None:
-            self._signal(signal.SIGTERM)
+            # A supervisor that has not begun has nothing to end yet.
+            has_begun = stands_in_for(self._pid) is not None
+            self._signal(signal.SIGTERM if has_begun else signal.SIGKILL)
 
     def kill(self) -> int:
         """End it as `kill_soon` does; its return code, negative where a signal ended it."""
