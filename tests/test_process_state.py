@@ -102,7 +102,7 @@ def test_what_one_side_alone_has_counts_for_variables_only():
 
 
 def test_variables_of_the_harness_and_the_checkouts_place_are_left_out(monkeypatch, tmp_path):
-    for name in ("HARNESS_X", "PYTHONPATH", "PWD", "TORCH_EXTENSIONS_DIR"):
+    for name in ("HARNESS_CACHE_DIR", "PYTHONPATH", "PWD", "TORCH_EXTENSIONS_DIR"):
         monkeypatch.setenv(name, "ours")
     monkeypatch.setenv("THEIRS", f"{tmp_path}/data")
     monkeypatch.setenv("LONG", "x" * 999)

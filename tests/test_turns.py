@@ -337,42 +337,41 @@ def test_a_side_that_is_faster_than_the_device_can_be_is_refused(tmp_path):
     assert caught.value.side == "head"
 
 
-def pairs_ahead(host: Host) -> PairsAhead:
-    ahead = PairsAhead(
-        lambda first: TurnPair(
-            lambda side: Worker(side, host),  # type: ignore[arg-type, return-value]
-            lambda side, worker: host.opened.append(side),
-            lambda stage: None,
-            first,
-        )
+def new_pair_of(host: Host) -> Callable[[SideName], TurnPair]:
+    return lambda first: TurnPair(
+        lambda side: Worker(side, host),  # type: ignore[arg-type, return-value]
+        lambda side, worker: host.opened.append(side),
+        lambda stage: None,
+        first,
     )
-    ahead.wanted = (PAIR,), 9.0
+
+
+def pairs_ahead(most: int) -> PairsAhead:
+    ahead = PairsAhead()
+    ahead.most, ahead.wanted = most, ((PAIR,), 9.0)
     return ahead
 
 
 def test_the_next_pairs_build_while_one_is_measured_and_another_side_comes_first_each_time():
-    host = Host({}, {})
-    ahead = pairs_ahead(host)
-    ahead.most = 2
-    ahead.go_on()
+    host, ahead = Host({}, {}), pairs_ahead(2)
+    new = new_pair_of(host)
+    ahead.go_on(new)
     assert host.opened == ["head", "base"]
     for first in ("head", "base", "head"):
-        pair = ahead.next()
+        pair = ahead.next(new)
         assert pair.is_open
         pair.inspect((PAIR,), 9)
         assert host.asked[-2][0] == first
-        ahead.go_on()
+        ahead.go_on(new)
     assert len(ahead.pids) == 4
     ahead.close()
     assert len(host.closed) == 4
 
 
 def test_without_room_for_pairs_ahead_there_are_none():
-    host = Host({}, {"Inspect head": FAILED})
-    ahead = pairs_ahead(host)
-    ahead.most = 2
-    ahead.go_on()
-    assert not ahead.next().is_open
+    host, ahead = Host({}, {"Inspect head": FAILED}), pairs_ahead(2)
+    ahead.go_on(new_pair_of(host))
+    assert not ahead.next(new_pair_of(host)).is_open
     assert (ahead.most, ahead.pids, len(host.closed)) == (0, [], 6)
 
 

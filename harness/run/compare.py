@@ -241,7 +241,7 @@ class Comparing(DeviceSession):
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
         self._turns: TurnPair | None = None
-        self._ahead = PairsAhead(self._new_turns)
+        self._ahead = PairsAhead()
         loadings = {"base": base.loading, "head": head.loading}
         self._loadings: dict[str, Loading] = {side: each for side, each in loadings.items() if each}
         self._told = self._told_to(None)
@@ -429,7 +429,7 @@ class Comparing(DeviceSession):
             if entry.in_turns and not self._is_elsewhere(self.head.suite.by_name[entry.trial.case.kernel])
         ]
         if in_turns:
-            self._ahead.start(1)
+            self._ahead.start(self._new_turns, 1)
         pairs = tuple(entry.pair for entry in shared)
         self.observer.stage("build")
         # A compiler that hangs or kills its process is reported by the case that needs it.
@@ -638,7 +638,7 @@ class Comparing(DeviceSession):
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))
         self._ahead.wanted = self._to_build([entry for entry in entries if entry.in_turns])
-        self._ahead.go_on()
+        self._ahead.go_on(self._new_turns)
         for in_turns in (True, False):  # the processes that built functions are there already
             for entry in shuffled:
                 if entry.in_turns == in_turns and not entry.trial.settled:
@@ -686,14 +686,15 @@ class Comparing(DeviceSession):
 
     def _ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """What a pair of processes answers; one is started where there is none, and ended where it fails."""
-        return self._answered(lambda: self._side_processes().compare(request, timeout_s, self._ahead.go_on))
+        meanwhile = partial(self._ahead.go_on, self._new_turns)
+        return self._answered(lambda: self._side_processes().compare(request, timeout_s, meanwhile))
 
     def _side_processes(self) -> TurnPair:
         """A process for each side, which have opened the device; they are begun where there are none."""
         if self._turns is None:
             with ExitStack() as stack:
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
-                turns = self._ahead.next()
+                turns = self._ahead.next(self._new_turns)
                 stack.callback(turns.close)
                 turns.open()
                 self._worker = stack.pop_all()

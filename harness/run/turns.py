@@ -249,6 +249,7 @@ class TurnPair:
         return reply
 
 
+NewPair = Callable[[SideName], TurnPair]
 ToBuild = tuple[tuple[protocol.PairOf, ...], float]
 """Pairs of kernels that processes build before their turn, and how long they may take for it in seconds."""
 
@@ -257,11 +258,11 @@ class PairsAhead:
     """Pairs of processes that are begun before their turn, until `close` ends them.
 
     They import, open the device and build while the pair before them is measured, which takes less time than
-    that. `new` starts a pair that opens the device at the given side first: in turn one side and the other.
+    that. Methods are given what starts a pair, which opens the device at the side named first: in turn one
+    side and the other. It is not kept, as it may be a method of whoever keeps these pairs.
     """
 
-    def __init__(self, new: Callable[[SideName], TurnPair]) -> None:
-        self._new = new
+    def __init__(self) -> None:
         self._pairs: deque[TurnPair] = deque()
         self._count = 0
         self.most = 0
@@ -277,28 +278,28 @@ class PairsAhead:
         while self._pairs:
             self._pairs.popleft().close()
 
-    def next(self) -> TurnPair:
+    def next(self, new: NewPair) -> TurnPair:
         """The pair whose turn it is, or a new one where none was begun that built all."""
         if not self._pairs:
-            return self._another()
+            return self._another(new)
         pair = self._pairs.popleft()
-        self.go_on()  # while this one still builds
+        self.go_on(new)  # while this one still builds
         if pair.is_prepared():
             return pair
         pair.close()
         self._give_up()  # whichever case is at fault is told when it is built alone
-        return self._another()
+        return self._another(new)
 
-    def go_on(self) -> None:
+    def go_on(self, new: NewPair) -> None:
         """Have one more pair open the device and build. Call it while nothing is timed."""
         if self.wanted[0]:
-            self.start()
+            self.start(new)
             self.prepare(*self.wanted)
 
-    def start(self, more: int = 0) -> None:
+    def start(self, new: NewPair, more: int = 0) -> None:
         """Start as many pairs as there may be, and `more`; they do not open the device yet."""
         while len(self._pairs) < self.most + more:
-            self._pairs.append(self._another())
+            self._pairs.append(self._another(new))
 
     def prepare(self, pairs: tuple[protocol.PairOf, ...], timeout_s: float) -> None:
         """Have the first pair that has not opened the device do so, and build."""
@@ -312,9 +313,9 @@ class PairsAhead:
         self.most = 0
         self.close()
 
-    def _another(self) -> TurnPair:
+    def _another(self, new: NewPair) -> TurnPair:
         self._count += 1
-        return self._new(SIDES[self._count % 2])
+        return new(SIDES[self._count % 2])
 
 
 def most_ahead(device: DeviceInfo) -> int:
