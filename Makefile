@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Four processes run the tests: what one has compiled the others are to find.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test quick lint types unit nearest bench requirements clean
 
 help:

@@ -31,6 +31,7 @@ from harness.integrations.asv.tracks import ANSWERS, TRACKS, SuiteTracks
 from harness.spec.loader import discover, load
 from tests import toy
 from tests.support import (
+    GIT_CONFIG,
     ROOT,
     commit,
     commit_each,
@@ -93,7 +94,7 @@ class Home(NamedTuple):
             "PYTHONPATH": str(ROOT),
             "HARNESS_DEVICE": "null",
             "HARNESS_CACHE_DIR": str(self.home / "cache"),
-            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_GLOBAL": GIT_CONFIG,
             "GIT_CONFIG_NOSYSTEM": "1",
         }
         return {
