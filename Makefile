@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Four processes run the tests: what one has compiled the others are to find.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test quick lint types unit nearest bench requirements clean
 
 help:
@@ -19,7 +22,9 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed; PYTHON=python3.12 make ... chooses another one.")'
 	@echo "Making $(VENV) with $$($(PYTHON) --version) (once; takes 2 GB of disk)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+	@# pip compiles on one core, and as little minds files that are for another Python.
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	@# PyCUDA is compiled on the spot, so it is tried only where there is a card and a compiler to use it with.
 	@if command -v nvcc >/dev/null && nvidia-smi -L >/dev/null 2>&1; then \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]' \

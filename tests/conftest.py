@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ if (_packaged := nvcc.path()) and shutil.which("nvcc") is None:
     os.environ["PATH"] += os.pathsep + str(Path(_packaged).parent)
 
 GIT_SETTINGS = {
-    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_GLOBAL": support.GIT_CONFIG,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_AUTHOR_NAME": "Test",
     "GIT_AUTHOR_EMAIL": "test@example.org",
@@ -34,39 +35,59 @@ GIT_SETTINGS = {
     "GIT_COMMITTER_EMAIL": "test@example.org",
 }
 LONG = (
-    "test_pages",
     "test_pytest_plugin",
+    "test_pages",
     "test_runner_files",
     "test_whole_way",
-    "test_sweep_cluster",
     "test_compare_cli",
-    "test_asv_habits",
-    "test_bisect",
+    "test_sweep_cluster",
     "test_identity",
     "test_data_branch",
-    "test_verdicts",
+    "test_asv_habits",
+    "test_build_only",
+    "test_sweep",
     "test_pull_request",
-    "test_kernels_opencl",
     "test_commits",
-    "test_asv_direction",
+    "test_bisect",
+    "test_static",
+    "test_static_facts",
+    "test_history_cli",
     "test_cli",
-    "test_changepoints",
-    "test_injection",
     "test_locks",
-    "test_problem",
-    "test_synthetic_history",
-    "test_asv",
-    "test_exploits",
-    "test_published_site",
     "test_compare",
-    "test_suite_process",
-    "test_case_names",
+    "test_changepoints",
+    "test_verdicts",
+    "test_exploits",
+    "test_asv",
+    "test_asv_direction",
+    "test_kernels_opencl",
     "test_compare_executables",
-    "test_calibrate",
+    "test_run",
+    "test_publish",
+    "test_schedules",
+    "test_injection",
+    "test_judge",
+    "test_init",
+    "test_github_artifacts",
+    "test_problem",
+    "test_case_names",
+    "test_synthetic_history",
+    "test_ladders",
+    "test_docs",
+    "test_toolchains",
+    "test_saved_runs",
+    "test_side_code",
+    "test_github_posting",
     "test_backend_opengl",
+    "test_suite_process",
+    "test_calibrate",
+    "test_suite_user",
+    "test_actions",
     "test_variables",
+    "test_chunks",
+    "test_apart",
 )
-"""Files that take longest. Begun first, none of them is left to one process at the end."""
+"""Files that take longest, longest first. None of them is left to one process at the end."""
 KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
 """How the tests themselves are run, which is nothing the harness reads."""
 
@@ -82,9 +103,36 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Have each process of several begin to read a folder elsewhere.
+
+    What one has compiled, the others find: side by side each would compile every file.
+    """
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if isinstance(collector, pytest.Dir) and worker:
+        first = len(report.result) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        report.result = [*report.result[first:], *report.result[:first]]
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without looking for garbage: there is none, and what there is stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: order.get(item.path.stem, len(LONG)))
+    items.sort(key=lambda item: (order.get(item.path.stem, len(LONG)), item.path))
 
 
 @pytest.fixture(scope="session")

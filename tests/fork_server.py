@@ -339,6 +339,7 @@ def _searched() -> list[str]:
 
 def main(number: str, *modules: str) -> None:
     installed = sys.path[len(_searched()) + (not _SAFE_PATH) :]
+    gc.disable()  # what is imported stays
     for name in (*WORKERS, *_LATER):
         importlib.import_module(name)
     _of_workers.update(sys.modules)
@@ -347,6 +348,7 @@ def main(number: str, *modules: str) -> None:
             importlib.import_module(name)
     gc.collect()
     gc.freeze()
+    gc.enable()
     serve(socket.socket(fileno=int(number)), modules, installed)
 
 

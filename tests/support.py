@@ -22,6 +22,7 @@ from tests.fork_server import PROGRAMS, ForkServer
 ROOT = Path(__file__).resolve().parents[1]
 IMPORT_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 """This checkout first, then what the tests themselves import from."""
+GIT_CONFIG = str(ROOT / "tests" / "gitconfig")
 KERNELS = ROOT / "kernels"
 PORTABLE = {"cuda": str(KERNELS / "portable" / "cuda.h"), "opencl": str(KERNELS / "portable" / "opencl.h")}
 
@@ -87,7 +88,7 @@ def git(repository: Path, *arguments: str, date: str = "2026-01-01T00:00:00Z") -
         **who,
         "GIT_AUTHOR_DATE": date,
         "GIT_COMMITTER_DATE": date,
-        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_GLOBAL": GIT_CONFIG,
         "GIT_CONFIG_NOSYSTEM": "1",
     }
     done = subprocess.run(

@@ -5,6 +5,7 @@ Everything runs on the null device, whose times follow from the kernels' text.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import itertools
@@ -23,7 +24,6 @@ import pytest
 
 pytest.importorskip("asv")
 
-import benchmarks.suites
 from harness.device.backends import survey
 from harness.integrations.asv import plugin
 from harness.integrations.asv.publish import find_remote_loads
@@ -31,6 +31,7 @@ from harness.integrations.asv.tracks import ANSWERS, TRACKS, SuiteTracks
 from harness.spec.loader import discover, load
 from tests import toy
 from tests.support import (
+    GIT_CONFIG,
     ROOT,
     commit,
     commit_each,
@@ -93,7 +94,7 @@ class Home(NamedTuple):
             "PYTHONPATH": str(ROOT),
             "HARNESS_DEVICE": "null",
             "HARNESS_CACHE_DIR": str(self.home / "cache"),
-            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_GLOBAL": GIT_CONFIG,
             "GIT_CONFIG_NOSYSTEM": "1",
         }
         return {
@@ -526,10 +527,16 @@ def test_without_answers_asv_starts_its_own_process(tmp_path):
     assert plugin._answer(arguments, tmp_path) is None
 
 
-def test_every_suite_of_this_project_is_benchmarked():
+@pytest.fixture(scope="module")
+def own_suites():
+    """The benchmarks of this project; its suites are loaded to make them."""
+    return importlib.import_module("benchmarks.suites")
+
+
+def test_every_suite_of_this_project_is_benchmarked(own_suites):
     classes = [
         value
-        for value in vars(benchmarks.suites).values()
+        for value in vars(own_suites).values()
         if inspect.isclass(value) and issubclass(value, SuiteTracks)
     ]
     folders = {ROOT / tracks.folder for tracks in classes}
@@ -537,8 +544,8 @@ def test_every_suite_of_this_project_is_benchmarked():
     assert len(folders) == len(classes)
 
 
-def test_every_kernel_of_this_project_has_graphs():
-    for tracks in (benchmarks.suites.Matmul, benchmarks.suites.Copy, benchmarks.suites.Transpose):
+def test_every_kernel_of_this_project_has_graphs(own_suites):
+    for tracks in (own_suites.Matmul, own_suites.Copy, own_suites.Transpose):
         suite = load(ROOT / tracks.folder).suite
         assert tracks.params[0] == [kernel.name for kernel in suite.kernels]
         headline = "track_gflops" if suite.headline == "GFLOP/s" else "track_gbytes_per_s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,12 +15,12 @@ pytest.importorskip("asv")
 
 from asv.config import Config
 from asv.plugins.regressions import _GraphDataFilter
-from asv.repo import get_repo
+from asv.repo import Repo, get_repo
 from asv.step_detect import detect_regressions, detect_steps
 from asv.util import UserError
 
 from harness.errors import ExitCode
-from harness.history.facts import read_commits
+from harness.history.facts import Commits, read_commits
 from harness.history.limits import limits_of
 from harness.integrations.asv import conf as conf_module
 from harness.store.asv_configuration import read_plainly
@@ -38,13 +39,20 @@ def cache(own_cache):
 class Measured(NamedTuple):
     repository: Path
     line: list[str]
+    commits: Commits
+    asv: Repo
+    """What asv asks of git, each question once: asv forks this process for every one."""
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """A repository of many commits; configurations name it, wherever they lie."""
     repository = make_repository(tmp_path_factory.mktemp("measured") / "repository")
-    return Measured(repository, commit_each(repository, [{"n": f"{number}"} for number in range(COMMITS)]))
+    line = commit_each(repository, [{"n": f"{number}"} for number in range(COMMITS)])
+    asv = get_repo(SimpleNamespace(repo=str(repository), project="", dvcs=None))
+    for question in ("get_hash_from_name", "get_hashes_from_range"):
+        setattr(asv, question, functools.cache(getattr(asv, question)))
+    return Measured(repository, line, read_commits(repository), asv)
 
 
 def settings(measured: Measured, **more: Any) -> dict[str, Any]:
@@ -236,10 +244,10 @@ def test_limits_are_those_that_asv_takes(measured, name, thresholds, first):
         settings(measured, regressions_thresholds=thresholds, regressions_first_commits=commits)
     )
     positions = {commit: at for at, commit in enumerate(measured.line)}
-    asv = _GraphDataFilter(conf, get_repo(conf), positions)
+    asv = _GraphDataFilter(conf, measured.asv, positions)
     graph = SimpleNamespace(params={"branch": "main"})
     limits = limits_of(conf, "asv.conf.json", "main")
-    limit = limits.placed(measured.repository, read_commits(measured.repository)).of(name)
+    limit = limits.placed(measured.repository, measured.commits).of(name)
     # asv's own default counts where no pattern does.
     threshold = 0.05 if limit is None or limit.threshold is None else limit.threshold
     assert threshold == asv._get_threshold(graph, {}, name)

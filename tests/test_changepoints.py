@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # its parts load when they are used
 
 from harness.statistics.changepoints import find_changes
 from harness.statistics.windows import CANDIDATE, LOOK_AHEAD
@@ -19,7 +19,7 @@ CELLS = bench.CELLS
 
 
 def no_seldomer_than(rate, count, trials):
-    return stats.binomtest(int(count), trials, rate, alternative="less").pvalue > 1e-3
+    return scipy.stats.binomtest(int(count), trials, rate, alternative="less").pvalue > 1e-3
 
 
 def noise(seed, count=200, sd=0.01):

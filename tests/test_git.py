@@ -45,6 +45,16 @@ def test_resolve(history, revision):
     assert git.resolve(project.suite, "HEAD~1") != new
 
 
+def test_a_hash_is_asked_for_once(history, monkeypatch, tmp_path):
+    project, old, new = history
+    assert git.resolve(project.root, "HEAD") == new
+    monkeypatch.setenv("PATH", str(tmp_path))  # where there is no git
+    assert git.resolve(project.root, new) == new
+    for folder, revision in ((project.root, old), (project.root, "HEAD"), (project.suite, new)):
+        with pytest.raises(GitError, match="git command was not found"):
+            git.resolve(folder, revision)
+
+
 @pytest.mark.parametrize(
     "revision",
     ["nonsense", "", "-n", "--all", "HEAD~99", "HEAD:kernels", "HEAD~1..HEAD", "0" * 40, "a b", "toy.[nt]*"],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # its parts load when they are used
 
 from harness.judgement.judge import Direction, MetricEffects, MetricName, Policy, judge, p_again
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior, moderate, prior_of_case
@@ -303,7 +303,7 @@ class TestExcess:
         values = (4.0, 4.4, 4.1, 3.9, 3.6, 4.0, 4.5, 3.5)[: POLICY.looks[look]]
         found = judge([metric(*values)], POLICY, look)
         assert (found.status, found.metrics, found.excess) == ("slower", ("time",), True)
-        peer = stats.ttest_1samp(np.log1p(np.array(values) / 100), MARGIN, alternative="greater")
+        peer = scipy.stats.ttest_1samp(np.log1p(np.array(values) / 100), MARGIN, alternative="greater")
         assert peer.pvalue < POLICY.flag_alpha(look)
 
     def test_and_may_leave_it_open(self):

@@ -144,6 +144,25 @@ def test_accesses_are_what_a_hand_counts(name):
     assert accesses_of(name, 128) == BY_HAND[name]
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_what_runs_the_threads_is_compiled_once_for_all_kernels(tmp_path, monkeypatch, own_cache):
+    name = "transpose.transpose_tiled"
+    with pytest.raises(BuildError, match="no runner"):
+        with_a_compiler_that_refuses_the_runner(tmp_path, monkeypatch, name)
+    accesses_of("matmul.naive", 128)
+    assert with_a_compiler_that_refuses_the_runner(tmp_path, monkeypatch, name) == BY_HAND[name]
+
+
+def with_a_compiler_that_refuses_the_runner(folder, monkeypatch, name):
+    compiler = folder / "g++"
+    refuses = 'case "$*" in *run.cpp*) echo no runner >&2; exit 1;; esac'
+    compiler.write_text(f'#!/bin/sh\n{refuses}\nexec {shutil.which("g++")} "$@"\n')
+    compiler.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        return accesses_of(name, 128)
+
+
 VECTORS = """\
 from harness import Axis, Input, Kernel, Output, Problem, Suite
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from scipy import special, stats
+import scipy  # its parts load when they are used
 
 from harness.statistics.moderated import (
     DEFAULT_PRIOR,
@@ -30,7 +30,7 @@ def effects(values, standard_error=0.0, df=29):
 
 
 def as_often_as(rate, count, trials):
-    return stats.binomtest(int(count), trials, rate).pvalue > 1e-3
+    return scipy.stats.binomtest(int(count), trials, rate).pvalue > 1e-3
 
 
 class TestModerate:
@@ -46,7 +46,7 @@ class TestModerate:
     def test_two_processes_with_errors_of_their_own(self):
         found = moderate([effect(1, 0.5), effect(4, 1.0)], Prior(variance=1.0, df=20))
         # Each squared error weighs 29, and 5 what is common to both: the root of 0.25 by 1, and a correction.
-        common = 0.5 * 29 / 2 / math.exp(special.digamma(29 / 2))
+        common = 0.5 * 29 / 2 / math.exp(scipy.special.digamma(29 / 2))
         one, other = 1 + (29 * 0.25 + 5 * common) / 34, 1 + (29 * 1.0 + 5 * common) / 34
         mean = (1 / one + 4 / other) / (1 / one + 1 / other)
         spread = (mean - 1) ** 2 / one + (4 - mean) ** 2 / other
@@ -91,7 +91,7 @@ class TestModerate:
     def test_a_prior_of_no_weight_leaves_students_t(self):
         values = np.random.default_rng(1).normal(0.3, 1, 6)
         found = moderate(effects(values), Prior(variance=1.0, df=1e-9))
-        peer = stats.ttest_1samp(values, 0, alternative="greater")
+        peer = scipy.stats.ttest_1samp(values, 0, alternative="greater")
         assert found.p_above(0) == pytest.approx(peer.pvalue)
 
     def test_the_prior_is_worth_no_more_than_the_quads_it_rests_on(self):
@@ -104,7 +104,7 @@ class TestModerate:
     def test_excess_begins_at_one_in_a_thousand(self):
         prior = Prior(variance=1.0, df=10)
         # Of two values the variance is half their distance squared.
-        distance = math.sqrt(2 * stats.f.isf(0.001, 1, 10))
+        distance = math.sqrt(2 * scipy.stats.f.isf(0.001, 1, 10))
         assert not moderate(effects([0, distance * 0.999]), prior).excess
         found = moderate(effects([0, distance * 1.001]), prior)
         assert found.excess
@@ -163,7 +163,7 @@ class TestModerate:
             found = moderate(given, Prior(variance=0.09, df=df))
             wrong.update(rate for rate in (0.05, 0.01, 0.002) if found.low(rate) > 0)
         for rate in (0.05, 0.01, 0.002):
-            assert stats.binomtest(wrong[rate], trials, rate, alternative="greater").pvalue > 1e-3
+            assert scipy.stats.binomtest(wrong[rate], trials, rate, alternative="greater").pvalue > 1e-3
 
 
 class TestBounds:
@@ -171,11 +171,11 @@ class TestBounds:
     @pytest.mark.parametrize("alpha", [0.1, 1e-3, 2e-4, 1e-5])
     def test_they_are_students(self, df, alpha):
         found = Moderated(0.01, 0.002, df, 2, excess=False)
-        reach = stats.t.isf(alpha, df) * 0.002
+        reach = scipy.stats.t.isf(alpha, df) * 0.002
         assert found.low(alpha) == pytest.approx(0.01 - reach)
         assert found.high(alpha) == pytest.approx(0.01 + reach)
-        assert found.p_above(0.004) == pytest.approx(stats.t.sf(3, df))
-        assert found.p_below(0.004) == pytest.approx(stats.t.cdf(3, df))
+        assert found.p_above(0.004) == pytest.approx(scipy.stats.t.sf(3, df))
+        assert found.p_below(0.004) == pytest.approx(scipy.stats.t.cdf(3, df))
 
     @pytest.mark.parametrize("alpha", [0.1, 1e-3, 2e-4])
     def test_a_bound_is_where_the_p_value_is_its_chance(self, alpha):
@@ -236,7 +236,7 @@ class TestPriorOfCase:
 
     @pytest.mark.parametrize("beyond", [0.999, 1.001])
     def test_a_spread_that_the_card_does_not_explain_speaks_for_itself(self, beyond):
-        values = np.array([-1.0, 0.0, 1.0]) * math.sqrt(beyond * stats.f.isf(0.001, 2, 8) * 3e-6)
+        values = np.array([-1.0, 0.0, 1.0]) * math.sqrt(beyond * scipy.stats.f.isf(0.001, 2, 8) * 3e-6)
         found = prior_of_case(self.CARD, effects(values, 0.001))
         observed = np.var(values, ddof=1)
         if beyond > 1:
@@ -297,7 +297,7 @@ class TestFitPrior:
         found = [fit_prior(each) for each in given]
         short = sum(each.variance + (each.inflation - 1) * 0.00025**2 < 0.0005**2 for each in found)
         # An upper bound of 80 %, if ranks of an estimate were even: somewhat more often than one in five.
-        assert stats.binomtest(short, 80, 0.25, alternative="greater").pvalue > 1e-3
+        assert scipy.stats.binomtest(short, 80, 0.25, alternative="greater").pvalue > 1e-3
         assert np.median([each.variance for each in found]) ** 0.5 < 0.0007
 
     def test_a_quiet_card_has_none(self):
@@ -348,4 +348,4 @@ class TestFitPrior:
         for processes in (2, 4, 8):
             fresh = [moderate(case, prior) for case in history(rng, 3000, processes, **truth)]
             wrong = sum(each.low(0.01) > 0 for each in fresh)
-            assert stats.binomtest(wrong, 3000, 0.01, alternative="greater").pvalue > 1e-3
+            assert scipy.stats.binomtest(wrong, 3000, 0.01, alternative="greater").pvalue > 1e-3

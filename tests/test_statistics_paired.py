@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # its parts load when they are used
 
 from harness.statistics.paired import (
     MIN_QUADS,
@@ -48,7 +48,7 @@ def tail(processes):
 
 def as_often_as(rate, count, trials):
     """Whether `count` of `trials` agrees with `rate`: exact two-sided binomial test at 0.001."""
-    return stats.binomtest(int(count), trials, rate).pvalue > 1e-3
+    return scipy.stats.binomtest(int(count), trials, rate).pvalue > 1e-3
 
 
 class TestLogRatios:
@@ -124,10 +124,10 @@ class TestProcessEffect:
         ratios = np.random.default_rng(count).normal(0.3, 1, count)
         found = process_effect(ratios)
         # Against a sample that never varies Yuen's test of two samples is that of one.
-        peer = stats.ttest_ind(ratios, np.zeros(count), equal_var=False, trim=0.2)
-        assert found.value == pytest.approx(stats.trim_mean(ratios, 0.2))
+        peer = scipy.stats.ttest_ind(ratios, np.zeros(count), equal_var=False, trim=0.2)
+        assert found.value == pytest.approx(scipy.stats.trim_mean(ratios, 0.2))
         assert found.value / found.standard_error == pytest.approx(peer.statistic)
-        assert 2 * stats.t.sf(abs(peer.statistic), found.df) == pytest.approx(peer.pvalue)
+        assert 2 * scipy.stats.t.sf(abs(peer.statistic), found.df) == pytest.approx(peer.pvalue)
 
     def test_swapping_arms_negates(self):
         ratios = np.random.default_rng(5).standard_t(2, 50)
@@ -173,7 +173,7 @@ class TestProcessEffect:
         draw = rng.standard_normal if tail == "normal" else lambda shape: rng.standard_t(2, shape)
         found = [process_effect(ratios) for ratios in draw((trials, count))]
         t = np.array([effect.value / effect.standard_error for effect in found])
-        assert as_often_as(0.1, (np.abs(t) > stats.t.isf(0.05, found[0].df)).sum(), trials)
+        assert as_often_as(0.1, (np.abs(t) > scipy.stats.t.isf(0.05, found[0].df)).sum(), trials)
 
 
 class TestTicks:
@@ -213,7 +213,7 @@ class TestTicks:
         found = self.measured(np.random.default_rng(int(4 * ticks)), ticks, 2000, noise=noise)
         t = np.abs([effect.value / effect.standard_error for effect in found])
         for rate in (0.1, 0.01):
-            assert no_oftener_than(rate, (t > stats.t.isf(rate / 2, found[0].df)).sum(), len(t))
+            assert no_oftener_than(rate, (t > scipy.stats.t.isf(rate / 2, found[0].df)).sum(), len(t))
 
     @pytest.mark.parametrize("effect", [0.0025, 0.005, 0.01])
     @pytest.mark.parametrize("ticks", [100.0, 100.1, 100.5])
@@ -232,7 +232,7 @@ class TestOrderEffect:
         ratios = rng.normal(0, 1, count)
         ratios = ratios.round(0) if ties else ratios
         first = np.array(orders) == "ABBA"
-        peer = stats.mannwhitneyu(ratios[first], ratios[~first], method="asymptotic")
+        peer = scipy.stats.mannwhitneyu(ratios[first], ratios[~first], method="asymptotic")
         assert order_effect(orders, ratios) == pytest.approx(peer.pvalue)
 
     def test_it_is_as_rare_as_it_says(self):
@@ -295,7 +295,7 @@ class TestOrderBias:
         abba = [[1, math.exp(own), 1, 1] for own in (0.02, 0.04, 0.06, 0.02, 0.06)]
         baab = [[1, 1, math.exp(0.01), math.exp(-0.01)]] * 4
         found = order_bias([(["ABBA"] * 5 + ["BAAB"] * 4, abba + baab)])
-        apart = stats.mannwhitneyu([1, 2, 3, 1, 3], [0] * 4, method="asymptotic").pvalue
+        apart = scipy.stats.mannwhitneyu([1, 2, 3, 1, 3], [0] * 4, method="asymptotic").pvalue
         assert (found.between_p, found.carried_p) == pytest.approx((apart, apart))
         # Of the middle slots, the second over the third: 4 % and -1 %.
         assert found.carried == pytest.approx((0.04 - -0.01) / 2)
@@ -386,8 +386,8 @@ class TestTail:
         assert (found.base, found.head, found.slots) == (1, 6, 40)
         # Six of head's 40 slots cost two more than usual, and one of base's.
         assert found.cost == pytest.approx((6 - 1) * 2 / 40)
-        assert found.p_slower == pytest.approx(stats.binomtest(6, 7, alternative="greater").pvalue)
-        assert found.p_faster == pytest.approx(stats.binomtest(1, 7, alternative="greater").pvalue)
+        assert found.p_slower == pytest.approx(scipy.stats.binomtest(6, 7, alternative="greater").pvalue)
+        assert found.p_faster == pytest.approx(scipy.stats.binomtest(1, 7, alternative="greater").pvalue)
 
     def test_processes_add_up(self):
         found = tail([self.strayed(head=(0, 3)), self.strayed(head=(1, 2, 5))])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # its parts load when they are used
 
 from harness.statistics.rates import clopper_pearson, false_alarm_bound, holm
 
@@ -28,7 +28,7 @@ def test_textbook_intervals(successes, trials, low, high):
 @pytest.mark.parametrize("trials", [1, 7, 400])
 def test_intervals_are_those_of_a_peer(trials, confidence):
     for successes in {0, 1, trials // 2, trials - 1, trials}:
-        peer = stats.binomtest(successes, trials).proportion_ci(confidence, method="exact")
+        peer = scipy.stats.binomtest(successes, trials).proportion_ci(confidence, method="exact")
         assert clopper_pearson(successes, trials, confidence) == pytest.approx((peer.low, peer.high))
 
 
@@ -37,7 +37,7 @@ def test_an_interval_covers_at_least_as_often_as_it_says(rate):
     trials = 40
     counts = np.arange(trials + 1)
     covered = [low <= rate <= high for low, high in (clopper_pearson(int(k), trials, 0.9) for k in counts)]
-    assert stats.binom.pmf(counts, trials, rate)[covered].sum() >= 0.9
+    assert scipy.stats.binom.pmf(counts, trials, rate)[covered].sum() >= 0.9
 
 
 def test_three_thousand_clean_verdicts_bound_the_rate_by_a_thousandth():
@@ -48,7 +48,7 @@ def test_three_thousand_clean_verdicts_bound_the_rate_by_a_thousandth():
 @pytest.mark.parametrize(("alarms", "verdicts"), [(0, 1), (1, 50), (3, 4000), (49, 50)])
 def test_the_bound_is_where_so_few_are_as_rare_as_it_says(alarms, verdicts):
     bound = false_alarm_bound(alarms, verdicts, 0.99)
-    assert stats.binom.cdf(alarms, verdicts, bound) == pytest.approx(0.01)
+    assert scipy.stats.binom.cdf(alarms, verdicts, bound) == pytest.approx(0.01)
 
 
 def test_of_nothing_nothing_is_known():
@@ -106,7 +106,7 @@ def test_holm_seldom_rejects_any_true_hypothesis():
         p_values = {f"true {index}": p for index, p in enumerate(rng.random(5))}
         p_values |= {f"false {index}": p for index, p in enumerate(1e-4 * rng.random(5))}
         wrong += any(name.startswith("true") for name in holm(p_values, 0.05))
-    assert stats.binomtest(wrong, 2000, 0.05, alternative="greater").pvalue > 1e-3
+    assert scipy.stats.binomtest(wrong, 2000, 0.05, alternative="greater").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan")])

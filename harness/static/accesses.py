@@ -43,6 +43,7 @@ _OPTIONS = (
     "-fno-tree-sra",  # takes a structure that is stored at once apart
     "-fno-threadsafe-statics",  # shared memory is static here
 )
+_RUNNER_OPTIONS = ("-std=c++17", "-O2", "-w", "-fno-pie")
 _C_TYPES = {
     **{f"int{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
@@ -157,8 +158,9 @@ def _run(text: str, folders: Sequence[str], parameters: Sequence[Parameter], lau
         searched = [f"-I{folder}" for folder in (_ASSETS, *folders)]
         _output(["g++", *_OPTIONS, *searched, "-c", str(kernel), "-o", f"{kernel}.o"])
         dynamic = [f"-Wl,--defsym={name}=harness_dynamic_shared" for name in _undefined(f"{kernel}.o", text)]
-        units = (str(_ASSETS / "run.cpp"), f"{kernel}.o")
-        _output(["g++", "-std=c++17", "-O2", "-w", "-no-pie", *units, *dynamic, "-o", str(binary)])
+        runner = Path(scratch, "run.o")
+        runner.write_bytes(_runner())
+        _output(["g++", "-no-pie", str(runner), f"{kernel}.o", *dynamic, "-o", str(binary)])
         sizes = [each.layout.size_bytes if each.layout else 0 for each in arrays]
         output = ""
         # A grid that does not depend on the size can have a middle with nothing to do.
@@ -170,6 +172,20 @@ def _run(text: str, folders: Sequence[str], parameters: Sequence[Parameter], lau
         shared = _shared_symbols(binary)
     warps = min(WARPS, -(-launch.block[0] * launch.block[1] * launch.block[2] // 32))
     return _added_up(output, [each.name for each in arrays], shared, warps)
+
+
+def _runner() -> bytes:
+    """The part that runs a kernel's threads, compiled once: it takes five times as long as a kernel."""
+    source = _ASSETS / "run.cpp"
+    cache = BinaryCache()
+    key = cache.key(source.read_text(encoding="utf-8"), _RUNNER_OPTIONS, _compiler(), "accesses")
+    if (found := cache.get(key)) is None:
+        with tempfile.TemporaryDirectory() as scratch:
+            unit = Path(scratch, "run.o")
+            _output(["g++", *_RUNNER_OPTIONS, "-c", str(source), "-o", str(unit)])
+            found = unit.read_bytes()
+        cache.put(key, found)
+    return found
 
 
 def _output(command: Sequence[str]) -> str:

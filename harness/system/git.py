@@ -24,6 +24,9 @@ _ELSEWHERE = {
 _LAST_S = 253_402_300_799
 """The end of the year 9999: git takes dates of which a calendar knows nothing."""
 
+_resolved: set[tuple[Path, str]] = set()
+"""Hashes of commits that a repository is known to have. A command hands each on, to be resolved again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Commit:
@@ -89,14 +92,18 @@ def repository_of(path: Path) -> Path | None:
 
 def resolve(repository: Path, revision: str) -> str:
     """The full hash of a commit named by `revision`."""
+    if (repository, revision) in _resolved:
+        return revision
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     try:
-        return ask(repository, *asked).decode().strip()
+        found = ask(repository, *asked).decode().strip()
     except GitError:
         hint = "'git log --oneline' lists what there is."
         if ask(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true":
             hint = "This clone is shallow: fetch the whole history with 'git fetch --unshallow'."
         raise GitError(f"No commit named {revision!r} in {repository}. {hint}") from None
+    _resolved.add((repository, found))
+    return found
 
 
 def merge_base(repository: Path, one: str, other: str) -> str:

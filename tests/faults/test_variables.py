@@ -135,7 +135,7 @@ def _named() -> Iterator[str]:
                 continue
             text = path.read_text(encoding="utf-8", errors="replace")
             if path.suffix == ".py":
-                yield from _in_python(text)
+                yield from _in_python(text) if _NAME.search(text) else ()
             elif path.suffix in ("", ".sh", ".yml", ".yaml", ".service", ".conf", ".toml"):
                 yield from _NAME.findall(text)
 
