@@ -175,7 +175,7 @@ RUNNING_A_SHELL = """\
 import sys
 from pathlib import Path
 from harness.system.process import run_shell
-print(run_shell(sys.argv[1], Path.cwd(), 0.5).status)
+print(run_shell(sys.argv[1], Path.cwd(), 3).status)
 """
 
 
@@ -184,6 +184,7 @@ def test_a_shell_that_stops_who_runs_it_has_its_deadline(tmp_path):
     stops = f"echo $$ > {told}; kill -STOP $(sed 's/.*) . //; s/ .*//' /proc/$PPID/stat); sleep 1000"
     with asks(RUNNING_A_SHELL, stops, tmp_path) as asking:
         while psutil.Process(asking.pid).status() != psutil.STATUS_STOPPED:
+            assert asking.poll() is None
             time.sleep(0.02)
         psutil.Process(int(told.read_text())).wait(timeout=60)
         asking.send_signal(signal.SIGCONT)
