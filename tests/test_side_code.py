@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from collections import Counter
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +16,8 @@ from harness.errors import ExitCode
 from harness.github import pytest_session
 from harness.records import Source
 from harness.run.executables import Executable, ProcessRun, put_files, run_once
-from harness.run.side_code import OtherCodeError, SideFolders, packages_in
+from harness.run.side_code import OtherCodeError, SideFolders, SideRecorder, packages_in
+from harness.system import supervisor
 from tests.benchmark_json import google_entry, google_script
 from tests.support import caller, commit, make_repository, write_files
 
@@ -300,8 +304,17 @@ def test_a_python_that_heeds_no_variables_is_told(tmp_path, options, why):
 def test_a_python_that_is_ended_from_outside_is_told(tmp_path):
     does = "import subprocess; subprocess.run([sys.executable, '-c', 'import os; os.kill(os.getpid(), 9)'])"
     imported = Project(tmp_path, script=bench(does, "1")).run().imported
-    [silent] = imported.silent
-    assert silent.endswith("was ended from outside")
+    assert [each.partition(" ")[2] for each in imported.silent] == ["was ended from outside"]
+
+
+def test_a_fork_of_a_supervisor_that_is_no_shell_yet_is_no_python_of_the_command():
+    words = [sys.executable, "-I", "-c", "import time; time.sleep(60)"]
+    for more, seen in (([supervisor.__file__], 0), ([], 1)):
+        glances: Counter[tuple[int, str]] = Counter()
+        with subprocess.Popen([*words, *more]) as process:
+            SideRecorder._glance(SimpleNamespace(_glances=glances), process.pid)  # type: ignore[arg-type]
+            process.kill()
+        assert len(glances) == seen
 
 
 def test_an_executable_that_is_no_python_is_asked_for_nothing(tmp_path):

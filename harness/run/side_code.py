@@ -21,13 +21,14 @@ from harness.bench.protocol import SideName
 from harness.errors import MeasureError
 from harness.run import side_modules
 from harness.run.side_modules import ENDED, MODULE, STARTED, VARIABLE, SideFiles
+from harness.system import supervisor
 from harness.system.process import Ended, run_shell
-from harness.system.supervisor import descendants
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
 _NO_PACKAGES = {"setup", "conftest", "__main__", *sys.stdlib_module_names}
 """Names that are found in many folders, or that Python has for itself."""
 _NAMESPACES_DEEP = 2
+_SUPERVISOR = os.fsencode(supervisor.__file__)
 _GLANCES = 2
 """Glances that have to see a process: between fork and exec it looks like the Python that started it."""
 
@@ -110,10 +111,12 @@ class SideRecorder:
 
     def _glance(self, pid: int) -> None:
         """Note which processes of a command that runs are Pythons."""
-        for each in (pid, *descendants(pid)):
+        for each in (pid, *supervisor.descendants(pid)):
             with contextlib.suppress(OSError):
                 program = Path(f"/proc/{each}/exe").readlink()
-                if _PYTHON.fullmatch(program.name):
+                words = Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")
+                # Until it becomes the shell, a fork of the supervisor is a Python with -I.
+                if _PYTHON.fullmatch(program.name) and _SUPERVISOR not in words:
                     self._glances[each, str(program)] += 1
 
     def imported(self) -> Imported:
