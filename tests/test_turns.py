@@ -78,7 +78,7 @@ class Worker:
 
         def answer(report: Callable[[Any], object]) -> object:
             found = self.host.answers.get(f"{type(request).__name__} {self.side}")
-            if isinstance(found, Exception):
+            if isinstance(found, BaseException):
                 raise found
             return found or self.answer(request)
 
@@ -373,6 +373,15 @@ def test_without_room_for_pairs_ahead_there_are_none():
     ahead.go_on(new_pair_of(host))
     assert not ahead.next(new_pair_of(host)).is_open
     assert (ahead.most, ahead.pids, len(host.closed)) == (0, [], 6)
+
+
+def test_an_interrupt_while_the_next_pair_builds_leaves_no_process():
+    host, ahead = Host({}, {"Inspect head": KeyboardInterrupt()}), pairs_ahead(1)
+    ahead.go_on(new_pair_of(host))
+    with pytest.raises(KeyboardInterrupt):
+        ahead.next(new_pair_of(host))
+    ahead.close()
+    assert len(host.closed) == 4
 
 
 @pytest.mark.parametrize(

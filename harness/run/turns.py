@@ -282,11 +282,13 @@ class PairsAhead:
         """The pair whose turn it is, or a new one where none was begun that built all."""
         if not self._pairs:
             return self._another(new)
-        pair = self._pairs.popleft()
-        self.go_on(new)  # while this one still builds
-        if pair.is_prepared():
-            return pair
-        pair.close()
+        with ExitStack() as stack:
+            pair = self._pairs.popleft()
+            stack.callback(pair.close)  # an interrupt may come while it is waited for
+            self.go_on(new)  # while this one still builds
+            if pair.is_prepared():
+                stack.pop_all()
+                return pair
         self._give_up()  # whichever case is at fault is told when it is built alone
         return self._another(new)
 
