@@ -385,10 +385,18 @@ def test_an_interrupt_while_the_next_pair_builds_leaves_no_process():
 
 
 @pytest.mark.parametrize(
-    ("kind", "cpus", "gib", "most"),
-    [("gpu", 16, 80, 3), ("gpu", 8, 24, 2), ("gpu", 32, 12, 1), ("gpu", 2, 80, 0), ("cpu", 64, 512, 0)],
+    ("kind", "cpus", "free_gib", "gib", "most"),
+    [
+        ("gpu", 16, 64, 80, 3),
+        ("gpu", 8, 64, 24, 2),
+        ("gpu", 32, 64, 12, 1),
+        ("gpu", 32, 7, 80, 1),
+        ("gpu", 2, 64, 80, 0),
+        ("cpu", 64, 64, 512, 0),
+    ],
 )
-def test_pairs_ahead_leave_room_on_the_host_and_the_card(monkeypatch, kind, cpus, gib, most):
+def test_pairs_ahead_leave_room_on_the_host_and_the_card(monkeypatch, kind, cpus, free_gib, gib, most):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=free_gib * 2**30))
     monkeypatch.setattr("os.cpu_count", lambda: cpus)
     device = SimpleNamespace(kind=kind, memory_bytes=gib * 2**30)
     assert most_ahead(device) == most  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import TypeVar
 
 import msgspec
+import psutil
 
 from harness.bench import protocol
 from harness.bench.abba import CANARY_EVERY, Order, PairSettings, Turn, all_four, clock_noise, wanted_quads
@@ -321,12 +322,14 @@ class PairsAhead:
 
 
 def most_ahead(device: DeviceInfo) -> int:
-    """How many pairs of processes may import, open the device and build before their turn: as many as leave
-    the host's processors and the card's memory to those that measure.
+    """Return how many pairs of processes may import, open the device and build before their turn: as many as
+    leave the host's processors and memory, and the card's, to those that measure.
     """
     if device.kind != "gpu":  # there what they import would disturb
         return 0
-    return min(3, (os.cpu_count() or 1) // 4, (device.memory_bytes or 0) // 2**33)
+    # A framework takes a gigabyte in each process.
+    free_bytes = int(psutil.virtual_memory().available)
+    return min(3, (os.cpu_count() or 1) // 4, free_bytes // 2**32, (device.memory_bytes or 0) // 2**33)
 
 
 @contextmanager
