@@ -55,11 +55,10 @@ class NoisePriors:
     floor: float | None = None
     """Smallest visible slowdown of this case when the device was calibrated."""
     launch_ns: float = 0.0
-    """By how much longer or shorter a launch is from process to process, whatever it launches: a standard
-    deviation, which the priors do not have in them."""
+    """Standard deviation of a launch's time between processes, in nanoseconds. The priors do not contain it."""
 
     def at(self, time_ns: float) -> NoisePriors:
-        """The priors of a case whose launches take so long."""
+        """Return the priors of a case whose launches take `time_ns`."""
         more = (self.launch_ns / time_ns) ** 2 if time_ns > 0 else 0.0
         time, cycles = (
             dataclasses.replace(prior, variance=prior.variance + more) for prior in (self.time, self.cycles)
@@ -323,7 +322,7 @@ class CaseTrial:
         return metrics
 
     def noise_of(self, rounds: Sequence[Round]) -> NoisePriors:
-        """The noise of these processes, whose launches take as long as those of the faster side."""
+        """Return the priors for these processes, by the median time of the faster side's launches."""
         times = [min(each.block.median_ns("A"), each.block.median_ns("B")) for each in rounds if each.quads]
         return self.noise.at(median(times)) if times else self.noise
 

@@ -40,7 +40,7 @@ APART = Prior(variance=0.0005**2, df=UNKNOWN_DF, proportion=PROPORTION)
 """What is assumed of a GPU where each side has a process of its own, besides APART_NS. A calibration is of
 sides that share one, and says nothing here."""
 APART_NS = 100.0
-"""By how much more or less time a launch takes in one process than in another, as a standard deviation. On an
+"""Standard deviation of a launch's time between two processes that run the same code, in nanoseconds. On an
 H100 13 functions, from 6.7 to 342 us, had 84 to 213 ns over 14 pairs of processes: in one pair nearly the
 same, whatever the function; one of four kernels had four times as much. Assumed is the lower end: where
 processes differ by more they show it, and 640 verdicts replayed from these held no false alarm."""

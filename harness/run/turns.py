@@ -39,8 +39,8 @@ MIN_SLOT_NS = 2e6
 """The shortest slot of launches back to back: the first of them may still feel the hand-over, which takes
 some tenths of a millisecond."""
 MIN_SPLIT_SLOT_NS = 3e5
-"""The shortest slot whose launches have an interval each: quads know their effect then better than pairs of
-processes differ by, and each launch takes five times as long as its interval."""
+"""Shortest slot whose launches are timed one by one, in nanoseconds of kernel time. With flushes and events
+such a slot lasts about five times as long, and its quads are still more precise than pairs of processes."""
 LEAD_IN_S = 0.005
 """Launches before a slot that are not timed: long beside the hand-over, so that clock, caches and the other
 process's threads have come to rest."""
@@ -88,7 +88,9 @@ class TurnPair:
             self.is_open = True
 
     def prepare(self, pairs: tuple[protocol.PairOf, ...], timeout_s: float) -> None:
-        """Open the device and begin to build. Raises what `open` does, and WorkerError."""
+        """Open the device and ask both processes to build; wait for neither. Raises as `open`, and
+        WorkerError.
+        """
         self.open()
         self._begun = self._begin_inspect(pairs, timeout_s)
 
@@ -258,18 +260,18 @@ ToBuild = tuple[tuple[protocol.PairOf, ...], float]
 class PairsAhead:
     """Pairs of processes that are begun before their turn, until `close` ends them.
 
-    They import, open the device and build while the pair before them is measured, which takes less time than
-    that. Methods are given what starts a pair, which opens the device at the side named first: in turn one
-    side and the other. It is not kept, as it may be a method of whoever keeps these pairs.
+    They import, open the device and build while the pair before them is measured. Importing takes longer than
+    measuring. `new` starts a pair whose named side opens the device first; the sides alternate. Each method
+    is given `new` anew, since a kept method would keep the session alive that owns these pairs.
     """
 
     def __init__(self) -> None:
         self._pairs: deque[TurnPair] = deque()
         self._count = 0
         self.most = 0
-        """How many there may be."""
+        """Largest number of pairs that wait."""
         self.wanted: ToBuild = ((), 0.0)
-        """What they build; nothing until something is to be measured."""
+        """Kernels that the waiting pairs build; empty until something is to be measured."""
 
     @property
     def pids(self) -> list[int]:
@@ -280,7 +282,7 @@ class PairsAhead:
             self._pairs.popleft().close()
 
     def next(self, new: NewPair) -> TurnPair:
-        """The pair whose turn it is, or a new one where none was begun that built all."""
+        """Return the pair that was begun first, or a new pair where there is none or its build failed."""
         if not self._pairs:
             return self._another(new)
         with ExitStack() as stack:
@@ -294,13 +296,16 @@ class PairsAhead:
         return self._another(new)
 
     def go_on(self, new: NewPair) -> None:
-        """Have one more pair open the device and build. Call it while nothing is timed."""
+        """Start the pairs that are missing, and have one more pair open the device and build.
+
+        Call it only while nothing is timed: a process that opens the device disturbs every other.
+        """
         if self.wanted[0]:
             self.start(new)
             self.prepare(*self.wanted)
 
     def start(self, new: NewPair, more: int = 0) -> None:
-        """Start as many pairs as there may be, and `more`; they do not open the device yet."""
+        """Start pairs until there are `most`, and `more` beyond; they do not open the device yet."""
         while len(self._pairs) < self.most + more:
             self._pairs.append(self._another(new))
 
