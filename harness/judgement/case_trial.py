@@ -55,7 +55,7 @@ class NoisePriors:
     floor: float | None = None
     """Smallest visible slowdown of this case when the device was calibrated."""
     launch_ns: float = 0.0
-    """Standard deviation of a launch's time between processes, in nanoseconds. The priors do not contain it."""
+    """Standard deviation of a launch's time between processes, in nanoseconds; not part of the priors."""
 
     def at(self, time_ns: float) -> NoisePriors:
         """Return the priors of a case whose launches take `time_ns`."""
