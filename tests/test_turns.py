@@ -397,6 +397,6 @@ def test_an_interrupt_while_the_next_pair_builds_leaves_no_process():
 )
 def test_pairs_ahead_leave_room_on_the_host_and_the_card(monkeypatch, kind, cpus, free_gib, gib, most):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=free_gib * 2**30))
-    monkeypatch.setattr("os.cpu_count", lambda: cpus)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(cpus))
     device = SimpleNamespace(kind=kind, memory_bytes=gib * 2**30)
     assert most_ahead(device) == most  # type: ignore[arg-type]

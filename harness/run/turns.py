@@ -334,7 +334,7 @@ def most_ahead(device: DeviceInfo) -> int:
         return 0
     # A framework takes a gigabyte in each process.
     free_bytes = int(psutil.virtual_memory().available)
-    return min(3, (os.cpu_count() or 1) // 4, free_bytes // 2**32, (device.memory_bytes or 0) // 2**33)
+    return min(3, len(os.sched_getaffinity(0)) // 4, free_bytes // 2**32, (device.memory_bytes or 0) // 2**33)
 
 
 @contextmanager
