@@ -379,9 +379,12 @@ def test_base_and_head_have_modules_of_their_own(tmp_path, inside):
         folders[side] = write_files(at / "kernels/py", {"suite.py": SUITE.format(kernels=kernels)})
     pair = Pair(folders["base"], folders["head"], tmp_path / "scratch", "cpu:0")
     compare = protocol.Compare(pair=pair.of("scale", n=1000), seed=1, order_seed=1, settings=PairSettings())
-    assert pair.worker("head").turns.join(protocol.Join(compare=compare, side="head")).facts.digest
+    base, head = (pair.worker(side).turns for side in ("base", "head"))
+    head.join(protocol.Join(compare=compare, side="head"))
+    assert head.verify(protocol.Verify()).facts.digest
+    base.join(protocol.Join(compare=compare, side="base"))
     with pytest.raises(HarnessError) as caught:
-        pair.worker("base").turns.join(protocol.Join(compare=compare, side="base"))
+        base.verify(protocol.Verify())
     assert (caught.value.side, caught.value.reason) == ("base", "wrong-result")
     assert not pair.built(compare.pair).identical
 

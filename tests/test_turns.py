@@ -27,8 +27,7 @@ from tests.support import write_files
 MS = 1_000_000
 SIDE = protocol.PairSide(suite="base", kernel="one")
 PAIR = protocol.PairOf(id="toy.one[n=1]", sizes={"n": 1}, base=SIDE, head=SIDE)
-BASE = protocol.JoinReply(
-    facts=protocol.SideFacts(code="base"),
+BASE = protocol.WarmUpReply(
     time_ns=MS,
     l2="cold",
     clock="scripted",
@@ -38,7 +37,7 @@ BASE = protocol.JoinReply(
     settled=True,
     restored=False,
 )
-HEAD = msgspec.structs.replace(BASE, facts=protocol.SideFacts(code="head"), time_ns=2 * MS, warmup_s=0.5)
+HEAD = msgspec.structs.replace(BASE, time_ns=2 * MS, warmup_s=0.5)
 
 TEN_QUADS = PairSettings(min_quads=10, max_quads=10)
 
@@ -46,10 +45,11 @@ TEN_QUADS = PairSettings(min_quads=10, max_quads=10)
 class Host:
     """The clock of both processes, and what they were asked: the side and the request."""
 
-    def __init__(self, joined: Mapping[str, protocol.JoinReply], answers: Mapping[str, object]) -> None:
-        self.joined, self.answers = joined, answers
+    def __init__(self, warm: Mapping[str, protocol.WarmUpReply], answers: Mapping[str, object]) -> None:
+        self.warm, self.answers = warm, answers
         self.now_ns = 0
         self.asked: list[tuple[str, Any]] = []
+        self.order: list[str] = []
         self.opened: list[str] = []
         self.killed: list[str] = []
         self.closed: list[str] = []
@@ -75,8 +75,10 @@ class Worker:
     def begin(self, request: Any, timeout_s: float) -> Callable[[Callable[[Any], object]], object]:
         assert timeout_s == 9
         self.host.asked.append((self.side, request))
+        self.host.order.append(type(request).__name__)
 
         def answer(report: Callable[[Any], object]) -> object:
+            self.host.order.append(f"{type(request).__name__} answered")
             found = self.host.answers.get(f"{type(request).__name__} {self.side}")
             if isinstance(found, BaseException):
                 raise found
@@ -86,8 +88,10 @@ class Worker:
 
     def answer(self, request: Any) -> object:
         match request:
-            case protocol.Join():
-                return self.host.joined[self.side]
+            case protocol.Verify():
+                return protocol.VerifyReply(facts=protocol.SideFacts(code=self.side))
+            case protocol.WarmUp():
+                return self.host.warm[self.side]
             case protocol.Take():
                 return self.turn(request)
         if isinstance(request, protocol.Finish):
@@ -97,7 +101,7 @@ class Worker:
     def turn(self, request: protocol.Take) -> Turn:
         """A slot of 1 ms at base and 2 ms at head, at 2000 MHz, within 10 ms of the host."""
         began_ns, self.host.now_ns = self.host.now_ns, self.host.now_ns + 10 * MS
-        time_ns = self.host.joined[self.side].time_ns
+        time_ns = self.host.warm[self.side].time_ns
         return Turn(
             time_ns=time_ns,
             cycles=2 * time_ns,
@@ -112,7 +116,7 @@ class Worker:
 def compared(
     settings: PairSettings = TEN_QUADS,
     *,
-    head: protocol.JoinReply = HEAD,
+    head: protocol.WarmUpReply = HEAD,
     seed: int = 1,
     answers: Mapping[str, object] = {},
     first: SideName = "base",
@@ -161,10 +165,12 @@ def test_the_turns_of_a_quad_are_on_the_same_data_and_of_as_many_launches():
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_sides_are_built_at_once_joined_apart_and_finished_with_their_own_time(seed):
+def test_sides_build_and_verify_at_once_join_and_warm_up_apart_and_finish_with_their_own_time(seed):
     host, _ = compared(seed=seed)
-    kinds = [type(request).__name__ for _, request in host.asked]
-    assert kinds[:4] == ["BuildSide", "BuildSide", "Join", "Join"]
+    together = ["BuildSide", "Join", "Verify", "WarmUp"]
+    at_once = [f"{kind}{said}" for kind in together for said in ("", "", " answered", " answered")]
+    apart = [f"{kind}{said}" for kind in together for said in ("", " answered", "", " answered")]
+    assert host.order[:16] == [*at_once[:4], *apart[4:8], *at_once[8:12], *apart[12:]]
     joined = host.of(protocol.Join)
     assert [(side, request.side) for side, request in joined] == [("head", "head"), ("base", "base")]
     assert joined[0][1].compare.order_seed != joined[1][1].compare.order_seed
@@ -208,7 +214,7 @@ FAILED = Failed(reason="wrong-result", message="y[0] is 1; expected 2.")
 
 
 @pytest.mark.parametrize("side", ["base", "head"])
-@pytest.mark.parametrize("request_kind", ["BuildSide", "Join", "Take", "Finish"])
+@pytest.mark.parametrize("request_kind", ["BuildSide", "Join", "Verify", "WarmUp", "Take", "Finish"])
 def test_what_fails_is_its_sides(side, request_kind):
     _, reply = compared(answers={f"{request_kind} {side}": FAILED})
     assert reply == msgspec.structs.replace(FAILED, side=side)
@@ -222,10 +228,9 @@ def test_what_fails_is_its_sides(side, request_kind):
 
 @pytest.mark.parametrize("first", ["base", "head"])
 def test_head_fails_where_both_do(first):
-    _, reply = compared(answers={"BuildSide base": FAILED, "BuildSide head": FAILED}, first=first)
-    assert reply.side == "head"
-    _, reply = compared(answers={"Join base": FAILED, "Join head": FAILED}, first=first)
-    assert reply.side == "head"
+    for kind in ("BuildSide", "Join", "Verify"):
+        _, reply = compared(answers={f"{kind} base": FAILED, f"{kind} head": FAILED}, first=first)
+        assert reply.side == "head"
 
 
 @pytest.mark.parametrize("first", ["base", "head"])
@@ -305,6 +310,8 @@ def test_the_slots_of_a_quad_are_on_the_same_data_at_both_sides(tmp_path):
         own = Side(tmp_path / side)
         asked = msgspec.structs.replace(ASKED, order_seed=order_seed)
         own.ask(protocol.Join(compare=asked, side=side))
+        own.ask(protocol.Verify())
+        own.ask(protocol.WarmUp())
         turns = (protocol.Take(launches=1, data_seed=seed, lead_in_s=0.0) for seed in (*range(10), 0, 0))
         return [own.ask(turn)[1][-1] for turn in turns]
 
@@ -319,19 +326,20 @@ def test_a_side_that_nobody_verified_before_meets_data_in_the_end_that_it_has_no
     own = Side(tmp_path)
     verified: dict[str, str] = {}
     for new in (1, 0):
-        joined, seen = own.ask(
-            protocol.Join(compare=msgspec.structs.replace(ASKED, verified=verified), side="head")
-        )
+        own.ask(protocol.Join(compare=msgspec.structs.replace(ASKED, verified=verified), side="head"))
+        found, seen = own.ask(protocol.Verify())
+        seen += own.ask(protocol.WarmUp())[1]
         turn, _ = own.ask(protocol.Take(launches=1, data_seed=1, lead_in_s=0.0))
         done, at_end = own.ask(protocol.Finish(time_ns=turn.time_ns))
         assert done.state["sys.getrecursionlimit"]
         assert len(set(at_end) - set(seen)) == new
-        verified = {"head": joined.facts.digest}
+        verified = {"head": found.facts.digest}
 
 
 def test_a_side_that_is_faster_than_the_device_can_be_is_refused(tmp_path):
     own = Side(tmp_path, peaks={"float32": 1.0})
     own.ask(protocol.Join(compare=ASKED, side="head"))
+    own.ask(protocol.Verify())
     with pytest.raises(BeyondPeakError, match="64 GFLOP/s") as caught:
         own.ask(protocol.Finish(time_ns=1.0))
     assert caught.value.side == "head"
@@ -353,35 +361,56 @@ def pairs_ahead(most: int) -> PairsAhead:
 
 
 def test_the_next_pairs_build_while_one_is_measured_and_another_side_comes_first_each_time():
-    host, ahead = Host({}, {}), pairs_ahead(2)
+    host, ahead = Host({"base": BASE, "head": HEAD}, {}), pairs_ahead(2)
     new = new_pair_of(host)
-    ahead.go_on(new)
+
+    def meanwhile() -> None:
+        host.order.append("meanwhile")
+        ahead.prepare()
+
+    ahead.start(new, 1)
+    ahead.prepare(1)
     assert host.opened == ["head", "base"]
     for first in ("head", "base", "head"):
         pair = ahead.next(new)
         assert pair.is_open
-        pair.inspect((PAIR,), 9)
-        assert host.asked[-2][0] == first
-        ahead.go_on(new)
-    assert len(ahead.pids) == 4
+        opened = len(host.opened)
+        asked = protocol.Compare(pair=PAIR, seed=3, order_seed=1, settings=TEN_QUADS)
+        pair.compare(asked, 9, meanwhile)
+        assert host.of(protocol.BuildSide)[-2][0] == first
+        assert len(host.opened) - opened == (4 if host.order.count("meanwhile") == 1 else 2)
+    at = host.order.index("meanwhile")
+    assert host.order[at - 2 : at] == ["Verify", "Verify"]
+    assert host.order[at + 1 : at + 5] == ["Inspect"] * 4  # of both pairs that wait
+    assert len(ahead.pids) == 6  # two pairs that have the device open, and one more that does not
     ahead.close()
-    assert len(host.closed) == 4
+    assert len(host.closed) == 6
+
+
+def test_a_pair_that_had_no_time_to_open_the_device_is_not_a_failed_one():
+    host, ahead = Host({}, {}), pairs_ahead(1)
+    ahead.start(new_pair_of(host))
+    assert not ahead.next(new_pair_of(host)).is_open
+    assert (ahead.most, len(ahead.pids)) == (1, 4)
+    ahead.close()
 
 
 def test_without_room_for_pairs_ahead_there_are_none():
     host, ahead = Host({}, {"Inspect head": FAILED}), pairs_ahead(2)
-    ahead.go_on(new_pair_of(host))
+    ahead.start(new_pair_of(host))
+    ahead.prepare()
     assert not ahead.next(new_pair_of(host)).is_open
-    assert (ahead.most, ahead.pids, len(host.closed)) == (0, [], 6)
+    assert (ahead.most, ahead.pids, len(host.closed)) == (0, [], 8)
 
 
 def test_an_interrupt_while_the_next_pair_builds_leaves_no_process():
     host, ahead = Host({}, {"Inspect head": KeyboardInterrupt()}), pairs_ahead(1)
-    ahead.go_on(new_pair_of(host))
+    ahead.start(new_pair_of(host))
+    ahead.prepare()
     with pytest.raises(KeyboardInterrupt):
         ahead.next(new_pair_of(host))
     ahead.close()
-    assert len(host.closed) == 4
+    assert len(host.closed) == 6
 
 
 @pytest.mark.parametrize(

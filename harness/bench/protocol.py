@@ -306,8 +306,24 @@ class BuildSide(Request[Done], frozen=True, kw_only=True):
     side: SideName
 
 
-class JoinReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class Join(Request[Done], frozen=True, kw_only=True):
+    """Place one side of a pair, to take turns with a process that has the other, and launch it once: alone on
+    the device, since a function may tune itself.
+    """
+
+    compare: Compare
+    side: SideName
+
+
+class VerifyReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     facts: SideFacts
+
+
+class Verify(Request[VerifyReply], frozen=True, kw_only=True):
+    """Verify what has joined. Nothing is timed, so both sides' processes may be at it."""
+
+
+class WarmUpReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     time_ns: float
     """What one launch takes, warm."""
     l2: L2Policy
@@ -319,11 +335,8 @@ class JoinReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     restored: bool
 
 
-class Join(Request[JoinReply], frozen=True, kw_only=True):
-    """Verify one side of a pair and warm it up, to take turns with a process that has the other."""
-
-    compare: Compare
-    side: SideName
+class WarmUp(Request[WarmUpReply], frozen=True, kw_only=True):
+    """Launch what is verified until its time no longer falls."""
 
 
 class Take(Request[Turn], frozen=True, kw_only=True):
@@ -351,5 +364,5 @@ class Finish(Request[FinishReply], frozen=True, kw_only=True):
 
 RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
 PairRequest = Inspect | Differences | Compare | FindSteps | RunAlone
-TurnRequest = BuildSide | Join | Take | Finish
+TurnRequest = BuildSide | Join | Verify | WarmUp | Take | Finish
 WorkerRequest = RunRequest | PairRequest | TurnRequest

@@ -7,12 +7,14 @@ before. So each turn begins with launches whose times are thrown away.
 
 from __future__ import annotations
 
+import math
 import random
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from harness.bench import protocol
 from harness.bench.abba import KernelPair, SlotRunner, Turn
+from harness.bench.buffers import Buffers
 from harness.bench.measure import l2_policy, warm_up
 from harness.bench.pair_runner import PairBench, PlacedSide, owned_by
 from harness.bench.verifier import Rotation
@@ -25,23 +27,25 @@ from harness.system.file_access import check_committed
 class _JoinedSide:
     """The side that is in this process, its arrays on the device."""
 
+    request: protocol.Compare
     side: PlacedSide
+    buffers: Buffers
     data: Rotation
     l2: L2Policy
-    time_ns: float
     stack: ExitStack
+    time_ns: float = math.nan
     runner: SlotRunner | None = None
 
 
 class TurnTaker:
-    """Joins, takes turns and finishes, one pair after another. Errors name their side."""
+    """Joins, verifies, warms up, takes turns and finishes, one pair after another. Errors name their side."""
 
     def __init__(self, bench: PairBench) -> None:
         self.bench, self.device = bench, bench.device
         self._joined: _JoinedSide | None = None
 
-    def join(self, asked: protocol.Join) -> protocol.JoinReply:
-        bench, request, settings = self.bench, asked.compare, asked.compare.settings
+    def join(self, asked: protocol.Join) -> protocol.Done:
+        bench, request = self.bench, asked.compare
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with ExitStack() as stack:
             buffers, sides = stack.enter_context(bench.placed(request, rng, only=asked.side))
@@ -49,17 +53,30 @@ class TurnTaker:
             case = bench.case_for_checking(side.prepared)
             verified = request.verified.get(side.name)
             data = Rotation(bench.checker, buffers, case, request.seed, rng, sets=2 if verified else 3)
-            facts = bench.verified(side, buffers, request, data)
-            bench.report("measure", side=side.name)
-            l2 = l2_policy(self.device, settings.l2)
-            with owned_by(side.name):
-                warm = warm_up(self.device, [side.subject], settings, data)
-                data.begin(side.subject, warm.time_ns)
-            self._joined = _JoinedSide(side, data, l2, warm.time_ns, stack.pop_all())
-        return protocol.JoinReply(
-            facts=facts,
+            l2 = l2_policy(self.device, request.settings.l2)
+            self._joined = _JoinedSide(request, side, buffers, data, l2, stack.pop_all())
+        return protocol.Done()
+
+    def _joined_side(self) -> _JoinedSide:
+        assert self._joined is not None, "Join comes first"
+        return self._joined
+
+    def verify(self, _: protocol.Verify) -> protocol.VerifyReply:
+        joined = self._joined_side()
+        facts = self.bench.verified(joined.side, joined.buffers, joined.request, joined.data)
+        return protocol.VerifyReply(facts=facts)
+
+    def warm_up(self, _: protocol.WarmUp) -> protocol.WarmUpReply:
+        joined = self._joined_side()
+        subject, data = joined.side.subject, joined.data
+        self.bench.report("measure", side=joined.side.name)
+        with owned_by(joined.side.name):
+            warm = warm_up(self.device, [subject], joined.request.settings, data)
+            data.begin(subject, warm.time_ns)
+        joined.time_ns = warm.time_ns
+        return protocol.WarmUpReply(
             time_ns=warm.time_ns,
-            l2=l2,
+            l2=joined.l2,
             clock=self.device.clock,
             tick_ns=self.device.tick_ns(),
             globaltimer_tick_ns=self.device.globaltimer_tick_ns(),
@@ -69,8 +86,7 @@ class TurnTaker:
         )
 
     def take(self, request: protocol.Take) -> Turn:
-        joined = self._joined
-        assert joined is not None, "Join comes first"
+        joined = self._joined_side()
         subject, data, rng = joined.side.subject, joined.data, joined.data.rng
         with owned_by(joined.side.name):
             if joined.runner is None:
@@ -83,8 +99,7 @@ class TurnTaker:
             return joined.runner.turn(request.lead_in_s, canary=request.canary)
 
     def finish(self, request: protocol.Finish) -> protocol.FinishReply:
-        joined = self._joined
-        assert joined is not None, "Join comes first"
+        joined = self._joined_side()
         self._joined = None
         side = joined.side
         with joined.stack, owned_by(side.name):

@@ -127,6 +127,8 @@ class Worker:
             protocol.RunAlone: self.pairs.solo,
             protocol.BuildSide: self.pairs.build_side,
             protocol.Join: self.turns.join,
+            protocol.Verify: self.turns.verify,
+            protocol.WarmUp: self.turns.warm_up,
             protocol.Take: self.turns.take,
             protocol.Finish: self.turns.finish,
         }

@@ -428,8 +428,8 @@ class Comparing(DeviceSession):
             for entry in entries
             if entry.in_turns and not self._is_elsewhere(self.head.suite.by_name[entry.trial.case.kernel])
         ]
-        if in_turns:
-            self._ahead.start(self._new_turns, 1)
+        self._ahead.wanted = self._to_build(in_turns)
+        self._ahead.start(self._new_turns, 1)
         pairs = tuple(entry.pair for entry in shared)
         self.observer.stage("build")
         # A compiler that hangs or kills its process is reported by the case that needs it.
@@ -440,8 +440,7 @@ class Comparing(DeviceSession):
                 for entry in shared:
                     self._settle_built(entry, reply.pairs[entry.pair.id])
         self.builder.kill()
-        if in_turns:
-            self._ahead.prepare(*self._to_build(in_turns))
+        self._ahead.prepare(1)
         changes = ((), set[str]()) if self._same_problem() else self._problem_changes(entries)
         self._inspect_in_turns(in_turns)
         return changes
@@ -638,7 +637,6 @@ class Comparing(DeviceSession):
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))
         self._ahead.wanted = self._to_build([entry for entry in entries if entry.in_turns])
-        self._ahead.go_on(self._new_turns)
         for in_turns in (True, False):  # the processes that built functions are there already
             for entry in shuffled:
                 if entry.in_turns == in_turns and not entry.trial.settled:
@@ -686,8 +684,8 @@ class Comparing(DeviceSession):
 
     def _ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """What a pair of processes answers; one is started where there is none, and ended where it fails."""
-        meanwhile = partial(self._ahead.go_on, self._new_turns)
-        return self._answered(lambda: self._side_processes().compare(request, timeout_s, meanwhile))
+        ahead = self._ahead
+        return self._answered(lambda: self._side_processes().compare(request, timeout_s, ahead.prepare))
 
     def _side_processes(self) -> TurnPair:
         """A process for each side, which have opened the device; they are begun where there are none."""

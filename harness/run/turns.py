@@ -12,6 +12,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -95,14 +96,14 @@ class TurnPair:
         self._begun = self._begin_inspect(pairs, timeout_s)
 
     def is_prepared(self) -> bool:
-        """Wait for what `prepare` began. A pair that was not prepared, or that failed, has to be closed."""
+        """Wait for what `prepare` began, if anything. A pair that failed has to be closed."""
         begun, self._begun = self._begun, {}
         try:
             for side in begun:
                 self._answer(side, begun[side])
         except (_FailedError, HarnessError):
             return False
-        return self.is_open
+        return True
 
     def inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
@@ -131,7 +132,8 @@ class TurnPair:
     ) -> protocol.CompareReply | Failed:
         """What one process that has both sides would answer. One that fails has to be closed.
 
-        `meanwhile` is called while both sides end and nothing is timed.
+        `meanwhile` is called while both sides verify, when nothing is timed. Its time counts for their
+        timeout.
         """
         try:
             return self._compare(request, timeout_s, meanwhile)
@@ -145,22 +147,27 @@ class TurnPair:
     ) -> protocol.CompareReply:
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         self._build(request, timeout_s)
-        joined: dict[SideName, protocol.JoinReply] = {}
         for side in HEAD_FIRST:
             own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
-            joined[side] = self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
-        block = self._block(joined, request.settings, rng, timeout_s)
+            self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
+        verifying: dict[SideName, Pending[protocol.VerifyReply]] = {}
+        for side in HEAD_FIRST:
+            pending = self._begin(side, protocol.Verify(), timeout_s)
+            verifying[side] = pending
+        meanwhile()
+        facts = {side: self._answer(side, verifying[side]).facts for side in HEAD_FIRST}
+        warm = {side: self._ask(side, protocol.WarmUp(), timeout_s) for side in HEAD_FIRST}
+        block = self._block(warm, request.settings, rng, timeout_s)
         finishing: dict[SideName, Pending[protocol.FinishReply]] = {}
         for side in HEAD_FIRST:
             time_ns = block.median_ns("A" if side == "base" else "B")
             ended = self._begin(side, protocol.Finish(time_ns=time_ns), timeout_s)
             finishing[side] = ended
-        meanwhile()
-        facts: dict[str, protocol.SideFacts] = {}
-        for side in HEAD_FIRST:
-            state = self._answer(side, finishing[side]).state
-            facts[side] = msgspec.structs.replace(joined[side].facts, state=state)
-        return protocol.CompareReply(block=block, sides=facts)
+        state = {side: self._answer(side, finishing[side]).state for side in HEAD_FIRST}
+        return protocol.CompareReply(
+            block=block,
+            sides={side: msgspec.structs.replace(facts[side], state=state[side]) for side in HEAD_FIRST},
+        )
 
     def _build(self, request: protocol.Compare, timeout_s: float) -> None:
         """Build both at once: an extension takes a minute, and what it imports some seconds."""
@@ -174,13 +181,13 @@ class TurnPair:
 
     def _block(
         self,
-        joined: Mapping[SideName, protocol.JoinReply],
+        warm: Mapping[SideName, protocol.WarmUpReply],
         settings: PairSettings,
         rng: random.Random,
         timeout_s: float,
     ) -> PairedBlock:
-        base = joined["base"]
-        time_ns = min(each.time_ns for each in joined.values())
+        base = warm["base"]
+        time_ns = min(each.time_ns for each in warm.values())
         is_split = base.l2 == "cold" or base.restored
         least_ns = max(settings.min_slot_ns, MIN_SPLIT_SLOT_NS if is_split else MIN_SLOT_NS)
         launches = launches_per_slot(time_ns, base.tick_ns, least_ns)
@@ -202,11 +209,11 @@ class TurnPair:
             l2=base.l2,
             clock=base.clock,
             tick_ns=base.tick_ns,
-            warmup_s=math.fsum(each.warmup_s for each in joined.values()),
-            settled=all(each.settled for each in joined.values()),
+            warmup_s=math.fsum(each.warmup_s for each in warm.values()),
+            settled=all(each.settled for each in warm.values()),
             gpu_s=spent_s,
             clock_noise=clock_noise(base.globaltimer_tick_ns, launches * time_ns),
-            restored=any(each.restored for each in joined.values()),
+            restored=any(each.restored for each in warm.values()),
             in_turns=True,
         )
 
@@ -260,9 +267,10 @@ ToBuild = tuple[tuple[protocol.PairOf, ...], float]
 class PairsAhead:
     """Pairs of processes that are begun before their turn, until `close` ends them.
 
-    They import, open the device and build while the pair before them is measured. Importing takes longer than
-    measuring. `new` starts a pair whose named side opens the device first; the sides alternate. Each method
-    is given `new` anew, since a kept method would keep the session alive that owns these pairs.
+    They open the device while the pair before them verifies, and import and build while it is measured.
+    Importing takes longer than measuring. `new` starts a pair whose named side opens the device first; the
+    sides alternate. Each method is given `new` anew, since a kept method would keep the session alive that
+    owns these pairs.
     """
 
     def __init__(self) -> None:
@@ -283,37 +291,30 @@ class PairsAhead:
 
     def next(self, new: NewPair) -> TurnPair:
         """Return the pair that was begun first, or a new pair where there is none or its build failed."""
-        if not self._pairs:
-            return self._another(new)
         with ExitStack() as stack:
-            pair = self._pairs.popleft()
+            pair = self._pairs.popleft() if self._pairs else self._another(new)
             stack.callback(pair.close)  # an interrupt may come while it is waited for
-            self.go_on(new)  # while this one still builds
+            self.start(new, min(1, self.most))  # an interpreter takes its time to start
             if pair.is_prepared():
                 stack.pop_all()
                 return pair
         self._give_up()  # whichever case is at fault is told when it is built alone
         return self._another(new)
 
-    def go_on(self, new: NewPair) -> None:
-        """Start the pairs that are missing, and have one more pair open the device and build.
+    def start(self, new: NewPair, more: int = 0) -> None:
+        """Start pairs until there are `most`, and `more` beyond; they do not open the device yet."""
+        while self.wanted[0] and len(self._pairs) < self.most + more:
+            self._pairs.append(self._another(new))
+
+    def prepare(self, most: int | None = None) -> None:
+        """Have the first pairs, up to `most`, open the device and build what is wanted.
 
         Call it only while nothing is timed: a process that opens the device disturbs every other.
         """
-        if self.wanted[0]:
-            self.start(new)
-            self.prepare(*self.wanted)
-
-    def start(self, new: NewPair, more: int = 0) -> None:
-        """Start pairs until there are `most`, and `more` beyond; they do not open the device yet."""
-        while len(self._pairs) < self.most + more:
-            self._pairs.append(self._another(new))
-
-    def prepare(self, pairs: tuple[protocol.PairOf, ...], timeout_s: float) -> None:
-        """Have the first pair that has not opened the device do so, and build."""
         try:
-            if closed := next((each for each in self._pairs if not each.is_open), None):
-                closed.prepare(pairs, timeout_s)
+            for pair in islice(self._pairs, self.most if most is None else most):
+                if not pair.is_open:
+                    pair.prepare(*self.wanted)
         except HarnessError:  # such as a card without room for so many
             self._give_up()
 
