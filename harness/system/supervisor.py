@@ -56,14 +56,17 @@ def prctl(option: int, value: int) -> None:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yield the processes below a process, by the kernel's own lists; none where it is gone."""
+    """Yield the processes below a process, by the kernel's own lists; none where it is gone.
+
+    A process comes before its children: killed in this order, no shell tells of a child that was killed.
+    """
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
                 listed = file.read().split()
             for child in map(int, listed):
-                yield from descendants(child)
                 yield child
+                yield from descendants(child)
     except OSError:
         return
 

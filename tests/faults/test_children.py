@@ -222,6 +222,19 @@ def test_what_a_command_of_a_shell_leaves_ends_with_it(tmp_path):
     assert not psutil.pid_exists(int(left.read_text()))
 
 
+def test_parents_come_before_their_children():
+    with subprocess.Popen(["sh", "-c", "sh -c 'echo; sleep 1000; :'; :"], stdout=subprocess.PIPE) as shell:
+        assert shell.stdout
+        shell.stdout.readline()
+        while len(below := [*supervisor.descendants(shell.pid)]) < 2:
+            pass
+        try:
+            assert [psutil.Process(pid).ppid() for pid in below] == [shell.pid, below[0]]
+        finally:
+            supervisor.kill_descendants(shell.pid)
+            shell.kill()
+
+
 def test_a_process_starts_in_an_empty_folder_of_its_own(begin):
     tells = "os.write(2, b'%d in %s' % (len(os.listdir()), os.getcwd().encode()))\nopen('left', 'w')\n"
     folders = set()
