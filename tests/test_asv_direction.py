@@ -32,7 +32,7 @@ from harness.integrations.asv.publish import (
 from harness.integrations.asv.tracks import TRACKS
 from tests.browser.asv_tree import OFFLINE, OFFLINE_CODE
 from tests.browser.chromium import Site, chromium, serve
-from tests.support import IMPORT_PATH, commit_each, make_repository, run_forked
+from tests.support import IMPORT_PATH, commit_each, make_repository, run_command, run_forked
 
 COMMITS = 16
 STEP_AT = 8
@@ -805,6 +805,10 @@ def test_pages_without_a_place_for_the_script_or_the_link_are_published_with_a_w
         f"index.html shows every rise in red, a rate's too: asv {asv.__version__} loads its scripts" in said
     )
     assert "does not link" not in said  # there is no history to link to
+    done = run_command("publish", "--without-asv", "--html", str(html), cwd=project.root)
+    assert done.returncode == 0, done.stderr
+    assert f"does not link to the GPU history: asv {asv.__version__}" in done.stderr
+    assert f"Open {html / HISTORY} itself." in done.stderr
 
 
 # Pages
@@ -937,6 +941,7 @@ def test_the_list_sorts_changes_by_how_much_worse(browser, site):
 
 NOT_KNOWN = {
     "cells": ("summarylist.js", 'class="change"', 'class="delta"'),
+    "colours": ("summarylist.js", "'positive-change'", "'a-rise'"),
     "links": ("summarylist.js", "name_td.append(bm_link)", "name_td.append(bm_link.text())"),
     "unsorted": ("summarylist.js", "setup_sort(table);", ""),
     "body": ("index.html", 'id="regressions-body"', 'id="regressions-list"'),

@@ -57,22 +57,27 @@
         return $.asv.main_json.benchmarks[name];
     }
 
-    /* Whether every row has a benchmark and this cell */
-    function has_in_every_row(table, cell) {
+    /* Whether every row has a benchmark, and a cell that passes */
+    function every_row(table, passes) {
         return table.children('tbody').children('tr').get().every(function(row) {
-            return benchmark_of($(row)) && $(row).children('td').is(cell);
+            return benchmark_of($(row)) && passes($(row).children('td'));
         });
+    }
+
+    function has_change(cells) {
+        var classes = cells.filter('.change').attr('class');
+        return ['change', 'change ' + WORSE, 'change ' + BETTER].indexOf(classes) >= 0;
     }
 
     /* Whether a table was one that we know, and is adapted now */
     function adapt(table) {
         var factor = table.find('th[data-sort="factor"]');
         try {
-            if (factor.length && has_in_every_row(table, ':nth-child(' + (factor.index() + 1) + ')')) {
+            if (factor.length && every_row(table, function(cells) { return cells.length > factor.index(); })) {
                 adapt_regressions(table);
                 return true;
             }
-            if (!factor.length && has_in_every_row(table, '.change')) {
+            if (!factor.length && every_row(table, has_change)) {
                 adapt_list(table);
                 return true;
             }

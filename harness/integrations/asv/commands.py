@@ -354,7 +354,7 @@ def _reports_what_got_worse() -> bool:
             conf, probes.made_up_repository(), benchmarks, probes.MadeUpGraphs(), {BEFORE: 0, AFTER: 1}
         )
         return probes.reported(Path(conf.html_dir)) == {
-            name: (track.after, track.before) for name, track in MADE_UP.items() if track.mark == "+"
+            track.row: (track.after, track.before) for track in MADE_UP.values() if track.mark == "+"
         }
 
 
@@ -528,8 +528,8 @@ def _marks_what_got_worse() -> bool:
     """Probe asv's table: each mark is right there and back, and so is the outcome that continuous takes."""
     with made_up_project() as conf:
         for pair, expected, outcome in (
-            ((BEFORE, AFTER), {name: track.mark for name, track in MADE_UP.items()}, (True, False)),
-            ((AFTER, BEFORE), {name: track.mark_of_return for name, track in MADE_UP.items()}, (False, True)),
+            ((BEFORE, AFTER), {track.row: track.mark for track in MADE_UP.values()}, (True, False)),
+            ((AFTER, BEFORE), {track.row: track.mark_of_return for track in MADE_UP.values()}, (False, True)),
         ):
             table = _ComparisonTable(
                 Benchmarks.load(conf), "default", lambda _: False, direction_of=probes.direction_of

@@ -32,6 +32,9 @@ from harness.integrations.asv.publish import ASV, direction_in_asv
 class Track(NamedTuple):
     """A made-up benchmark: its figures at two commits, and the marks of the change and of its way back."""
 
+    row: str
+    """Its name in asv's tables, which has the parameters."""
+    params: list[list[str]]
     kind: str
     direction: Direction
     before: float
@@ -43,9 +46,9 @@ class Track(NamedTuple):
 MACHINE, RATE = "probe", "probe.track_rate"
 BEFORE, AFTER = "a" * 40, "b" * 40
 MADE_UP: Mapping[str, Track] = {
-    RATE: Track("track", "higher", 100.0, 50.0, "+", "-"),
-    "probe.track_clock": Track("track", "none", 100.0, 50.0, "", ""),
-    "probe.time_kernel": Track("time", "lower", 1.0, 2.0, "+", "-"),
+    RATE: Track(f"{RATE}(64)", [["64"]], "track", "higher", 100.0, 50.0, "+", "-"),
+    "probe.track_clock": Track("probe.track_clock", [], "track", "none", 100.0, 50.0, "", ""),
+    "probe.time_kernel": Track("probe.time_kernel", [], "time", "lower", 1.0, 2.0, "+", "-"),
 }
 FIGURES = (100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 80.0, 80.0)
 """The rate over the commits of a search: it rises once, and falls once by more."""
@@ -95,7 +98,14 @@ def described(name: str) -> dict[str, Any]:
     """Return a made-up benchmark as asv's list of benchmarks has it."""
     track = MADE_UP[name]
     about = {"name": name, "type": track.kind, "unit": "points", "direction": track.direction}
-    return {**about, "code": "", "timeout": 60.0, "version": "1", "param_names": [], "params": []}
+    return {
+        **about,
+        "code": "",
+        "timeout": 60.0,
+        "version": "1",
+        "param_names": ["n"][: len(track.params)],
+        "params": track.params,
+    }
 
 
 def _results(commit: str, figures: Mapping[str, float], params: Mapping[str, str]) -> dict[str, Any]:
@@ -108,7 +118,7 @@ def _results(commit: str, figures: Mapping[str, float], params: Mapping[str, str
         "python": "any",
         "requirements": {},
         "result_columns": ["result", "params", "version"],
-        "results": {name: [[figure], [], "1"] for name, figure in figures.items()},
+        "results": {name: [[figure], MADE_UP[name].params, "1"] for name, figure in figures.items()},
         "durations": {},
     }
 
@@ -122,7 +132,14 @@ class MadeUpGraphs:
                 (place, place + 1, figure, figure, 0.0)
                 for place, figure in enumerate((track.before, track.after))
             ]
-            yield name, SimpleNamespace(params={"machine": MACHINE}, path=name, get_steps=lambda s=steps: s)
+            yield (
+                name,
+                SimpleNamespace(
+                    params={"machine": MACHINE},
+                    path=name,
+                    get_steps=lambda steps=[steps] if track.params else steps: steps,
+                ),
+            )
 
     def get_params(self) -> dict[str, list[str]]:
         return {"machine": [MACHINE]}
