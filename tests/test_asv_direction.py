@@ -734,8 +734,8 @@ def test_a_gate_whose_direction_is_unknown_is_never_green(tmp_path, direction, f
     assert done.returncode == status, done.stdout
     told = (
         f"asv {asv.__version__} takes every rise for worse in this table and its sentence. Read these the "
-        "other way, as higher is better: track_figure. So the exit status is 1. For one that can be trusted: "
-        "harness compare"
+        "other way, as higher is better: track_figure. So the exit status is 1 in any case. A gate that "
+        "can be trusted: harness compare"
     )
     assert plain(done.stdout).endswith(told) == (direction == "higher")
 
