@@ -57,7 +57,7 @@ unit: $(READY)
 
 # The asv that lies in $(VENV), whichever it is.
 asv: $(READY)
-	+$(MAKE) --no-print-directory unit PYTEST_ARGS="$(wildcard tests/test_asv*.py) tests/test_publish.py"
+	+$(MAKE) --no-print-directory unit PYTEST_ARGS="$(wildcard tests/test_asv*.py tests/faults/test_asv*.py) tests/test_publish.py"
 
 nearest: $(READY)
 	$(BIN)/python scripts/nearest_tests.py --seconds 40

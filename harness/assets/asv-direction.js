@@ -57,7 +57,7 @@
         return $.asv.main_json.benchmarks[name];
     }
 
-    /* Whether every row has a benchmark, and a cell that passes */
+    /* True where every row has a benchmark, and cells that pass */
     function every_row(table, passes) {
         return table.children('tbody').children('tr').get().every(function(row) {
             return benchmark_of($(row)) && passes($(row).children('td'));
@@ -69,7 +69,7 @@
         return ['change', 'change ' + WORSE, 'change ' + BETTER].indexOf(classes) >= 0;
     }
 
-    /* Whether a table was one that we know, and is adapted now */
+    /* Adapt a table of a known shape, and return true; leave another one alone */
     function adapt(table) {
         var factor = table.find('th[data-sort="factor"]');
         try {

@@ -52,7 +52,7 @@ from harness.integrations.asv.tracks import TRACKS, AsvRequest, requesting
 Run = Callable[..., Any]
 """The `run` of one of asv's commands."""
 DirectionOf = Callable[[Mapping[str, Any]], Direction]
-"""Which way is better for a benchmark, as asv describes it."""
+"""Returns the better direction of a benchmark that is described as in asv's list."""
 
 
 def setup() -> None:
@@ -490,7 +490,8 @@ def _gating(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
     if told := misread(Benchmarks.load(conf), "this table and its sentence"):
         status = int(outcome or 1)
         print(  # noqa: T201
-            f"\n{told} So the exit status is {status} in any case. A gate that can be trusted: harness compare"
+            f"\n{told} So the exit status is {status} in any case. A gate that can be trusted: "
+            "harness compare"
         )
         return status
     return outcome
