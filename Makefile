@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 # Four processes run the tests: what one has compiled the others are to find.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick lint types unit nearest bench requirements clean
+.PHONY: help demo test quick lint types unit asv nearest bench requirements clean
 
 help:
 	@echo "make demo   measure the newest commits that touch kernels/ on the best device here, and publish the pages"
@@ -54,6 +54,10 @@ types: $(READY)
 # three, nine tenths of two cores were busy. One takes a gigabyte at most.
 unit: $(READY)
 	$(BIN)/python -m pytest -m "not gpu" -n 4 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+# The asv that lies in $(VENV), whichever it is.
+asv: $(READY)
+	+$(MAKE) --no-print-directory unit PYTEST_ARGS="$(wildcard tests/test_asv*.py tests/faults/test_asv*.py) tests/test_publish.py"
 
 nearest: $(READY)
 	$(BIN)/python scripts/nearest_tests.py --seconds 40

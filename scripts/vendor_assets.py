@@ -1,11 +1,11 @@
 """Fetch the files that asv's index.html wants from the npm registry and rewrite harness/assets/vendor.
 
-For maintainers, when the pinned asv changes:
+For maintainers, when a new asv loads other files:
 
     python scripts/vendor_assets.py           rewrite the folder
     python scripts/vendor_assets.py --check   compare the folder with a fresh one; status 1 when they differ
 
-It needs npm and the pinned asv, and stops when asv names a file that the table below does not have.
+It needs npm and that asv, and stops when asv names a file that the table below does not have.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import math
@@ -13,7 +12,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,22 +20,19 @@ pytest.importorskip("asv")
 
 import asv
 
-from harness.errors import ConfigError
 from harness.history.figures import direction_of
 from harness.integrations.asv.publish import (
     ASSETS,
     HISTORY,
-    KNOWN_SOURCES,
     SCRIPT,
     DirectedPages,
-    check_sources,
     direction_in_asv,
     link_pages,
 )
 from harness.integrations.asv.tracks import TRACKS
 from tests.browser.asv_tree import OFFLINE, OFFLINE_CODE
 from tests.browser.chromium import Site, chromium, serve
-from tests.support import IMPORT_PATH, commit_each, make_repository, run_forked
+from tests.support import IMPORT_PATH, commit_each, make_repository, run_command, run_forked
 
 COMMITS = 16
 STEP_AT = 8
@@ -647,43 +643,173 @@ def test_a_second_setup_changes_nothing(project, compared):
     assert project.compare("--factor", "1.05", plugins=(".twice",)) == compared
 
 
-@pytest.mark.parametrize(
-    ("name", "known"), [("find.py", "commands/find.py"), ("x.css", "www/summarylist.css")]
+REWRITES = """\
+import gc, importlib, inspect
+from pathlib import Path
+from asv.publishing import OutputPublisher
+
+def rewrite(name, changes):
+    module = importlib.import_module(name)
+    source = inspect.getsource(module)
+    for old, new in changes:
+        assert old in source, old
+        source = source.replace(old, new)
+        vars(module).pop(old, None)
+    own = lambda each: inspect.isclass(each) and each.__module__ == module.__name__
+    known = dict(inspect.getmembers(module, own))
+    exec(compile(source, module.__file__, "exec"), vars(module))
+    for name, each in known.items():
+        for key, value in vars(vars(module).pop(name)).items():
+            if key not in ("__dict__", "__weakref__"):
+                setattr(each, key, value)
+        setattr(module, name, each)
+    gc.collect()  # asv runs every subclass of a publisher that there is
+
+rewrite({name!r}, {changes!r})
+"""
+"""A plugin that turns a module of asv's into that of another release, which works by itself."""
+
+CALLED_OTHERWISE = [
+    ("unroll_result(benchmark_name, params, ", "unroll_result(params, benchmark_name, "),
+    ("unroll_result(key, params, ", "unroll_result(params, key, "),
+]
+TABLES = {
+    "renamed": [("_is_result_better", "_is_better")],
+    "called": CALLED_OTHERWISE,
+    "marked": [("mark = '+'", "mark = '>'")],
+    "concluded": [("return worsened, improved", "return improved, worsened")],
+    # No function fails here: what carries the direction gets lost on the way.
+    "quiet": [("machine_env_name)] = value\n", "machine_env_name)] = value and value * 1\n")],
+}
+SEARCHES = {
+    "renamed": [
+        ("run_benchmarks", "measure_all"),
+        ("import measure_all", "import run_benchmarks as measure_all"),
+    ],
+    "worded": [("Greatest {direction} found", "The greatest {direction}")],
+    "quiet": [("results[i] = result\n", "results[i] = [each and float(each) for each in result]\n")],
+}
+REGRESSIONS = {
+    "renamed": [("_GraphDataFilter", "_Filtered")],
+    "called": [("regressions, revision_to_hash, repo,", "revision_to_hash, regressions, repo,")],
+    "quiet": [("detect_regressions(steps, threshold)", "detect_regressions(list(steps), threshold)")],
+}
+READ_OTHERWISE = (
+    "Read these the other way, as higher is better: track_falls, track_rises, track_by_unit, track_right, "
+    "track_balance, track_recovery, track_grid. Pass over these, as neither way is better: track_clock, "
+    "track_heat."
 )
-def test_of_python_a_comment_is_no_change_and_of_other_files_it_is(tmp_path, monkeypatch, name, known):
-    content = (Path(asv.__file__).parent / known).read_bytes()
-    monkeypatch.setitem(cast("dict[str, str]", KNOWN_SOURCES), name, KNOWN_SOURCES[known])
-    (tmp_path / name).write_bytes(content)
-    check_sources(tmp_path, [name])
-    for more, is_known in ((b"\n\n# a comment\n", name == "find.py"), (b"\nCHANGED = '# 1'\n", False)):
-        (tmp_path / name).write_bytes(content + more)
-        with contextlib.nullcontext() if is_known else pytest.raises(ConfigError, match="is not that of"):
-            check_sources(tmp_path, [name])
 
 
-def test_a_missing_file_of_asv_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"step_detect\.py is not there"):
-        check_sources(tmp_path, ["step_detect.py"])
+def another_asv(root: Path, name: str, changes: list[tuple[str, str]], label: str) -> tuple[str, str]:
+    """Return the plugins of an asv that differs. Each is a module of its own: bytecode knows only seconds."""
+    module = f"{name.rpartition('.')[2]}_{label}"
+    (root / f"{module}.py").write_text(REWRITES.format(name=name, changes=changes), encoding="utf-8")
+    return f".{module}", PLUGIN
 
 
-@pytest.mark.parametrize("name", ["summarylist.js", "regressions.js", "index.html"])
-def test_pages_of_another_asv_are_not_published(project, name):
-    # A module for each name: two of the same length, written within a second, share one's bytecode.
-    module = f"changes_{name.partition('.')[0]}"
-    (project.root / f"{module}.py").write_text(
-        "from pathlib import Path\n"
-        "from asv.publishing import OutputPublisher\n"
-        "class Changes(OutputPublisher):\n"
-        "    name, order = 'changes', 9\n"
-        "    @classmethod\n"
-        "    def publish(cls, conf, *rest):\n"
-        f"        Path(conf.html_dir, {name!r}).write_text('// new')\n",
-        encoding="utf-8",
+def plain(text: str) -> str:
+    return " ".join(text.replace("·", " ").split())
+
+
+@pytest.mark.parametrize("label", TABLES)
+def test_a_table_that_cannot_be_directed_is_asvs_and_says_how_to_read_it(project, blind_compared, label):
+    plugins = another_asv(project.root, "asv.commands.compare", TABLES[label], label)
+    arguments = ("--machine", A, "--factor", "1.05", project.commits[0], project.commits[-1])
+    done = project.asv("compare", *arguments, plugins=plugins)
+    assert done.returncode == 0, done.stdout
+    assert rows_of(done.stdout.replace("| > ", "| + ")) == blind_compared
+    said = f"asv {asv.__version__} takes every rise for worse in this table. {READ_OTHERWISE}"
+    assert plain(done.stdout).endswith(f"{said} Or compare two commits with: harness compare")
+
+
+@pytest.mark.parametrize(
+    ("direction", "figures", "status"),
+    [("higher", [100.0, 80.0], 1), ("higher", [80.0, 100.0], 1), ("lower", [100.0, 80.0], 0)],
+)
+def test_a_gate_whose_direction_is_unknown_is_never_green(tmp_path, direction, figures, status):
+    project = measurable(tmp_path, direction, figures)
+    plugins = another_asv(tmp_path, "asv.commands.compare", TABLES["quiet"], "gate")
+    done = project.asv("continuous", "main~1", "main", plugins=plugins)
+    assert done.returncode == status, done.stdout
+    told = (
+        f"asv {asv.__version__} takes every rise for worse in this table and its sentence. Read these the "
+        "other way, as higher is better: track_figure. So the exit status is 1 in any case. A gate that "
+        "can be trusted: harness compare"
     )
-    done = project.asv("publish", "--no-pull", "--html-dir", "refused", plugins=(PLUGIN, f".{module}"))
+    assert plain(done.stdout).endswith(told) == (direction == "higher")
+
+
+@pytest.mark.parametrize("label", SEARCHES)
+def test_a_search_that_cannot_be_directed_is_refused(tmp_path, label):
+    project = measurable(tmp_path, "higher", FIGURES)
+    plugins = another_asv(tmp_path, "asv.commands.find", SEARCHES[label], label)
+    done = project.asv("find", f"{project.commits[0]}..main", "track_figure", plugins=plugins)
     assert done.returncode == 1
-    assert re.search(rf"{re.escape(name)} is not (that|the page) of asv 0\.6\.6", done.stdout)
-    assert "Traceback" not in done.stdout
+    assert plain(done.stdout) == (
+        f"asv find could name the wrong commit: asv {asv.__version__} takes every rise for worse, and the "
+        "harness cannot teach its search which way is better. Search with: harness bisect CASE GOOD BAD"
+    )
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("label", REGRESSIONS)
+def test_regressions_that_cannot_be_directed_are_asvs_and_a_line_says_how_to_read_them(
+    project, blind_site, label
+):
+    plugins = another_asv(project.root, "asv.plugins.regressions", REGRESSIONS[label], label)
+    html = project.publish(*plugins, into=f"html-{label}")
+    assert regressions(html) == regressions(blind_site)
+    said = plain(html.with_suffix(".log").read_text(encoding="utf-8"))
+    assert (
+        f"takes every rise for worse in its Regressions page and its feed. {READ_OTHERWISE} The GPU" in said
+    )
+
+
+def test_what_the_project_says_of_names_fails_no_probe(tmp_path):
+    project = make_project(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.harness]\ndirections = { track_falls = "higher", "*" = "lower" }\n', encoding="utf-8"
+    )
+    row = project.compare()["m.track_falls"]
+    assert row[0] == "+"
+
+
+CHANGES_PAGES = """\
+from pathlib import Path
+from asv.publishing import OutputPublisher
+class Changes(OutputPublisher):
+    name, order = 'changes', 9
+    @classmethod
+    def publish(cls, conf, *rest):
+        for name, old, new in {changes!r}:
+            path = Path(conf.html_dir, name)
+            text = path.read_text()
+            assert old in text, old
+            path.write_text(text.replace(old, new))
+"""
+
+
+def publish_changed(project: Project, label: str, *changes: tuple[str, str, str]) -> tuple[Path, str]:
+    """Return the pages of an asv whose own files differ, and what was said."""
+    (project.root / f"pages_{label}.py").write_text(CHANGES_PAGES.format(changes=changes), encoding="utf-8")
+    html = project.publish(f".pages_{label}", PLUGIN, into=f"html-pages-{label}")
+    return html, plain(html.with_suffix(".log").read_text(encoding="utf-8"))
+
+
+def test_pages_without_a_place_for_the_script_or_the_link_are_published_with_a_warning(project):
+    html, said = publish_changed(
+        project, "bare", ("index.html", 'src="regressions.js"', 'src="all.js"'), ("index.html", "<li ", "<p ")
+    )
+    assert SCRIPT not in (html / "index.html").read_text(encoding="utf-8")
+    assert (
+        f"index.html shows every rise in red, a rate's too: asv {asv.__version__} loads its scripts" in said
+    )
+    assert "does not link" not in said  # there is no history to link to
+    done = run_command("publish", "--without-asv", "--html", str(html), cwd=project.root)
+    assert done.returncode == 0, done.stderr
+    assert f"does not link to the GPU history: asv {asv.__version__}" in done.stderr
+    assert f"Open {html / HISTORY} itself." in done.stderr
 
 
 # Pages
@@ -722,10 +848,15 @@ def test_pages_that_another_publisher_wrote_are_linked(project):
     assert nav(project.publish(PLUGIN, ".history", into="html-history")) == 1
 
 
-def test_a_page_without_a_navigation_bar_is_refused(tmp_path):
-    (tmp_path / "index.html").write_text("<p>", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is not the page of asv"):
-        link_pages(tmp_path)
+@pytest.mark.parametrize("page", ["<p>", None])
+def test_a_page_without_a_navigation_bar_stays_as_it_is_and_is_named(tmp_path, page):
+    if page:
+        (tmp_path / "index.html").write_text(page, encoding="utf-8")
+    assert link_pages(tmp_path) == ""
+    (tmp_path / HISTORY).parent.mkdir()
+    (tmp_path / HISTORY).touch()
+    assert f"Open {tmp_path / HISTORY} itself." in link_pages(tmp_path)
+    assert [each.read_text(encoding="utf-8") for each in tmp_path.glob("*.html")] == ([page] if page else [])
 
 
 def test_the_script_is_loaded_once_from_the_site_itself(site):
@@ -807,6 +938,40 @@ def test_the_list_sorts_changes_by_how_much_worse(browser, site):
     assert names[-4] == "track_rises"
     assert set(names[-3:-1]) == {"time_faster", "track_grid ('naive', 2048)"}
     assert names[-1] == "track_recovery"
+
+
+NOT_KNOWN = {
+    "cells": ("summarylist.js", 'class="change"', 'class="delta"'),
+    "colours": ("summarylist.js", "'positive-change'", "'a-rise'"),
+    "links": ("summarylist.js", "name_td.append(bm_link)", "name_td.append(bm_link.text())"),
+    "unsorted": ("summarylist.js", "setup_sort(table);", ""),
+    "body": ("index.html", 'id="regressions-body"', 'id="regressions-list"'),
+    "library": ("vendor/stupid-table-plugin-1.1.3/stupidtable.min.js", "stupidtable", "sortable"),
+}
+
+
+@pytest.mark.slow
+def test_pages_that_the_script_does_not_know_keep_their_colours_and_say_so(browser, site, tmp_path):
+    with serve(tmp_path) as url:
+        page = Site(browser, url)
+        line = "return [...document.querySelectorAll('#not-directed')].map(e => e.textContent)"
+        for label, (name, old, new) in NOT_KNOWN.items():
+            changed = Path(shutil.copytree(site, tmp_path / label)) / name
+            text = changed.read_text(encoding="utf-8")
+            assert old in text
+            changed.write_text(text.replace(old, new), encoding="utf-8")
+            in_list = name == "summarylist.js"
+            page.goto(f"{label}/#/" + (f"summarylist?machine={A}" if in_list else ""))
+            page.wait(lambda: page.script(line), f"the line about {label}")
+            (told,) = page.script(line)
+            assert "takes every rise for worse" in told
+            assert page.count("#summarylist-body tbody tr") == (16 if in_list else 0)
+            assert page.count("#summarylist-body td.change > span") == 0, label
+        shutil.copytree(site, tmp_path / "known")
+        for view in ("regressions", f"summarylist?machine={A}"):
+            page.goto(f"known/#/{view}")
+            page.wait(lambda: page.count("tbody tr"), view)
+            assert page.script(line) == []
 
 
 @pytest.fixture(scope="module")

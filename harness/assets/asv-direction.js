@@ -1,11 +1,31 @@
 'use strict';
 
-/* Which way is better, for the pages of asv 0.6.6, which take every rise for the worse.
+/* Which way is better, for asv's pages, which take every rise for the worse.
 
    Loaded after asv's own scripts. asv hands each finished table to stupidtable before it shows or sorts it, and
    each graph to flot: both are met there. A benchmark's direction stands in index.json; without one, less is
-   better, and its rows stay as asv made them but for a word beside the colour. */
+   better, and its rows stay as asv made them but for a word beside the colour.
+
+   asv's scripts have no stability promise. A table that is not as expected keeps asv's colours, and a line on
+   the page says how to read it. */
 (function($) {
+    /* One line for all that asv shows in its own colours, without jQuery, which may be what is missing */
+    function warn() {
+        var line = document.getElementById('not-directed') || document.createElement('div');
+        line.id = 'not-directed';
+        line.setAttribute('role', 'alert');
+        line.style.cssText = 'position: fixed; bottom: 0; left: 0; right: 0; padding: 8px 16px; z-index: 2000;'
+            + 'background: #fcf8e3; color: #5f4a25';
+        line.textContent = 'This version of asv takes every rise for worse, in its colours and its order. '
+            + 'For rates, read them the other way.';
+        document.body.appendChild(line);
+    }
+
+    if (!$ || !$.fn.stupidtable || !$.plot) {
+        document.addEventListener('DOMContentLoaded', warn);
+        return;
+    }
+
     /* asv's pages fetch what they show, which a browser forbids to a page from a disk: they stay blank, so say why. */
     if (window.location.protocol === 'file:') {
         $(function() {
@@ -34,7 +54,38 @@
     function benchmark_of(row) {
         var href = row.children('td').first().find('a').attr('href');
         var name = $.asv.parse_hash_string(href).location[0];
-        return $.asv.main_json.benchmarks[name] || {};
+        return $.asv.main_json.benchmarks[name];
+    }
+
+    /* True where every row has a benchmark, and cells that pass */
+    function every_row(table, passes) {
+        return table.children('tbody').children('tr').get().every(function(row) {
+            return benchmark_of($(row)) && passes($(row).children('td'));
+        });
+    }
+
+    function has_change(cells) {
+        var classes = cells.filter('.change').attr('class');
+        return ['change', 'change ' + WORSE, 'change ' + BETTER].indexOf(classes) >= 0;
+    }
+
+    /* Adapt a table of a known shape, and return true; leave another one alone */
+    function adapt(table) {
+        var factor = table.find('th[data-sort="factor"]');
+        try {
+            if (factor.length && every_row(table, function(cells) { return cells.length > factor.index(); })) {
+                adapt_regressions(table);
+                return true;
+            }
+            if (!factor.length && every_row(table, has_change)) {
+                adapt_list(table);
+                return true;
+            }
+        }
+        catch (error) {
+            console.warn('asv-direction.js: ' + error);
+        }
+        return false;
     }
 
     function each_row(table, adapt) {
@@ -111,22 +162,37 @@
         return a[0] === b[0] ? a[1] - b[1] : a[0].localeCompare(b[0]);
     }
 
+    var ADAPTED = 'harness-directed';
     var stupidtable = $.fn.stupidtable;
     $.fn.stupidtable = function(sorts) {
         var table = this;
-        if (table.find('th[data-sort="factor"]').length) {
-            adapt_regressions(table);
-            return stupidtable.call(table, $.extend({}, sorts, {
-                'factor': function(a, b) { return parseFloat(a) - parseFloat(b); },
-                'value': by_quantity
-            }));
-        }
-        if (table.find('td.change').length) {
-            adapt_list(table);
+        if (adapt(table)) {
+            table.addClass(ADAPTED);
+            if (table.find('th[data-sort="factor"]').length) {
+                sorts = $.extend({}, sorts, {
+                    'factor': function(a, b) { return parseFloat(a) - parseFloat(b); },
+                    'value': by_quantity
+                });
+            }
         }
         return stupidtable.call(table, sorts);
     };
     $.extend($.fn.stupidtable, stupidtable);
+
+    /* A table that is shown without having been through our hands, whichever way it came */
+    $(function() {
+        if (!$.asv || !$('#summarylist-body').length || !$('#regressions-body').length) {
+            warn();
+            return;
+        }
+        new MutationObserver(function(_, observer) {
+            var tables = $('#summarylist-body table, #regressions-body table').not('.' + ADAPTED);
+            if (tables.find('tbody tr').length) {
+                warn();
+                observer.disconnect();
+            }
+        }).observe(document.body, {childList: true, subtree: true});
+    });
 
     var WORDS = {higher: 'higher is better', lower: 'lower is better'};
     var plot = $.plot;
@@ -147,4 +213,4 @@
         }
     };
     $.extend($.plot, plot);
-})(jQuery);
+})(window.jQuery);

@@ -1,6 +1,6 @@
 """asv's configuration files: where asv looks for them, and the text of one as asv reads it.
 
-The rules are those of asv 0.6.6 (its config.py), for places that must work where asv is not installed.
+The rules are those of asv's config.py, for places that must work where asv is not installed.
 """
 
 from __future__ import annotations

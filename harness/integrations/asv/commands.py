@@ -41,48 +41,46 @@ from harness.history.changes import same_build
 from harness.history.facts import card_records
 from harness.history.figures import Direction
 from harness.history.tables import read_benchmarks
+from harness.integrations.asv import probes
 from harness.integrations.asv.builds import Builds
 from harness.integrations.asv.conf import site_conf, write_pages
-from harness.integrations.asv.publish import (
-    Explained,
-    check_asv,
-    direction_in_asv,
-    warn_of_unknown_directions,
-)
+from harness.integrations.asv.probes import AFTER, BEFORE, MACHINE, MADE_UP, made_up_project, misread, passes
+from harness.integrations.asv.publish import Explained, direction_in_asv, warn_of_unknown_directions
 from harness.integrations.asv.searching import searching
 from harness.integrations.asv.tracks import TRACKS, AsvRequest, requesting
 
 Run = Callable[..., Any]
 """The `run` of one of asv's commands."""
+DirectionOf = Callable[[Mapping[str, Any]], Direction]
+"""Returns the better direction of a benchmark that is described as in asv's list."""
 
 
 def setup() -> None:
-    """Change what asv's commands do; to be called once. asv's own code is checked when a command is called
-    that depends on it: others go on with another asv.
+    """Change what asv's commands do; to be called once. A change that rests on asv's own functions is proved
+    by a probe when its command is called: the others go on with another asv.
     """
     for module in (run, find):
-        module.run_benchmarks = _selecting(module.run_benchmarks)
+        if hasattr(module, "run_benchmarks"):  # else classes are measured whole, and find's probe fails
+            module.run_benchmarks = _selecting(module.run_benchmarks)
     _surround(run.Run, functools.partial(_measuring, "dry_run"))
     _surround(find.Find, functools.partial(_measuring, "skip_save"))
     _surround(find.Find, searching)
     _surround(rm.Rm, _removing_records)
     _surround(github.GithubPages, _publishing_our_pages)
     _surround(Publish, _directing_regressions)
-    _surround(compare.Compare, functools.partial(_comparing, ("commands/compare.py",)))
-    # It measures, which takes hours, and then prints the table of the other.
-    sources = ("commands/compare.py", "commands/continuous.py")
-    _surround(Continuous, functools.partial(_comparing, sources))
+    _surround(compare.Compare, _comparing)
+    _surround(Continuous, _gating)
 
 
 def _surround(command: Any, change: Callable[..., Any]) -> None:
     """Have a command of asv's run by `change`, which is given its `run` and what that is called with."""
-    own = vars(command)["run"].__func__
+    own = command.run
 
     @functools.wraps(own)
-    def surrounded(cls: Any, *args: Any, **options: Any) -> Any:
-        return change(functools.partial(own, cls), *args, **options)
+    def surrounded(*args: Any, **options: Any) -> Any:
+        return change(own, *args, **options)
 
-    command.run = classmethod(surrounded)
+    command.run = staticmethod(surrounded)
 
 
 # run and find: measuring
@@ -253,12 +251,12 @@ class _MirroredSteps(list[Any]):
     pass
 
 
-def _directed_filter() -> type:
+def _directed_filter(direction_of: DirectionOf) -> type:
     class DirectedFilter(regressions._GraphDataFilter):  # type: ignore[misc]  # noqa: SLF001
         """asv's series to look for regressions in, without those of which no way is better."""
 
         def get_graph_data(self, graph: Any, benchmark: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-            direction = direction_in_asv(benchmark)
+            direction = direction_of(benchmark)
             if direction == "none":
                 return
             for index, name, steps, threshold in super().get_graph_data(graph, benchmark):
@@ -283,10 +281,10 @@ def _detecting(detect: Callable[..., Any], steps: list[Any], *limits: Any) -> tu
     return -last, -best, [(start, end, -before, -after) for start, end, before, after in jumps]
 
 
-def _feed_writer(benchmarks: Mapping[str, Mapping[str, Any]]) -> Any:
+def _feed_writer(benchmarks: Mapping[str, Mapping[str, Any]], direction_of: DirectionOf) -> Any:
     def write_atom(filename: str, entries: list[Any], **about: Any) -> None:
         for entry in entries:
-            if direction_in_asv(benchmarks[entry.id_context[0].partition("(")[0]]) == "higher":
+            if direction_of(benchmarks[entry.id_context[0].partition("(")[0]]) == "higher":
                 # "-10.00% worse" would be better.
                 entry.content = _NEGATIVE_BEFORE_WORSE.sub("(", entry.content)
         feed.write_atom(filename, entries, **about)
@@ -294,37 +292,70 @@ def _feed_writer(benchmarks: Mapping[str, Mapping[str, Any]]) -> Any:
     return write_atom
 
 
-def _directing_regressions(run: Run, *args: Any, **options: Any) -> Any:
-    check_asv("plugins/regressions.py", "step_detect.py")
+def _directing_regressions(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
+    if not passes(_reports_what_got_worse):
+        if told := misread(Benchmarks.load(conf), "its Regressions page and its feed"):
+            log.warning(f"{told} The GPU history has the regressions: harness publish, harness history")
+        return run(conf, *args, **options)
     publisher = regressions.Regressions
-    publish, find_jumps = publisher.publish.__func__, publisher._process_regression.__func__  # noqa: SLF001
-    detect = functools.partial(_detecting, regressions.detect_regressions)
+    publish = publisher.publish
 
-    def directed_publish(cls: Any, conf: Any, repo: Any, benchmarks: Any, *rest: Any) -> None:
+    def directed_publish(conf: Any, repo: Any, benchmarks: Any, *rest: Any) -> None:
         warn_of_unknown_directions(benchmarks)
         repository = site_conf(conf, Path.cwd(), Path("asv.conf.json")).repository
         explained = Explained(conf, repository, benchmarks)
-
-        def unexplained(cls: Any, found: list[Any], hashes: Mapping[int, str], *about: Any) -> None:
-            own: list[Any] = []
-            find_jumps(cls, own, hashes, *about)
-            machine = about[-1].params.get("machine", "")
-            for name, *place, jumps in own:
-                if left := explained.without(machine, name, jumps, hashes):
-                    found.append([name, *place, left])
-
-        writer = SimpleNamespace(FeedEntry=feed.FeedEntry, write_atom=_feed_writer(benchmarks))
-        with (
-            patch.multiple(publisher, _process_regression=classmethod(unexplained)),
-            patch.multiple(
-                regressions, _GraphDataFilter=_directed_filter(), detect_regressions=detect, feed=writer
-            ),
-        ):
-            publish(cls, conf, repo, benchmarks, *rest)
+        with _directed_regressions(benchmarks, direction_in_asv, explained.without):
+            publish(conf, repo, benchmarks, *rest)
         explained.tell()
 
-    with patch.multiple(publisher, publish=classmethod(directed_publish)):
-        return run(*args, **options)
+    with patch.multiple(publisher, publish=staticmethod(directed_publish)):
+        return run(conf, *args, **options)
+
+
+@contextmanager
+def _directed_regressions(
+    benchmarks: Mapping[str, Mapping[str, Any]],
+    direction_of: DirectionOf,
+    without_explained: Callable[..., list[Any]],
+) -> Iterator[None]:
+    """While it lasts, asv's publisher of regressions heeds directions, and what it finds is sifted."""
+    publisher = regressions.Regressions
+    find_jumps = publisher._process_regression  # noqa: SLF001
+
+    def unexplained(found: list[Any], hashes: Mapping[int, str], *about: Any) -> None:
+        own: list[Any] = []
+        find_jumps(own, hashes, *about)
+        machine = about[-1].params.get("machine", "")
+        for name, *place, jumps in own:
+            if left := without_explained(machine, name, jumps, hashes):
+                found.append([name, *place, left])
+
+    writer = SimpleNamespace(FeedEntry=feed.FeedEntry, write_atom=_feed_writer(benchmarks, direction_of))
+    with (
+        patch.multiple(publisher, _process_regression=staticmethod(unexplained)),
+        patch.multiple(
+            regressions,
+            _GraphDataFilter=_directed_filter(direction_of),
+            detect_regressions=functools.partial(_detecting, regressions.detect_regressions),
+            feed=writer,
+        ),
+    ):
+        yield
+
+
+def _reports_what_got_worse() -> bool:
+    """Probe asv's regressions: what got worse is listed and in the feed, with its own figures."""
+    benchmarks = {name: probes.described(name) for name in MADE_UP}
+    with (
+        made_up_project() as conf,
+        _directed_regressions(benchmarks, probes.direction_of, lambda _machine, _name, jumps, _hashes: jumps),
+    ):
+        regressions.Regressions.publish(
+            conf, probes.made_up_repository(), benchmarks, probes.MadeUpGraphs(), {BEFORE: 0, AFTER: 1}
+        )
+        return probes.reported(Path(conf.html_dir)) == {
+            track.row: (track.after, track.before) for track in MADE_UP.values() if track.mark == "+"
+        }
 
 
 # compare and continuous
@@ -340,16 +371,31 @@ class _ComparisonTable:
     """One table of `asv compare`: what asv reads its figures with, and what it prints its rows with."""
 
     def __init__(
-        self, benchmarks: Mapping[str, Mapping[str, Any]], sort: str, same_build: Callable[[str], bool]
+        self,
+        benchmarks: Mapping[str, Mapping[str, Any]],
+        sort: str,
+        same_build: Callable[[str], bool],
+        direction_of: DirectionOf = direction_in_asv,
     ) -> None:
+        self.marks: dict[str, str] = {}
+        """The mark that asv prints, by row."""
         self.turned = False
         """Whether the table shows a change of a figure of which more is better."""
         self.noisy: dict[str, None] = {}
         """The rows that asv would have marked, although both commits run the same binary."""
         self._benchmarks, self._sort, self._same_build = benchmarks, sort, same_build
+        self._told_direction = direction_of
         self._unroll, self._asvs_tabulate = compare.unroll_result, compare.tabulate.tabulate
         self._asvs_is_better = compare._is_result_better  # noqa: SLF001
         self._direction_of_row: dict[str, Direction] = {}
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """While it lasts, asv reads its figures, judges and prints its rows with this table."""
+        with patch.multiple(
+            compare, unroll_result=self.unroll_result, _is_result_better=self.is_better, tabulate=self
+        ):
+            yield
 
     def unroll_result(self, name: str, params: Any, *columns: Any) -> Iterator[tuple[Any, ...]]:
         direction = self._direction_of(name)
@@ -389,7 +435,7 @@ class _ComparisonTable:
 
     def _direction_of(self, name: str) -> Direction:
         if name in self._benchmarks:
-            return direction_in_asv(self._benchmarks[name])
+            return self._told_direction(self._benchmarks[name])
         # It is in the results and no longer in the suite: what the harness's tracks say.
         track = TRACKS.get(name.rpartition(".")[2])
         return track.direction if track else "lower"
@@ -398,6 +444,7 @@ class _ComparisonTable:
         """Print rows of mark, before, after, ratio and name, in place of the module `tabulate`."""
         if self._sort == "ratio":
             rows = sorted(rows, key=self._badness, reverse=True)
+        self.marks |= {row[4]: row[0].strip() for row in rows}
         self.turned |= any(row[0] in {"+", "-"} and self._direction(row) == "higher" for row in rows)
         return self._asvs_tabulate(rows, **how)
 
@@ -424,24 +471,48 @@ class _ComparisonTable:
         return 2, ratio
 
 
-def _comparing(sources: tuple[str, ...], run: Run, *args: Any, **options: Any) -> Any:
-    check_asv(*sources)
-    print_table = compare.Compare.print_table.__func__
+def _comparing(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
+    if passes(_marks_what_got_worse):
+        return _directed(run, conf, *args, **options)
+    outcome = run(conf, *args, **options)
+    if told := misread(Benchmarks.load(conf), "this table"):
+        print(f"\n{told} Or compare two commits with: harness compare")  # noqa: T201
+    return outcome
 
-    def directed_print_table(cls: Any, conf: Any, base: str, head: str, *args: Any, **kwargs: Any) -> Any:
+
+def _gating(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
+    """Run asv's continuous, which measures and then prints the table of compare. It is a gate: where the
+    table cannot be directed it never ends with status 0.
+    """
+    if passes(_marks_what_got_worse):
+        return _directed(run, conf, *args, **options)
+    outcome = run(conf, *args, **options)
+    if told := misread(Benchmarks.load(conf), "this table and its sentence"):
+        status = int(outcome or 1)
+        print(  # noqa: T201
+            f"\n{told} So the exit status is {status} in any case. A gate that can be trusted: "
+            "harness compare"
+        )
+        return status
+    return outcome
+
+
+def _directed(run: Run, *args: Any, **options: Any) -> Any:
+    """Run a command of asv's that prints its table of two commits, with directions and builds heeded."""
+    print_table = compare.Compare.print_table
+
+    def directed_print_table(conf: Any, base: str, head: str, *args: Any, **options: Any) -> Any:
         benchmarks = Benchmarks.load(conf)
         warn_of_unknown_directions(benchmarks)
-        machine = kwargs.get("machine") or AsvRequest.given().machine or ""
+        machine = options.get("machine") or AsvRequest.given().machine or ""
         builds = Builds(Path(conf.results_dir) / machine, benchmarks)
         table = _ComparisonTable(
             benchmarks,
-            kwargs.get("sort", "default"),
+            options.get("sort", "default"),
             lambda name: same_build(builds.row(name, base), builds.row(name, head)),
         )
-        with patch.multiple(
-            compare, unroll_result=table.unroll_result, _is_result_better=table.is_better, tabulate=table
-        ):
-            outcome = print_table(cls, conf, base, head, *args, **kwargs)
+        with table.in_place():
+            outcome = print_table(conf, base, head, *args, **options)
         for name in table.noisy:
             print(  # noqa: T201
                 f"\n{name} is not marked: {base[:8]} and {head[:8]} run the same binary. The difference is "
@@ -453,5 +524,22 @@ def _comparing(sources: tuple[str, ...], run: Run, *args: Any, **options: Any) -
             )
         return outcome
 
-    with patch.multiple(compare.Compare, print_table=classmethod(directed_print_table)):
+    with patch.multiple(compare.Compare, print_table=staticmethod(directed_print_table)):
         return run(*args, **options)
+
+
+def _marks_what_got_worse() -> bool:
+    """Probe asv's table: each mark is right there and back, and so is the outcome that continuous takes."""
+    with made_up_project() as conf:
+        for pair, expected, outcome in (
+            ((BEFORE, AFTER), {track.row: track.mark for track in MADE_UP.values()}, (True, False)),
+            ((AFTER, BEFORE), {track.row: track.mark_of_return for track in MADE_UP.values()}, (False, True)),
+        ):
+            table = _ComparisonTable(
+                Benchmarks.load(conf), "default", lambda _: False, direction_of=probes.direction_of
+            )
+            with table.in_place():
+                found = compare.Compare.print_table(conf, *pair, factor=1.1, split=False, machine=MACHINE)
+            if (table.marks, found) != (expected, outcome):
+                return False
+    return True

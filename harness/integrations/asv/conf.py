@@ -114,7 +114,7 @@ def loaded_conf(file: Path) -> Any:
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(
             f"{file} cannot be read without asv: {str(error).rstrip('.')}. Mend it, or install asv, whose "
-            "reader takes all of JSON5: pip install asv==0.6.6."
+            "reader takes all of JSON5: pip install asv."
         ) from None
     return conf
 
@@ -125,9 +125,7 @@ def asvs_conf(file: Path) -> Any:
         from asv.config import Config
         from asv.util import UserError
     except ImportError:
-        raise ConfigError(
-            f"{file} cannot be read without asv: install it with pip install asv==0.6.6."
-        ) from None
+        raise ConfigError(f"{file} cannot be read without asv: install it with pip install asv.") from None
     try:
         conf = Config.load(str(file))
         conf.branches = _branches(conf)
@@ -217,7 +215,8 @@ def write_pages(
     if conf.file and (site / "asv.js").exists():  # a page of somebody else's is left alone
         from harness.integrations.asv.publish import link_pages
 
-        link_pages(site)
+        if problem := link_pages(site):
+            return replace(published, problems=(*published.problems, problem))
     return published
 
 

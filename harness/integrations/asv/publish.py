@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import math
 import re
 import shutil
-import tokenize
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
 from html.parser import HTMLParser
@@ -21,33 +18,16 @@ import asv
 import msgspec
 from asv.console import log
 from asv.publishing import OutputPublisher
-from asv.util import UserError
 
 from harness.config import load_config
-from harness.errors import ConfigError, HarnessError
+from harness.errors import HarnessError
 from harness.history.cards import machine_of
 from harness.history.figures import DIRECTIONS, Direction, direction_of
 from harness.history.reading import History, read_history
 from harness.integrations.asv.builds import case_of
 
-KNOWN_SOURCES: Mapping[str, str] = {
-    "commands/compare.py": "e35c3c78155fe871275da2c499dfc2d57026f007749b31862449036917ef8757",
-    "commands/continuous.py": "1e6135a2470523ecd0b81326f607494f814e4117c180459b31eea14ea1aa992a",
-    "commands/find.py": "72f1ffb4df1f22e8c19aafd489f7f29e165676d34eea5095971de9e743bb3a38",
-    "plugins/regressions.py": "e4a2e06d675befa9eba01ba3a27fa215ca41759c993c06ec14888780e3d3cc42",
-    "step_detect.py": "52db5851e70bf7c754f5a35a079ad047d2d6fe81645e3621989536aed3fd7ea6",
-    "www/asv.js": "f68b8120e25bf46610c04a3d111f08eab6e1bd5c0603a65ea97ccfcb350e3a0a",
-    "www/graphdisplay.js": "07e5125f5f5c1d527bb12cf137a1d3d2b54a1b4b57d87f31e9ee5d5560ca43d1",
-    "www/regressions.js": "03e94118b303b2052f3308699083a08dfdf6faa497b5009ba55d74c1077b2deb",
-    "www/summarylist.css": "4a3c108b64b239269071770f8977e268e3441b1f404d790b315b629f79052aff",
-    "www/summarylist.js": "afa9b5613b9201e23bb8054fcc69f0780e859b96000bef053e3acb6309696cd8",
-}
-"""Files of asv 0.6.6 whose work is changed or reckoned with, by path in its package; SHA-256, of
-Python without comments and blank lines."""
-
-
-class UnknownAsvError(ConfigError, UserError):  # type: ignore[misc]  # asv is untyped
-    """A file of asv is not the one of 0.6.6; asv prints the message as one line."""
+ASV = f"asv {asv.__version__}"
+"""The asv that runs, as messages name it."""
 
 
 def direction_in_asv(benchmark: Mapping[str, Any]) -> Direction:
@@ -65,45 +45,6 @@ def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> N
                 f"{name} has the direction {declared!r}, which is none of {', '.join(DIRECTIONS)}: "
                 f"taken as {direction_in_asv(benchmark)}"
             )
-
-
-def check_asv(*names: str) -> None:
-    """Raise UnknownAsvError unless these files of the asv that runs are those of 0.6.6."""
-    check_sources(Path(asv.__file__).parent, names)
-
-
-def check_sources(folder: Path, names: Iterable[str]) -> None:
-    """Raise UnknownAsvError unless the files below a folder are those of asv 0.6.6.
-
-    `names` are keys of KNOWN_SOURCES; a name's "www/" is left out below a published folder.
-    """
-    for name in names:
-        path = folder / name
-        path = path if path.is_file() else folder / name.removeprefix("www/")
-        found = hashlib.sha256(_code_of(path)).hexdigest() if path.is_file() else None
-        if found != KNOWN_SOURCES[name]:
-            raise UnknownAsvError(
-                f"{path} is {'not there' if found is None else 'not that of asv 0.6.6'} (asv here is "
-                f"{asv.__version__}). The plugin teaches asv which way is better by changing what that file "
-                "does; with another one it could show a regression as an improvement. To get the known one: "
-                "pip install --force-reinstall asv==0.6.6"
-            )
-
-
-def _code_of(path: Path) -> bytes:
-    """The file's content; of Python all but comments and blank lines."""
-    content = path.read_bytes()
-    if path.suffix != ".py":
-        return content
-    try:
-        lines = content.decode("utf-8").split("\n")
-        for token in tokenize.tokenize(io.BytesIO(content).readline):
-            if token.type == tokenize.COMMENT:
-                row, column = token.start
-                lines[row - 1] = lines[row - 1][:column]
-    except (SyntaxError, ValueError, tokenize.TokenError):
-        return content
-    return "\n".join(line.rstrip() for line in lines if line.strip()).encode()
 
 
 _NEAR = 2
@@ -186,32 +127,50 @@ class DirectedPages(OutputPublisher):  # type: ignore[misc]  # asv is untyped
     @classmethod
     def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:  # noqa: ARG003
         html_dir = Path(conf.html_dir)
-        check_sources(html_dir, [name for name in KNOWN_SOURCES if name.startswith("www/")])
         for benchmark in benchmarks.values():
             # asv writes index.json, where the pages look, from this at the very end.
             if (direction := direction_in_asv(benchmark)) != "lower":
                 benchmark["direction"] = direction
-        shutil.copyfile(ASSETS / SCRIPT, html_dir / SCRIPT)
-        _edit(html_dir / "index.html", _SCRIPT_TAG, after=_AFTER_SCRIPT, wanted=True)
-        link_pages(html_dir)
+        for problem in filter(None, (direct_pages(html_dir), link_pages(html_dir))):
+            log.warning(problem)
 
 
-def link_pages(html_dir: Path) -> None:
+def direct_pages(html_dir: Path) -> str:
+    """Let asv's page load the script that knows which way is better. Returns a warning where it cannot."""
+    shutil.copyfile(ASSETS / SCRIPT, html_dir / SCRIPT)
+    page = html_dir / "index.html"
+    if _edit(page, _SCRIPT_TAG, after=_AFTER_SCRIPT, wanted=True):
+        return ""
+    return (
+        f"{page} shows every rise in red, a rate's too: {ASV} loads its scripts in a way that the harness "
+        "does not know. For rates read red and green the other way, or read the GPU history: harness publish"
+    )
+
+
+def link_pages(html_dir: Path) -> str:
     """Show the GPU history in asv's navigation bar if, and only if, its pages are there.
 
-    May be called again whenever they have come or gone. Raises SiteError where index.html has no such bar.
+    May be called again whenever they have come or gone. Returns a warning where the bar cannot have the link.
     """
-    _edit(html_dir / "index.html", _LINK, after=_AFTER_LINK, wanted=(html_dir / HISTORY).is_file())
+    page, history = html_dir / "index.html", html_dir / HISTORY
+    if _edit(page, _LINK, after=_AFTER_LINK, wanted=history.is_file()) or not history.is_file():
+        return ""
+    return (
+        f"{page} does not link to the GPU history: {ASV} has a navigation bar that the harness does not "
+        f"know. Open {history} itself."
+    )
 
 
-def _edit(page: Path, line: str, *, after: str, wanted: bool) -> None:
-    html = _read(page)
+def _edit(page: Path, line: str, *, after: str, wanted: bool) -> bool:
+    """Put a line into a page, or take it out. Returns False for a page without one place for it."""
+    html = _read(page) if page.is_file() else ""
     without = html.replace(line, "")
     if without.count(after) != 1:
-        raise SiteError(f"{page} is not the page of asv 0.6.6: {after.strip()!r} is not in it exactly once.")
+        return False
     edited = without.replace(after, after + line) if wanted else without
     if edited != html:
         page.write_bytes(edited.encode())
+    return True
 
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
@@ -251,10 +210,6 @@ class VendorManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     assets: tuple[Asset, ...]
 
 
-class SiteError(ConfigError, UserError):  # type: ignore[misc]  # asv is untyped
-    """Also asv's own kind, which asv prints as one line instead of a traceback."""
-
-
 class OfflineSite(OutputPublisher):  # type: ignore[misc]  # asv is untyped
     """Runs after every publisher with a finite order, so that it also sees what they wrote into the pages."""
 
@@ -266,23 +221,31 @@ class OfflineSite(OutputPublisher):  # type: ignore[misc]  # asv is untyped
 
     @classmethod
     def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:  # noqa: ARG003
-        make_offline(Path(conf.html_dir))
+        for problem in make_offline(Path(conf.html_dir)):
+            log.warning(problem)
 
 
-def make_offline(html_dir: Path) -> None:
-    """Rewrite every page below html_dir to load vendored copies; a second call changes nothing."""
+def make_offline(html_dir: Path) -> list[str]:
+    """Rewrite every page below html_dir to load vendored copies; a second call changes nothing.
+
+    Returns a warning for every reference of which there is no copy: it stays as it is.
+    """
     manifest = load_manifest()
-    # Every page is rewritten before anything is written: a refused site must not look half right.
-    rewritten = {page: _localise(page, html_dir, manifest) for page in sorted(html_dir.rglob("*.html"))}
-    for sheet in sorted(html_dir.rglob("*.css")):
-        if found := CSS_LOAD.search(_read(sheet)):
-            raise _needs_network(sheet, f"it loads {found[1]}", manifest)
-    for page, html in rewritten.items():
+    problems = [
+        _needs_network(sheet, f"it loads {url}", manifest)
+        for sheet in sorted(html_dir.rglob("*.css"))
+        for url in CSS_LOAD.findall(_read(sheet))
+    ]
+    for page in sorted(html_dir.rglob("*.html")):
+        html, left = _localise(page, html_dir, manifest)
         page.write_bytes(html.encode())
+        problems += left
     for source in sorted(path for path in (ASSETS / VENDOR).rglob("*") if path.is_file()):
         _copy(source, html_dir / source.relative_to(ASSETS))
-    # asv's own text blames the reader's internet connection, which can no longer be the cause.
-    _copy(ASSETS / "error.html", html_dir / "error.html")
+    if not problems:
+        # asv's own text blames the reader's internet connection, which can no longer be the cause.
+        _copy(ASSETS / "error.html", html_dir / "error.html")
+    return problems
 
 
 def load_manifest() -> VendorManifest:
@@ -356,18 +319,21 @@ def _loaded_urls(tag: _Tag, attribute: str, value: str) -> list[str]:
     return [value.strip()] if loads else []
 
 
-def _localise(page: Path, html_dir: Path, manifest: VendorManifest) -> str:
+def _localise(page: Path, html_dir: Path, manifest: VendorManifest) -> tuple[str, list[str]]:
+    """Return a page that loads copies where there are any, and a warning for each other remote reference."""
     paths = {asset.url: asset.path for asset in manifest.assets if asset.url is not None}
     to_root = "../" * (len(page.relative_to(html_dir).parts) - 1)
     html = _read(page)
     pieces, done = [], 0
+    problems = []
     for tag in _TagCollector(html).tags:
         local = {}
         for attribute, url in _remote_loads(tag):
             # Only a whole attribute can be exchanged; a URL inside a style counts as unknown.
-            if url not in paths or attribute in {"style", "srcset"}:
-                raise _needs_network(page, f"<{tag.name} {attribute}> loads {url}", manifest)
-            local[attribute] = f"{to_root}{VENDOR}/{paths[url]}"
+            if url in paths and attribute not in {"style", "srcset"}:
+                local[attribute] = f"{to_root}{VENDOR}/{paths[url]}"
+            else:
+                problems.append(_needs_network(page, f"<{tag.name} {attribute}> loads {url}", manifest))
         if local:
             words = [
                 name if value is None else f'{name}="{escape(local.get(name, value))}"'
@@ -377,14 +343,13 @@ def _localise(page: Path, html_dir: Path, manifest: VendorManifest) -> str:
             end = "/>" if tag.source.endswith("/>") else ">"
             pieces += [html[done : tag.start], f"<{' '.join([tag.name, *words])}{end}"]
             done = tag.start + len(tag.source)
-    return "".join([*pieces, html[done:]])
+    return "".join([*pieces, html[done:]]), problems
 
 
-def _needs_network(file: Path, what: str, manifest: VendorManifest) -> SiteError:
-    return SiteError(
-        f"{file} would need the network: {what}, and no copy of that is vendored. The copies are those that "
-        f"asv {manifest.asv} asks for: publish with that asv, take the reference out of the page, or add the "
-        "file with scripts/vendor_assets.py."
+def _needs_network(file: Path, what: str, manifest: VendorManifest) -> str:
+    return (
+        f"{file} needs the network: {what}, and the harness ships no copy of that. Its copies are those that "
+        f"asv {manifest.asv} asks for: take the reference out of the page, or publish with that asv"
     )
 
 

@@ -7,8 +7,8 @@ import itertools
 import math
 import re
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,19 @@ from asv.console import log
 from asv.util import UserError
 
 from harness.history.changes import same_build
+from harness.history.figures import Direction
 from harness.integrations.asv.builds import Builds
-from harness.integrations.asv.publish import check_asv, direction_in_asv
+from harness.integrations.asv.probes import (
+    COMMITS,
+    FALL,
+    RATE,
+    RISE,
+    direction_of,
+    made_up_project,
+    made_up_search,
+    passes,
+)
+from harness.integrations.asv.publish import ASV, direction_in_asv
 from harness.integrations.asv.tracks import requesting
 from harness.records import Row
 
@@ -55,11 +66,19 @@ class _Search:
     Commits with the same binary have one figure, that of the first one measured: their difference is noise.
     """
 
-    def __init__(self, records: Path, *, inverted: bool) -> None:
+    def __init__(
+        self,
+        records: Path,
+        *,
+        inverted: bool,
+        direction_of: Callable[[Mapping[str, Any]], Direction] = direction_in_asv,
+    ) -> None:
         self.line: list[str] = []
         """The commits that are searched, oldest first."""
+        self.found = ""
+        """The commit that asv is about to name, by eight digits."""
         self.passed_over: list[str] = []
-        self._records, self._inverted = records, inverted
+        self._records, self._inverted, self._direction_of = records, inverted, direction_of
         self._seen: set[int] = set()
         self._measured: dict[str, _Measured] = {}
 
@@ -83,7 +102,7 @@ class _Search:
             log.warning(f"{commit[:8]} is passed over: {name} {'failed' if failed else 'is n/a'}")
             return [None] * (max(values) + 1)
         self._seen |= figures.keys()
-        higher = direction_in_asv(benchmarks[name]) == "higher"
+        higher = self._direction_of(benchmarks[name]) == "higher"
         builds = Builds(self._records / results.params["machine"], benchmarks)
         names = [f"{name}({', '.join(each)})" for each in itertools.product(*params)]
         rows = {place: row for place in figures if (row := builds.row(names[place], commit))}
@@ -105,6 +124,7 @@ class _Search:
 
     def check(self, what: str, found: str) -> None:
         """Raise UserError where the commit that asv is about to name, by eight digits, is not to blame."""
+        self.found = found
         at = next(place for place, commit in enumerate(self.line) if commit.startswith(found))
         pair = self.line[max(at - 1, 0)], self.line[at]
         if {each[:8] for each in pair} & {*self.passed_over}:  # at which asv takes a time-out for a figure
@@ -147,21 +167,18 @@ class _Checked:
 
 def searching(run: Callable[..., Any], conf: Any, *args: Any, **options: Any) -> Any:
     """Run asv's search over the figures that it is to see."""
-    check_asv("commands/find.py")
+    if not passes(functools.partial(_finds_the_fall_of_a_rate, run)):
+        raise UserError(
+            f"asv find could name the wrong commit: {ASV} takes every rise for worse, and the harness cannot "
+            "teach its search which way is better. Search with: harness bisect CASE GOOD BAD"
+        )
     with ExitStack() as opened:
         records = Path(conf.results_dir)
         if options.get("skip_save"):
             records = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="harness-find-")))
             opened.enter_context(requesting(scratch=str(records)))
         search = _Search(records, inverted=bool(options.get("invert")))
-        opened.enter_context(
-            patch.multiple(
-                find,
-                get_repo=_listening(find.get_repo, search),
-                run_benchmarks=_reading(find.run_benchmarks, search),
-                log=_Checked(search),
-            )
-        )
+        opened.enter_context(_searched(search))
         try:
             return run(conf, *args, **options)
         except UserError as error:
@@ -171,6 +188,36 @@ def searching(run: Callable[..., Any], conf: Any, *args: Any, **options: Any) ->
                 f"No commit could be found: {', '.join(search.passed_over)} have no figure, and the "
                 "change is at one of them or next to it. Search between two commits that have one."
             ) from None
+
+
+@contextmanager
+def _searched(search: _Search) -> Iterator[None]:
+    """While it lasts, asv's search sees the figures that `search` has for it, and is checked by it."""
+    with patch.multiple(
+        find,
+        get_repo=_listening(find.get_repo, search),
+        run_benchmarks=_reading(find.run_benchmarks, search),
+        log=_Checked(search),
+    ):
+        yield
+
+
+def _finds_the_fall_of_a_rate(run: Callable[..., Any]) -> bool:
+    """Probe asv's search: of a rate that rises a little and falls a lot, it is to name the fall, and with
+    `invert` the rise.
+    """
+    return all(
+        _found(run, invert=invert) == COMMITS[place][:8] for invert, place in ((False, FALL), (True, RISE))
+    )
+
+
+def _found(run: Callable[..., Any], *, invert: bool) -> str:
+    """Return the commit that a search of the made-up rate names, by eight digits. Nothing is measured."""
+    with made_up_project() as conf, patch.multiple(find, **made_up_search()):
+        search = _Search(Path(conf.results_dir), inverted=invert, direction_of=direction_of)
+        with _searched(search):
+            run(conf, "", RATE, invert=invert)
+    return search.found
 
 
 def _listening(get_repo: Callable[..., Any], search: _Search) -> Callable[..., Any]:

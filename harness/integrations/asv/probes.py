@@ -1,0 +1,217 @@
+"""Probes: a made-up history goes through asv's functions as the plugin changes them, before they are used.
+
+asv's functions have no stability promise. A probe passes where the made-up rate that falls comes out as
+worse. Where a probe fails, asv's own command is left alone, and a sentence says how to read its output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest.mock import MagicMock
+
+from asv.benchmarks import Benchmarks
+from asv.config import Config
+from asv.console import log
+from asv.machine import Machine
+from asv.results import Results
+from asv.util import write_json
+
+from harness.history.figures import Direction
+from harness.integrations.asv.publish import ASV, direction_in_asv
+
+
+class Track(NamedTuple):
+    """A made-up benchmark: its figures at two commits, and the marks of the change and of its way back."""
+
+    row: str
+    """Its name in asv's tables, which has the parameters."""
+    params: list[list[str]]
+    kind: str
+    direction: Direction
+    before: float
+    after: float
+    mark: str
+    mark_of_return: str
+
+
+MACHINE, RATE = "probe", "probe.track_rate"
+BEFORE, AFTER = "a" * 40, "b" * 40
+MADE_UP: Mapping[str, Track] = {
+    RATE: Track(f"{RATE}(64)", [["64"]], "track", "higher", 100.0, 50.0, "+", "-"),
+    "probe.track_clock": Track("probe.track_clock", [], "track", "none", 100.0, 50.0, "", ""),
+    "probe.time_kernel": Track("probe.time_kernel", [], "time", "lower", 1.0, 2.0, "+", "-"),
+}
+FIGURES = (100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 80.0, 80.0)
+"""The rate over the commits of a search: it rises once, and falls once by more."""
+RISE, FALL = 3, 6
+COMMITS = tuple(f"{place}" * 40 for place in range(len(FIGURES)))
+
+
+def passes(probe: Callable[[], bool]) -> bool:
+    """Return True where a probe runs to its end and finds what it should. asv's words are not shown."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            passed = probe()
+    except Exception as error:  # noqa: BLE001  # a function that another asv changed may fail in any way
+        log.debug(f"A probe of {ASV} failed: {type(error).__name__}: {error}")
+        return False
+    return passed
+
+
+def direction_of(benchmark: Mapping[str, Any]) -> Direction:
+    """Return the direction of a made-up benchmark, whatever the user's project says of names."""
+    direction: Direction = benchmark["direction"]
+    return direction
+
+
+@contextmanager
+def made_up_project() -> Iterator[Any]:
+    """The configuration of a project that has the made-up results, in a folder that goes afterwards."""
+    with tempfile.TemporaryDirectory(prefix="harness-probe-") as folder:
+        conf = Config()
+        conf.results_dir, conf.html_dir = str(Path(folder, "results")), folder
+        params = {"machine": MACHINE}
+        machine = Path(conf.results_dir, MACHINE)
+        machine.mkdir(parents=True)
+        listed = {name: described(name) for name in MADE_UP}
+        write_json(str(machine.parent / "benchmarks.json"), listed, Benchmarks.api_version)
+        write_json(str(machine / "machine.json"), params, Machine.api_version)
+        for commit, figures in (
+            (BEFORE, {name: track.before for name, track in MADE_UP.items()}),
+            (AFTER, {name: track.after for name, track in MADE_UP.items()}),
+        ):
+            path = machine / f"{commit[:8]}-probe.json"
+            write_json(str(path), _results(commit, figures, params), Results.api_version)
+        yield conf
+
+
+def described(name: str) -> dict[str, Any]:
+    """Return a made-up benchmark as asv's list of benchmarks has it."""
+    track = MADE_UP[name]
+    about = {"name": name, "type": track.kind, "unit": "points", "direction": track.direction}
+    return {
+        **about,
+        "code": "",
+        "timeout": 60.0,
+        "version": "1",
+        "param_names": ["n"][: len(track.params)],
+        "params": track.params,
+    }
+
+
+def _results(commit: str, figures: Mapping[str, float], params: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "commit_hash": commit,
+        "date": 0,
+        "env_name": "probe",
+        "env_vars": {},
+        "params": params,
+        "python": "any",
+        "requirements": {},
+        "result_columns": ["result", "params", "version"],
+        "results": {name: [[figure], MADE_UP[name].params, "1"] for name, figure in figures.items()},
+        "durations": {},
+    }
+
+
+class MadeUpGraphs:
+    """Stands for asv's graphs: one of each made-up benchmark, with a step between its two commits."""
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for name, track in MADE_UP.items():
+            steps = [
+                (place, place + 1, figure, figure, 0.0)
+                for place, figure in enumerate((track.before, track.after))
+            ]
+            yield (
+                name,
+                SimpleNamespace(
+                    params={"machine": MACHINE},
+                    path=name,
+                    get_steps=lambda steps=[steps] if track.params else steps: steps,
+                ),
+            )
+
+    def get_params(self) -> dict[str, list[str]]:
+        return {"machine": [MACHINE]}
+
+
+def made_up_repository() -> Any:
+    """Return a stand-in for asv's repository, where the second commit is the first one's child."""
+    repository = MagicMock()
+    repository.get_hashes_from_range.return_value = [AFTER]
+    return repository
+
+
+def reported(html_dir: Path) -> dict[str, tuple[float, float]]:
+    """Return the latest and the best figure of the regressions that both asv's list and its feed have."""
+    listed = json.loads((html_dir / "regressions.json").read_text(encoding="utf-8"))["regressions"]
+    fed = (html_dir / "regressions.xml").read_text(encoding="utf-8")
+    return {name: (last, best) for name, _, _, _, last, best, _ in listed if name in fed}
+
+
+def made_up_search() -> dict[str, Any]:
+    """Return stand-ins for the names that asv's module `find` measures by: a rate over eight commits."""
+    repository, environment = MagicMock(), MagicMock()
+    repository.get_hashes_from_range.return_value = [*reversed(COMMITS)]
+    repository.get_decorated_hash.side_effect = lambda commit, *_: commit[:8]
+    benchmarks = _Selected({RATE: described(RATE)})
+    return {
+        "get_repo": lambda *_, **__: repository,
+        "Machine": MagicMock(),
+        "Setup": MagicMock(run=lambda *_, **__: [environment]),
+        "Benchmarks": MagicMock(discover=lambda *_, **__: benchmarks),
+        "Results": _made_up_results,
+        "run_benchmarks": lambda *_, results, **__: results,
+    }
+
+
+class _Selected(dict[str, Any]):
+    """Benchmarks as asv hands them to its measuring, whole."""
+
+    benchmark_selection: Mapping[str, Any] = {}
+
+
+def _made_up_results(*args: Any, **options: Any) -> Any:
+    """Return the results of the commit that is among the arguments, wherever another asv has it."""
+    commit = next(each for each in (*args, *options.values()) if each in COMMITS)
+    figure = FIGURES[COMMITS.index(commit)]
+    return MagicMock(
+        commit_hash=commit, params={"machine": MACHINE}, get_result_value=lambda *_, **__: [figure]
+    )
+
+
+def misread(benchmarks: Mapping[str, Mapping[str, Any]], place: str) -> str:
+    """Return how to read a place where asv takes every rise for worse; empty where no benchmark needs it."""
+    directions = {name: direction_in_asv(benchmark) for name, benchmark in benchmarks.items()}
+    higher, neither = (_listed(directions, direction) for direction in ("higher", "none"))
+    if not higher and not neither:
+        return ""
+    sentences = [f"{ASV} takes every rise for worse in {place}."]
+    if higher:
+        sentences.append(f"Read these the other way, as higher is better: {higher}.")
+    if neither:
+        sentences.append(f"Pass over these, as neither way is better: {neither}.")
+    return " ".join(sentences)
+
+
+def _listed(directions: Mapping[str, Direction], wanted: str) -> str:
+    """Return the benchmarks of a direction, by the last parts of their names unless these are ambiguous."""
+    found: dict[str, set[Direction]] = defaultdict(set)
+    for name, direction in directions.items():
+        found[_last(name)].add(direction)
+    names = [name for name, direction in directions.items() if direction == wanted]
+    return ", ".join(dict.fromkeys(_last(name) if len(found[_last(name)]) == 1 else name for name in names))
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
