@@ -32,8 +32,8 @@ def text(found: str, *roots: Path) -> str:
     """A text for people, with placeholders for folders, times, durations, ids and the version."""
     for root in roots:
         found = found.replace(str(root), "<root>")
-    found = _FILE.sub(_if_new("%Y%m%dT%H%M%S%z", r"<time>\2<id>"), found)
-    found = _TIME.sub(_if_new("%Y-%m-%dT%H:%M:%S%z", "<time>"), found)
+    found = _FILE.sub(_if_new("%Y%m%dT%H%M%S", r"<time>\2<id>"), found)
+    found = _TIME.sub(_if_new("%Y-%m-%dT%H:%M:%S", "<time>"), found)
     found = _TOOK.sub("<duration>", found)
     return found.replace(__version__, "<version>")
 
@@ -52,7 +52,7 @@ def _if_new(form: str, put: str) -> Callable[[re.Match[str]], str]:
     """What replaces a time that was read from the clock; an older time stays."""
 
     def replaced(match: re.Match[str]) -> str:
-        at = datetime.strptime(f"{match[1]}Z", form)
+        at = datetime.strptime(f"{match[1]}+0000", f"{form}%z")
         return match.expand(put) if at >= STARTED else match[0]
 
     return replaced

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
@@ -19,6 +22,7 @@ from tests.golden import normal
 from tests.golden.expected import hold
 from tests.review_samples import LINKS, SAMPLES
 from tests.support import Done, caller
+from tests.synthetic_history import CARDS, History, Step, Suite, Throttle, write
 
 Harness = Callable[..., Done]
 NULL = ("--device", "null")
@@ -130,3 +134,112 @@ def test_review(sample):
             for name, text in {**files, **reports}.items()
         },
     )
+
+
+# A history and its pages, from every kind of source
+
+
+H200, A100 = CARDS[:2]
+NAIVE = "matmul.naive@1024"
+HISTORY = History(
+    commits=40,
+    cards=(H200, A100),
+    suites=(Suite(kernels=("naive", "tiled"), sizes=(1024,)),),
+    tracks=("gflops", "time_ms", "sm_clock_mhz", "temperature_c", "registers"),
+    events=(
+        Step(case="naive", at=10, effect=-0.10, card=H200.name, registers=8),
+        Step(case="tiled", at=16, effect=0.10),
+        Throttle(card=H200.name, start=24, stop=36),
+    ),
+    noise=0.003,
+    records=True,
+)
+SECOND_ENVIRONMENT = "checkout-py3.13"
+
+
+def keep_both(results: Path) -> None:
+    """Leave records and asv's files as they are."""
+
+
+def keep_records(results: Path) -> None:
+    for path in results.rglob("*.json"):
+        path.unlink()
+
+
+def keep_asv(results: Path) -> None:
+    for path in results.rglob("*.jsonl"):
+        path.unlink()
+
+
+def keep_two_environments(results: Path) -> None:
+    """Leave asv's files alone, and copy the files of one card to a second environment of asv's."""
+    keep_asv(results)
+    for path in sorted((results / H200.machine).glob("*-checkout-pyany.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        changed = {**result, "env_name": SECOND_ENVIRONMENT}
+        name = path.name.replace("checkout-pyany", SECOND_ENVIRONMENT)
+        path.with_name(name).write_text(json.dumps(changed), encoding="utf-8")
+
+
+SOURCES: Mapping[str, Callable[[Path], None]] = {
+    "both": keep_both,
+    "records": keep_records,
+    "asv": keep_asv,
+    "two-environments": keep_two_environments,
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    return write(HISTORY, tmp_path_factory.mktemp("history") / "project")
+
+
+@pytest.fixture(params=SOURCES)
+def source(request) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def measured(written, source, tmp_path, monkeypatch):
+    """A copy of the history with the figures of one source, which is also the current folder."""
+    root = Path(shutil.copytree(written.repository, tmp_path / "project", symlinks=True))
+    SOURCES[source](root / ".asv" / "results")
+    monkeypatch.chdir(root)
+    return root
+
+
+def test_history(harness, source, measured):
+    outputs = both_forms(harness, "history", roots=(measured,))
+    outputs["every.txt"] = said(harness("history", "--all"), measured)
+    outputs["case.txt"] = said(harness("history", NAIVE, "--metric", "time_ms"), measured)
+    hold(f"history/{source}", outputs)
+
+
+LEFT_OUT = re.compile(r"static/|(api|data)/(runs|series)/|data/(cards|commits|events)/?")
+"""Files of a site that say nothing new: scripts as they lie in the source, a document for each run and
+series, and second copies of the documents in api/."""
+
+
+def test_site(harness, source, measured):
+    done = harness("publish", "--without-asv", "--json")
+    folder = Path(done.json["folder"])
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = [path.relative_to(folder).as_posix() for path in files]
+    firsts = [next(name for name in names if name.startswith("api/series/"))]
+    firsts += [name for name in names if name.startswith("api/runs/")][-1:]
+    shown = [name for name in names if not LEFT_OUT.match(name)] + firsts
+    outputs = {name: readable(folder / name, measured) for name in shown}
+    hold(
+        f"site/{source}",
+        {**outputs, "publish.txt": said(done, measured), "files.txt": "\n".join(names) + "\n"},
+    )
+
+
+def readable(path: Path, root: Path) -> str:
+    """A published file for reviewers."""
+    content = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        return normal.json_text(content, root)
+    if data := re.fullmatch(r'harness\.data\(("[^"]*"), (.*)\);\n?', content, re.DOTALL):
+        return f"harness.data({data[1]}, {normal.json_text(data[2], root)});\n"
+    return normal.text(content, root)
