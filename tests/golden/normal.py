@@ -15,7 +15,7 @@ STARTED = datetime.now(timezone.utc) - timedelta(seconds=2)
 """Time of import. Any later time in an output was read from the clock; an earlier one is of a fixture."""
 OF_THE_MACHINE = {
     *("host", "at_ns", "started_ns", "ended_ns", "warmup_s", "snapshots", "run_id", "throttle_ns"),
-    *("memory_used_bytes", "host_s", "gpu_s", "sweep_id", "generated_at"),
+    *("memory_used_bytes", "host_s", "gpu_s", "compile_s", "measure_s", "sweep_id", "generated_at"),
 }
 """Keys of JSON objects whose values differ from one machine or run to the next."""
 DIGITS = 9
@@ -25,7 +25,8 @@ _NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)")
 _FILE = re.compile(r"(\d{8}T\d{6})Z(-[0-9a-f]{8}(?:\.\.[0-9a-f]{8})?-\w+-)[0-9a-f]{8}")
 """Name of a record: time, commit or two, suite, first digits of the run's id."""
-_TOOK = re.compile(r"\d[\d.,]*(?= s (?:in all\)|of device time))")
+_TOOK = re.compile(r"\d[\d.,]*(?= s (?:in all\)|of device\s+time))")
+_SWEEP = re.compile(r"(?<=Sweep )[0-9a-f]{16}")
 
 
 def text(found: str, *roots: Path) -> str:
@@ -35,6 +36,7 @@ def text(found: str, *roots: Path) -> str:
     found = _FILE.sub(_if_new("%Y%m%dT%H%M%S", r"<time>\2<id>"), found)
     found = _TIME.sub(_if_new("%Y-%m-%dT%H:%M:%S", "<time>"), found)
     found = _TOOK.sub("<duration>", found)
+    found = _SWEEP.sub("<id>", found)
     return found.replace(__version__, "<version>")
 
 

@@ -17,12 +17,17 @@ import pytest
 from harness import cli
 from harness.output.review.faces import faces
 from harness.output.review.reports import code_quality, junit, openmetrics, sarif
+from tests import toy
 from tests.commits import make_project, only
 from tests.golden import normal
-from tests.golden.expected import hold
+from tests.golden.expected import EXPECTED, hold
 from tests.review_samples import LINKS, SAMPLES
-from tests.support import Done, caller
+from tests.support import Done, caller, commit_each, git, make_repository
+from tests.sweeps import project as make_sweep
 from tests.synthetic_history import CARDS, History, Step, Suite, Throttle, write
+from tests.test_pytest_plugin import bed  # noqa: F401 - a fixture
+
+pytest_plugins = ["pytester"]
 
 Harness = Callable[..., Done]
 NULL = ("--device", "null")
@@ -108,6 +113,74 @@ def test_run(harness, kernels):
 
 def test_compare(harness, kernels):
     hold("compare", both_forms(harness, "compare", *NULL, "HEAD~1", roots=(kernels,)))
+
+
+def test_report(harness, kernels):
+    """The newest stored comparison again."""
+    assert harness("compare", *NULL, "HEAD~1", "toy.slower", "toy.changed").status == 1
+    hold("report", both_forms(harness, "report", roots=(kernels,)))
+
+
+def source_of_plain(change: int, time_ns: int) -> dict[str, str]:
+    """Files of a commit that changes the kernel toy.plain."""
+    said = f"#define CHANGE {change}\n#define NULL_DEVICE_NS {time_ns}\n"
+    return {"kernels/toy/plain.cu": said + toy.BODY.format(name="plain")}
+
+
+def test_bisect(harness, tmp_path, monkeypatch):
+    """Commit 5 of 8 makes the kernel 2 % slower."""
+    root = make_repository(tmp_path / "project")
+    changes = [source_of_plain(at, 100_000_000 if at < 5 else 102_000_000) for at in range(1, 9)]
+    first, *_ = commit_each(root, [{**toy.FILES, **changes[0]}, *changes[1:]])
+    monkeypatch.chdir(root)
+    hold("bisect", both_forms(harness, "bisect", *NULL, "--no-save", "toy.plain@64", first, roots=(root,)))
+
+
+def test_sweep(harness, tmp_path, monkeypatch):
+    """Four configurations, of which one is rejected by a rule and one is wrong."""
+    times = "'NULL_DEVICE_NS': (1_300_000, 1_000_000)"
+    faults = "'NULL_DEVICE_FAULT': ('none', 'wrong')"
+    rule = "NULL_DEVICE_NS < 1_200_000 or NULL_DEVICE_FAULT == 'none'"
+    root = make_sweep(tmp_path / "project", f"parameters={{{times}, {faults}}}, rules=({rule!r},)")
+    suite = root / "kernels" / "toy" / "suite.py"
+    suite.write_text(suite.read_text("utf-8").replace(str(root), "."), encoding="utf-8")  # its hash is shown
+    monkeypatch.chdir(root)
+    outputs = both_forms(harness, "sweep", "tuned", *NULL, "--no-save", roots=(root,))
+    page = harness("sweep", "tuned", *NULL, "--no-save", "--export", "html:page.html")
+    assert page.status == 1
+    hold("sweep", {**outputs, "page.html": normal.text((root / "page.html").read_text("utf-8"), root)})
+
+
+LADDER = """\
+    ladders=[
+        Ladder(
+            "first",
+            "Plain, then tiled",
+            source="By hand.",
+            card="Old card",
+            sizes=64,
+            peak=400,
+            rungs=[Rung("plain", "plain", 10), Rung("tiled", "tiled", 40)],
+        )
+    ],
+"""
+
+
+def test_ladder(harness, tmp_path, monkeypatch):
+    suite = toy.SUITE.replace("import Axis, Input, Kernel,", "import Axis, Input, Kernel, Ladder, Rung,")
+    suite = suite.replace('    headline="GB/s",\n', f'    headline="GB/s",\n{LADDER}')
+    root = make_repository(tmp_path / "project")
+    slow, fast = (f"#define NULL_DEVICE_NS {time_ns}\n" for time_ns in (400, 100))
+    files = {name: fast + text if name.endswith("tiled.cu") else text for name, text in toy.FILES.items()}
+    files["kernels/toy/plain.cu"] = slow + toy.FILES["kernels/toy/plain.cu"]
+    commit_each(root, [{**files, "kernels/toy/suite.py": suite}])
+    monkeypatch.chdir(root)
+    asked = ("report", "ladder", *NULL)
+    outputs = {"not-measured.txt": said(harness(*asked), root)}
+    assert harness("run", *NULL).status == 0
+    outputs |= both_forms(harness, *asked, roots=(root,))
+    outputs["ladder.md"] = said(harness(*asked, "--format", "markdown"), root)
+    hold("ladder", outputs)
 
 
 # What a pull request gets of a review
@@ -243,3 +316,115 @@ def readable(path: Path, root: Path) -> str:
     if data := re.fullmatch(r'harness\.data\(("[^"]*"), (.*)\);\n?', content, re.DOTALL):
         return f"harness.data({data[1]}, {normal.json_text(data[2], root)});\n"
     return normal.text(content, root)
+
+
+# What other tools read: asv, pytest-benchmark, git
+
+
+def test_rebuild(harness, written, tmp_path, monkeypatch):
+    """Asv's result files from records, and asv's own list of benchmarks."""
+    root = Path(shutil.copytree(written.repository, tmp_path / "project", symlinks=True))
+    results = root / ".asv" / "results"
+    listed = results / "benchmarks.json"
+    tracks = json.loads(listed.read_text(encoding="utf-8"))
+    named = {name: {**each, "suite": "matmul"} for name, each in tracks.items() if isinstance(each, dict)}
+    listed.write_text(json.dumps({**tracks, **named}), encoding="utf-8")
+    for path in results.glob("*/*-checkout-pyany.json"):
+        path.unlink()
+    monkeypatch.chdir(root)
+    told = said(harness("rebuild"), root)
+    made = {
+        path.relative_to(results).as_posix(): path for path in sorted(results.glob("*/*-checkout-pyany.json"))
+    }
+    shown = [name for name in made if name.split("/")[1].startswith(written.commits[-1][:8])]
+    hold(
+        "rebuild",
+        {
+            "terminal.txt": told,
+            "files.txt": "\n".join(made) + "\n",
+            **{name: readable(made[name], root) for name in shown},
+        },
+    )
+
+
+def test_store(harness, written, tmp_path, monkeypatch):
+    """The branch that keeps results, in a remote that is empty at first."""
+    root = Path(shutil.copytree(written.repository, tmp_path / "project", symlinks=True))
+    remote = tmp_path / "remote.git"
+    git(tmp_path, "init", "--quiet", "--bare", str(remote))
+    git(root, "remote", "add", "origin", str(remote))
+    monkeypatch.chdir(root)
+    dry = harness("ci", "store", "--dry-run")
+    stored = harness("ci", "store", "--json")
+    tree = git(remote, "ls-tree", "-r", "--name-only", "perf-data")
+    hold(
+        "store",
+        {
+            "dry-run.txt": said(dry, tmp_path),
+            "out.json": normal.document({**stored.json, "commit": "<commit>"}, tmp_path),
+            "tree.txt": f"{tree}\n",
+            "message.txt": git(remote, "log", "-1", "--format=%B", "perf-data") + "\n",
+        },
+    )
+
+
+def test_asv(tmp_path):
+    """Asv's regressions and feed, and the tables of its commands, for figures of every direction."""
+    pytest.importorskip("asv")
+    from tests.test_asv_direction import FIGURES, PLUGIN, make_project, measurable
+
+    directed = make_project(tmp_path / "directed")
+    falling = measurable(tmp_path / "falling", "higher", FIGURES)
+    html = directed.publish(PLUGIN, into="html")
+    span = f"{falling.commits[0]}..{falling.commits[-1]}"
+    table = ("compare", "--machine", "card-a", "--factor", "1.05")
+    ended = {
+        "compare": directed.asv(*table, directed.commits[0], directed.commits[-1]),
+        "continuous": falling.asv("continuous", "main~2", "main~1"),
+        "find": falling.asv("find", span, "track_figure"),
+    }
+    outputs = {
+        f"{name}.txt": f"--- exit status {done.returncode}\n{normal.text(done.stdout, tmp_path)}"
+        for name, done in ended.items()
+    }
+    # asv walks a set, whose order is another one in each Python.
+    regressions = json.loads((html / "regressions.json").read_text(encoding="utf-8"))["regressions"]
+    head, *entries = (html / "regressions.xml").read_text(encoding="utf-8").split("<entry>")
+    feed = "\n<entry>".join([head, *sorted(entry.replace("</feed>", "") for entry in entries)])
+    log = (tmp_path / "directed" / "html.log").read_text(encoding="utf-8")
+    hold(
+        "asv",
+        {
+            **outputs,
+            "publish.txt": normal.text(log, tmp_path),
+            "regressions.json": normal.document(sorted(regressions, key=str), tmp_path),
+            "regressions.xml": normal.text(f"{feed}</feed>\n", tmp_path),
+        },
+    )
+
+
+def test_pytest(bed):  # noqa: F811
+    """Our part of pytest's terminal, and the file of pytest-benchmark, of a run and of a comparison."""
+    bed.two_commits(only("slower", "changed", "untouched", "wrong_head"))
+    bed.columns(80)
+    outputs = {}
+    for name, asked in {"run": [], "comparison": ["--perf-base=HEAD~1"]}.items():
+        done = bed.run("-q", *asked, f"--benchmark-json={name}.json")
+        part = re.search(
+            r"^=+ GPU .*?(?=^=+ short test summary)", done.stdout.str(), re.DOTALL | re.MULTILINE
+        )
+        assert part, done.stdout.str()
+        outputs[f"{name}.txt"] = normal.text(part[0], bed.root)
+        saved = json.loads((bed.root / f"{name}.json").read_text(encoding="utf-8"))
+        saved["commit_info"]["project"] = "<project>"
+        saved |= {key: f"<{key}>" for key in ("machine_info", "datetime", "version")}
+        outputs[f"{name}.json"] = normal.document(saved, bed.root)
+    hold("pytest", outputs)
+
+
+def test_every_expected_file_is_held():
+    """A folder is of a test of its name, and where a test has parameters, a folder in it of one of them."""
+    tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    assert {path.name for path in EXPECTED.iterdir()} == tests - {"every_expected_file_is_held"}
+    for test, parameters in {"review": SHOWN, "history": SOURCES, "site": SOURCES}.items():
+        assert {path.name for path in (EXPECTED / test).iterdir()} == {*parameters}
