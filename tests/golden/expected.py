@@ -13,7 +13,7 @@ import pytest
 EXPECTED = Path(__file__).parent / "expected"
 RENEWED = "GOLDEN_RENEWED"
 """Variable under which expected outputs are written and not compared."""
-COMMAND = "python -m tests.golden"
+COMMAND = ".venv/bin/python -m tests.golden"
 _MOST_LINES = 200
 """Lines of a difference that a failed test shows."""
 

@@ -203,7 +203,7 @@ def test_review(sample):
     hold(
         f"review/{sample}",
         {
-            name: normal.json_text(text) if name.endswith(".json") else normal.text(text)
+            name: normal.fixed_document(text) if name.endswith(".json") else normal.text(text)
             for name, text in {**files, **reports}.items()
         },
     )
@@ -312,9 +312,9 @@ def readable(path: Path, root: Path) -> str:
     """A published file for reviewers."""
     content = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
-        return normal.json_text(content, root)
+        return normal.fixed_document(content, root)
     if data := re.fullmatch(r'harness\.data\(("[^"]*"), (.*)\);\n?', content, re.DOTALL):
-        return f"harness.data({data[1]}, {normal.json_text(data[2], root)});\n"
+        return f"harness.data({data[1]}, {normal.fixed_document(data[2], root)});\n"
     return normal.text(content, root)
 
 

@@ -32,7 +32,7 @@ harness.data("site", {
       "file": "nvidia-a100-sxm4-80gb-c34b6441",
       "name": "nvidia-a100-sxm4-80gb-c34b6441",
       "gpu": "NVIDIA A100-SXM4-80GB",
-      "host": "<host>",
+      "host": "AMD EPYC 9354 32-Core Processor",
       "driver": "580.159.04",
       "kind": "gpu",
       "newest": {
@@ -60,7 +60,7 @@ harness.data("site", {
       "file": "nvidia-h200-c23567a6",
       "name": "nvidia-h200-c23567a6",
       "gpu": "NVIDIA H200",
-      "host": "<host>",
+      "host": "AMD EPYC 9354 32-Core Processor",
       "driver": "580.159.04",
       "kind": "gpu",
       "newest": {
