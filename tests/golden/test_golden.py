@@ -24,7 +24,17 @@ from tests.golden.expected import EXPECTED, hold
 from tests.review_samples import LINKS, SAMPLES
 from tests.support import Done, caller, commit_each, git, make_repository
 from tests.sweeps import project as make_sweep
-from tests.synthetic_history import CARDS, History, Step, Suite, Throttle, write
+from tests.synthetic_history import (
+    CARDS,
+    DriverChange,
+    Failed,
+    History,
+    Missing,
+    Step,
+    Suite,
+    Throttle,
+    write,
+)
 from tests.test_pytest_plugin import bed  # noqa: F401 - a fixture
 
 pytest_plugins = ["pytester"]
@@ -223,7 +233,11 @@ HISTORY = History(
         Step(case="naive", at=10, effect=-0.10, card=H200.name, registers=8),
         Step(case="tiled", at=16, effect=0.10),
         Throttle(card=H200.name, start=24, stop=36),
+        DriverChange(card=A100.name, at=28, driver="590.44.01", effect=-0.04),
+        Missing(card=A100.name, start=12, stop=14),
+        Failed(case="tiled", start=5, stop=7, card=A100.name),
     ),
+    driver_in_params=True,
     noise=0.003,
     records=True,
 )

@@ -33,7 +33,7 @@ harness.data("site", {
       "name": "nvidia-a100-sxm4-80gb-c34b6441",
       "gpu": "NVIDIA A100-SXM4-80GB",
       "host": "AMD EPYC 9354 32-Core Processor",
-      "driver": "580.159.04",
+      "driver": "590.44.01",
       "kind": "gpu",
       "newest": {
         "commit": 39,
@@ -42,7 +42,7 @@ harness.data("site", {
         "cases": 2,
         "failed": 0
       },
-      "points": 80,
+      "points": 76,
       "calibration": null,
       "open": 0,
       "unjudged": 0,
@@ -110,13 +110,13 @@ harness.data("site", {
         "of": [39],
         "at": "AAAAAA=="
       },
-      [6619.2, 13728.0, 20423.5, 46890.0],
-      [0.0, 0.101, -0.101, 0.0976],
+      [6354.43, 13178.9, 20423.5, 46890.0],
+      [0.0, 0.0, -0.101, 0.0976],
       {
         "of": [0.01],
         "at": "AAAAAA=="
       },
-      [0.00287, 0.00327, 0.0031, 0.00276],
+      [0.00264, 0.00294, 0.0031, 0.00276],
       [0, 1, 3, 3],
       [null, null, -0.1, null],
       {
