@@ -18,6 +18,7 @@ from harness import cli
 from harness.output.review.faces import faces
 from harness.output.review.reports import code_quality, junit, openmetrics, sarif
 from tests import toy
+from tests.benchmark_json import google_entry, google_file
 from tests.commits import make_project, only
 from tests.golden import normal
 from tests.golden.expected import EXPECTED, hold
@@ -36,6 +37,8 @@ from tests.synthetic_history import (
     write,
 )
 from tests.test_pytest_plugin import bed  # noqa: F401 - a fixture
+from tests.test_rejudge import TILED, blocks, verdict
+from tests.test_rejudge import written as record_of
 
 pytest_plugins = ["pytester"]
 
@@ -122,13 +125,49 @@ def test_run(harness, kernels):
 
 
 def test_compare(harness, kernels):
-    hold("compare", both_forms(harness, "compare", *NULL, "HEAD~1", roots=(kernels,)))
+    outputs = both_forms(harness, "compare", *NULL, "HEAD~1", roots=(kernels,))
+    twins = harness("compare", *NULL, "--twins", "--no-save", "HEAD~1", "toy.slower")
+    hold("compare", {**outputs, "twins.txt": said(twins, kernels)})
 
 
-def test_report(harness, kernels):
-    """The newest stored comparison again."""
-    assert harness("compare", *NULL, "HEAD~1", "toy.slower", "toy.changed").status == 1
-    hold("report", both_forms(harness, "report", roots=(kernels,)))
+def test_report(harness, kernels, tmp_path):
+    """Tell a stored comparison again."""
+    asked = ("toy.slower", "toy.changed", "toy.untouched")
+    assert harness("compare", *NULL, "--results", str(tmp_path), "HEAD~1", *asked).status == 1
+    [record] = map(str, tmp_path.rglob("*.jsonl"))
+    hold("report", both_forms(harness, "report", record, roots=(kernels, tmp_path)))
+
+
+def test_rejudge(harness, tmp_path):
+    verdicts = (verdict(), verdict("toy.same[n=64]", "identical"), verdict(TILED, "unchanged"))
+    record = record_of(tmp_path, *verdicts, *blocks(0.05, again=2), *blocks(0.0, TILED))
+    hold("rejudge", both_forms(harness, "rejudge", str(record), roots=(tmp_path,)))
+
+
+def test_calibrate(harness, kernels):
+    asked = ("calibrate", *NULL, "--no-save", "--trials", "1", "--levels", "1", "toy.changed")
+    hold("calibrate", both_forms(harness, *asked, roots=(kernels,)))
+
+
+def test_import(harness, kernels, tmp_path):
+    """A file of Google Benchmark becomes a record."""
+    times = [
+        google_entry("copy/64", time, repetitions=3, repetition_index=at)
+        for at, time in enumerate((9, 8, 10))
+    ]
+    file = google_file(tmp_path / "google.json", times)
+    asked = (
+        "import",
+        "google-benchmark",
+        str(file),
+        "--suite",
+        "copies",
+        "--results",
+        str(tmp_path / "results"),
+    )
+    outputs = both_forms(harness, *asked, roots=(kernels, tmp_path))
+    # A record's time is that of the file, and its id is not.
+    hold("import", {name: re.sub(r"-\w{8}\.jsonl", "-<id>.jsonl", text) for name, text in outputs.items()})
 
 
 def source_of_plain(change: int, time_ns: int) -> dict[str, str]:
