@@ -57,12 +57,10 @@ def _difference(name: str, expected: str | None, found: str | None) -> list[str]
     """Lines of a unified diff of a file, which one of the two sides may lack."""
     if expected == found:
         return []
-    sides = ("/dev/null" if expected is None else name, "/dev/null" if found is None else name)
-    lines = difflib.unified_diff(
-        (expected or "").split("\n"),
-        (found or "").split("\n"),
-        f"expected: {sides[0]}",
-        f"found: {sides[1]}",
-        lineterm="",
+    before, after = (
+        f"{side}: {'no such file' if content is None else name}"
+        for side, content in (("expected", expected), ("found", found))
     )
-    return list(lines)
+    old, new = (expected or "").split("\n"), (found or "").split("\n")
+    lines = difflib.unified_diff(old, new, before, after, lineterm="")
+    return list(lines) or [f"--- {before}", f"+++ {after} (empty)"]

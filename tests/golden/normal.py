@@ -34,7 +34,7 @@ _VERSION = re.compile(rf"\b(?:{re.escape(__version__)}|0\.1\.0)\b")
 def text(found: str, *roots: Path) -> str:
     """A text for people, with placeholders for folders, times, durations, ids and the version."""
     for root in roots:
-        found = found.replace(str(root), "<root>")
+        found = found.replace(str(root), "<root>").replace(str(root.resolve()), "<root>")
     found = _FILE.sub(_if_new("%Y%m%dT%H%M%S", r"<time>\2<id>"), found)
     found = _TIME.sub(_if_new("%Y-%m-%dT%H:%M:%S", "<time>"), found)
     found = _TOOK.sub("<duration>", found)

@@ -21,9 +21,9 @@ from tests import toy
 from tests.benchmark_json import google_entry, google_file
 from tests.commits import make_project, only
 from tests.golden import normal
-from tests.golden.expected import EXPECTED, hold
+from tests.golden.expected import EXPECTED, RENEWED, hold
 from tests.review_samples import LINKS, SAMPLES
-from tests.support import Done, caller, commit_each, git, make_repository
+from tests.support import Done, caller, commit_each, git, make_repository, write_files
 from tests.sweeps import project as make_sweep
 from tests.synthetic_history import (
     CARDS,
@@ -475,9 +475,28 @@ def test_pytest(bed):  # noqa: F811
     hold("pytest", outputs)
 
 
+def test_a_difference_fails_and_shows_itself(tmp_path, monkeypatch):
+    """A changed line, a file that is new and one that is gone, though it is empty."""
+    monkeypatch.delenv(RENEWED, raising=False)
+    monkeypatch.setattr("tests.golden.expected.EXPECTED", tmp_path)
+    write_files(tmp_path / "case", {"same": "a\n", "changed": "b\n", "gone": ""})
+    hold("case", {"same": "a\n", "changed": "b\n", "gone": ""})
+    with pytest.raises(pytest.fail.Exception) as failed:
+        hold("case", {"same": "a\n", "changed": "c\n", "new": "d\n"})
+    for line in ("-b", "+c", "+d", "+++ found: no such file (empty)", "--- expected: no such file"):
+        assert f"\n{line}\n" in str(failed.value)
+    assert "python -m tests.golden" in str(failed.value)
+    monkeypatch.setenv(RENEWED, "1")
+    hold("case", {"new": "d\n"})
+    assert [path.name for path in (tmp_path / "case").iterdir()] == ["new"]
+
+
 def test_every_expected_file_is_held():
     """A folder is of a test of its name, and where a test has parameters, a folder in it of one of them."""
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    assert {path.name for path in EXPECTED.iterdir()} == tests - {"every_expected_file_is_held"}
+    assert {path.name for path in EXPECTED.iterdir()} == tests - {
+        "a_difference_fails_and_shows_itself",
+        "every_expected_file_is_held",
+    }
     for test, parameters in {"review": SHOWN, "history": SOURCES, "site": SOURCES}.items():
         assert {path.name for path in (EXPECTED / test).iterdir()} == {*parameters}
