@@ -36,6 +36,7 @@ GIT_SETTINGS = {
 }
 LONG = (
     "test_pytest_plugin",
+    "test_golden",
     "test_pages",
     "test_runner_files",
     "test_whole_way",

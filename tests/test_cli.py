@@ -193,23 +193,6 @@ def test_devices_as_json(harness):
     assert done.json["default"] == next((device["spec"] for device in done.json["devices"]), None)
 
 
-def test_list_shows_kernels_and_sizes(harness, project):
-    done = harness("list")
-    assert done.status == ExitCode.FINE
-    assert "toy" in done.out
-    assert "plain" in done.out
-    assert "n = 1024 4096" in done.out
-
-
-def test_list_as_json(harness, project):
-    [suite] = harness("list", "--json").json
-    assert suite["suite"] == "toy"
-    assert suite["axes"] == {"n": {"default": [1024, 4096], "quick": [64]}}
-    assert [kernel["name"] for kernel in suite["kernels"]] == ["plain", "tiled"]
-    assert suite["source"]["commit"] == project.git("rev-parse", "HEAD")
-    assert suite["source"]["dirty"] is False
-
-
 def test_list_takes_cases_and_commits(harness, project):
     first = project.git("rev-parse", "HEAD")
     project.commit({"kernels/toy/suite.py": toy.SUITE.replace('"tiled"', '"renamed"')})
@@ -220,15 +203,9 @@ def test_list_takes_cases_and_commits(harness, project):
     assert [kernel["name"] for kernel in selected["kernels"]] == ["renamed"]
 
 
-def test_a_run_prints_a_ladder_and_stores_a_record(harness, project):
+def test_a_run_stores_a_record(harness, project):
     done = harness("run", *SHORT)
     assert done.status == ExitCode.FINE
-    for heading in ("kernel", "ms", "GB/s", "speed-up", "SM MHz", "°C", "result"):
-        assert heading in done.out
-    for word in ("plain", "tiled", "verified", "1.0x", "1,000", "50", "size 64"):
-        assert word in done.out
-    assert "Device: null:0, null" in done.err
-    assert "toy.plain@64: measured" in done.err
     [(run, rows, complete)] = records_below(project.root / ".asv" / "results" / "null")
     assert complete
     assert statuses(rows) == [("plain", "measured", ""), ("tiled", "measured", "")]

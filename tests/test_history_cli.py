@@ -120,53 +120,10 @@ def id_of(done):
 # On the terminal
 
 
-def test_the_open_regression_is_shown_and_is_status_1(harness, shown):
-    done = harness("history")
-    assert done.status == ExitCode.REGRESSION
-    fall = shown.commits[FALL][:10]
-    lines = done.out.splitlines()
-    assert lines[0].startswith(f"{A100.machine} ({A100.name}): 3 cases, {COMMITS - 3} commits, newest ")
-    assert lines[1] == (
-        f"{H200.machine} ({H200.name}): 3 cases, {COMMITS} commits, newest {shown.commits[-1][:10]}"
-    )
-    assert re.fullmatch(rf"new +-\d+\.\d+ ± \d\.\d+ %  {fall}  code, 1 card", lines[3])
-    assert lines[4] == f"  {NAIVE}"
-    assert re.fullmatch(r"  .+ \(.+\)", lines[5])
-    assert lines[7] == "Not open"
-    rise = shown.commits[RISE][:10]
-    assert re.search(rf"^improvement +{rise} \+\d.+ % {TILED} on 2 cards$", done.out, re.MULTILINE)
-    for at, sign in ((45, "-"), (58, r"\+")):
-        line = (
-            rf"^thermal +{shown.commits[at][:10]} {sign}\d\.\d+ to {sign}\d\.\d+ % 2 cases on {H200.machine}$"
-        )
-        assert re.search(line, done.out, re.MULTILINE)
-    assert " ".join(done.out.split()).endswith(
-        "1 regression is open. Changes: 1 new, 2 improvements, 4 by the card. Exit status 1."
-    )
-    assert done.err == ""
-
-
 def test_without_an_open_regression_it_is_status_0(harness, shown):
     done = harness("history", "--card", A100.machine)
     assert done.status == ExitCode.FINE
     assert done.out.endswith("\nNo regression is open. Changes: 1 improvement. Exit status 0.\n")
-
-
-def test_every_change_has_a_line_if_asked_for(harness, shown):
-    done = harness("history", "--all")
-    rows = re.findall(r"^(new|improvement|environment) +(\S+) +([+-]\d+\.\d)", done.out, re.MULTILINE)
-    assert [kind for kind, *_ in rows].count("environment") == 4
-    assert [case for kind, case, _ in rows if kind == "improvement"] == [TILED, TILED]
-    assert [case for kind, case, _ in rows if kind == "new"] == [NAIVE]
-    said = " ".join(done.out.split())
-    assert "the SM clock moved with the temperature and cycles did not: the card, not the code" in said
-    assert f"epoch from {shown.commits[50][:10]}: driver 580.159.04 → 590.44.01" in said
-    assert re.search(
-        rf"^{NAIVE} \d+\.\d+ % slower \(\+\d+\.\d+ to \+\d+\.\d+ %\): cycles changed by \+",
-        done.out,
-        re.MULTILINE,
-    )
-    assert "the code. Registers" in said
 
 
 @pytest.mark.parametrize("columns", ["60", "80", "100"])

@@ -389,19 +389,6 @@ def test_a_damaged_record_is_told_and_the_others_are_read(shelf, harness):
 # The report
 
 
-def test_the_authors_figures_stand_beside_ours(shelf, harness):
-    shelf.put(row("plain", 64), row("tiled", 32), day=8)
-    done = harness("report", "ladder", "first")
-    assert done.status == ExitCode.FINE
-    assert "toy.first: Plain, then tiled" in done.out
-    assert "Author: Old card, size 64. By hand." in done.out
-    assert "Ours: New card (cuda:0), size 64" in done.out
-    found = lines_of(done.out)
-    assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.800"] in found
-    assert ["tiled", "40", "4.0x", "10.0", "16.00", "2.0x", "1.60"] in found
-    assert "not measured" not in done.out
-
-
 def test_without_records_there_are_dashes_and_the_command_to_run(laddered, harness):
     done = harness("report", "ladder")
     assert done.status == ExitCode.FINE

@@ -473,15 +473,6 @@ def test_open_regressions_come_first_and_the_card_s_own_doings_not_at_all(shown)
     assert [said(entry, "id") for entry in later] == ids
 
 
-def test_badges_lie_where_the_cards_files_say(shown):
-    site, _ = publish(shown)
-    for card, opened in zip(api(site, "site")["cards"], (0, 1), strict=True):
-        status = card_status(opened=opened, series=2)
-        told = json.loads((site / f"badges/{card['file']}.json").read_text())
-        assert told == badge(card["gpu"], status)
-        assert (site / f"badges/{card['file']}.svg").read_bytes() == badge_svg(card["gpu"], status)
-
-
 # What several cards tell together
 
 

@@ -304,17 +304,6 @@ def test_a_case_is_measured_and_saved_with_all_that_is_known(beds):
     }
 
 
-def test_the_table_has_rates_clocks_temperature_and_power(bed):
-    bed.toy()
-    bed.script({"toy.plain": {"times_ns": [1000.0]}})
-    bed.columns(80)
-    done = bed.run("-q")
-    done.assert_outcomes(passed=2)
-    heading, row = (line for line in done.outlines if line.startswith(("kernel ", "plain ")))
-    assert heading.split() == ["kernel", "size", "ms", "GB/s", "SM", "MHz", "°C", "W"]
-    assert row.split() == ["plain", "64", "0.001000", "0.5120", "1,000", "50", "100"]
-
-
 def test_what_is_wrong_fails_with_a_sentence_and_costs_no_other(bed):
     bed.two_commits(only("changed", "fresh_wrong", "build_head", "crash_head", "unfit"))
     done = bed.run("-Werror", "--benchmark-json=saved.json")

@@ -209,23 +209,9 @@ def test_a_comparison_judged_again_by_the_same_rules_says_the_same(harness, proj
 # The command
 
 
-def test_then_and_now_stand_side_by_side(harness, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    quiet = verdict(TILED, "unchanged")
-    identical = verdict("toy.same[n=64]", "identical")
-    path = written(tmp_path, verdict(), identical, quiet, *blocks(0.05, again=2), *blocks(0.0, TILED))
-    done = harness("rejudge", str(path))
-    assert done.status == ExitCode.REGRESSION
-    lines = [line.split() for line in done.out.splitlines()]
-    assert next(line for line in lines if line[-2:] == ["→", "regression"])[:2] == ["plain", "64"]
-    assert next(line for line in lines if line[-2:] == ["unchanged", "unchanged"])[:2] == ["tiled", "64"]
-    assert "And 1 identical." in done.out
-    assert "2 as then, 1 otherwise: 1 invalid → regression." in done.out
-    assert "Now 1 regression, 1 unchanged, 1 identical. 1.5 s of device time then" in " ".join(
-        done.out.split()
-    )
-    assert f"regression {PLAIN} (slower-in-time" in done.out
-    assert all(len(line) <= 80 for line in done.out.splitlines())
+def test_verdicts_that_fail_may_be_chosen(harness, tmp_path):
+    path = written(tmp_path, verdict(), *blocks(0.05, again=2))
+    assert harness("rejudge", str(path)).status == ExitCode.REGRESSION
     assert harness("rejudge", str(path), "--fail-on", "none").status == ExitCode.FINE
 
 

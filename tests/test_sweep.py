@@ -866,13 +866,6 @@ def test_the_result_goes_out_as_a_page_and_in_kernel_tuners_format_too(tmp_path,
     assert "Page: out.html" in done.err
 
 
-def test_progress_is_a_line_for_each_part_in_a_log(tmp_path, harness):
-    done = harness("sweep", "tuned", "--device", "null", cwd=project(tmp_path, BY_TIME))
-    assert "toy.tuned: compiling, 4 to do" in done.err
-    assert "toy.tuned: verifying and measuring, 4 to do" in done.err
-    assert "toy.tuned: the winner in fresh processes, 3 to do" in done.err
-
-
 def test_progress_tells_the_best_so_far_in_a_terminal(tmp_path, capsys, monkeypatch):
     result, _ = sweep(project(tmp_path, BY_TIME), save=False)
     monkeypatch.setenv("FORCE_COLOR", "1")

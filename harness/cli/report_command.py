@@ -47,7 +47,14 @@ class _Report(LazyGroup):
         return click.Command.collect_usage_pieces(self, ctx)
 
 
-@click.command("report", cls=_Report, invoke_without_command=True)
+@click.command(
+    "report",
+    cls=_Report,
+    invoke_without_command=True,
+    context_settings={
+        "allow_interspersed_args": True
+    },  # a group takes an option behind a record for a record
+)
 @click.argument("records", nargs=-1, type=click.Path(path_type=Path), metavar="[RECORD]...")
 @click.option(
     "--format",
