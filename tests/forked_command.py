@@ -62,7 +62,7 @@ def main(python: str, code: str, root: str, server: int, started: Mapping[str, s
         " raise\n"
     )
     command = ["-c", told, *sys.argv[1:]]
-    request = json.dumps([command, str(Path.cwd()), dict(os.environ)]).encode()
+    request = json.dumps([command, str(Path.cwd()), dict(os.environ), False]).encode()
     with open(own, "w") as file:  # noqa: PTH123
         fcntl.flock(file, fcntl.LOCK_EX)  # of several in a pipe, one after another
         socket.send_fds(asking, [request], [0, 1, 2])
