@@ -356,7 +356,7 @@ def main(number: str, *modules: str) -> None:
     gc.freeze()
     gc.enable()
     if len(threads := os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
-        sys.exit(f"What is imported here has {len(threads)} threads, which a fork would miss: name it nowhere.")
+        sys.exit(f"The imported modules have {len(threads)} threads. A fork has one: leave a module out.")
     serve(socket.socket(fileno=int(number)), modules, installed)
 
 
