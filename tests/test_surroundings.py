@@ -41,7 +41,7 @@ def test_a_folder_for_every_user_is_in_none_that_is_closed(monkeypatch, tmp_path
         shutil.rmtree(made)
 
 
-@pytest.mark.parametrize("folder", ["a folder", "it's", "long" * 40])
+@pytest.mark.parametrize("folder", ["a folder", "it's", "long" * 60])
 def test_a_script_finds_this_python_in_any_folder(monkeypatch, tmp_path, folder):
     python = tmp_path / folder / "python"
     python.parent.mkdir()

@@ -56,20 +56,20 @@ def prctl(option: int, value: int) -> None:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yield the processes below a process, by the kernel's own lists; none where it is gone."""
+    """Yield the processes below a process, each before its own children, by the kernel's own lists."""
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
                 listed = file.read().split()
             for child in map(int, listed):
-                yield from descendants(child)
                 yield child
+                yield from descendants(child)
     except OSError:
         return
 
 
 def kill_descendants(pid: int) -> None:
-    """Kill what descends from a process now."""
+    """Kill what descends from a process now: a shell before the command whose end it would print."""
     for each in [*descendants(pid)]:
         try:
             os.kill(each, signal.SIGKILL)

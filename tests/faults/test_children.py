@@ -222,6 +222,16 @@ def test_what_a_command_of_a_shell_leaves_ends_with_it(tmp_path):
     assert not psutil.pid_exists(int(left.read_text()))
 
 
+def test_a_shell_is_killed_before_its_command_whose_end_it_would_print():
+    command = ["sh", "-c", "sh -c 'sleep 1000; true'; true"]
+    with subprocess.Popen(command, start_new_session=True) as outer:
+        while len(psutil.Process(outer.pid).children(recursive=True)) < 2:
+            time.sleep(0.001)
+        names = [psutil.Process(pid).name() for pid in supervisor.descendants(outer.pid)]
+        supervisor.kill_descendants(outer.pid)
+    assert names == ["sh", "sleep"]
+
+
 def test_a_process_starts_in_an_empty_folder_of_its_own(begin):
     tells = "os.write(2, b'%d in %s' % (len(os.listdir()), os.getcwd().encode()))\nopen('left', 'w')\n"
     folders = set()
