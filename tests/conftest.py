@@ -143,47 +143,45 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def opencl_first(shared_cache: Path) -> None:
-    """OpenCL's runtime is loaded before any test can load Mesa's: the other way around its LLVM aborts."""
+def own_environment(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Iterator[None]:
+    """Keep the user's settings and git from tests and fixtures, and these from the user's files.
+
+    The user's home folder may be missing, or closed to writing.
+    """
+    home = tmp_path_factory.mktemp("home")
+    settings = {
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(shared_cache),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_DATA_HOME": str(home / ".local/share"),
+        "XDG_STATE_HOME": str(home / ".local/state"),
+        "HARNESS_CACHE_DIR": str(shared_cache),
+        # Of one process of pytest. Tests run side by side, and what they say of times is not about times.
+        "HARNESS_LOCK_DIR": str(tmp_path_factory.mktemp("locks")),
+        # A temporary folder inside somebody's repository is still no repository.
+        "GIT_CEILING_DIRECTORIES": str(tmp_path_factory.getbasetemp().parent),
+        **GIT_SETTINGS,
+    }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HARNESS_CACHE_DIR", str(shared_cache))
-        survey(("opencl",))
-
-
-@pytest.fixture(scope="session")
-def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(scope="session")
-def shared_locks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of one process of pytest. Tests run side by side, and what they say of times is not about times."""
-    return tmp_path_factory.mktemp("locks")
+        for name in list(os.environ):
+            foreign = name.startswith(("GIT_", "GITHUB_", "PYTEST_XDIST")) or name == "COLUMNS"
+            if foreign or (name.startswith("HARNESS_") and not name.startswith(KEPT)):
+                patch.delenv(name)
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(autouse=True)
-def own_environment(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
-    shared_cache: Path,
-    shared_home: Path,
-    shared_locks: Path,
-) -> None:
-    """Neither the user's settings nor the user's git reach a test, and nothing of it reaches them."""
-    os.environ.pop("PYTHONHASHSEED", None)  # Dask sets it, and leaves it set
-    for name in list(os.environ):
-        foreign = name.startswith(("GIT_", "GITHUB_", "PYTEST_XDIST")) or name == "COLUMNS"
-        if foreign or (name.startswith("HARNESS_") and not name.startswith(KEPT)):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(shared_home))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(shared_home / ".config"))
-    monkeypatch.setenv("HARNESS_CACHE_DIR", str(shared_cache))
-    monkeypatch.setenv("HARNESS_LOCK_DIR", str(shared_locks))
-    # A temporary folder inside somebody's repository is still no repository.
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path_factory.getbasetemp().parent))
-    for name, value in GIT_SETTINGS.items():
-        monkeypatch.setenv(name, value)
+def same_hashes() -> None:
+    """Take back the seed that Dask sets, and leaves set."""
+    os.environ.pop("PYTHONHASHSEED", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def opencl_first(own_environment: None) -> None:
+    """OpenCL's runtime is loaded before any test can load Mesa's: the other way around its LLVM aborts."""
+    survey(("opencl",))
 
 
 @pytest.fixture(scope="session")
@@ -195,7 +193,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
+def forked_workers(request: pytest.FixtureRequest, own_environment: None) -> Iterator[None]:
     """Our processes are forked, but for those of tests that use `started_workers`, and on a card."""
     if request.config.getoption("markexpr") == "gpu":
         yield
@@ -266,12 +264,9 @@ class Project:
 def first_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project of every test, to be copied: git takes longer to make one than most tests."""
     made = Project(tmp_path_factory.mktemp("first") / "project")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in GIT_SETTINGS.items():
-            patch.setenv(name, value)
-        made.root.mkdir()
-        made.git("init", "--quiet", "--initial-branch=main")
-        made.commit(toy.FILES)
+    made.root.mkdir()
+    made.git("init", "--quiet", "--initial-branch=main")
+    made.commit(toy.FILES)
     shutil.rmtree(made.root / ".git/hooks")
     return made.root
 

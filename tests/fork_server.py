@@ -1,17 +1,17 @@
 """Processes forked from one that has imported what they need.
 
 A worker of the null device lives for 50 ms, and tests start thousands of them; importing NumPy and the
-harness takes three times that, and asv as long again. A forked process is a child of whoever asks too, in a
-session of its own, with the files, the folder and the environment that it is given. It has no supervisor:
-one would double the cost. A program, which is asv or a command of ours, can itself ask for more. Where the
-environment has something that Python reads only when it starts, a process is started as users do.
+harness takes three times that, and asv as long again. A forked process is a child of the process that asks,
+as Linux makes a process beside another one (CLONE_PARENT). It has a session of its own, with the files, the
+folder and the environment that it is given. It has no supervisor: one would double the cost. A program, which
+is asv or a command of ours, can itself ask for more. Where the environment has something that Python reads
+only when it starts, a process is started as users do.
 
     python -m tests.fork_server NUMBER MODULE...     # serves the open socket of this number
 """
 
 from __future__ import annotations
 
-import array
 import atexit
 import contextlib
 import ctypes
@@ -22,7 +22,9 @@ import inspect
 import io
 import json
 import os
+import platform
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -49,7 +51,11 @@ PROGRAMS = (
 """No plugin of asv: what one defines is in force once it is imported."""
 _LATER = ("harness.device.backends.null", "numpy.random", "psutil")
 """What most workers import once they need it. What is larger makes each fork dearer than it saves."""
-_PR_SET_CHILD_SUBREAPER = 36
+_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
+"""The number of the system call, or None on a machine where processes are started as they are for users."""
+_CLONE_PARENT = 0x8000
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""Variables with which what the server imports starts no thread: a fork has one alone."""
 _SAFE_PATH = getattr(sys.flags, "safe_path", False)  # of Python 3.11
 _DASKS_SEED = "6640"
 """Dask has it in the environment of its workers, so that they agree on hashes. Nothing of ours needs it."""
@@ -83,9 +89,8 @@ class ForkServer:
         """Folders `before` this checkout are where it imports from first."""
         self.modules, self.before = modules, before
         self._lock = threading.Lock()
-        self._libc = ctypes.CDLL(None)
         self._server: subprocess.Popen[bytes] | None = None
-        self.variables = {**os.environ, SEED: "0"}
+        self.variables = {**os.environ, **_ONE_THREAD, SEED: "0"}
         self.variables.pop("PYTHONDONTWRITEBYTECODE", None)  # conftest.py does the same, later
         if begun is not None:
             self._socket = begun
@@ -115,7 +120,7 @@ class ForkServer:
 
     def can_fork(self, command: Any, env: Mapping[str, str], cwd: str) -> bool:
         """Whether it is a program or a worker of ours, as this environment would have it started."""
-        if isinstance(command, str) or command[0] != sys.executable:
+        if _CLONE is None or isinstance(command, str) or command[0] != sys.executable:
             return False
         command = _unsupervised(command)
         name = command[2] if command[1] == "-m" else command[1].removeprefix("-m")
@@ -144,18 +149,13 @@ class ForkServer:
             self._server.wait()
 
     def fork(self, command: list[str], cwd: str | Path, env: Mapping[str, str], files: list[int]) -> int:
-        request = json.dumps([[str(word) for word in command[1:]], str(cwd), dict(env)]).encode()
+        words = [str(word) for word in command[1:]]
+        request = json.dumps([words, str(cwd), dict(env), True]).encode()
         with self._lock:
             if not self._begun:
                 self._begin()
-            # The parent of whom it forks ends at once, and who is left without one is then adopted by us.
-            self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-            try:
-                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
-                self._socket.sendmsg([request], [rights])
-                return int(self._socket.recv(64))
-            finally:
-                self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 0)
+            socket.send_fds(self._socket, [request], files)
+            return int(self._socket.recv(64))
 
     def _begin(self) -> None:
         self._socket, theirs = _ends()
@@ -195,26 +195,32 @@ def serve(server: socket.socket, modules: tuple[str, ...], installed: list[str])
         request, files, _flags, _address = socket.recv_fds(server, _MOST_BYTES, 3)
         if not request:
             return
-        command, cwd, env = json.loads(request)
-        read, write = os.pipe()
-        if not (between := os.fork()):
-            parent = os.getpid()
-            if pid := os.fork():
-                os.write(write, str(pid).encode())
-                os._exit(0)
-            while os.getppid() == parent:  # who dies with its parent is to be adopted first
-                time.sleep(0.0005)
+        command, cwd, env, beside = json.loads(request)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if not (pid := _fork_beside() if beside else os.fork()):
             _become(cwd, env, files)
             if command[-1] in WORKERS:
                 _forget_others()
             else:
                 _serve_in_turn(modules, installed)
             _end(_status(command, installed))
-        os.waitpid(between, 0)
-        for file in (*files, write):
+        for file in files:
             os.close(file)
-        server.send(os.read(read, 64))
-        os.close(read)
+        server.send(str(pid).encode())
+
+
+def _fork_beside() -> int:
+    """Do as os.fork does, but make a child of this process's parent."""
+    python = ctypes.pythonapi
+    python.PyOS_BeforeFork()
+    pid = ctypes.PyDLL(None).syscall(_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+    if pid:
+        python.PyOS_AfterFork_Parent()
+    else:
+        python.PyOS_AfterFork_Child()
+    return int(pid)
 
 
 def _become(cwd: str, env: Mapping[str, str], files: list[int]) -> None:
@@ -349,6 +355,8 @@ def main(number: str, *modules: str) -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    if len(threads := os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
+        sys.exit(f"The imported modules have {len(threads)} threads. A fork has one: leave a module out.")
     serve(socket.socket(fileno=int(number)), modules, installed)
 
 

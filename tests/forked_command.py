@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import select
+import shlex
 import socket
 import sys
 import textwrap
@@ -26,6 +27,14 @@ def read_at_start(env: Mapping[str, str]) -> dict[str, str]:
     return {name: env[name] for name in env if name.startswith(READ_AT_START) and name not in others}
 
 
+def first_lines(options: str = "") -> str:
+    """Return the first lines of a script of this Python.
+
+    A shell starts it, as in pip's scripts: behind #! Linux takes no path that is long or has a space.
+    """
+    return f"#!/bin/sh\n'''exec' {shlex.quote(sys.executable)} {options} \"$0\" \"$@\"\n'''\n"
+
+
 def shim(name: str, module: str, server: int, variables: Mapping[str, str], own: Path) -> str:
     """The text of the command: `main` of a module, by the open socket of a server that has imported it.
 
@@ -35,7 +44,7 @@ def shim(name: str, module: str, server: int, variables: Mapping[str, str], own:
     root = str(Path(__file__).resolve().parents[1])
     asked = (sys.executable, code, root, server, read_at_start(variables), str(own))
     return (
-        f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {root!r})\n"
+        f"{first_lines('-IS')}import sys\nsys.path.insert(0, {root!r})\n"
         f"from tests.forked_command import main\nmain(*{asked!r})\n"
     )
 
@@ -62,7 +71,7 @@ def main(python: str, code: str, root: str, server: int, started: Mapping[str, s
         " raise\n"
     )
     command = ["-c", told, *sys.argv[1:]]
-    request = json.dumps([command, str(Path.cwd()), dict(os.environ)]).encode()
+    request = json.dumps([command, str(Path.cwd()), dict(os.environ), False]).encode()
     with open(own, "w") as file:  # noqa: PTH123
         fcntl.flock(file, fcntl.LOCK_EX)  # of several in a pipe, one after another
         socket.send_fds(asking, [request], [0, 1, 2])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
@@ -79,6 +81,16 @@ def write_files(root: Path, files: Mapping[str, str]) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
     return root
+
+
+def open_folder(prefix: str) -> Path:
+    """Make a folder that every user may enter, whoever may enter this checkout or pytest's own folders."""
+    for parent in map(Path, (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")):
+        if all(each.exists() and each.stat().st_mode & stat.S_IXOTH for each in (parent, *parent.parents)):
+            made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            made.chmod(0o755)
+            return made
+    pytest.skip("no temporary folder here can be entered by every user")
 
 
 def git(repository: Path, *arguments: str, date: str = "2026-01-01T00:00:00Z") -> str:

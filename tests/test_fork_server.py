@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -89,6 +91,18 @@ def test_where_python_lacks_a_private_part_processes_are_started(monkeypatch, mi
     command = [sys.executable, "-c", "print(1)"]
     with programs.popen(command, env={**os.environ, "PYTHONPATH": IMPORT_PATH}, stdout=-1) as process:
         assert process.communicate() == (b"1\n", None)
+
+
+@pytest.mark.parametrize("minor", range(10, 15))
+def test_each_python_that_is_here_has_the_private_parts(minor):
+    python = shutil.which(f"python3.{minor}")
+    if not python or subprocess.run([python, "-IS", "-c", ""], capture_output=True, check=False).returncode:
+        pytest.skip(f"Python 3.{minor} is not installed")
+    code = (
+        f"import atexit, inspect, subprocess, sys, threading\n_PIPES = {fork_server._PIPES}\n"
+        f"{inspect.getsource(fork_server._execution)}\nsys.exit(_execution() is None)"
+    )
+    assert subprocess.run([python, "-IS", "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("files", [[programs], []], ids=["forked", "started"])

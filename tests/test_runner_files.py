@@ -23,6 +23,7 @@ import msgspec
 import pytest
 
 from harness.forges.scaffold import FleetCard, decode_fleet
+from tests.forked_command import first_lines
 from tests.support import ROOT
 from tests.test_docs import section
 
@@ -82,8 +83,7 @@ RTX_4080 = H200 | {
     "clocks.current.sm": "210",
 }
 
-NVIDIA_SMI = '''#!{python} -IS
-"""nvidia-smi as far as the scripts use it. Words and exit codes are those of the real one."""
+NVIDIA_SMI = '''"""nvidia-smi as far as the scripts use it. Words and exit codes are those of the real one."""
 import json, os, re, sys
 here = os.path.dirname(os.path.abspath(__file__)) + "/../smi/"
 def read(name, default):
@@ -94,7 +94,7 @@ def read(name, default):
         return default
 def alive(pid):
     try:
-        with open(f"/proc/{{pid}}/stat") as file:
+        with open(f"/proc/{pid}/stat") as file:
             return not file.read().rpartition(") ")[2].startswith("Z")
     except OSError:
         return pid > 4_000_000
@@ -118,7 +118,7 @@ if option in ("--query-gpu", "--query-remapped-rows"):
     hidden = read("unknown", [])
     for name in names:
         if option == "--query-gpu" and (name in hidden or not any(name in card for card in cards)):
-            print(f'Field "{{name}}" is not a valid field to query.\\n')
+            print(f'Field "{name}" is not a valid field to query.\\n')
             sys.exit(2)
     for card in cards:
         print(", ".join(card.get(name, "[N/A]") for name in names))
@@ -126,33 +126,33 @@ if option in ("--query-gpu", "--query-remapped-rows"):
 if option == "--query-compute-apps":
     for pid, name in read("processes", []):
         if alive(pid):
-            print(f"{{cards[0]['uuid']}}, {{pid}}, {{name}}")
+            print(f"{cards[0]['uuid']}, {pid}, {name}")
     sys.exit(0)
 setting, what = arguments[0], arguments[1] if len(arguments) > 1 else ""
 card = cards[0]
 where = "for GPU " + card["pci.bus_id"] + "."
 if setting in read("unsupported", []):
-    print(f"Setting locked GPU clocks is not supported {{where}}")
+    print(f"Setting locked GPU clocks is not supported {where}")
     print("Treating as warning and moving on.\\nAll done.")
     sys.exit(0)
 if read("forbidden", False):
-    print(f"The current user does not have permission to change clocks {{where}}")
+    print(f"The current user does not have permission to change clocks {where}")
     print("Terminating early due to previous errors.")
     sys.exit(4)
 low, _, high = what.partition(",")
 if setting == "-pm":
     card["persistence_mode"] = "Enabled"
-    print(f"Enabled persistence mode {{where}}")
+    print(f"Enabled persistence mode {where}")
 elif setting == "-pl":
-    print(f"Power limit {{where[:-1]}} was set to {{what}}.00 W from {{card['power.limit']}} W.")
+    print(f"Power limit {where[:-1]} was set to {what}.00 W from {card['power.limit']} W.")
     card["power.limit"] = what + ".00"
 elif setting == "-lgc":
-    print(f'GPU clocks set to "(gpuClkMin {{low}}, gpuClkMax {{high}})" {{where[:-1]}}')
+    print(f'GPU clocks set to "(gpuClkMin {low}, gpuClkMax {high})" {where[:-1]}')
 elif setting == "-lmc":
-    print(f'Memory clocks set to "(memClkMin {{low}}, memClkMax {{high}})" {{where[:-1]}}')
+    print(f'Memory clocks set to "(memClkMin {low}, memClkMax {high})" {where[:-1]}')
 elif setting == "-c":
-    card["compute_mode"] = {{"DEFAULT": "Default", "EXCLUSIVE_PROCESS": "Exclusive_Process"}}[what]
-    print(f"Set compute mode to {{what}} {{where}}")
+    card["compute_mode"] = {"DEFAULT": "Default", "EXCLUSIVE_PROCESS": "Exclusive_Process"}[what]
+    print(f"Set compute mode to {what} {where}")
 if read("forgetful", False) is False:
     with open(here + "cards.json") as file:
         everything = json.load(file)
@@ -230,7 +230,7 @@ class Machine:
             OWNER=str(os.geteuid()),
             PATH=f"{self.programs}:{PROGRAMS}",
         )
-        self.program("nvidia-smi", NVIDIA_SMI.format(python=sys.executable))
+        self.program("nvidia-smi", first_lines("-IS") + NVIDIA_SMI)
         self.program("curl", CURL.format(folder=folder))
         self.program("journalctl", JOURNALCTL.format(folder=folder))
         self.program("systemctl", SYSTEMCTL.format(folder=folder))

@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, open_folder
 from tests.test_suite_user import RELAY, namespaces_work
 
 FILES = ROOT / "harness" / "assets" / "runner"
@@ -110,8 +109,7 @@ class Installed(NamedTuple):
 def host() -> Iterator[Installed]:
     if not (namespaces_work() and all(map(shutil.which, TOOLS))):
         pytest.skip("only root can make these namespaces, where systemd's tools are")
-    folder = Path(tempfile.mkdtemp(prefix="runner-host-"))
-    folder.chmod(0o755)  # pytest's own are for their owner, and another user's processes go through
+    folder = open_folder("runner-host-")
     shutil.copy(RELAY, folder)
     (folder / "relay.py").chmod(0o644)
     command = [
@@ -127,6 +125,7 @@ def host() -> Iterator[Installed]:
     ]
     done = subprocess.run(
         [*command, "host", str(folder), str(FILES / "install.sh"), str(folder / "relay.py")],
+        cwd=folder,  # the relay asks the second user to start where it is
         env={"PATH": os.environ["PATH"], "SYSTEMD_OFFLINE": "1"},
         capture_output=True,
         text=True,

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, open_folder
 from tests.test_runner_install import FILES
 from tests.test_suite_user import RELAY, namespaces_work
 
@@ -155,7 +154,7 @@ def seen() -> dict[str, Any]:
         pytest.skip("only root can make these namespaces, where systemd is")
     if not (places := hierarchies()):
         pytest.skip("control groups that hold memory and processes are not to be had here")
-    out = Path(tempfile.mkdtemp(prefix="runner-limits-"))
+    out = open_folder("runner-limits-")
     groups = Groups(places, out.name)
     try:
         groups.make()
@@ -168,7 +167,6 @@ def seen() -> dict[str, Any]:
 
 
 def watched(out: Path, groups: Groups, controllers: list[str]) -> dict[str, Any]:
-    out.chmod(0o755)  # pytest's own are for their owner, and another user's processes go through
     for path in (RELAY, HOSTILE):
         shutil.copy(path, out)
     apart = ("--mount", "--pid", "--cgroup", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc")
@@ -176,6 +174,7 @@ def watched(out: Path, groups: Groups, controllers: list[str]) -> dict[str, Any]
     with (out / "log").open("w") as log:
         process = subprocess.Popen(
             ["unshare", *apart, "bash", "-c", BOOT, "boot", *map(str, told)],
+            cwd=out,
             env={"PATH": os.environ["PATH"]},
             stdin=subprocess.DEVNULL,
             stdout=log,

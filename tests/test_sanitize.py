@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from harness.run.device_session import find_device
 from harness.run.sanitize import Sanitized, sanitize
 from harness.spec.loader import load
 from harness.spec.planning import plan
+from tests.forked_command import first_lines
 from tests.support import GPU, KERNELS, caller, device_is_missing, write_files
 
 SUITE = """\
@@ -274,8 +274,7 @@ def tool(tmp_path, monkeypatch):
     def install(logs: dict[str, str], version: str = "Version 2025.3.1.0 (build 36400806)"):
         program = tmp_path / "bin" / "compute-sanitizer"
         text = (
-            f"#!{sys.executable}\n"
-            "import os, sys\n"
+            f"{first_lines()}import os, sys\n"
             "if sys.argv[1] == '--version':\n"
             f"    sys.exit(print({version!r}))\n"
             "given = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, open_folder
 
 PYTHON = "/usr/bin/python3"
 HELPER = ROOT / "harness" / "assets" / "runner" / "suite-user.py"
@@ -83,9 +83,7 @@ pytestmark = pytest.mark.skipif(not namespaces_work(), reason="only root can mak
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """That every user can read: pytest's own are for their owner."""
-    made = Path(tempfile.mkdtemp(prefix="suite-user-"))
-    made.chmod(0o755)
+    made = open_folder("suite-user-")
     (made / "probe.py").write_text(PROBE)
     (made / "cache").mkdir()
     text = HELPER.read_text(encoding="utf-8")
