@@ -58,9 +58,11 @@ COMMITS = tuple(f"{place}" * 40 for place in range(len(FIGURES)))
 
 def passes(probe: Callable[[], bool]) -> bool:
     """Return True where a probe runs to its end and finds what it should. asv's words are not shown."""
+    log.flush()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             passed = probe()
+            log.flush()  # or the line that asv ends before its next one would be the user's
     except Exception as error:  # noqa: BLE001  # a function that another asv changed may fail in any way
         log.debug(f"A probe of {ASV} failed: {type(error).__name__}: {error}")
         return False
