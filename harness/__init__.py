@@ -5,8 +5,8 @@ What a suite.py imports comes from here: `Axis`, `Case`, `CupyFunction`, `Device
 `Rung`, `Scalar`, `Step`, `Suite`, `TorchFunction`, `TritonFunction`, `Tuning`, `ceil_div`.
 """
 
-from harness.spec.device_facts import DeviceFacts
-from harness.spec.kernel import (
+from harness.suite.device_facts import DeviceFacts
+from harness.suite.kernel import (
     CupyFunction,
     Generated,
     HostFunction,
@@ -17,9 +17,9 @@ from harness.spec.kernel import (
     TorchFunction,
     TritonFunction,
 )
-from harness.spec.problem import Axis, Case, InOut, Input, Output, Problem, Scalar, ceil_div
-from harness.spec.suite import Ladder, Rung, Suite
-from harness.spec.tuning import Tuning
+from harness.suite.problem import Axis, Case, InOut, Input, Output, Problem, Scalar, ceil_div
+from harness.suite.suite import Ladder, Rung, Suite
+from harness.suite.tuning import Tuning
 
 __all__ = [
     "Axis",

@@ -39,9 +39,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.history.changes import MANY, SIGNIFICANCE, SIGNIFICANCE_OF_FEW
-from harness.statistics.changepoints import ChangePoint, Segmentation, find_changes
-from harness.statistics.drift import find_drift
-from harness.statistics.group import Hint, confirmed
+from harness.judgement.statistics.changepoints import ChangePoint, Segmentation, find_changes
+from harness.judgement.statistics.drift import find_drift
+from harness.judgement.statistics.group import Hint, confirmed
 
 Floats = NDArray[np.float64]
 Found = list[tuple[int, float]]

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from harness.spec.export import export
-from harness.spec.loader import load_folder
-from harness.spec.sources import program
+from harness.suite.exported_commit import export
+from harness.suite.loader import load_folder
+from harness.suite.sources import program
 
 ROOT = Path(__file__).resolve().parent.parent
 HARNESS = "import sys; from harness.cli import main; sys.argv[0] = 'harness'; main()"
@@ -103,7 +103,7 @@ def takes_ms(count: int) -> float:
         os.environ["HARNESS_CACHE_DIR"] = f"{folder}/cache"
         repository, commit = commit_of(count, Path(folder, "repository"))
         export(repository, commit)
-        code = "import sys, time; from pathlib import Path; from harness.spec.export import export"
+        code = "import sys, time; from pathlib import Path; from harness.suite.exported_commit import export"
         code += "; started = time.perf_counter(); export(Path(sys.argv[1]), sys.argv[2])"
         code += "; print(time.perf_counter() - started)"
         asked = [sys.executable, "-c", code, str(repository), commit]

@@ -39,15 +39,15 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from harness.bench.abba import PairSettings, least_quads
 from harness.judgement.case_trial import CaseTrial, NoisePriors, settle
 from harness.judgement.gates import Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
-from harness.records import PairedBlock, Quad, Snapshot, Telemetry, Verdict
-from harness.spec.problem import Case
-from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, prior_of_case
-from harness.statistics.paired import MIN_QUADS, ProcessEffect, log_ratios, more_quads
-from harness.statistics.rates import clopper_pearson, false_alarm_bound
+from harness.judgement.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, prior_of_case
+from harness.judgement.statistics.paired import MIN_QUADS, ProcessEffect, log_ratios, more_quads
+from harness.judgement.statistics.rates import clopper_pearson, false_alarm_bound
+from harness.measure.quads import PairSettings, least_quads
+from harness.records.types import PairedBlock, Quad, Snapshot, Telemetry, Verdict
+from harness.suite.problem import Case
 
 Floats = NDArray[np.float64]
 

@@ -29,15 +29,15 @@ from typing import Any, BinaryIO, Literal, cast
 import msgspec
 import numpy as np
 
-from harness.bench.buffers import Buffers
-from harness.bench.injection import planted
-from harness.bench.measure import Subject
-from harness.bench.verifier import Checker, emulator
 from harness.device.backends import open_device, parse_spec
 from harness.device.backends.base import Device
-from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of
-from harness.spec.sources import program
+from harness.measure.buffers import Buffers
+from harness.measure.injection import planted
+from harness.measure.timing import Subject
+from harness.measure.verifier import Checker, emulator
+from harness.suite.loader import load_folder
+from harness.suite.planning import launch_of
+from harness.suite.sources import program
 
 Said = Literal["slower", "faster", "same", "undecided"]
 Line = dict[str, Any]

@@ -14,8 +14,8 @@ import time
 import numpy as np
 
 from harness.judgement.judge import MetricEffects, Policy, judge
-from harness.statistics.moderated import fit_prior
-from harness.statistics.paired import log_ratios, losses, order_bias, process_effect, tail_of
+from harness.judgement.statistics.moderated import fit_prior
+from harness.judgement.statistics.paired import log_ratios, losses, order_bias, process_effect, tail_of
 
 MOST_S = 2.0
 

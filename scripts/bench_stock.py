@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from harness.judgement.judge import MetricEffects, judge
 from harness.judgement.saved_runs import judge_files, judge_pairs, policy_for
-from harness.statistics.moderated import DEFAULT_PRIOR, Prior
-from harness.statistics.paired import ProcessEffect
-from harness.store.identity import Identity
-from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile
+from harness.judgement.statistics.moderated import DEFAULT_PRIOR, Prior
+from harness.judgement.statistics.paired import ProcessEffect
+from harness.records.imports.identity import Identity
+from harness.records.imports.pytest_benchmark_files import Benchmark, BenchmarkFile
 
 Floats = NDArray[np.float64]
 EFFECTS = (0.0, 0.02, 0.05, 0.1)

@@ -37,17 +37,17 @@ from typing import Any
 import msgspec
 
 import harness
-from harness.bench import protocol
 from harness.config import load_config
 from harness.device.telemetry import probe_for
 from harness.errors import HarnessError, MeasureError, UsageError, WorkerError
-from harness.records import DeviceInfo, Verdict
+from harness.measure import protocol
+from harness.records.types import DeviceInfo, Verdict
 from harness.run.compare import CaseEntry, CompareSettings, Comparing
 from harness.run.device_session import find_device, unfit
-from harness.spec.case_id import CaseId
-from harness.spec.loader import LoadedSuite, discover, load
-from harness.spec.planning import PlannedCase
-from harness.sweep.bench import Silent
+from harness.run.sweep.executors import Silent
+from harness.suite.case_id import CaseId
+from harness.suite.loader import LoadedSuite, discover, load
+from harness.suite.planning import PlannedCase
 from harness.system.process import Failed
 
 ROOT = Path(__file__).resolve().parent.parent

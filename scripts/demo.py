@@ -15,10 +15,10 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.errors import HarnessError
-from harness.output.sheet import Column, Sheet
-from harness.output.tables import print_out, summary_of
-from harness.spec.case_id import size_label
-from harness.store.records_file import StoredRun, read_run
+from harness.records.record_files import StoredRun, read_run
+from harness.report.table import Column, Sheet
+from harness.report.terminal.run_tables import print_out, summary_of
+from harness.suite.case_id import size_label
 from harness.system import git
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -30,22 +30,22 @@ import msgspec
 if __package__ in (None, ""):  # run as a command: the folder above is where `scripts` and `harness` are found
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from harness.device.static.accesses import Access, accesses
+from harness.device.static.architecture_builds import usage
+from harness.device.static.occupancy import CARDS, residency
 from harness.errors import BuildError, HarnessError
-from harness.output.ladder_tables import publication
-from harness.output.sheet import inline
-from harness.output.tables import RowSummary, summary_of
-from harness.records import Launch, Row, Run
-from harness.spec.case_id import size_label
-from harness.spec.kernel import Generated, HostFunction, HostLibrary, Kernel, KernelSource, PythonFunction
-from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of
-from harness.spec.problem import Case
-from harness.spec.sources import program
-from harness.spec.suite import Ladder, Rung, Suite
-from harness.static.accesses import Access, accesses
-from harness.static.builds import usage
-from harness.static.occupancy import CARDS, residency
-from harness.store.records_file import read_run
+from harness.records.record_files import read_run
+from harness.records.types import Launch, Row, Run
+from harness.report.table import inline
+from harness.report.terminal.ladder_tables import publication
+from harness.report.terminal.run_tables import RowSummary, summary_of
+from harness.suite.case_id import size_label
+from harness.suite.kernel import Generated, HostFunction, HostLibrary, Kernel, KernelSource, PythonFunction
+from harness.suite.loader import load_folder
+from harness.suite.planning import launch_of
+from harness.suite.problem import Case
+from harness.suite.sources import program
+from harness.suite.suite import Ladder, Rung, Suite
 from scripts import kernel_pictures as pictures
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -27,25 +27,25 @@ ROOT = Path(__file__).resolve().parents[1]
 
 SUITES: dict[str, tuple[list[str], list[str]]] = {
     "timing": (
-        ["harness/bench/abba.py", "harness/bench/measure.py"],
+        ["harness/measure/quads.py", "harness/measure/timing.py"],
         ["tests/test_abba.py", "tests/test_measure.py", "tests/test_chunks.py"],
     ),
     "turns": (
-        ["harness/bench/turns.py", "harness/run/turns.py"],
+        ["harness/measure/turns.py", "harness/run/two_workers.py"],
         ["tests/test_turns.py", "tests/test_toolchains.py"],
     ),
     "cuda": (
         [f"harness/device/backends/cuda/{name}.py" for name in ("device", "driver", "held_launch", "built")],
         ["tests/test_backend_cuda.py", "tests/test_steps.py"],
     ),
-    "verify": (["harness/bench/verify.py"], ["tests/test_verify.py"]),
+    "verify": (["harness/measure/verify.py"], ["tests/test_verify.py"]),
     "verifier": (
-        ["harness/bench/verifier.py"],
+        ["harness/measure/verifier.py"],
         ["tests/test_verifier.py", "tests/test_operands.py", "tests/faults/test_exploits.py"],
     ),
-    "tampering": (["harness/spec/tampering.py"], ["tests/test_tampering.py"]),
+    "tampering": (["harness/suite/tampering.py"], ["tests/test_tampering.py"]),
     "judge": (
-        ["harness/judgement/judge.py", "harness/statistics/moderated.py"],
+        ["harness/judgement/judge.py", "harness/judgement/statistics/moderated.py"],
         ["tests/test_judge.py", "tests/test_statistics_moderated.py"],
     ),
     "gates": (["harness/judgement/gates.py"], ["tests/test_gates.py"]),
@@ -53,34 +53,40 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
         ["harness/history/changes.py"],
         [f"tests/test_history_{name}.py" for name in ("changes", "series", "triage", "comparisons")],
     ),
-    "change-points": (["harness/statistics/changepoints.py"], ["tests/test_changepoints.py"]),
+    "change-points": (["harness/judgement/statistics/changepoints.py"], ["tests/test_changepoints.py"]),
     "records": (
-        ["harness/store/records_file.py"],
+        ["harness/records/record_files.py"],
         [
             *("tests/test_records_file.py", "tests/test_rejudge.py"),
             *("tests/faults/test_torn_files.py", "tests/test_ladders.py"),
         ],
     ),
-    "sweep-journal": (["harness/sweep/journal.py"], ["tests/test_sweep_report.py", "tests/test_sweep.py"]),
+    "sweep-journal": (
+        ["harness/run/sweep/journal.py"],
+        ["tests/test_sweep_report.py", "tests/test_sweep.py"],
+    ),
     "importers": (
         [
             *(
-                f"harness/store/{name}_files.py"
+                f"harness/records/imports/{name}_files.py"
                 for name in ("google_benchmark", "nvbench", "pytest_benchmark")
             ),
-            *("harness/store/identity.py", "harness/judgement/identities.py"),
+            *("harness/records/imports/identity.py", "harness/judgement/identities.py"),
         ],
         ["tests/test_file_identity.py", "tests/test_import.py", "tests/test_saved_runs.py"],
     ),
     "bounds": (
-        [f"harness/static/{name}.py" for name in ("bounds", "demand", "occupancy")],
+        [f"harness/device/static/{name}.py" for name in ("bounds", "demand", "occupancy")],
         ["tests/test_bounds.py", "tests/test_static.py"],
     ),
     "cache": (["harness/system/cache.py"], ["tests/test_cache.py"]),
     "lock": (["harness/device/lock.py"], ["tests/faults/test_locks.py"]),
-    "init-files": (["harness/init/files.py"], ["tests/test_init.py"]),
+    "init-files": (["harness/init/written_files.py"], ["tests/test_init.py"]),
     "review": (
-        [f"harness/output/review/{name}.py" for name in ("reports", "grouping", "building", "faces")],
+        [
+            *(f"harness/report/document/{name}.py" for name in ("outcome", "from_results")),
+            *(f"harness/report/pull_request/{name}.py" for name in ("machine_formats", "faces")),
+        ],
         [f"tests/test_review_{name}.py" for name in ("reports", "outcome", "building", "faces")],
     ),
     "events": (
@@ -89,18 +95,18 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "reporter": (
         [
-            *(f"harness/github/{name}.py" for name in ("reporting", "posting", "artifacts")),
-            "harness/forges/reports.py",
+            *(f"harness/ci/github/{name}.py" for name in ("measured_run", "posting", "artifacts")),
+            "harness/ci/posts.py",
         ],
         [f"tests/test_github_{name}.py" for name in ("posting", "static", "artifacts", "request", "app")],
     ),
     "results-branch": (
-        ["harness/github/data_files.py", "harness/github/data_git.py"],
+        ["harness/ci/data_branch/data_files.py", "harness/ci/data_branch/data_git.py"],
         ["tests/test_data_branch.py"],
     ),
     "runner-files": (
         [
-            f"harness/assets/runner/{name}.sh"
+            f"harness/ci/runner/{name}.sh"
             for name in ("gpu-clocks", "job-completed", "job-started", "lib", "start-ephemeral")
         ],
         ["tests/test_runner_files.py"],

@@ -1,4 +1,4 @@
-"""Write anew, by hash, what the workflows install: .github/requirements and harness/assets/requirements.
+"""Write anew, by hash, what the workflows install: .github/requirements and harness/ci/locked.
 
     python scripts/requirements.py
 
@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from harness.forges.requirements import compiling, composed, pins_of  # noqa: E402
-from harness.forges.scaffold import MEASURE_FILE, STATIC_FILE  # noqa: E402
+from harness.ci.requirements import compiling, composed, pins_of  # noqa: E402
+from harness.ci.scaffold import MEASURE_FILE, STATIC_FILE  # noqa: E402
 
 UV = "uv==0.13.9"
 OLDEST_PYTHON = "3.10"
@@ -34,7 +34,7 @@ MEASURING = ("cpu", "libraries", "opencl", "opengl", "pytest", "static", "tvm")
 """Extras that bring what a kernel needs, its compiler, or pytest. PyCUDA is the runner's: no wheels."""
 OWN = ("cpu", "libraries", "opengl", "pytest", "tvm")
 """What this repository measures with, on the devices that its workflows measure on."""
-SHIPPED = ROOT / "harness" / "assets" / "requirements"
+SHIPPED = ROOT / "harness" / "ci" / "locked"
 AGAIN = "# Anew, at the top of gpu-harness: make requirements\n"
 
 

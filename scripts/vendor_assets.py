@@ -1,4 +1,4 @@
-"""Fetch the files that asv's index.html wants from the npm registry and rewrite harness/assets/vendor.
+"""Fetch what asv's index.html wants from the npm registry and rewrite harness/integrations/asv/vendor.
 
 For maintainers, when a new asv loads other files:
 

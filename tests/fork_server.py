@@ -40,7 +40,7 @@ from tests.forked_command import SEED, read_at_start
 
 ROOT = Path(__file__).resolve().parents[1]
 SUPERVISOR = supervisor.__file__
-WORKERS = ("harness.bench.worker", "harness.spec.suite_server")
+WORKERS = ("harness.measure.worker", "harness.suite.suite_server")
 PROGRAMS = (
     *WORKERS,
     *(f"harness.{name}" for name in ("cli", "cli.compare_command", "cli.run_command", "doctor.gather")),

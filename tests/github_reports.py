@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from harness.forges import api as forge_api
-from harness.output.review.model import CardReview, Review, encode_review
+from harness.ci import forge as forge_api
+from harness.report.document.document import CardReview, Review, encode_review
 from tests.github_server import BASE, HEAD, REPOSITORY, RUN, TOKEN, Artifact, GitHub
 from tests.support import Done, caller
 

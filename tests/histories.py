@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.history.facts import Commits
 from harness.history.figures import SeriesCase
+from harness.history.sources.our_records import Commits
 from harness.system.git import Commit
 
 

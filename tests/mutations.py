@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.spec.loader import LoadedSuite, load
-from harness.spec.planning import PlannedCase
+from harness.suite.loader import LoadedSuite, load
+from harness.suite.planning import PlannedCase
 from tests.support import KERNELS
 
 

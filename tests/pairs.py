@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.bench import protocol
-from harness.bench.protocol import SideFacts, SideName
-from harness.bench.worker import Worker
-from harness.spec.suite import Suite
-from harness.spec.suite_data import Loading
+from harness.measure import protocol
+from harness.measure.protocol import SideFacts, SideName
+from harness.measure.worker import Worker
+from harness.suite.suite import Suite
+from harness.suite.suite_data import Loading
 
 
 class Channel:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.device.telemetry.fixed import STEADY, SteadyProbe
-from harness.records import Snapshot
+from harness.records.types import Snapshot
 
 
 class ScriptedProbe(SteadyProbe):

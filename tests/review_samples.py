@@ -16,9 +16,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from harness.output.review.faces import faces, write_faces
-from harness.output.review.grouping import Links, review_outcome
-from harness.output.review.model import (
+from harness.records.types import VerdictStatus
+from harness.report.document.document import (
     Calibrated,
     CardReview,
     CaseReview,
@@ -27,7 +26,8 @@ from harness.output.review.model import (
     Side,
     SourceLine,
 )
-from harness.records import VerdictStatus
+from harness.report.document.outcome import Links, review_outcome
+from harness.report.pull_request.faces import faces, write_faces
 
 BASE, HEAD = "3f2a91c0de5b7718c4d1f0a96e2b83d75c60a1f4", "9b1c44de01fa0c35e7728d96b4a1530ce9d8f267"
 LINKS = Links(

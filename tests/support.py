@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, NoReturn
 import pytest
 
 from harness import cli
-from harness.records import Measurement, Row, RowStatus, Run, Telemetry
-from harness.store.records_file import read_run
+from harness.records.record_files import read_run
+from harness.records.types import Measurement, Row, RowStatus, Run, Telemetry
 from tests.fork_server import PROGRAMS, ForkServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -200,7 +200,7 @@ STARTED = {"PYTHONNODEBUGRANGES": "1"}
 
 def in_workers(folder: Path, code: str) -> dict[str, str]:
     """The environment in which workers run this code before anything else: started as users start them."""
-    guard = "import sys\n\nif 'harness.bench.worker' in sys.orig_argv:\n"
+    guard = "import sys\n\nif 'harness.measure.worker' in sys.orig_argv:\n"
     write_files(folder, {"sitecustomize.py": guard + textwrap.indent(code, "    ")})
     return {"PYTHONPATH": f"{IMPORT_PATH}{os.pathsep}{folder}", **STARTED}
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from harness.bench import protocol
-from harness.bench.worker import Worker
 from harness.errors import HarnessError
-from harness.records import DeviceInfo, Toolchain
-from harness.spec.loader import LoadedSuite, load
-from harness.sweep.bench import Job, JobResult, LocalExecutor
-from harness.sweep.engine import Sweeping
-from harness.sweep.model import SweepResult, SweepSettings
+from harness.measure import protocol
+from harness.measure.worker import Worker
+from harness.records.types import DeviceInfo, Toolchain
+from harness.run.sweep.engine import Sweeping
+from harness.run.sweep.executors import Job, JobResult, LocalExecutor
+from harness.run.sweep.sweep_types import SweepResult, SweepSettings
+from harness.suite.loader import LoadedSuite, load
 from harness.system.process import Failed
 from tests.pairs import opened_worker
 from tests.support import write_files
@@ -104,7 +104,7 @@ def _unchanged(result: JobResult, job: Job) -> JobResult:
 
 class Here:
     """An executor of one null device whose worker is in this process: quick, as long as nothing crashes. See
-    harness.sweep.bench.Executor.
+    harness.run.sweep.executors.Executor.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Here:
 
 
 class Watched:
-    """An executor that keeps what it was asked and can be stopped; see harness.sweep.bench.Executor."""
+    """An Executor of harness.run.sweep.executors that keeps what it was asked and can be stopped."""
 
     def __init__(
         self,

@@ -37,7 +37,9 @@ from harness import __version__
 from harness.device.machine import ANNOTATIONS, machine_entry, machine_name
 from harness.device.peaks import peaks
 from harness.integrations.asv.tracks import TRACKS
-from harness.records import (
+from harness.judgement.statistics import summarize
+from harness.records.record_files import RecordWriter
+from harness.records.types import (
     METHOD_VERSION,
     Check,
     DeviceInfo,
@@ -53,9 +55,7 @@ from harness.records import (
     Toolchain,
     Verification,
 )
-from harness.spec.case_id import CaseId
-from harness.statistics import summarize
-from harness.store.records_file import RecordWriter
+from harness.suite.case_id import CaseId
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

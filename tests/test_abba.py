@@ -11,13 +11,13 @@ from statistics import median
 
 import pytest
 
-from harness.bench.abba import CANARY_EVERY, KernelPair, PairSettings, SlotRunner, measure_pair, run_alone
-from harness.bench.measure import UNWATCHED, Data, Subject, launches_per_slot
 from harness.device.backends.base import MOST_HELD_NS, Stamp
 from harness.device.backends.null import NullBuilt, NullDevice, devices
-from harness.records import Launch, PairedBlock
-from harness.spec.sources import Program
-from harness.statistics.paired import log_ratios, process_effect
+from harness.judgement.statistics.paired import log_ratios, process_effect
+from harness.measure.quads import CANARY_EVERY, KernelPair, PairSettings, SlotRunner, measure_pair, run_alone
+from harness.measure.timing import UNWATCHED, Data, Subject, launches_per_slot
+from harness.records.types import Launch, PairedBlock
+from harness.suite.sources import Program
 from tests.recording import START_NS, Clock, RecordingDevice
 
 US, MS = 1e3, 1e6
@@ -85,7 +85,7 @@ class Recording(RecordingDevice):
 def clock(monkeypatch):
     made = Clock()
     for module in ("abba", "measure"):
-        monkeypatch.setattr(f"harness.bench.{module}.time", made)
+        monkeypatch.setattr(f"harness.measure.{module}.time", made)
     return made
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.github.artifacts import unpacked
+from harness.ci.github.artifacts import unpacked
 from tests.actions_service import Artifacts, serving
 from tests.pinned_actions import COMPOSITE, PINNED, Use
 from tests.support import git, make_repository

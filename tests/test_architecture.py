@@ -10,6 +10,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -20,20 +21,21 @@ import harness
 ROOT = Path(harness.__file__).parent
 
 LAYERS = (
-    ("errors", "numbers", "records", "statistics"),
+    ("errors", "numbers"),
     ("system",),
-    ("config", "store"),
-    ("spec",),
+    ("config",),
+    ("records",),
+    ("suite",),
     ("harness",),
-    ("judgement", "device"),
-    ("static",),
-    ("bench",),
+    ("judgement",),
+    ("device",),
+    ("measure",),
+    ("history",),
+    ("init",),
     ("run",),
-    ("doctor", "history", "init", "sweep"),
-    ("output",),
-    ("forges",),
-    ("github", "gitlab", "site"),
+    ("report",),
     ("integrations",),
+    ("ci",),
     ("cli",),
     ("__main__",),
 )
@@ -50,43 +52,43 @@ ONLY_HERE = {
     "asv_runner": "harness.integrations.asv",
     "pytest": "harness.integrations.pytest",
     "click": "harness.cli",
-    "rich": "harness.output",
+    "rich": "harness.report.terminal",
     "platformdirs": "harness.system.cache",
     "packaging": "harness.system.packages",
-    "dask": "harness.sweep",
-    "distributed": "harness.sweep",
+    "dask": "harness.run.sweep",
+    "distributed": "harness.run.sweep",
 }
 """A library and the one place that knows of it."""
 
 PURE = (
     "errors",
     "numbers",
-    "records",
-    "statistics",
-    "spec.case_id",
-    "spec.kernel",
-    "spec.problem",
-    "spec.suite",
-    "spec.tuning",
-    "spec.planning",
+    "records.types",
+    "judgement.statistics",
+    "suite.case_id",
+    "suite.kernel",
+    "suite.problem",
+    "suite.suite",
+    "suite.tuning",
+    "suite.planning",
     "device.peaks",
-    "bench.verify",
-    "bench.injection",
+    "measure.verify",
+    "measure.injection",
     "judgement.attribution",
     "judgement.case_trial",
     "judgement.gates",
     "judgement.judge",
     "judgement.saved_runs",
     "run.rejudge",
-    "doctor.checks",
-    "doctor.facts",
-    "output.sentences",
-    "output.sheet",
-    "output.sweeps",
-    "output.review.faces",
-    "output.review.grouping",
-    "output.review.markdown",
-    "output.review.plausible",
+    "run.doctor.checks",
+    "run.doctor.machine_facts",
+    "report.words.of_verdict",
+    "report.table",
+    "report.terminal.sweeps",
+    "report.pull_request.faces",
+    "report.document.outcome",
+    "report.pull_request.comment_markdown",
+    "report.document.check",
 )
 EFFECTS = {"os", "shutil", "socket", "subprocess", "sys", "tempfile", "threading", "time"}
 
@@ -180,6 +182,21 @@ def test_imports_point_one_way():
     assert not against
 
 
+def test_only_the_command_line_imports_what_guesses_suites():
+    assert {
+        part_of(module) for module in MODULES if any(part_of(n) == "init" for n in own_imports(module))
+    } == {
+        "init",
+        "cli",
+    }
+
+
+def test_a_file_name_means_one_thing():
+    """Each tool has its plugin, and each family of classes its base."""
+    names = Counter(file_of(module).name for module in MODULES)
+    assert {name for name, count in names.items() if count > 1} <= {"__init__.py", "base.py", "plugin.py"}
+
+
 def test_there_is_no_cycle():
     graph = {module: own_imports(module) - {module} for module in MODULES}
     while free := [module for module, needs in graph.items() if not needs]:
@@ -219,15 +236,15 @@ def test_the_middle_touches_nothing_outside():
 
 
 def test_a_process_of_its_own_is_started_and_never_imported():
-    started = {"harness.bench.worker", "harness.spec.suite_server"}
+    started = {"harness.measure.worker", "harness.suite.suite_server"}
     assert started <= set(MODULES)
     assert not [module for module in MODULES if started & imports_of(module)]
 
 
 def test_statistics_stand_alone():
     for module in MODULES:
-        if part_of(module) == "statistics":
-            assert {part_of(name) for name in own_imports(module)} <= {"statistics"}
+        if module.startswith("harness.judgement.statistics"):
+            assert all(name.startswith("harness.judgement.statistics") for name in own_imports(module))
 
 
 def is_command(module: str) -> bool:

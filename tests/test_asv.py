@@ -28,7 +28,7 @@ from harness.device.backends import survey
 from harness.integrations.asv import plugin
 from harness.integrations.asv.publish import find_remote_loads
 from harness.integrations.asv.tracks import ANSWERS, TRACKS, SuiteTracks
-from harness.spec.loader import discover, load
+from harness.suite.loader import discover, load
 from tests import toy
 from tests.support import (
     GIT_CONFIG,

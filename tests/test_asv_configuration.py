@@ -20,10 +20,10 @@ from asv.step_detect import detect_regressions, detect_steps
 from asv.util import UserError
 
 from harness.errors import ExitCode
-from harness.history.facts import Commits, read_commits
-from harness.history.limits import limits_of
+from harness.history.asv_limits import limits_of
+from harness.history.sources.our_records import Commits, read_commits
 from harness.integrations.asv import conf as conf_module
-from harness.store.asv_configuration import read_plainly
+from harness.records.imports.asv_configuration import read_plainly
 from tests.support import commit_each, make_repository, write_files
 
 COMMITS = 24

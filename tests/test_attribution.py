@@ -11,8 +11,8 @@ from harness.judgement import attribution
 from harness.judgement.attribution import SoloRun, solo_of
 from harness.judgement.case_trial import bare_verdict
 from harness.judgement.gates import GATES
-from harness.records import Arm, Attribution, Effect, Snapshot, VerdictStatus
-from harness.spec.problem import Case
+from harness.records.types import Arm, Attribution, Effect, Snapshot, VerdictStatus
+from harness.suite.problem import Case
 
 MS = 1_000_000
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.forges import api as forge_api
+from harness.ci import forge as forge_api
 from tests.github_reports import WAITS
 from tests.github_server import REPOSITORY, TOKEN, GitHub, serving
 from tests.support import make_repository

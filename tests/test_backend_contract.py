@@ -16,10 +16,10 @@ from harness import Axis, Input, Kernel, Output, Problem, Suite
 from harness.device.backends import null, open_device
 from harness.device.backends.base import check_launch
 from harness.errors import BuildError, DeviceError, LaunchError, OutOfMemoryError
-from harness.records import DeviceInfo, Launch, Resources
-from harness.spec.kernel import Parameter
-from harness.spec.layout import Layout
-from harness.spec.sources import Program, program
+from harness.records.types import DeviceInfo, Launch, Resources
+from harness.suite.kernel import Parameter
+from harness.suite.layout import Layout
+from harness.suite.sources import Program, program
 from tests.support import PORTABLE, device_is_missing, write_files, write_null_script
 
 MIB = 2**20

@@ -8,16 +8,16 @@ import shutil
 import numpy as np
 import pytest
 
-from harness.bench import protocol
-from harness.bench.measure import MeasureSettings
 from harness.device.backends import cpu
 from harness.device.telemetry import probe_for
 from harness.errors import BuildError, HarnessError, SuiteError
-from harness.records import Launch
+from harness.measure import protocol
+from harness.measure.timing import MeasureSettings
+from harness.records.types import Launch
 from harness.run.run import Session, SessionSettings
-from harness.spec.loader import load, load_folder
-from harness.spec.planning import divided, plan
-from harness.spec.sources import Program
+from harness.suite.loader import load, load_folder
+from harness.suite.planning import divided, plan
+from harness.suite.sources import Program
 from tests.pairs import opened_worker
 from tests.support import KERNELS, MATMUL_SIZES, ROOT, Recorder, run_command, statuses, write_files
 

@@ -22,8 +22,8 @@ from harness.device.backends.cuda.built import CudaBuilt
 from harness.device.backends.cuda.device import CudaDevice
 from harness.device.frameworks import ReturnedArray
 from harness.errors import KernelError, LaunchError, MeasureError, OutOfMemoryError
-from harness.records import Launch
-from harness.spec.sources import Program
+from harness.records.types import Launch
+from harness.suite.sources import Program
 
 LAUNCH = Launch(grid=(1, 1, 1), block=(1, 1, 1))
 

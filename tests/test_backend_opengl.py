@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness.bench import protocol
 from harness.device import backends
 from harness.device.backends import opengl
 from harness.device.backends.base import check_launch
 from harness.device.telemetry import probe_for
 from harness.errors import BuildError, DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
-from harness.records import Launch
-from harness.spec.sources import Program
+from harness.measure import protocol
+from harness.records.types import Launch
+from harness.suite.sources import Program
 from tests.mutations import Mutation
 from tests.pairs import opened_worker
 from tests.support import KERNELS, ROOT, device_is_missing, run_command, write_null_script

@@ -17,15 +17,7 @@ import pytest
 from harness.device.backends.null import devices
 from harness.errors import ExitCode, HarnessError, Side
 from harness.judgement.case_trial import bare_verdict
-from harness.output.progress import BisectProgress
-from harness.records import Effect, Toolchain, Verdict, VerdictStatus
-from harness.run.bisect import Bisecting, BisectResult
-from harness.run.commit_pairs import PairResult, Question, is_known
-from harness.run.compare import CompareSettings
-from harness.run.device_session import find_device
-from harness.spec.case_id import CaseId
-from harness.spec.problem import Case
-from harness.statistics.bisection import (
+from harness.judgement.statistics.bisection import (
     SURE,
     Block,
     Observation,
@@ -37,6 +29,14 @@ from harness.statistics.bisection import (
     smallest_range,
     suspected,
 )
+from harness.records.types import Effect, Toolchain, Verdict, VerdictStatus
+from harness.report.terminal.progress import BisectProgress
+from harness.run.bisect.commit_pairs import PairResult, Question, is_known
+from harness.run.bisect.search import Bisecting, BisectResult
+from harness.run.compare import CompareSettings
+from harness.run.device_session import find_device
+from harness.suite.case_id import CaseId
+from harness.suite.problem import Case
 from harness.system.git import Commit
 from harness.system.process import Failed
 from tests import synthetic_history as synthetic
@@ -519,7 +519,7 @@ def test_a_merge_is_told_with_the_way_into_it(bisect, tmp_path):
 def test_devices_share_the_commits_out(bisect, tmp_path, forked_dask_workers):
     """Here on processes of our own; then on a cluster, whose workers need not see the repository."""
     pytest.importorskip("distributed")
-    from harness.sweep.cluster import local
+    from harness.run.sweep.cluster import local
 
     repository = history(tmp_path / "shared", step(4, 3, 0.5))
     with contextlib.ExitStack() as stack:

@@ -7,18 +7,18 @@ import dataclasses
 import pytest
 
 from harness.device.backends import nvcc
+from harness.device.static import disassembly
+from harness.device.static.architecture_builds import Build
+from harness.device.static.bounds import Bound, CaseWork, Spread, bound
+from harness.device.static.occupancy import CARDS, CardModel
+from harness.device.static.sass import Instructions, Loop
+from harness.device.static.static_facts import facts
 from harness.errors import ExitCode
-from harness.records import Launch
+from harness.records.record_files import RecordWriter, read_run
+from harness.records.types import Launch
 from harness.run.bounded_cases import Record, suite_of
-from harness.spec.loader import load
-from harness.spec.planning import plan
-from harness.static import disassembly
-from harness.static.bounds import Bound, CaseWork, Spread, bound
-from harness.static.builds import Build
-from harness.static.facts import facts
-from harness.static.occupancy import CARDS, CardModel
-from harness.static.sass import Instructions, Loop
-from harness.store.records_file import RecordWriter, read_run
+from harness.suite.loader import load
+from harness.suite.planning import plan
 from tests import toy
 from tests.support import KERNELS, caller, commit, device_is_missing, make_repository, write_files
 from tests.test_records_file import BLOCK, COMPARISON, ROW, RUN, compared

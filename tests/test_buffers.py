@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from harness import Axis, Case, Input, Kernel, Output, Problem
-from harness.bench.buffers import Buffers, needed_bytes, same_bits
 from harness.device.backends import open_device
 from harness.device.backends.null import NullDevice
 from harness.errors import ExitCode, OutOfMemoryError, SuiteError
-from harness.records import Launch
-from harness.spec.sources import Program
+from harness.measure.buffers import Buffers, needed_bytes, same_bits
+from harness.records.types import Launch
+from harness.suite.sources import Program
 
 
 class Scale(Problem):

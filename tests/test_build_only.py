@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from harness.bench.injection import planted
 from harness.device.backends import cubin, nvcc
+from harness.device.static.architecture_builds import check_parameters, usage
 from harness.errors import BuildError, ExitCode
-from harness.run import build_only
-from harness.spec.kernel import Kernel, Parameter
-from harness.spec.loader import load
-from harness.spec.problem import Axis, Output, Problem
-from harness.spec.sources import Program, program
-from harness.spec.suite import Suite
-from harness.spec.suite_files import files_outside
-from harness.static.builds import check_parameters, usage
+from harness.measure.injection import planted
+from harness.run.builds import build_only
+from harness.suite.kernel import Kernel, Parameter
+from harness.suite.loader import load
+from harness.suite.problem import Axis, Output, Problem
+from harness.suite.sources import Program, program
+from harness.suite.suite import Suite
+from harness.suite.suite_files import files_outside
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder
 from harness.system.process import finished

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.bench import protocol
 from harness.device.backends.null import devices
 from harness.errors import StoreError
 from harness.judgement.case_trial import NoisePriors, bare_verdict
@@ -25,8 +24,11 @@ from harness.judgement.noise import (
     read_calibration,
     write_calibration,
 )
-from harness.output.calibrations import as_json, print_calibration
-from harness.records import Effect, Verdict
+from harness.judgement.statistics.moderated import DEFAULT_PRIOR, Prior
+from harness.judgement.statistics.paired import ProcessEffect
+from harness.measure import protocol
+from harness.records.types import Effect, Verdict
+from harness.report.terminal.calibrations import as_json, print_calibration
 from harness.run.calibrate import (
     MOST_EFFECTS,
     CalibrateSettings,
@@ -37,10 +39,8 @@ from harness.run.calibrate import (
     calibrate,
 )
 from harness.run.compare import CompareSettings, Comparing
-from harness.spec.planning import plan
-from harness.spec.problem import Case
-from harness.statistics.moderated import DEFAULT_PRIOR, Prior
-from harness.statistics.paired import ProcessEffect
+from harness.suite.planning import plan
+from harness.suite.problem import Case
 from tests.support import write_null_script
 from tests.test_compare import MS, QUICK, Watching, breaks, interrupting, ladder, takes
 

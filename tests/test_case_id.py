@@ -7,7 +7,7 @@ import random
 import pytest
 
 from harness.errors import UsageError
-from harness.spec.case_id import CaseId, Selector, Size, parse_asv_name
+from harness.suite.case_id import CaseId, Selector, Size, parse_asv_name
 
 AXES = ("m", "n", "k")
 FULL = "matmul.naive[m=500,n=300,k=700]"

@@ -15,10 +15,10 @@ from harness.judgement.attribution import SoloRun
 from harness.judgement.case_trial import SPARE_PROCESSES, TAIL_QUADS, CaseTrial, NoisePriors, settle
 from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
-from harness.output.sentences import explained
-from harness.records import Arm, Launch, PairedBlock, Quad, Resources, Snapshot, Telemetry, Verdict
-from harness.spec.problem import Case
-from harness.statistics.moderated import Prior
+from harness.judgement.statistics.moderated import Prior
+from harness.records.types import Arm, Launch, PairedBlock, Quad, Resources, Snapshot, Telemetry, Verdict
+from harness.report.words.of_verdict import explained
+from harness.suite.problem import Case
 
 MS = 1_000_000
 CASE = Case("toy", "plain", {"n": 64})

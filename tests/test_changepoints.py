@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import scipy  # its parts load when they are used
 
-from harness.statistics.changepoints import find_changes
-from harness.statistics.windows import CANDIDATE, LOOK_AHEAD
+from harness.judgement.statistics.changepoints import find_changes
+from harness.judgement.statistics.windows import CANDIDATE, LOOK_AHEAD
 from scripts import bench_changepoints as bench
 from tests.support import no_oftener_than
 

@@ -11,15 +11,15 @@ from dataclasses import replace
 import pytest
 
 from harness import Axis, Generated, HostFunction, Input, Kernel, Output, Problem, Suite
-from harness.bench import protocol
-from harness.bench.measure import Subject, largest_dispatch, limited, single_blocks
 from harness.device.backends import null
 from harness.device.backends.base import check_launch
 from harness.errors import LaunchError
-from harness.records import Launch
-from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of
-from harness.spec.sources import Program, program
+from harness.measure import protocol
+from harness.measure.timing import Subject, largest_dispatch, limited, single_blocks
+from harness.records.types import Launch
+from harness.suite.loader import load_folder
+from harness.suite.planning import launch_of
+from harness.suite.sources import Program, program
 from tests.support import KERNELS, PORTABLE, write_files
 from tests.test_kernels_opencl import workers_in
 

@@ -12,8 +12,8 @@ import pytest
 from harness import cli
 from harness.cli.ci_command import command as ci
 from harness.errors import ExitCode
-from harness.output.tables import print_end
-from harness.store.records_file import read_run
+from harness.records.record_files import read_run
+from harness.report.terminal.run_tables import print_end
 from tests import toy
 from tests.support import KERNELS, ROOT, Done, records_below, run_command, statuses, write_files
 

@@ -10,13 +10,14 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.bench.abba import PairSettings
 from harness.device.backends.null import devices
 from harness.errors import UsageError
 from harness.judgement.case_trial import SPARE_PROCESSES, bare_verdict
 from harness.judgement.judge import Policy
 from harness.judgement.limits import JUDGED, TWIN_PLANTED, TWIN_SAME
-from harness.records import Verdict
+from harness.measure.quads import PairSettings
+from harness.records.record_files import read_comparison
+from harness.records.types import Verdict
 from harness.run import compare as compare_module
 from harness.run.compare import (
     CompareSettings,
@@ -28,12 +29,11 @@ from harness.run.compare import (
     with_twins,
 )
 from harness.run.device_session import DeviceSession
-from harness.spec.kernel import Kernel
-from harness.spec.loader import load
-from harness.spec.planning import plan
-from harness.spec.problem import Axis, Case, Input, Output, Problem
-from harness.spec.suite import Suite
-from harness.store.records_file import read_comparison
+from harness.suite.kernel import Kernel
+from harness.suite.loader import load
+from harness.suite.planning import plan
+from harness.suite.problem import Axis, Case, Input, Output, Problem
+from harness.suite.suite import Suite
 from tests.support import write_files, write_null_script
 
 MS = 1_000_000

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from harness.errors import ExitCode
-from harness.output.verdicts import exit_code
-from harness.records import Comparison, Verdict
+from harness.records.record_files import read_comparison
+from harness.records.types import Comparison, Verdict
+from harness.report.terminal.comparison_tables import exit_code
 from harness.run.compare import ComparisonResult
-from harness.store.records_file import read_comparison
 from tests import toy
 from tests.commits import (
     BASE,

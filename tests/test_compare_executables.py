@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from harness.errors import DeviceError, ExitCode
-from harness.output.review.model import decode_review
-from harness.records import Snapshot, Telemetry
-from harness.run import compare_executables, executables
-from harness.store.imported_files import read_imported
-from harness.store.records_file import read_comparison
+from harness.records.imports.imported_files import read_imported
+from harness.records.record_files import read_comparison
+from harness.records.types import Snapshot, Telemetry
+from harness.report.document.document import decode_review
+from harness.run.executables import compare_executables, executable_build
 from tests.benchmark_json import (
     google_entry,
     google_script,
@@ -273,7 +273,7 @@ def test_an_interrupted_comparison_leaves_what_it_has(compare, tmp_path, monkeyp
         runs.append(given)
         if len(runs) == 30:
             raise KeyboardInterrupt
-        return executables.run_once(*given)
+        return executable_build.run_once(*given)
 
     monkeypatch.setattr(compare_executables, "run_once", run_once)
     done = compare(project(tmp_path / "p", script, script))
@@ -351,7 +351,7 @@ def test_another_card_than_the_one_that_is_watched_is_an_error(compare, tmp_path
 def test_a_benchmarks_name_is_taken_as_it_is_by_regular_expressions_of_any_library(tmp_path):
     """Google Benchmark's are those of C++, or without exceptions GNU's, which grep's are."""
     name = "BM_copy<float, 4>/n:64/[a]+(b)^c$d*e?f{2}|g\\h.i"
-    given = shlex.split(executables.command_for("bench", "google-benchmark", tmp_path / "out", [name]))
+    given = shlex.split(executable_build.command_for("bench", "google-benchmark", tmp_path / "out", [name]))
     pattern = given[-1].removeprefix("--benchmark_filter=")
     assert re.search(pattern, name)
     for text, found in ((name, 0), (name.replace(".", "-"), 1)):

@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from harness.ci.data_branch.data_files import ATTEMPTS, MAX_FILE_BYTES, store_results
+from harness.ci.data_branch.data_git import BRANCH
 from harness.errors import ExitCode, GitError, RefusedError, RemoteError, StoreError, UsageError
-from harness.github.data_files import ATTEMPTS, MAX_FILE_BYTES, store_results
-from harness.github.data_git import BRANCH
 from harness.history.reading import read_history
 from harness.judgement.noise import Calibration, write_calibration
-from harness.records import SCHEMA_VERSION
+from harness.records.types import SCHEMA_VERSION
 from tests.http_servers import listening
 from tests.support import COMMAND, IMPORT_PATH, caller, git, make_repository
 from tests.synthetic_history import CARDS, History, Suite, write

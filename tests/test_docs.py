@@ -20,29 +20,31 @@ import msgspec
 import numpy as np
 import pytest
 
-from harness import Kernel, records
+from harness import Kernel
 from harness.cli import COMMANDS, cli
 from harness.cli.ci_command import command as ci
 from harness.cli.report_command import COMMANDS as REPORT_COMMANDS
 from harness.config import VARIABLES, Config
 from harness.device import backends
 from harness.errors import DeviceError, ExitCode
-from harness.history import changes, export, facts, triage
+from harness.history import changes, export, triage
 from harness.history.reading import read_history
+from harness.history.sources import our_records
 from harness.integrations.asv.tracks import TRACKS
 from harness.judgement.gates import GATES, GatePolicy
 from harness.judgement.judge import Direction, MetricName
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, write_calibration
-from harness.output.histories import as_json as history_json
-from harness.output.tables import RowSummary
+from harness.judgement.statistics import changepoints, exact, windows
+from harness.judgement.statistics.drift import find_drift
+from harness.judgement.statistics.paired import ProcessEffect
+from harness.records import types
+from harness.records.record_files import RecordWriter
+from harness.report.site import card_documents as site_cards
+from harness.report.site import documents, overview, publishing
+from harness.report.terminal.history_tables import as_json as history_json
+from harness.report.terminal.run_tables import RowSummary
 from harness.run.run import RunResult, Session, SessionSettings
-from harness.site import cards as site_cards
-from harness.site import documents, overview, publishing
-from harness.spec.loader import load
-from harness.statistics import changepoints, exact, windows
-from harness.statistics.drift import find_drift
-from harness.statistics.paired import ProcessEffect
-from harness.store.records_file import RecordWriter
+from harness.suite.loader import load
 from tests import synthetic_history as synthetic
 from tests.support import KERNELS, ROOT, Recorder, device_is_missing, run_command
 
@@ -141,9 +143,9 @@ def test_the_smallest_suite_is_what_asv_is_given(tmp_path, monkeypatch):
 
 
 def test_the_python_that_reads_a_record_works(tmp_path, project, capsys, monkeypatch):
-    from harness.bench.measure import MeasureSettings
-    from harness.spec.loader import load
-    from harness.spec.planning import plan
+    from harness.measure.timing import MeasureSettings
+    from harness.suite.loader import load
+    from harness.suite.planning import plan
 
     loaded = load(project.suite)
     quick = MeasureSettings(max_time_s=0.01, warmup_min_s=0.001, min_time_s=0.001)
@@ -308,14 +310,14 @@ def test_json_keys_are_those_of_the_code():
 @pytest.mark.parametrize(
     ("command", "module", "function"),
     [
-        ("compare", "verdicts", "as_json"),
+        ("compare", "comparison_tables", "as_json"),
         ("calibrate", "calibrations", "as_json"),
-        ("rejudge", "verdicts", "rejudged_as_json"),
+        ("rejudge", "comparison_tables", "rejudged_as_json"),
     ],
     ids=lambda name: name,
 )
 def test_json_keys_of_comparisons_are_those_of_the_code(command, module, function):
-    tree = ast.parse((ROOT / "harness" / "output" / f"{module}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "harness" / "report" / "terminal" / f"{module}.py").read_text(encoding="utf-8"))
     as_json = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
     (given,) = [n.value for n in as_json.body if isinstance(n, ast.Return) and isinstance(n.value, ast.Dict)]
     keys = [key.value for key in given.keys if isinstance(key, ast.Constant)]
@@ -387,7 +389,7 @@ def reasons_of_verdicts() -> set[str]:
         if re.fullmatch(r"[a-z]+(-[a-z]+)+", text)
     }
     # A code of one word looks like any other: it stands right behind its status.
-    status = "|".join(get_args(records.VerdictStatus))
+    status = "|".join(get_args(types.VerdictStatus))
     for source in sources:
         codes |= {code for code in re.findall(rf'"(?:{status})", "([a-z]+)"', source) if code not in status}
     judged = {
@@ -411,8 +413,8 @@ def test_the_exception_tree_is_that_of_the_code():
 
 RECORDS = [
     value
-    for value in vars(records).values()
-    if is_dataclass(value) and isinstance(value, type) and value.__module__ == records.__name__
+    for value in vars(types).values()
+    if is_dataclass(value) and isinstance(value, type) and value.__module__ == types.__name__
 ]
 
 
@@ -423,18 +425,18 @@ def test_every_field_of_a_record_is_documented(record):
 
 
 def test_the_version_of_records_is_documented():
-    assert rows(section("records.md", "Versions"))[-1][0] == str(records.SCHEMA_VERSION)
+    assert rows(section("records.md", "Versions"))[-1][0] == str(types.SCHEMA_VERSION)
 
 
 @pytest.mark.parametrize(
     ("page", "heading", "names"),
     [
-        ("comparison.md", "Statuses", get_args(records.VerdictStatus)),
+        ("comparison.md", "Statuses", get_args(types.VerdictStatus)),
         ("comparison.md", "Gates", (*GATES, "power-cap")),
-        ("comparison.md", "Attribution", get_args(records.Attribution)),
+        ("comparison.md", "Attribution", get_args(types.Attribution)),
         ("records.md", "Calibrations", [f.name for kind in (Calibration, CaseNoise) for f in fields(kind)]),
         ("history.md", "What a change is", get_args(changes.Kind)),
-        ("history.md", "Epochs", facts.CONTEXT),
+        ("history.md", "Epochs", our_records.CONTEXT),
         ("history.md", "Exports", export.COLUMNS),
     ],
 )
@@ -471,7 +473,7 @@ def test_gates_stand_for_what_the_code_says():
 
 
 def test_snapshots_are_documented_where_measuring_is():
-    names = {field.name for field in fields(records.Snapshot)} - {"at_ns"}
+    names = {field.name for field in fields(types.Snapshot)} - {"at_ns"}
     own = own_part(section("measurement.md", "Telemetry"))
     assert {row_word for row in rows(own) for row_word in words(row[0])} == names
 
@@ -702,7 +704,7 @@ def test_the_triage_file_that_is_shown_works(tmp_path):
 
 def test_the_pages_are_documented():
     table = {words(row[0])[0]: words(row[1]) for row in rows(own_part(section("history.md", "The pages")))}
-    assets = ROOT / "harness" / "site" / "assets"
+    assets = ROOT / "harness" / "report" / "site" / "assets"
     assert set(table) == {f"{page}.html" for page in publishing.PAGES}
     policy = FENCE.findall(section("history.md", "Publishing"))
     (policy,) = (code.strip() for kind, code in policy if kind == "text")

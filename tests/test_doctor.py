@@ -18,12 +18,12 @@ from harness.cli import cli
 from harness.device import backends
 from harness.device.telemetry import NoProbe
 from harness.device.telemetry.nvml import NvmlProbe
-from harness.doctor.checks import LINES, CheckResult, Status, diagnose, is_fit, verdict
-from harness.doctor.facts import Disk, MachineFacts
-from harness.doctor.gather import watch
 from harness.errors import DeviceError, ExitCode
 from harness.judgement.noise import Calibration, write_calibration
-from harness.records import DeviceInfo, Snapshot
+from harness.records.types import DeviceInfo, Snapshot
+from harness.run.doctor.checks import LINES, CheckResult, Status, diagnose, is_fit, verdict
+from harness.run.doctor.gather import watch
+from harness.run.doctor.machine_facts import Disk, MachineFacts
 from tests.probes import ScriptedProbe
 from tests.support import GPU, IMPORT_PATH, commit, device_is_missing, git, make_repository, run_command
 from tests.test_docs import first_words, section

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.statistics.drift import find_drift
+from harness.judgement.statistics.drift import find_drift
 from scripts.bench_changepoints import CELLS
 
 

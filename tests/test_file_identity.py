@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.errors import ExitCode
-from harness.run import compare_executables, executables
-from harness.store.records_file import read_run
+from harness.records.record_files import read_run
+from harness.run.executables import compare_executables, executable_build
 from harness.system import git
 from tests.benchmark_json import (
     google_entry,
@@ -675,7 +675,7 @@ def test_a_later_run_on_another_card_is_no_regression(compare, monkeypatch):
 
     def run_once(executable, *given):
         runs.append(executable.side)
-        found = executables.run_once(executable, *given)
+        found = executable_build.run_once(executable, *given)
         if len(runs) < 9 or executable.side == "base":
             return found
         machine = {**found.identity.machine, "gpu_name": "NVIDIA RTX 3090"}

@@ -13,7 +13,7 @@ import pytest
 
 import harness
 from harness.cli import cli
-from harness.spec.kernel import Kernel
+from harness.suite.kernel import Kernel
 from tests.benchmark_json import google_entry, google_script
 from tests.support import ROOT, caller, git, make_repository, write_files
 

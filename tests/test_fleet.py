@@ -7,16 +7,8 @@ import subprocess
 
 import pytest
 
+from harness.ci.scaffold import Fleet, FleetCard, decode_fleet, encode_fleet, matrix_of, narrowed, read_fleet
 from harness.errors import ConfigError
-from harness.forges.scaffold import (
-    Fleet,
-    FleetCard,
-    decode_fleet,
-    encode_fleet,
-    matrix_of,
-    narrowed,
-    read_fleet,
-)
 from tests.support import ROOT, caller
 
 CARD = {"name": "h200", "labels": ["self-hosted", "gpu-h200"]}

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from harness.spec.suite_data import Loading
+from harness.suite.suite_data import Loading
 from tests import fork_server, toy
 from tests.forked_command import shim
 from tests.support import IMPORT_PATH, programs, write_files
@@ -32,7 +32,7 @@ print(json.dumps({
 PROGRAM = """\
 import json, os, sys
 from pathlib import Path
-from harness.spec.suite_data import Loading
+from harness.suite.suite_data import Loading
 Loading(Path.cwd() / "kernels/toy").suite()  # which starts a process
 print(json.dumps({
     "leads": os.getpid() == os.getsid(0) == os.getpgid(0),

@@ -20,7 +20,7 @@ from harness.judgement.gates import (
     gate,
     usual_level,
 )
-from harness.records import PairedBlock, Quad, Snapshot, Telemetry
+from harness.records.types import PairedBlock, Quad, Snapshot, Telemetry
 from tests.probes import ScriptedProbe
 
 MS = 1_000_000

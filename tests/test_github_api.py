@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from harness.ci.forge import Api, ApiError, UnclearError, Waits, check_address, quoted
+from harness.ci.github.github_api import GITHUB, path_of
+from harness.ci.github.workflow_events import annotation, measured_run, measurement_asked, read_event
 from harness.errors import ConfigError, RefusedError, RemoteError
-from harness.forges.api import Api, ApiError, UnclearError, Waits, check_address, quoted
-from harness.github.api import GITHUB, path_of
-from harness.github.events import annotation, measured_run, measurement_asked, read_event
 from tests import http_servers
 from tests.github_server import HEAD, REPOSITORY, TOKEN, Artifact, comment_event, run_event, serving
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.github.posting import Checks
+from harness.ci.github.posting import Checks
 from tests import review_samples as samples
 from tests.github_reports import honest, left, posting
 from tests.github_server import (

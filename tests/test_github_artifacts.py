@@ -24,12 +24,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from harness.ci.github.artifacts import MAX_ARTIFACTS, unpacked
+from harness.ci.posts import merged, read_report
 from harness.errors import RefusedError
-from harness.forges.reports import merged, read_report
-from harness.github.artifacts import MAX_ARTIFACTS, unpacked
 from harness.judgement.judge import MetricEffects, MetricName, Policy, judge
-from harness.output.review.building import newest_comparisons, review_of
-from harness.output.review.model import (
+from harness.judgement.statistics.moderated import Prior
+from harness.judgement.statistics.paired import ProcessEffect
+from harness.report.document.check import problems
+from harness.report.document.document import (
     LIMITS,
     Calibrated,
     EffectReview,
@@ -38,10 +40,8 @@ from harness.output.review.model import (
     decode_review,
     encode_review,
 )
-from harness.output.review.plausible import problems
+from harness.report.document.from_results import newest_comparisons, review_of
 from harness.run.compare import CompareSettings, policy_for
-from harness.statistics.moderated import Prior
-from harness.statistics.paired import ProcessEffect
 from tests import review_samples as samples
 from tests.commits import make_project, only
 from tests.github_reports import Member, archive, deflated, honest, left, posting, zeros, zipped
@@ -511,7 +511,7 @@ def test_a_bomb_takes_no_more_memory_than_a_report_may():
     code = """\
     import resource
     from harness.errors import RefusedError
-    from harness.github.artifacts import unpacked
+    from harness.ci.github.artifacts import unpacked
     from tests.github_reports import Member, archive, zeros
 
     for size in (4 * 2**30 - 1, 10):

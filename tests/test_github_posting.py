@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from harness.ci.forge import Api, Waits
+from harness.ci.github.github_api import GITHUB, path_of
+from harness.ci.github.posting import post_comment
+from harness.ci.sticky_comment import ReportKey
 from harness.errors import RemoteError
-from harness.forges.api import Api, Waits
-from harness.forges.comments import ReportKey
-from harness.github.api import GITHUB, path_of
-from harness.github.posting import post_comment
-from harness.output.review.faces import CHECK_NAME
-from harness.output.review.model import encode_review
+from harness.report.document.document import encode_review
+from harness.report.pull_request.faces import CHECK_NAME
 from tests import review_samples as samples
 from tests.github_reports import honest, left, posting, zipped
 from tests.github_server import (

@@ -8,9 +8,9 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from harness.output.review.grouping import Links
-from harness.output.review.markdown import COMMENT_BYTES
-from harness.output.review.static import (
+from harness.report.document.outcome import Links
+from harness.report.pull_request.comment_markdown import COMMENT_BYTES
+from harness.report.pull_request.static_comment import (
     StaticReport,
     StaticRisk,
     StaticRow,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.forges import api as forge_api
+from harness.ci import forge as forge_api
 from tests.github_reports import WAITS
 from tests.gitlab_server import PROJECT, TOKEN, job, serving
 

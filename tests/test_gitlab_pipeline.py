@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.ci.scaffold import scaffold
 from harness.errors import UsageError
-from harness.forges.scaffold import scaffold
 from tests.support import ROOT, commit, git, make_repository
 from tests.test_workflows import lint
 from tests.workflow_policy import OPEN_PYTHON
 
-FILE = ROOT / "harness" / "assets" / "gitlab" / "perf.yml"
+FILE = ROOT / "harness" / "ci" / "gitlab" / "perf.yml"
 RUNNERS = frozenset(
     {
         "CARD",
@@ -113,8 +113,8 @@ def test_everything_that_is_kept_expires_and_every_job_ends():
 
 
 def test_what_is_posted_is_what_the_jobs_leave():
-    from harness.gitlab.audit import ENVIRONMENT
-    from harness.gitlab.reporting import JOB, REPORT
+    from harness.ci.gitlab.measured_pipeline import JOB, REPORT
+    from harness.ci.gitlab.project_audit import ENVIRONMENT
 
     assert REPORT in JOBS[JOB]["artifacts"]["paths"]
     assert {JOBS[name]["environment"]["name"] for name in WITH_TOKEN} == {ENVIRONMENT}

@@ -9,10 +9,10 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from harness.ci import forge as forge_api
+from harness.ci.gitlab.measured_pipeline import links_of_job, without_actions
 from harness.errors import ExitCode
-from harness.forges import api as forge_api
-from harness.gitlab.reporting import links_of_job, without_actions
-from harness.output.review.model import encode_review
+from harness.report.document.document import encode_review
 from tests import review_samples as samples
 from tests.github_reports import WAITS, honest
 from tests.github_server import HEAD

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench.measure import MeasureSettings
+from harness.device.static.occupancy import CAPABILITIES, CardModel, residency
 from harness.errors import DeviceError
-from harness.output.tables import summary_of
-from harness.records import DeviceInfo, Row
+from harness.measure.timing import MeasureSettings
+from harness.records.types import DeviceInfo, Row
+from harness.report.terminal.run_tables import summary_of
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
-from harness.spec.device_facts import facts_of
-from harness.spec.loader import load, load_folder
-from harness.spec.planning import PlannedCase, plan
-from harness.static.occupancy import CAPABILITIES, CardModel, residency
+from harness.suite.device_facts import facts_of
+from harness.suite.loader import load, load_folder
+from harness.suite.planning import PlannedCase, plan
 from tests import toy
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import (

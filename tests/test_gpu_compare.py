@@ -16,7 +16,7 @@ import pytest
 from harness.device import backends
 from harness.device.backends import nvcc
 from harness.errors import DeviceError, ExitCode
-from harness.store.records_file import read_comparison
+from harness.records.record_files import read_comparison
 from tests.support import GPU, IMPORT_PATH, device_is_missing, make_repository, run_command, write_files
 from tests.support import commit as commit_files
 
@@ -165,8 +165,8 @@ import numpy as np
 from pathlib import Path
 from harness.device import backends
 from harness.device.backends import nvcc
-from harness.records import Launch
-from harness.spec.sources import Program
+from harness.records.types import Launch
+from harness.suite.sources import Program
 
 device = backends.open_device("{device}")
 text = '''extern "C" __global__ void busy(float* out, int rounds)

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.bench import protocol
-from harness.bench.measure import MeasureSettings
 from harness.device import backends
 from harness.device.backends import opengl
 from harness.device.telemetry import probe_for
 from harness.errors import DeviceError, LaunchError
-from harness.records import Launch
-from harness.spec.kernel import Parameter
-from harness.spec.loader import load_folder
-from harness.spec.sources import Program
+from harness.measure import protocol
+from harness.measure.timing import MeasureSettings
+from harness.records.types import Launch
+from harness.suite.kernel import Parameter
+from harness.suite.loader import load_folder
+from harness.suite.sources import Program
 from tests.pairs import opened_worker
 from tests.support import GPU, KERNELS, MATMUL_SIZES, device_is_missing
 

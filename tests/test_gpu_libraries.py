@@ -10,13 +10,13 @@ from functools import cache
 
 import pytest
 
-from harness.bench.measure import MeasureSettings
 from harness.errors import DeviceError
-from harness.records import DeviceInfo, Row
+from harness.measure.timing import MeasureSettings
+from harness.records.types import DeviceInfo, Row
 from harness.run.device_session import find_device, unfit
 from harness.run.run import Session, SessionSettings
-from harness.spec.loader import load
-from harness.spec.planning import PlannedCase
+from harness.suite.loader import load
+from harness.suite.planning import PlannedCase
 from tests.support import GPU, KERNELS, Recorder, device_is_missing
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(1800)]

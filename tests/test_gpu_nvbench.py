@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from harness.errors import DeviceError, ExitCode
+from harness.records.record_files import read_run
 from harness.run.device_session import find_device
-from harness.store.records_file import read_run
 from tests.support import GPU, caller, commit, device_is_missing, make_repository
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]

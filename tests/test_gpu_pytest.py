@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.output.review.model import decode_review
+from harness.report.document.document import decode_review
 from tests.support import GPU, IMPORT_PATH, git, run_command
 from tests.support import commit as commit_files
 from tests.test_gpu_compare import FILES, WASTE, body, card, project

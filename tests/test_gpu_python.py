@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench.measure import MeasureSettings
 from harness.errors import DeviceError
-from harness.records import CompiledKernel, Row
+from harness.measure.timing import MeasureSettings
+from harness.records.record_files import read_comparison
+from harness.records.types import CompiledKernel, Row
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
-from harness.spec.loader import load
-from harness.spec.planning import divided, plan
-from harness.store.records_file import read_comparison
+from harness.suite.loader import load
+from harness.suite.planning import divided, plan
 from tests.support import GPU, Recorder, commit, device_is_missing, make_repository, run_command, write_files
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]

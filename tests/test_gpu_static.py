@@ -7,18 +7,18 @@ from math import prod
 
 import pytest
 
-from harness.bench.pair_runner import build, prepare
 from harness.device.backends import nvcc, open_device
 from harness.device.backends.base import compile_all
+from harness.device.static.occupancy import CardModel
+from harness.device.static.static_facts import StaticFacts, facts
 from harness.errors import DeviceError, HarnessError, LaunchError
-from harness.run.build_only import build_only
+from harness.measure.paired_kernels import build, prepare
+from harness.run.builds.build_only import build_only
 from harness.run.device_session import find_device
-from harness.spec.device_facts import facts_of
-from harness.spec.kernel import Generated
-from harness.spec.loader import load
-from harness.spec.planning import plan
-from harness.static.facts import StaticFacts, facts
-from harness.static.occupancy import CardModel
+from harness.suite.device_facts import facts_of
+from harness.suite.kernel import Generated
+from harness.suite.loader import load
+from harness.suite.planning import plan
 from tests.support import GPU, KERNELS, device_is_missing
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.statistics.group import Hint, confirmed
+from harness.judgement.statistics.group import Hint, confirmed
 
 SURE = Hint(machine="a", case="one", good=57, bad=61, effect=-0.2, sure=True)
 HINT = Hint(machine="b", case="one", good=59, bad=63, effect=-0.1, sure=False)

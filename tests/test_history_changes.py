@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from harness.history.changes import analyse, change_id
-from harness.history.facts import Commits
 from harness.history.reading import read_history, sentence
 from harness.history.series import Epoch, Series, Shift
+from harness.history.sources.our_records import Commits
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
-from harness.records import Launch, Resources, Row
+from harness.records.types import Launch, Resources, Row
 from harness.system.git import Commit
 from tests.histories import series_case
 from tests.synthetic_history import (

@@ -19,11 +19,11 @@ import pytest
 from harness.errors import ExitCode
 from harness.history import reading
 from harness.history.export import COLUMNS, export
-from harness.history.facts import Commits
 from harness.history.reading import read_history
+from harness.history.sources.our_records import Commits
 from harness.history.triage import FILE, Decision, read_triage
-from harness.output.histories import print_history
-from harness.output.tables import distinct
+from harness.report.terminal.history_tables import print_history
+from harness.report.terminal.run_tables import distinct
 from tests import synthetic_history as synthetic
 from tests.support import Done, caller, git, run_command
 from tests.synthetic_history import (

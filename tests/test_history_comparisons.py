@@ -9,7 +9,7 @@ import pytest
 
 from harness.history.changes import analyse
 from harness.history.comparisons import ComparedCase, with_comparisons
-from harness.history.facts import Judged, TimeEffect
+from harness.history.sources.our_records import Judged, TimeEffect
 from tests.test_history_triage import COMMITS, analysed
 
 SLOWER = analysed(100, 90)

@@ -10,10 +10,10 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.history.export import export
-from harness.history.facts import Commits, read_commits
 from harness.history.reading import History, open_results, read_card
+from harness.history.sources.our_records import Commits, read_commits
 from harness.history.triage import Decision
-from harness.output.histories import exit_code, print_history
+from harness.report.terminal.history_tables import exit_code, print_history
 from harness.system.git import Commit
 from tests.support import commit, git, make_repository
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.history.reading import read_history
-from harness.store.records_file import RecordWriter, read_run
+from harness.records.record_files import RecordWriter, read_run
 from tests.support import caller
 from tests.synthetic_history import CARDS, DriverChange, Failed, History, Step, Suite, write
 

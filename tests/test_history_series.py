@@ -8,7 +8,11 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from harness.history.facts import (
+from harness.history.figures import METRICS, direction_of
+from harness.history.reading import open_results, read_card
+from harness.history.series import series_of
+from harness.history.sources.asv_results import AsvBenchmark, CardTable, figures_of, groups_of
+from harness.history.sources.our_records import (
     CONTEXT,
     CardRecords,
     Commits,
@@ -16,10 +20,6 @@ from harness.history.facts import (
     RunFacts,
     read_commits,
 )
-from harness.history.figures import METRICS, direction_of
-from harness.history.reading import open_results, read_card
-from harness.history.series import series_of
-from harness.history.tables import AsvBenchmark, CardTable, figures_of, groups_of
 from harness.system import git
 from harness.system.git import Commit
 from tests import synthetic_history as synthetic

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from harness.errors import ExitCode, StoreError
-from harness.history.cards import card_folders
-from harness.history.facts import cache_file, card_records
-from harness.history.tables import AsvBenchmark, read_benchmarks, read_table
+from harness.history.sources.asv_results import AsvBenchmark, read_benchmarks, read_table
+from harness.history.sources.cards import card_folders
+from harness.history.sources.our_records import cache_file, card_records
 from tests.synthetic_history import CARDS, DriverChange, History, Suite, make_newer, truncate, write
 
 RATE, CLOCK = "suites.Toy.track_gflops", "suites.Toy.track_sm_clock_mhz"
@@ -604,7 +604,7 @@ def test_a_comparison_that_unpacks_to_more_than_can_be_held_is_left_out(tmp_path
     ends = {"base": {"commit": commit(1)}, "head": {"commit": commit(2)}}
     first = json.dumps({"comparison": {**ends, "command": "compare"}}).encode()
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(first + b"\n" + bytes(10_000)))
-    monkeypatch.setattr("harness.store.records_file.MOST_BYTES", 5000)
+    monkeypatch.setattr("harness.records.record_files.MOST_BYTES", 5000)
     [facts] = card_records(tmp_path).facts
     assert "unpacked it has more than 5000 bytes" in facts.problem
 

@@ -9,8 +9,8 @@ import pytest
 
 from harness.errors import ExitCode, StoreError
 from harness.history.reading import read_history
-from harness.store.imported_files import read_imported
-from harness.store.records_file import read_run
+from harness.records.imports.imported_files import read_imported
+from harness.records.record_files import read_run
 from tests.benchmark_json import (
     google_entry,
     google_file,

@@ -17,11 +17,11 @@ import pytest
 
 from harness.config import load_config
 from harness.init.cpp import read, text_of
-from harness.init.files import suite_text
 from harness.init.guess import suites_of
 from harness.init.repository import Repository
-from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of, plan
+from harness.init.written_files import suite_text
+from harness.suite.loader import load_folder
+from harness.suite.planning import launch_of, plan
 from tests.support import caller, make_repository, write_files
 
 SCALE = """\

@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.bench import verify
-from harness.bench.buffers import Buffers
-from harness.bench.injection import planted, steps_for
-from harness.bench.pair_runner import launch_on
 from harness.device.backends import null, open_device
 from harness.errors import BuildError, DeviceError, MeasureError, SuiteError
-from harness.records import Launch
-from harness.spec.device_facts import facts_of
-from harness.spec.kernel import on_device
-from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of
-from harness.spec.sources import Program, program
+from harness.measure import verify
+from harness.measure.buffers import Buffers
+from harness.measure.injection import planted, steps_for
+from harness.measure.paired_kernels import launch_on
+from harness.records.types import Launch
+from harness.suite.device_facts import facts_of
+from harness.suite.kernel import on_device
+from harness.suite.loader import load_folder
+from harness.suite.planning import launch_of
+from harness.suite.sources import Program, program
 from tests.support import KERNELS, device_is_missing
 
 DEVICE = "opencl:0"

@@ -11,9 +11,9 @@ import pytest
 import scipy  # its parts load when they are used
 
 from harness.judgement.judge import Direction, MetricEffects, MetricName, Policy, judge, p_again
-from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior, moderate, prior_of_case
-from harness.statistics.paired import ProcessEffect, log_ratios, more_quads, process_effect
-from harness.statistics.rates import clopper_pearson, holm
+from harness.judgement.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior, moderate, prior_of_case
+from harness.judgement.statistics.paired import ProcessEffect, log_ratios, more_quads, process_effect
+from harness.judgement.statistics.rates import clopper_pearson, holm
 from tests.support import no_oftener_than
 
 QUIET = Prior(variance=0.0001**2, df=100)

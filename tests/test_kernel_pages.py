@@ -11,9 +11,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of
-from harness.store.records_file import read_run
+from harness.records.record_files import read_run
+from harness.suite.loader import load_folder
+from harness.suite.planning import launch_of
 from scripts import kernel_pages as pages
 from scripts import kernel_pictures as pictures
 from tests.support import KERNELS, ROOT, run_command

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from harness.bench import protocol
-from harness.bench.measure import MeasureSettings
-from harness.bench.worker import Worker
 from harness.errors import DeviceError
-from harness.records import Row
+from harness.measure import protocol
+from harness.measure.timing import MeasureSettings
+from harness.measure.worker import Worker
+from harness.records.types import Row
 from harness.run.run import Session, SessionSettings
-from harness.spec.loader import load_folder
-from harness.spec.planning import PlannedCase
+from harness.suite.loader import load_folder
+from harness.suite.planning import PlannedCase
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.pairs import opened_worker
 from tests.support import KERNELS, MATMUL_SIZES, Recorder, device_is_missing

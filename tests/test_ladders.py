@@ -14,26 +14,25 @@ import pytest
 from harness import Ladder, Rung, Suite
 from harness.cli import report_ladder_command
 from harness.device.backends import null
+from harness.device.static.architecture_builds import Usage
+from harness.device.static.demand import Demand
+from harness.device.static.occupancy import residency
 from harness.errors import ExitCode, SuiteError
-from harness.output.ladder_tables import NOTHING, WITH_SLOW, markdown
-from harness.output.ladders import LadderLine, fastest, is_slow, ladder_report, placed
-from harness.output.progress import ProgressObserver
-from harness.records import (
-    DeviceInfo,
-    Host,
-    Launch,
-    LibraryShare,
-    Measurement,
-    Row,
-    Run,
+from harness.records.record_files import RecordWriter, newest_rows
+from harness.records.types import DeviceInfo, Host, Launch, LibraryShare, Measurement, Row, Run
+from harness.report.ladders import LadderLine, fastest, is_slow, ladder_report, placed
+from harness.report.terminal.ladder_tables import NOTHING, WITH_SLOW, markdown
+from harness.report.terminal.progress import ProgressObserver
+from harness.run.sweep.journal import SweepJournal
+from harness.run.sweep.sweep_types import (
+    PreparedConfiguration,
+    Sweep,
+    SweepRow,
+    SweepSettings,
+    configurations,
+    points,
 )
-from harness.spec.loader import load, load_folder
-from harness.static.builds import Usage
-from harness.static.demand import Demand
-from harness.static.occupancy import residency
-from harness.store.records_file import RecordWriter, newest_rows
-from harness.sweep.journal import SweepJournal
-from harness.sweep.model import PreparedConfiguration, Sweep, SweepRow, SweepSettings, configurations, points
+from harness.suite.loader import load, load_folder
 from tests import toy
 from tests.support import KERNELS, ROOT, caller, run_command
 

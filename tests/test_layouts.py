@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from harness import Axis, Case, Input, Output, Problem
-from harness.bench import verify
-from harness.bench.buffers import Buffers
 from harness.device.backends import open_device
 from harness.errors import SuiteError
-from harness.spec.layout import Layout, exact_limits, integer_limits, numpy_dtype
-from harness.spec.loader import load
+from harness.measure import verify
+from harness.measure.buffers import Buffers
+from harness.suite.layout import Layout, exact_limits, integer_limits, numpy_dtype
+from harness.suite.loader import load
 from tests.support import write_files
 from tests.test_operands import DEVICES, QUICK, measured, worker_of
 

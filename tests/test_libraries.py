@@ -20,21 +20,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.bench import verify
-from harness.bench.abba import PairSettings
-from harness.bench.measure import MeasureSettings
-from harness.bench.pair_runner import MOST_QUADS, TIME_S, pair_settings, share_of
 from harness.errors import SuiteError
-from harness.output.tables import print_out, run_tables, summary_of
-from harness.records import PairedBlock, Quad
+from harness.measure import verify
+from harness.measure.paired_kernels import MOST_QUADS, TIME_S, pair_settings, share_of
+from harness.measure.quads import PairSettings
+from harness.measure.timing import MeasureSettings
+from harness.records.record_files import read_run
+from harness.records.types import PairedBlock, Quad
+from harness.report.site.publishing import FOLDER, publish_pages
+from harness.report.terminal.run_tables import print_out, run_tables, summary_of
 from harness.run.run import Session, SessionSettings
-from harness.site.publishing import FOLDER, publish_pages
-from harness.spec.kernel import HostFunction, HostLibrary
-from harness.spec.layout import numpy_dtype
-from harness.spec.loader import load, load_folder
-from harness.spec.planning import plan
-from harness.spec.sources import lacking, program
-from harness.store.records_file import read_run
+from harness.suite.kernel import HostFunction, HostLibrary
+from harness.suite.layout import numpy_dtype
+from harness.suite.loader import load, load_folder
+from harness.suite.planning import plan
+from harness.suite.sources import lacking, program
 from tests import synthetic_history as synthetic
 from tests.support import KERNELS, Recorder, caller, write_files, write_null_script
 

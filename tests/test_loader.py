@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.device.static.occupancy import CARDS
 from harness.errors import ExitCode, GitError, NoSuiteError, SuiteError
-from harness.spec.loader import discover, discover_at, load, load_folder
-from harness.spec.planning import launch_of
-from harness.spec.sources import program
-from harness.spec.suite_data import Loading
-from harness.spec.suite_files import tree_sha256
-from harness.static.occupancy import CARDS
+from harness.suite.loader import discover, discover_at, load, load_folder
+from harness.suite.planning import launch_of
+from harness.suite.sources import program
+from harness.suite.suite_data import Loading
+from harness.suite.suite_files import tree_sha256
 from tests import toy
 from tests.support import run_command, write_files
 
@@ -315,7 +315,7 @@ def test_what_makes_no_sense_in_a_suite_says_where(project):
 
 def test_a_function_of_no_framework_is_no_source(project):
     source = '{"cuda": PythonFunction("f.py")}'
-    text = "from harness.spec.kernel import PythonFunction\n" + toy.SUITE.replace('"plain.cu"', source)
+    text = "from harness.suite.kernel import PythonFunction\n" + toy.SUITE.replace('"plain.cu"', source)
     project.write({"kernels/toy/suite.py": text})
     with pytest.raises(SuiteError, match=r"describes what no suite can be: .*sources"):
         load(project.suite)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.device.backends import null
 from harness.device.machine import ANNOTATIONS, describe_host, machine_entry, machine_name
-from harness.records import Host
+from harness.records.types import Host
 
 UUID = "GPU-3f2a9c1e-0a1b-2c3d-4e5f-a0b1c2d3e4f5"
 HOST = Host(os="Linux", kernel="6.1", cpu="Some CPU", cpu_count=8, memory_bytes=2**30, python="3.12.1")

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.bench.measure import MOST_LAUNCHES_QUEUED, Data, MeasureSettings, Subject, measure
 from harness.device.backends.base import MOST_HELD_NS
 from harness.device.backends.null import NullBuilt
-from harness.records import Launch
-from harness.spec.sources import Program
+from harness.measure.timing import MOST_LAUNCHES_QUEUED, Data, MeasureSettings, Subject, measure
+from harness.records.types import Launch
+from harness.suite.sources import Program
 from tests.recording import START_NS, Clock, RecordingDevice
 
 MS = 1_000_000.0
@@ -62,7 +62,7 @@ def test_the_language():
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr("harness.bench.measure.time", made)
+    monkeypatch.setattr("harness.measure.timing.time", made)
     return made
 
 

@@ -7,7 +7,7 @@ from statistics import fmean, median, pstdev
 
 import pytest
 
-from harness.device.backends.noise import FULL_CLOCK_MHZ, KINDS, SimulatedNoise
+from harness.device.backends.null_noise import FULL_CLOCK_MHZ, KINDS, SimulatedNoise
 
 MS = 1e6
 COUNT = 4000

@@ -28,9 +28,9 @@ from harness.numbers import (
     times,
     typeset,
 )
-from harness.records import Effect
+from harness.records.types import Effect
 
-FORMAT = Path(harness.__file__).parent / "site" / "assets" / "static" / "format.js"
+FORMAT = Path(harness.__file__).parent / "report" / "site" / "assets" / "static" / "format.js"
 
 
 def change(middle: float, half: float = 0.0007) -> Effect:

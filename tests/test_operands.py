@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from harness import Axis, Case, InOut, Input, Output, Problem, Scalar
-from harness.bench import protocol
-from harness.bench.abba import PairSettings
-from harness.bench.buffers import Buffers, needed_bytes
-from harness.bench.measure import Data, MeasureSettings
-from harness.bench.pair_runner import WrongByBaseError
 from harness.device.backends import open_device
 from harness.device.backends.null import NullDevice
 from harness.errors import BuildError, DeviceError, MeasureError, SuiteError
-from harness.spec.loader import load
+from harness.measure import protocol
+from harness.measure.buffers import Buffers, needed_bytes
+from harness.measure.paired_kernels import WrongByBaseError
+from harness.measure.quads import PairSettings
+from harness.measure.timing import Data, MeasureSettings
+from harness.suite.loader import load
 from tests.pairs import Pair, opened_worker
 from tests.support import GPU, KERNELS, device_is_missing, write_files
 
@@ -360,14 +360,14 @@ class Logged(Data):
     ],
 )
 def test_every_launch_has_an_interval_of_its_own_behind_a_copy(monkeypatch, policy, slots):
-    from harness.bench.measure import Subject, measure
     from harness.device.backends.null import NullBuilt
-    from harness.spec.sources import Program
+    from harness.measure.timing import Subject, measure
+    from harness.suite.sources import Program
     from tests.recording import Clock
     from tests.test_measure import LAUNCH, MS, Recording
 
     clock = Clock()
-    monkeypatch.setattr("harness.bench.measure.time", clock)
+    monkeypatch.setattr("harness.measure.timing.time", clock)
     device = Recording(clock)
     device.warms_up = True
     built = NullBuilt(Program("toy.one", "one", ""), "", itertools.repeat(1 * MS))

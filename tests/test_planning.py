@@ -9,10 +9,10 @@ import pytest
 from harness import Axis, Case, Kernel, Output, Problem, Step, Suite
 from harness.device.backends import null
 from harness.errors import LaunchError, NotToldError, NotYetKnownError, SuiteError, UsageError
-from harness.records import Launch
-from harness.spec.device_facts import DeviceFacts, facts_of
-from harness.spec.kernel import on_device
-from harness.spec.planning import at_least_one, check_patterns, launch_of, plan, refusal
+from harness.records.types import Launch
+from harness.suite.device_facts import DeviceFacts, facts_of
+from harness.suite.kernel import on_device
+from harness.suite.planning import at_least_one, check_patterns, launch_of, plan, refusal
 
 
 class Box(Problem):

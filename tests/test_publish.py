@@ -23,10 +23,19 @@ from harness.errors import ConfigError, ExitCode, StoreError
 from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, acknowledge
 from harness.integrations.asv.conf import SiteConf, read_conf
-from harness.records import Snapshot
-from harness.site.documents import CardStatus, Numbers, Site, atom, badge, badge_svg, file_name, run_document
-from harness.site.publishing import FOLDER, publish_pages
-from harness.store.records_file import StoredRun, read_run
+from harness.records.record_files import StoredRun, read_run
+from harness.records.types import Snapshot
+from harness.report.site.documents import (
+    CardStatus,
+    Numbers,
+    Site,
+    atom,
+    badge,
+    badge_svg,
+    file_name,
+    run_document,
+)
+from harness.report.site.publishing import FOLDER, publish_pages
 from tests import synthetic_history as synthetic
 from tests.support import caller, git, run_command
 from tests.synthetic_history import (

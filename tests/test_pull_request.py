@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.output.review.model import LIMITS, Review, decode_review
-from harness.output.review.plausible import problems
+from harness.report.document.check import problems
+from harness.report.document.document import LIMITS, Review, decode_review
 from tests.commits import SUITE, Side, files, takes
 from tests.github_server import REPOSITORY, TOKEN, Artifact, GitHub, run_event, serving
 from tests.support import IMPORT_PATH, commit, git, make_repository, run_command, write_null_script
@@ -309,7 +309,7 @@ def by_pytest(play, harness, monkeypatch) -> Callable[..., tuple[int, Review]]:
 
 
 def test_pytest_s_kernels_and_its_other_benchmarks_are_in_one_report(play, by_pytest, monkeypatch):
-    monkeypatch.setattr("harness.github.pytest_session.ROUNDS", 1)  # too few to tell anything, and quick
+    monkeypatch.setattr("harness.ci.pytest_session.ROUNDS", 1)  # too few to tell anything, and quick
     host = "def test_sum(benchmark): benchmark.pedantic(sum, args=(range(64),), rounds=5)\n"
     status, review = by_pytest({**KERNELS, "benchmarks/test_host.py": host}, play.tree(takes(1_030_000)))
     assert status == 1

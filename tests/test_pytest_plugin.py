@@ -22,10 +22,10 @@ import pytest
 import scipy.special  # noqa: F401 - likewise, and numpy's parts are not to be loaded twice in a process
 
 from harness.errors import DeviceError, UsageError
-from harness.integrations.pytest.bench import case_options
 from harness.integrations.pytest.report import other_card
+from harness.integrations.pytest.session import case_options
+from harness.records.record_files import read_comparison
 from harness.run.device_session import find_device
-from harness.store.records_file import read_comparison
 from tests import toy
 from tests.commits import KERNELS, MS, SUITE, files, make_project, only, takes
 from tests.fork_server import WORKERS, ForkServer
@@ -72,7 +72,13 @@ KERNEL = "benchmarks/test_kernels.py::test_kernel"
 OLDEST = (f"pytest=={'8.4.0' if sys.version_info >= (3, 14) else '8.0.0'}", "pytest-benchmark==5.0.0")
 """pytest-benchmark 4 calls what Python 3.12 deprecates. pytest 8.0 is older than Python 3.14."""
 
-MODULES = (*WORKERS, "pytest", "harness.run.compare", "harness.run.run", "harness.output.verdicts")
+MODULES = (
+    *WORKERS,
+    "pytest",
+    "harness.run.compare",
+    "harness.run.run",
+    "harness.report.terminal.comparison_tables",
+)
 NO_CPUINFO = {"cpuinfo.py": "def get_cpu_info():\n    return {}\n"}
 """What pytest-benchmark asks about the processor, and saves. The real one takes two seconds of it."""
 
@@ -217,10 +223,10 @@ def test_loading_the_plugin_loads_nothing_but_pytest():
     assert foreign == {"harness"}
     others = {name for name in ours.split() if not name.startswith("harness.integrations")}
     spec = {
-        f"harness.spec.{name}"
+        f"harness.suite.{name}"
         for name in ("case_id", "device_facts", "kernel", "layout", "problem", "suite", "tuning")
     }
-    assert others <= {"harness.errors", "harness.spec", *spec}
+    assert others <= {"harness.errors", "harness.suite", *spec}
 
 
 def test_a_session_without_gpu_tests_is_as_it_was(beds):

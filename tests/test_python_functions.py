@@ -18,16 +18,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from harness.bench import protocol
-from harness.bench.abba import PairSettings
-from harness.bench.measure import MeasureSettings
-from harness.bench.worker import Worker
 from harness.device.frameworks import Cupy, ExecutionContext, Framework, FrameworkFunction, Numba, Torch
 from harness.errors import HarnessError, LaunchError, SuiteError
-from harness.records import Launch
-from harness.spec.kernel import Parameter
-from harness.spec.layout import Layout, numpy_dtype
-from harness.spec.python_functions import PythonCall
+from harness.measure import protocol
+from harness.measure.quads import PairSettings
+from harness.measure.timing import MeasureSettings
+from harness.measure.worker import Worker
+from harness.records.types import Launch
+from harness.suite.kernel import Parameter
+from harness.suite.layout import Layout, numpy_dtype
+from harness.suite.python_functions import PythonCall
 from harness.system.files import try_lock
 from tests.pairs import Built, Pair, opened_worker
 from tests.support import IMPORT_PATH, run_command, write_files

@@ -21,7 +21,8 @@ import pytest
 
 import harness
 from harness.errors import ExitCode, StoreError
-from harness.records import (
+from harness.records import record_files
+from harness.records.types import (
     SCHEMA_VERSION,
     Arm,
     CaseBlock,
@@ -41,7 +42,6 @@ from harness.records import (
     Toolchain,
     Verdict,
 )
-from harness.store import records_file
 
 TEXT = 'a "sentence"\r\n with \u2028 and \u0000 and é and 𝄞'
 FLOATS = itertools.cycle((0.1 + 0.2, -1e-300, 1e300, 5e-324, 1000.0))
@@ -128,7 +128,7 @@ BLOCK = full_but(CaseBlock, block=full_but(PairedBlock, quads=(full(Quad), BARE_
 
 
 def written(folder, *items, described=RUN, complete=True):
-    with records_file.RecordWriter(folder, described) as writer:
+    with record_files.RecordWriter(folder, described) as writer:
         for item in items:
             writer.add(item)
         return writer.finish(complete=complete)
@@ -153,10 +153,10 @@ def edited(path, number, line):
 @pytest.mark.parametrize("complete", [True, False])
 def test_every_field_comes_back(tmp_path, complete):
     path = written(tmp_path / "deep" / "er", ROW, BARE, ROW, complete=complete)
-    assert records_file.read_run(path) == records_file.StoredRun(RUN, (ROW, BARE, ROW), complete)
+    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW, BARE, ROW), complete)
     assert [each.name for each in path.parent.iterdir()] == [path.name]
     path = compared(tmp_path, BLOCK, BLOCK, VERDICT, BARE_VERDICT, complete=complete)
-    assert records_file.read_comparison(path) == records_file.StoredComparison(
+    assert record_files.read_comparison(path) == record_files.StoredComparison(
         COMPARISON, (BLOCK, BLOCK), (VERDICT, BARE_VERDICT), complete
     )
 
@@ -169,7 +169,7 @@ def test_the_disk_is_told_to_keep_a_record_that_is_finished(tmp_path, monkeypatc
 
 
 def test_a_run_without_rows(tmp_path):
-    assert records_file.read_run(written(tmp_path)) == records_file.StoredRun(RUN, (), complete=True)
+    assert record_files.read_run(written(tmp_path)) == record_files.StoredRun(RUN, (), complete=True)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_line_is_a_record(tmp_path, items, described, kinds):
     ],
 )
 def test_a_records_name(described, changes, name):
-    assert records_file.record_name(dataclasses.replace(described, **changes)) == name
+    assert record_files.record_name(dataclasses.replace(described, **changes)) == name
 
 
 def test_the_newest_row_of_a_case_counts_and_one_that_was_skipped_where_there_is_no_other(tmp_path):
@@ -230,49 +230,49 @@ def test_the_newest_row_of_a_case_counts_and_one_that_was_skipped_where_there_is
     stored(4, row("a", "verified", "fourth"), row("b", "not-built", "fourth"))
     stored(5, row("a", "measured", "fifth"), command="check")
     stored(6, row("a", "measured", "sixth"), suite="other")
-    found, problems = records_file.newest_rows(tmp_path, "toy", ["a", "b", "c"])
+    found, problems = record_files.newest_rows(tmp_path, "toy", ["a", "b", "c"])
     assert {each.row.case: each.row.message for each in found} == {"a": "second", "b": "third", "c": "third"}
     assert ({each.machine for each in found}, problems) == ({"card"}, [])
 
 
 def test_two_runs_in_one_second_have_a_record_each(tmp_path):
     other = dataclasses.replace(RUN, run_id="fedcba9876543210")
-    with records_file.RecordWriter(tmp_path, RUN) as one, records_file.RecordWriter(tmp_path, other) as two:
+    with record_files.RecordWriter(tmp_path, RUN) as one, record_files.RecordWriter(tmp_path, other) as two:
         one.add(ROW)
         two.add(BARE)
         paths = [one.finish(complete=True), two.finish(complete=True)]
-    assert [records_file.read_run(path).rows for path in paths] == [(ROW,), (BARE,)]
+    assert [record_files.read_run(path).rows for path in paths] == [(ROW,), (BARE,)]
 
 
 def test_a_run_is_not_written_twice(tmp_path):
-    with records_file.RecordWriter(tmp_path, RUN), pytest.raises(StoreError, match="File exists"):
-        records_file.RecordWriter(tmp_path, RUN)
+    with record_files.RecordWriter(tmp_path, RUN), pytest.raises(StoreError, match="File exists"):
+        record_files.RecordWriter(tmp_path, RUN)
 
 
 def test_rows_can_be_read_before_the_end(tmp_path):
-    with records_file.RecordWriter(tmp_path, RUN) as writer:
-        assert records_file.read_run(part_of(tmp_path)) == records_file.StoredRun(RUN, (), complete=False)
+    with record_files.RecordWriter(tmp_path, RUN) as writer:
+        assert record_files.read_run(part_of(tmp_path)) == record_files.StoredRun(RUN, (), complete=False)
         writer.add(ROW)
-        assert records_file.read_run(part_of(tmp_path)) == records_file.StoredRun(RUN, (ROW,), complete=False)
+        assert record_files.read_run(part_of(tmp_path)) == record_files.StoredRun(RUN, (ROW,), complete=False)
         assert not list(tmp_path.glob("*.jsonl"))
 
 
 def test_leaving_early_keeps_the_rows_and_says_so(tmp_path):
     def interrupted():
-        with records_file.RecordWriter(tmp_path, RUN) as writer:
+        with record_files.RecordWriter(tmp_path, RUN) as writer:
             writer.add(ROW)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     (path,) = tmp_path.iterdir()
-    assert records_file.read_run(path) == records_file.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW,), complete=False)
 
 
 KILLED = """
 import os, sys
 from pathlib import Path
-from harness.store import records_file as store
+from harness.records import record_files as store
 from tests.test_records_file import ROW, RUN
 writer = store.RecordWriter(Path(sys.argv[1]), RUN)
 writer.add(ROW)
@@ -296,13 +296,13 @@ def child(code, *arguments):
 def test_what_was_measured_outlives_the_harness(tmp_path):
     done = child(KILLED.format(last="os.kill(os.getpid(), 9)"), tmp_path)
     assert done.returncode == -9, done.stderr
-    assert records_file.read_run(part_of(tmp_path)) == records_file.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(part_of(tmp_path)) == record_files.StoredRun(RUN, (ROW,), complete=False)
 
 
 FULL = """
 import resource, sys
 from pathlib import Path
-from harness.store import records_file as store
+from harness.records import record_files as store
 from harness.errors import StoreError
 from tests.test_records_file import BARE, ROW, RUN
 limit = int(sys.argv[2])
@@ -326,13 +326,13 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_rows_before(tmp_path):
         f"Cannot write to {part}: File too large. Rows written before are kept there.\n"
     ), done.stderr
     assert done.stderr == ""
-    assert records_file.read_run(part) == records_file.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(part) == record_files.StoredRun(RUN, (ROW,), complete=False)
 
 
 FULL_AT_FIRST = """
 import resource, sys, warnings
 from pathlib import Path
-from harness.store import records_file as store
+from harness.records import record_files as store
 from harness.errors import StoreError
 from tests.test_records_file import RUN
 warnings.simplefilter("error")
@@ -358,18 +358,18 @@ def test_a_file_in_place_of_the_folder_is_a_sentence(tmp_path, below):
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / below
     with pytest.raises(StoreError) as raised:
-        records_file.RecordWriter(folder, RUN)
+        record_files.RecordWriter(folder, RUN)
     assert raised.value.message.startswith(f"Cannot write results to {folder}: ")
     assert "--results" in raised.value.message
     assert raised.value.exit_code == ExitCode.NOT_MEASURED
 
 
 def test_a_folder_in_place_of_the_record_is_a_sentence(tmp_path):
-    writer = records_file.RecordWriter(tmp_path, RUN)
+    writer = record_files.RecordWriter(tmp_path, RUN)
     (writer.path / "taken").mkdir(parents=True)
     with pytest.raises(StoreError, match="The rows are in"):
         writer.finish(complete=True)
-    assert records_file.read_run(part_of(tmp_path)).run == RUN
+    assert record_files.read_run(part_of(tmp_path)).run == RUN
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_a_folder_in_place_of_the_record_is_a_sentence(tmp_path):
 def test_a_damaged_line_is_named(tmp_path, line, because):
     path = edited(written(tmp_path, ROW, BARE, ROW), 3, line)
     with pytest.raises(StoreError) as raised:
-        records_file.read_run(path)
+        record_files.read_run(path)
     assert raised.value.message.startswith(f"{path}, line 3 is damaged (")
     assert because in raised.value.message
 
@@ -409,7 +409,7 @@ def test_a_damaged_first_line_is_named(tmp_path):
     path = written(tmp_path, ROW)
     path.write_bytes(path.read_bytes().replace(b"1.2.3", b"\xff\xfe.3"))
     with pytest.raises(StoreError) as raised:
-        records_file.read_run(path)
+        record_files.read_run(path)
     assert raised.value.message.startswith(f"{path}, line 1 is damaged ('utf-8' codec can't decode byte 0xff")
 
 
@@ -417,13 +417,13 @@ def test_half_a_last_line_costs_no_row_before_it(tmp_path):
     # A harness that was killed as it wrote leaves one.
     path = written(tmp_path, ROW, BARE)
     path.write_bytes(path.read_bytes().removesuffix(b'{"complete":true}\n')[:-10])
-    assert records_file.read_run(path) == records_file.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW,), complete=False)
 
 
 def test_a_damaged_line_can_be_deleted(tmp_path):
     path = edited(written(tmp_path, ROW, BARE, ROW), 3, b"{")
     path.write_bytes(b"\n".join(line for line in path.read_bytes().splitlines() if line != b"{"))
-    assert records_file.read_run(path) == records_file.StoredRun(RUN, (ROW, ROW), complete=True)
+    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW, ROW), complete=True)
 
 
 @pytest.mark.parametrize(
@@ -445,14 +445,14 @@ def test_what_is_no_record_is_a_sentence(tmp_path, content):
     path = tmp_path / "some.jsonl"
     path.write_bytes(content)
     with pytest.raises(StoreError) as raised:
-        records_file.read_run(path)
+        record_files.read_run(path)
     assert raised.value.message.startswith(
         f"{path} is no run record: its first line does not describe a run ("
     )
 
 
 @pytest.mark.parametrize("content", [b"{}\n", b'{"row":{}}\n', b'{"complete":true}\n'], ids=repr)
-@pytest.mark.parametrize("read", [records_file.read_run, records_file.read_comparison])
+@pytest.mark.parametrize("read", [record_files.read_run, record_files.read_comparison])
 def test_a_record_of_neither_is_a_sentence(tmp_path, content, read):
     path = tmp_path / "some.jsonl"
     path.write_bytes(content)
@@ -460,7 +460,7 @@ def test_a_record_of_neither_is_a_sentence(tmp_path, content, read):
         read(path)
 
 
-@pytest.mark.parametrize("read", [records_file.read_run, records_file.read_comparison])
+@pytest.mark.parametrize("read", [record_files.read_run, record_files.read_comparison])
 @pytest.mark.parametrize("name", [".", "missing.jsonl"])
 def test_what_cannot_be_read_is_a_sentence(tmp_path, name, read):
     with pytest.raises(StoreError, match=r"^Cannot read "):
@@ -468,7 +468,7 @@ def test_what_cannot_be_read_is_a_sentence(tmp_path, name, read):
 
 
 @pytest.mark.parametrize("kind", ["run", "comparison"])
-@pytest.mark.parametrize("read", [records_file.read_run, records_file.read_comparison])
+@pytest.mark.parametrize("read", [record_files.read_run, record_files.read_comparison])
 def test_a_newer_record_is_told_from_a_damaged_one(tmp_path, kind, read):
     newer = json.dumps({kind: {"schema_version": SCHEMA_VERSION + 1, "anything": "else"}})
     path = edited(written(tmp_path, ROW), 1, newer.encode())
@@ -485,15 +485,15 @@ def test_a_field_of_a_later_harness_is_no_damage(tmp_path):
     path = written(tmp_path, ROW)
     line = json.loads(path.read_bytes().splitlines()[1])
     line["row"]["added_later"] = 1
-    assert records_file.read_run(edited(path, 2, json.dumps(line).encode())).rows == (ROW,)
+    assert record_files.read_run(edited(path, 2, json.dumps(line).encode())).rows == (ROW,)
 
 
 def test_a_run_is_no_comparison_and_the_other_way_round(tmp_path):
     run, comparison = written(tmp_path, ROW), compared(tmp_path, VERDICT)
     with pytest.raises(StoreError, match="is the record of a run; expected that of a comparison"):
-        records_file.read_comparison(run)
+        record_files.read_comparison(run)
     with pytest.raises(StoreError, match="is the record of a comparison; expected that of a run"):
-        records_file.read_run(comparison)
+        record_files.read_run(comparison)
 
 
 def test_a_field_that_an_earlier_harness_did_not_know_has_its_default(tmp_path):
@@ -504,11 +504,11 @@ def test_a_field_that_an_earlier_harness_did_not_know_has_its_default(tmp_path):
     bare = dataclasses.replace(
         BLOCK, confirming=False, block=dataclasses.replace(BLOCK.block, clock_noise=None)
     )
-    assert records_file.read_comparison(edited(path, 2, json.dumps(line).encode())).blocks == (bare,)
+    assert record_files.read_comparison(edited(path, 2, json.dumps(line).encode())).blocks == (bare,)
 
 
 def test_without_a_writer_a_journal_keeps_nothing():
-    with records_file.Journal(None) as journal:
+    with record_files.Journal(None) as journal:
         journal.add(BLOCK)
         journal.finish(complete=True)
     assert (journal.path, journal.problem) == (None, "")
@@ -517,7 +517,7 @@ def test_without_a_writer_a_journal_keeps_nothing():
 FULL_JOURNAL = """
 import resource, sys
 from pathlib import Path
-from harness.store import records_file as store
+from harness.records import record_files as store
 from tests.test_records_file import BLOCK, COMPARISON, VERDICT
 with store.Journal(store.RecordWriter(Path(sys.argv[1]), COMPARISON)) as journal:
     journal.add(BLOCK)
@@ -539,15 +539,15 @@ def test_a_journal_on_a_full_disk_goes_on_and_says_so_once(tmp_path):
     assert problem.endswith("File too large. Rows written before are kept there."), done.stderr
     assert path == "None"
     (left,) = (tmp_path / "full").iterdir()
-    stored = records_file.read_comparison(left)
-    assert stored == records_file.StoredComparison(COMPARISON, (BLOCK,), (), complete=False)
+    stored = record_files.read_comparison(left)
+    assert stored == record_files.StoredComparison(COMPARISON, (BLOCK,), (), complete=False)
 
 
 # The schema
 
 
 def test_the_schema_is_one_and_describes_every_line(tmp_path):
-    schema = records_file.schema()
+    schema = record_files.schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     for complete in (True, False):
@@ -573,7 +573,7 @@ def test_the_schema_is_one_and_describes_every_line(tmp_path):
 )
 def test_the_schema_refuses(line):
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(line, records_file.schema(), jsonschema.Draft202012Validator)
+        jsonschema.validate(line, record_files.schema(), jsonschema.Draft202012Validator)
 
 
 @pytest.mark.parametrize(
@@ -585,11 +585,11 @@ def test_the_schema_refuses_one_wrong_value(tmp_path, kind, field, value):
     (line,) = (line for line in lines if kind in line)
     line[kind][field] = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(line, records_file.schema(), jsonschema.Draft202012Validator)
+        jsonschema.validate(line, record_files.schema(), jsonschema.Draft202012Validator)
 
 
 def test_every_record_of_the_schema_and_every_field_is_described():
-    described = records_file.schema()["$defs"]
+    described = record_files.schema()["$defs"]
     of_runs = (Run, Row, Source, DeviceInfo, Toolchain, Host, Measurement, Telemetry, Snapshot, Check)
     of_comparisons = (Comparison, CaseBlock, PairedBlock, Quad, Verdict, Effect, Arm)
     for kind in (*of_runs, *of_comparisons):
@@ -599,6 +599,6 @@ def test_every_record_of_the_schema_and_every_field_is_described():
 
 
 def test_the_shipped_schema_is_the_records():
-    """Other tools read records by it; `harness.store.records_file.schema()` makes it."""
-    path = Path(harness.__file__).parent / "assets" / "run-record.schema.json"
-    assert json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(records_file.schema()))
+    """Other tools read records by it; `harness.records.record_files.schema()` makes it."""
+    path = Path(harness.__file__).parent / "records" / "run-record.schema.json"
+    assert json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(record_files.schema()))

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench.abba import PairSettings
 from harness.device.backends import null
 from harness.errors import ExitCode
 from harness.judgement.case_trial import NoisePriors, Precision, bare_verdict
 from harness.judgement.judge import Policy
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
-from harness.records import CaseBlock, Comparison, Host, PairedBlock, Source, Verdict, VerdictStatus
+from harness.judgement.statistics.paired import ProcessEffect, readable
+from harness.measure.quads import PairSettings
+from harness.records.record_files import RecordWriter, StoredComparison, read_comparison
+from harness.records.types import CaseBlock, Comparison, Host, PairedBlock, Source, Verdict, VerdictStatus
 from harness.run.rejudge import Rejudged, Score, Truth, rejudge, score, shortened
-from harness.spec.problem import Case
-from harness.statistics.paired import ProcessEffect, readable
-from harness.store.records_file import RecordWriter, StoredComparison, read_comparison
+from harness.suite.problem import Case
 from tests.test_case_trial import block, quads
 
 SOURCE = Source(suite="toy", path="kernels/toy", commit="b" * 40)
@@ -454,7 +454,7 @@ def test_packed_or_not_a_record_reads_alike(tmp_path):
 
 def test_what_unpacks_to_more_than_can_be_held_is_not_read(harness, tmp_path, monkeypatch):
     path = packed(written(tmp_path, verdict(), *blocks(0.0)))
-    monkeypatch.setattr("harness.store.records_file.MOST_BYTES", path.stat().st_size)
+    monkeypatch.setattr("harness.records.record_files.MOST_BYTES", path.stat().st_size)
     done = harness("rejudge", str(path))
     assert done.status == ExitCode.NOT_MEASURED
     assert "unpacked it has more than" in done.err

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from harness.bench import protocol, worker
-from harness.bench.remote_suite import remote_suite
 from harness.errors import NotToldError
+from harness.measure import protocol, worker
+from harness.measure.remote_suite import remote_suite
 from harness.run.compare import _Answering
-from harness.spec.loader import load_folder
-from harness.spec.suite_data import DefinitionCall, Functions, ReturnValue, describe
+from harness.suite.loader import load_folder
+from harness.suite.suite_data import DefinitionCall, Functions, ReturnValue, describe
 from harness.system.process import Failed, Query
 from tests import toy
 from tests.support import write_files

@@ -13,16 +13,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from harness.ci.requirements import chosen_extras, composed, extras_of, extras_with, measuring_extras, pins_of
 from harness.errors import UsageError
-from harness.forges.requirements import (
-    chosen_extras,
-    composed,
-    extras_of,
-    extras_with,
-    measuring_extras,
-    pins_of,
-)
-from harness.spec.loader import discover, load
+from harness.suite.loader import discover, load
 from tests.support import ROOT
 
 if sys.version_info < (3, 11):

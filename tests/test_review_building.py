@@ -10,7 +10,9 @@ import pytest
 
 from harness.errors import StoreError, UsageError
 from harness.judgement.saved_runs import FilesResult, FilesSide, policy_for
-from harness.output.review.building import (
+from harness.records.types import Effect, Verdict
+from harness.report.document.document import SourceLine, decode_review, encode_review
+from harness.report.document.from_results import (
     _unique,
     card_of_files,
     kernel_places,
@@ -18,11 +20,9 @@ from harness.output.review.building import (
     review_of,
     stored_result,
 )
-from harness.output.review.grouping import Links
-from harness.output.review.markdown import comment
-from harness.output.review.model import SourceLine, decode_review, encode_review
-from harness.records import Effect, Verdict
-from harness.spec.loader import load
+from harness.report.document.outcome import Links
+from harness.report.pull_request.comment_markdown import comment
+from harness.suite.loader import load
 from tests.commits import make_project, only
 from tests.support import caller, commit, git, run_command, write_files, write_null_script
 

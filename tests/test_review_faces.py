@@ -19,10 +19,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from harness.judgement.gates import GATES
-from harness.output.review import markdown
-from harness.output.review.faces import check_run, page, workflow_command, workflow_commands
-from harness.output.review.grouping import Links, calibrated, facts, grouped, total
-from harness.output.review.markdown import (
+from harness.report.document.document import Calibrated, Review, decode_review, encode_review
+from harness.report.document.outcome import Links, calibrated, facts, grouped, total
+from harness.report.pull_request import comment_markdown
+from harness.report.pull_request.comment_markdown import (
     Item,
     Part,
     axis_svg,
@@ -38,8 +38,8 @@ from harness.output.review.markdown import (
     strip_text,
     summary,
 )
-from harness.output.review.model import Calibrated, Review, decode_review, encode_review
-from harness.output.sentences import reason, remedy
+from harness.report.pull_request.faces import check_run, page, workflow_command, workflow_commands
+from harness.report.words.of_verdict import reason, remedy
 from tests.review_samples import (
     ATTACKS,
     HEAD,
@@ -505,7 +505,7 @@ def test_lists_are_told_in_english():
 
 def test_the_verdict_stands_first_in_the_comments_table():
     """A comment's table scrolls: what is beyond 350 pixels nobody sees on a telephone."""
-    text = markdown.comment(SAMPLES["regressions"](), LINKS)
+    text = comment_markdown.comment(SAMPLES["regressions"](), LINKS)
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', text)
     assert heads[:2] == ["verdict", "case"]
 
@@ -516,7 +516,7 @@ def test_benchmarks_of_others_are_told_nothing_of_a_card():
     theirs = card(
         noisy, suite="pytest", executables=True, driver="", compiler="", calibrated=None, gpu_s=0.0, twins=()
     )
-    text = markdown.comment(review(theirs), LINKS)
+    text = comment_markdown.comment(review(theirs), LINKS)
     assert "<code></code>" not in text
     assert "device time" not in text
     assert "calibrate" not in text

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import ExitCode
-from harness.output.review.grouping import Groups, grouped, review_outcome, total, wrong_twins
-from harness.output.review.model import CaseReview, Review
-from harness.output.verdicts import exit_code
-from harness.records import Verdict
+from harness.records.types import Verdict
+from harness.report.document.document import CaseReview, Review
+from harness.report.document.outcome import Groups, grouped, review_outcome, total, wrong_twins
+from harness.report.terminal.comparison_tables import exit_code
 from harness.run.compare import ComparisonResult
 from tests.review_samples import SAMPLES, STATUSES, card, case, random_review, review, twins
 

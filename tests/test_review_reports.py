@@ -8,9 +8,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from harness.output.review.grouping import grouped, total
-from harness.output.review.model import LIMITS
-from harness.output.review.reports import code_quality, junit, openmetrics, sarif
+from harness.report.document.document import LIMITS
+from harness.report.document.outcome import grouped, total
+from harness.report.pull_request.machine_formats import code_quality, junit, openmetrics, sarif
 from tests.review_samples import SAMPLES, card, case, review
 
 

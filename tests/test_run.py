@@ -12,17 +12,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.bench.measure import MeasureSettings
 from harness.device.backends import null
 from harness.errors import DeviceError, GitError, SuiteError, UsageError
-from harness.output.tables import summary_of
-from harness.records import Launch
+from harness.measure.timing import MeasureSettings
+from harness.records.record_files import read_run
+from harness.records.types import Launch
+from harness.report.terminal.run_tables import summary_of
 from harness.run import device_session
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
-from harness.spec.loader import load
-from harness.spec.planning import plan
-from harness.store.records_file import read_run
+from harness.suite.loader import load
+from harness.suite.planning import plan
 from tests import toy
 from tests.support import (
     IMPORT_PATH,

@@ -22,12 +22,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.forges.scaffold import FleetCard, decode_fleet
+from harness.ci.scaffold import FleetCard, decode_fleet
 from tests.forked_command import first_lines
 from tests.support import ROOT
 from tests.test_docs import section
 
-FILES = ROOT / "harness" / "assets" / "runner"
+FILES = ROOT / "harness" / "ci" / "runner"
 SCRIPTS = sorted(FILES.glob("*.sh"))
 UNITS = sorted(path for kind in ("service", "slice", "socket", "timer") for path in FILES.glob(f"*.{kind}"))
 PAGE = ROOT / "docs" / "runners.md"

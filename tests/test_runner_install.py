@@ -17,7 +17,7 @@ import pytest
 from tests.support import ROOT, open_folder
 from tests.test_suite_user import RELAY, namespaces_work
 
-FILES = ROOT / "harness" / "assets" / "runner"
+FILES = ROOT / "harness" / "ci" / "runner"
 TOOLS = ("systemd-analyze", "systemd-socket-activate", "systemctl", "useradd", "dpkg-query")
 SCENARIO = r"""
 set -euo pipefail

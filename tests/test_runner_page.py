@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.doctor.checks import LINES, WARM_AT_REST_C
-from harness.forges.requirements import measuring_extras
-from harness.forges.scaffold import extras_there
-from harness.github.events import DISPATCH_BRANCH
+from harness.ci.github.workflow_events import DISPATCH_BRANCH
+from harness.ci.requirements import measuring_extras
+from harness.ci.scaffold import extras_there
+from harness.run.doctor.checks import LINES, WARM_AT_REST_C
 from tests.support import ROOT
 from tests.test_docs import section
 from tests.test_runner_files import FILES, options_of

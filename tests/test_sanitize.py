@@ -11,12 +11,12 @@ import pytest
 from harness.device.backends import compute_sanitizer, nvcc, oclgrind
 from harness.device.findings import SanitizerFinding
 from harness.errors import DeviceError, ExitCode
-from harness.output.progress import SanitizeProgress
-from harness.output.sanitized import sanitized_table
+from harness.report.terminal.progress import SanitizeProgress
+from harness.report.terminal.sanitized import sanitized_table
 from harness.run.device_session import find_device
 from harness.run.sanitize import Sanitized, sanitize
-from harness.spec.loader import load
-from harness.spec.planning import plan
+from harness.suite.loader import load
+from harness.suite.planning import plan
 from tests.forked_command import first_lines
 from tests.support import GPU, KERNELS, caller, device_is_missing, write_files
 

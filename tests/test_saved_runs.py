@@ -28,11 +28,11 @@ from harness.judgement.saved_runs import (
     judge_pairs,
     policy_for,
 )
-from harness.output.verdicts import exit_code
-from harness.records import Verdict
-from harness.store import imported
-from harness.store.imported_files import read_saved
-from harness.store.pytest_benchmark_files import BenchmarkFile, find_files
+from harness.records.imports import imported
+from harness.records.imports.imported_files import read_saved
+from harness.records.imports.pytest_benchmark_files import BenchmarkFile, find_files
+from harness.records.types import Verdict
+from harness.report.terminal.comparison_tables import exit_code
 from scripts import bench_stock
 from tests.support import caller, commit, make_repository, no_oftener_than, write_files
 

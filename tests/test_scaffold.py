@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import StoreError, UsageError
-from harness.forges.requirements import composed
-from harness.forges.scaffold import (
+from harness.ci.requirements import composed
+from harness.ci.scaffold import (
     COPIED,
     HARNESS_FILE,
     MEASURE_FILE,
@@ -23,6 +22,7 @@ from harness.forges.scaffold import (
     read_fleet,
     scaffold,
 )
+from harness.errors import StoreError, UsageError
 from tests.support import ROOT, commit, git, make_repository
 from tests.workflow_policy import load, violations
 
@@ -91,13 +91,13 @@ def test_a_wheel_has_what_is_copied():
     included = targets["wheel"]["force-include"]
     for name in COPIED:
         folder, _, file = name.partition("/")
-        assert included.get(f".github/{folder}") == f"harness/assets/github/{folder}", file
+        assert included.get(f".github/{folder}") == f"harness/ci/github/{folder}", file
     assert ".github" in targets["sdist"]["include"]
 
 
 def test_an_installed_harness_copies_its_own(repository, tmp_path):
     for name in COPIED:
-        path = tmp_path / "installed" / "assets" / "github" / name
+        path = tmp_path / "installed" / "ci" / "github" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"packed {name}")
     scaffold(repository, PINNED, package=tmp_path / "installed")

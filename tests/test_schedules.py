@@ -15,15 +15,15 @@ from typing import cast
 import numpy as np
 import pytest
 
-from harness.bench import protocol
 from harness.device.backends import cpu
 from harness.device.backends.base import check_launch
 from harness.errors import BuildError, LaunchError
-from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of
-from harness.spec.sources import lacking, program
-from harness.spec.tuning import Tuning
-from harness.sweep.model import Rules, configurations
+from harness.measure import protocol
+from harness.run.sweep.sweep_types import Rules, configurations
+from harness.suite.loader import load_folder
+from harness.suite.planning import launch_of
+from harness.suite.sources import lacking, program
+from harness.suite.tuning import Tuning
 from tests.pairs import opened_worker
 from tests.support import IMPORT_PATH, KERNELS, MATMUL_SIZES, ROOT, caller
 
@@ -186,7 +186,7 @@ def test_a_matrix_too_large_for_32_bits_gets_64_bit_offsets(tvm):
 GENERATE = """\
 import sys
 from pathlib import Path
-from harness.spec.loader import load_folder
+from harness.suite.loader import load_folder
 suite = load_folder(Path(sys.argv[1]))
 kernel = suite.by_name["schedule"]
 case = suite.case(kernel, {"m": 500, "n": 300, "k": 700})

@@ -14,15 +14,15 @@ from harness.errors import ExitCode
 from harness.integrations.pytest.report import comparison_lines
 from harness.integrations.pytest.report import sentence as failure
 from harness.numbers import typeset
-from harness.output.review.building import review_of
-from harness.output.review.faces import check_run, page, workflow_commands
-from harness.output.review.grouping import Links
-from harness.output.review.markdown import comment, summary
-from harness.output.review.model import Review, SourceLine
-from harness.output.review.reports import junit
-from harness.output.sentences import basis, explained, sentence
-from harness.output.verdicts import as_json, print_comparison
-from harness.records import Arm, Effect, Strays, Verdict
+from harness.records.types import Arm, Effect, Strays, Verdict
+from harness.report.document.document import Review, SourceLine
+from harness.report.document.from_results import review_of
+from harness.report.document.outcome import Links
+from harness.report.pull_request.comment_markdown import comment, summary
+from harness.report.pull_request.faces import check_run, page, workflow_commands
+from harness.report.pull_request.machine_formats import junit
+from harness.report.terminal.comparison_tables import as_json, print_comparison
+from harness.report.words.of_verdict import basis, explained, sentence
 from harness.run.compare import ComparisonResult
 from tests.review_samples import case
 from tests.test_rejudge import COMPARISON

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.bench.protocol import SideName
+from harness.ci import pytest_session
 from harness.errors import ExitCode
-from harness.github import pytest_session
-from harness.records import Source
-from harness.run.executables import Executable, ProcessRun, put_files, run_once
-from harness.run.side_code import OtherCodeError, SideFolders, SideRecorder, packages_in
+from harness.measure.protocol import SideName
+from harness.records.types import Source
+from harness.run.executables.executable_build import Executable, ProcessRun, put_files, run_once
+from harness.run.executables.side_code import OtherCodeError, SideFolders, SideRecorder, packages_in
 from harness.system import supervisor
 from tests.benchmark_json import google_entry, google_script
 from tests.support import caller, commit, make_repository, write_files
@@ -270,7 +270,7 @@ def test_a_path_that_the_command_sets_itself_hides_no_import(tmp_path):
 
 
 def test_pytest_of_a_side_that_imports_the_other_sides_code_ends_the_command(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.github.pytest_session.ROUNDS", 1)
+    monkeypatch.setattr("harness.ci.pytest_session.ROUNDS", 1)
     repository = tmp_path / "repository"
     load = LOAD.format(path=str(repository / "mine.py"))
     test = f"{load}\ndef test_mine(benchmark):\n    load()\n    benchmark(sum, (1, 2))\n"

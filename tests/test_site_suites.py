@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.records import Launch, Resources, Row
-from harness.site.suites import demand_document, is_of_family, suite_document
-from harness.spec.loader import load_folder
+from harness.records.types import Launch, Resources, Row
+from harness.report.site.suite_documents import demand_document, is_of_family, suite_document
+from harness.suite.loader import load_folder
 from tests.histories import series_case
 from tests.support import KERNELS, caller
 from tests.test_ladders import CARD
@@ -90,7 +90,7 @@ def test_accesses_are_followed_at_the_largest_size_of_the_history(matmul, own_ca
 
 
 def test_without_a_compiler_the_pages_say_so(matmul, monkeypatch, own_cache):
-    monkeypatch.setattr("harness.static.accesses._compiler", lambda: "")
+    monkeypatch.setattr("harness.device.static.accesses._compiler", lambda: "")
     (told,) = document(matmul, case("naive", "64"))["accesses"]
     assert (told["found"], told["problem"]) == ([], "Access patterns need g++, which is not installed.")
 

@@ -11,8 +11,8 @@ import pytest
 
 from harness import Axis, Kernel, Output, Problem, Suite
 from harness.errors import SuiteError
-from harness.spec.sources import Program, program
-from harness.spec.suite_files import tree_sha256
+from harness.suite.sources import Program, program
+from harness.suite.suite_files import tree_sha256
 
 
 class Line(Problem):

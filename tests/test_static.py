@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from harness.device.backends import nvcc
+from harness.device.static import demand
+from harness.device.static.accesses import Access, accesses
+from harness.device.static.architecture_builds import Kept, Usage, _parsed
+from harness.device.static.occupancy import CARDS, card, residency
 from harness.errors import BuildError, UsageError
-from harness.records import Launch
-from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of, plan
-from harness.static import demand
-from harness.static.accesses import Access, accesses
-from harness.static.builds import Kept, Usage, _parsed
-from harness.static.occupancy import CARDS, card, residency
+from harness.records.types import Launch
+from harness.suite.loader import load_folder
+from harness.suite.planning import launch_of, plan
 from tests.support import KERNELS, caller, write_files
 
 SUITES = {name: load_folder(KERNELS / name) for name in ("matmul", "transpose")}
@@ -127,8 +127,8 @@ def test_a_compiler_that_takes_too_long_ends_with_what_it_started(tmp_path, monk
     slow.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {told}\nwait\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr("harness.static.accesses._compiler", lambda: "slow")
-    monkeypatch.setattr("harness.static.accesses.TIMEOUT_S", 5.0)
+    monkeypatch.setattr("harness.device.static.accesses._compiler", lambda: "slow")
+    monkeypatch.setattr("harness.device.static.accesses.TIMEOUT_S", 5.0)
     with pytest.raises(BuildError, match="took more than 5 s"):
         accesses_of("matmul.naive", 128)
     pid = told.read_text().strip()
@@ -268,12 +268,14 @@ def test_any_card_is_named_by_its_capability_and_multiprocessors():
 
 @pytest.mark.parametrize("text", ["rtx9090", "sm_86", "sm_86:0", ""])
 def test_a_card_that_is_not_known_says_how_to_name_it(text):
-    with pytest.raises(UsageError, match=r"rtx3060.*sm_86:28.*CARDS in harness/static/occupancy\.py"):
+    with pytest.raises(UsageError, match=r"rtx3060.*sm_86:28.*CARDS in harness/device/static/occupancy\.py"):
         card(text)
 
 
 def test_a_capability_that_is_not_known_says_which_are():
-    with pytest.raises(UsageError, match=r"'sm_61:28'.*sm_70, sm_75.*CAPABILITIES in harness/static/occ"):
+    with pytest.raises(
+        UsageError, match=r"'sm_61:28'.*sm_70, sm_75.*CAPABILITIES in harness/device/static/occ"
+    ):
         card("sm_61:28")
 
 

@@ -12,12 +12,12 @@ import pytest
 from harness.device.backends import nvcc
 from harness.device.backends.cubin import content_of, kernel_code, sections
 from harness.device.backends.cubin_lines import lines_of
+from harness.device.static import disassembly
+from harness.device.static.architecture_builds import compiled_for
+from harness.device.static.sass import LOOP, Instructions, instructions_in, summarised
 from harness.errors import ExitCode
-from harness.output.review.static import decode_static
-from harness.spec.sources import Program
-from harness.static import disassembly
-from harness.static.builds import compiled_for
-from harness.static.sass import LOOP, Instructions, instructions_in, summarised
+from harness.report.pull_request.static_comment import decode_static
+from harness.suite.sources import Program
 from tests.support import caller, commit, device_is_missing, make_repository, write_files
 
 TILED = """\

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from harness.statistics import CONFIDENCE, Summary, summarize
+from harness.judgement.statistics import CONFIDENCE, Summary, summarize
 
 SCALE = 1.4826
 

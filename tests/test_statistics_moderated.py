@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy  # its parts load when they are used
 
-from harness.statistics.moderated import (
+from harness.judgement.statistics.moderated import (
     DEFAULT_PRIOR,
     PROPORTION,
     Moderated,
@@ -18,7 +18,7 @@ from harness.statistics.moderated import (
     moderate,
     prior_of_case,
 )
-from harness.statistics.paired import ProcessEffect
+from harness.judgement.statistics.paired import ProcessEffect
 
 
 def effect(value, standard_error=0.0, df=29):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy  # its parts load when they are used
 
-from harness.statistics.paired import (
+from harness.judgement.statistics.paired import (
     MIN_QUADS,
     OrderBias,
     Tail,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy  # its parts load when they are used
 
-from harness.statistics.rates import clopper_pearson, false_alarm_bound, holm
+from harness.judgement.statistics.rates import clopper_pearson, false_alarm_bound, holm
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from harness import Axis, Input, Kernel, Output, Problem, Step, Suite
-from harness.bench.buffers import Buffers
 from harness.device.backends import open_device
 from harness.device.backends.cubin import parameters
 from harness.device.backends.cuda.built import formats
 from harness.errors import LaunchError, MeasureError, SuiteError
-from harness.records import Launch
-from harness.spec.loader import load
-from harness.spec.planning import launch_of
+from harness.measure.buffers import Buffers
+from harness.records.types import Launch
+from harness.suite.loader import load
+from harness.suite.planning import launch_of
 from tests.support import GPU, write_files
 from tests.test_operands import DEVICES, QUICK, measured, worker_of
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support import ROOT
 
-HELPER = ROOT / "harness" / "assets" / "runner" / "suite-user.py"
+HELPER = ROOT / "harness" / "ci" / "runner" / "suite-user.py"
 SERVER: dict[str, Any] = runpy.run_path(str(HELPER), run_name="suite_user")
 
 ALLOWED, EPERM, ENOSYS = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS

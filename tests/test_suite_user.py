@@ -25,7 +25,7 @@ import pytest
 from tests.support import ROOT, open_folder
 
 PYTHON = "/usr/bin/python3"
-HELPER = ROOT / "harness" / "assets" / "runner" / "suite-user.py"
+HELPER = ROOT / "harness" / "ci" / "runner" / "suite-user.py"
 RELAY = ROOT / "harness" / "system" / "relay.py"
 USER, NUMBER = "nobody", 65534
 PATIENCE = "PATIENCE_S = 5.0\n"

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from harness.history.facts import Commits
+from harness.history.sources.our_records import Commits
 from harness.history.suspects import SourceFolders, with_suspects
 from harness.system.git import Commit
 from tests.histories import series_case

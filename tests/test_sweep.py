@@ -16,16 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench import protocol
 from harness.errors import DeviceError, MeasureError, StoreError, SuiteError
-from harness.output.progress import SweepProgress
-from harness.records import Effect, PairedBlock, Quad
-from harness.spec.loader import load
-from harness.sweep.bench import Job, LocalExecutor
-from harness.sweep.engine import SCREENING, identity
-from harness.sweep.halving import Duels, HalvingResult, duel_effect, next_step
-from harness.sweep.journal import SweepState, read_sweep
-from harness.sweep.model import (
+from harness.measure import protocol
+from harness.records.types import Effect, PairedBlock, Quad
+from harness.report.terminal.progress import SweepProgress
+from harness.run.sweep.engine import SCREENING, identity
+from harness.run.sweep.executors import Job, LocalExecutor
+from harness.run.sweep.halving import Duels, HalvingResult, duel_effect, next_step
+from harness.run.sweep.journal import SweepState, read_sweep
+from harness.run.sweep.sweep_types import (
     Configuration,
     Duel,
     Final,
@@ -37,6 +36,7 @@ from harness.sweep.model import (
     configurations,
     points,
 )
+from harness.suite.loader import load
 from harness.system.process import Failed
 from tests.support import IMPORT_PATH, ROOT, caller, run_command
 from tests.sweeps import MS, Here, project, sweep
@@ -706,7 +706,7 @@ def test_a_process_is_used_again_until_a_job_fails_in_it_or_must_be_fresh(tmp_pa
             pid
             for file in Path("/proc/self/task").glob("*/children")
             for pid in file.read_text().split()
-            if "harness.bench.worker" in Path(f"/proc/{pid}/cmdline").read_text()
+            if "harness.measure.worker" in Path(f"/proc/{pid}/cmdline").read_text()
         }
 
     root = project(tmp_path, "parameters={'A': (1,)}")
@@ -728,7 +728,7 @@ def test_a_process_is_used_again_until_a_job_fails_in_it_or_must_be_fresh(tmp_pa
 
 def test_a_device_that_does_not_open_again_is_no_result(tmp_path, monkeypatch):
     root = project(tmp_path, "parameters={'A': (1,)}")
-    monkeypatch.setattr("harness.sweep.bench.RECOVERY_S", 0.0)
+    monkeypatch.setattr("harness.run.sweep.executors.RECOVERY_S", 0.0)
     with LocalExecutor(root / "kernels" / "toy", "null") as executor:
         (root / "kernels" / "toy" / "suite.py").unlink()
         with pytest.raises(DeviceError, match="cannot be opened any more"):
@@ -746,7 +746,7 @@ def harness_itself(capsys, monkeypatch):
 @pytest.fixture
 def harness(harness_itself, monkeypatch):
     """With its worker in this process."""
-    monkeypatch.setattr("harness.sweep.bench.LocalExecutor", Here)
+    monkeypatch.setattr("harness.run.sweep.executors.LocalExecutor", Here)
     return harness_itself
 
 

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 import harness
-from harness.bench import protocol
 from harness.errors import DeviceError, MeasureError, StoreError, UsageError, WorkerError
-from harness.records import DeviceInfo
-from harness.spec.loader import begin
-from harness.sweep import dask_worker
-from harness.sweep.bench import Job, JobResult
-from harness.sweep.cluster import DaskExecutor
-from harness.sweep.comparisons import DaskPairDevices
+from harness.measure import protocol
+from harness.records.types import DeviceInfo
+from harness.run.sweep import dask_worker
+from harness.run.sweep.cluster import DaskExecutor
+from harness.run.sweep.commit_pairs_on_cluster import DaskPairDevices
+from harness.run.sweep.executors import Job, JobResult
+from harness.suite.loader import begin
 from harness.system.process import Failed
 from tests import toy
 from tests.support import IMPORT_PATH, commit, make_repository, write_files
@@ -486,7 +486,7 @@ def test_workers_of_a_cluster_are_told_one_device_at_most(told, scheduler):
 
 
 def test_an_address_where_nothing_listens_or_answers_is_said(told, monkeypatch):
-    monkeypatch.setattr("harness.sweep.cluster.CONNECT_S", 0.5)
+    monkeypatch.setattr("harness.run.sweep.cluster.CONNECT_S", 0.5)
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()

@@ -25,8 +25,8 @@ from asv.util import write_json
 from asv_runner.statistics import compute_stats
 
 from harness.integrations.asv.tracks import TRACKS
-from harness.output.tables import summary_of
-from harness.store.records_file import read_run
+from harness.records.record_files import read_run
+from harness.report.terminal.run_tables import summary_of
 from scripts import bench_history
 from tests import synthetic_history as synthetic
 from tests.support import IMPORT_PATH, git, run_forked

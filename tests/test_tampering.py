@@ -8,24 +8,24 @@ import sys
 import pytest
 from numpy._core import numeric
 
-from harness.bench import injection, measure, verifier, verify
-from harness.bench.buffers import Buffers
 from harness.device import frameworks
-from harness.spec.tampering import TamperCheck, TamperedError
+from harness.measure import injection, timing, verifier, verify
+from harness.measure.buffers import Buffers
+from harness.suite.tampering import TamperCheck, TamperedError
 from harness.system import file_access
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "value", "place"),
     [
-        (verify, "compare", lambda *_: None, "harness.bench.verify.compare"),
-        (Buffers, "begin", lambda *_: None, "harness.bench.buffers.Buffers.begin"),
+        (verify, "compare", lambda *_: None, "harness.measure.verify.compare"),
+        (Buffers, "begin", lambda *_: None, "harness.measure.buffers.Buffers.begin"),
         (builtins, "all", lambda _: True, "builtins.all"),
-        (verifier, "SKIPS", 1e12, "harness.bench.verifier.SKIPS"),
+        (verifier, "SKIPS", 1e12, "harness.measure.verifier.SKIPS"),
         (numeric, "multiarray", None, "numpy._core.numeric.multiarray"),
-        (verify.compare, "__code__", (lambda *_: None).__code__, "harness.bench.verify.compare"),
-        (measure.measure, "__defaults__", (0,), "harness.bench.measure.measure"),
-        (measure.enqueue_slot, "__kwdefaults__", {"held": True}, "harness.bench.measure.enqueue_slot"),
+        (verify.compare, "__code__", (lambda *_: None).__code__, "harness.measure.verify.compare"),
+        (timing.measure, "__defaults__", (0,), "harness.measure.timing.measure"),
+        (timing.enqueue_slot, "__kwdefaults__", {"held": True}, "harness.measure.timing.enqueue_slot"),
     ],
     ids=["function", "method", "builtin", "constant", "inner module", "code", "default", "by keyword"],
 )
@@ -53,7 +53,10 @@ def test_what_no_figure_rests_on_may_change(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "place"),
     [
-        (lambda patch: patch.setattr(verify, "abs", lambda _: 0, raising=False), "harness.bench.verify.abs"),
+        (
+            lambda patch: patch.setattr(verify, "abs", lambda _: 0, raising=False),
+            "harness.measure.verify.abs",
+        ),
         (lambda patch: patch.setattr(Buffers, "__bool__", lambda _: True, raising=False), "Buffers.__bool__"),
     ],
     ids=["a name that hides a builtin", "a method"],
@@ -69,8 +72,8 @@ def test_what_is_added_is_named(monkeypatch, change, place):
 @pytest.mark.parametrize(
     ("container", "name", "place"),
     [
-        (injection._DIALECTS, "cuda", "harness.bench.injection._DIALECTS"),
-        (sys.modules, "harness.bench.verify", "harness.bench.verify"),
+        (injection._DIALECTS, "cuda", "harness.measure.injection._DIALECTS"),
+        (sys.modules, "harness.measure.verify", "harness.measure.verify"),
     ],
     ids=["a table", "the modules"],
 )
@@ -84,8 +87,8 @@ def test_an_entry_that_is_replaced_is_named(monkeypatch, container, name, place)
 
 def test_a_default_that_is_changed_in_place_is_another(monkeypatch):
     check = TamperCheck()
-    monkeypatch.setitem(measure.enqueue_slot.__kwdefaults__, "held", True)
-    with pytest.raises(TamperedError, match=r"measure\.enqueue_slot"):
+    monkeypatch.setitem(timing.enqueue_slot.__kwdefaults__, "held", True)
+    with pytest.raises(TamperedError, match=r"timing\.enqueue_slot"):
         check.check()
 
 

@@ -13,7 +13,7 @@ from harness.device.telemetry import NoProbe, Probe, Sampler, SteadyProbe, probe
 from harness.device.telemetry.base import foreign_processes, nearest_or_within
 from harness.device.telemetry.fixed import STEADY
 from harness.errors import DeviceError
-from harness.records import DeviceInfo, Snapshot
+from harness.records.types import DeviceInfo, Snapshot
 from tests.probes import ScriptedProbe
 
 if TYPE_CHECKING:

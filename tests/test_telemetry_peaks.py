@@ -8,7 +8,7 @@ import pytest
 
 from harness.device.backends import null
 from harness.device.peaks import peaks
-from harness.records import DeviceInfo
+from harness.records.types import DeviceInfo
 
 
 def card(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from harness import Axis, Case, InOut, Input, Output, Problem
-from harness.bench import verify
-from harness.bench.tolerances import LooseBoundError, check_numbers, too_wide
 from harness.errors import ExitCode
-from harness.spec.loader import load_folder
+from harness.measure import verify
+from harness.measure.tolerances import LooseBoundError, check_numbers, too_wide
+from harness.suite.loader import load_folder
 from tests.support import caller, commit, make_repository
 
 KERNELS = Path(__file__).parents[1] / "kernels"

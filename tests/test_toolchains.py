@@ -17,11 +17,11 @@ import pytest
 from harness.device import toolchains
 from harness.device.backends import cubin, nvcc
 from harness.errors import BuildError, UsageError
-from harness.output.sentences import toolchain_labels
-from harness.records import Comparison
-from harness.spec.sources import Program
-from harness.statistics.paired import log_ratios
-from harness.store.records_file import read_comparison
+from harness.judgement.statistics.paired import log_ratios
+from harness.records.record_files import read_comparison
+from harness.records.types import Comparison
+from harness.report.words.of_verdict import toolchain_labels
+from harness.suite.sources import Program
 from harness.system.cache import BinaryCache
 from tests.support import device_is_missing, write_files, write_null_script
 

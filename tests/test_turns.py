@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.bench import protocol
-from harness.bench.abba import PairSettings, Turn
-from harness.bench.protocol import SideName
 from harness.device.peaks import BeyondPeakError
 from harness.errors import BuildError, WorkerError
-from harness.run.turns import PairsAhead, TurnPair, most_ahead
+from harness.measure import protocol
+from harness.measure.protocol import SideName
+from harness.measure.quads import PairSettings, Turn
+from harness.run.two_workers import PairsAhead, TurnPair, most_ahead
 from harness.system.process import Failed, failure
 from tests.pairs import opened_worker
 from tests.support import write_files

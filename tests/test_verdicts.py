@@ -15,17 +15,17 @@ from statistics import fmean
 
 import pytest
 
-from harness.bench.abba import KernelPair, PairSettings, measure_pair
-from harness.bench.measure import Subject
-from harness.device.backends.noise import KINDS
 from harness.device.backends.null import NullDevice, devices
+from harness.device.backends.null_noise import KINDS
 from harness.device.telemetry.fixed import STEADY
 from harness.judgement.case_trial import CaseTrial, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
-from harness.records import Launch, PairedBlock, Snapshot, Telemetry, Verdict
-from harness.spec.problem import Case
-from harness.spec.sources import Program
+from harness.measure.quads import KernelPair, PairSettings, measure_pair
+from harness.measure.timing import Subject
+from harness.records.types import Launch, PairedBlock, Snapshot, Telemetry, Verdict
+from harness.suite.problem import Case
+from harness.suite.sources import Program
 from tests.support import no_oftener_than
 
 MS = 1_000_000

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from harness import Axis, Case, Input, Kernel, Output, Problem, Suite
-from harness.bench import verifier
-from harness.bench.buffers import Buffers
-from harness.bench.measure import Subject
-from harness.bench.verifier import Checker, Rotation, SkippedWorkError, WrongWhenTimedError, emulator
 from harness.device.backends.null import NullBuilt, NullDevice, devices
-from harness.records import Launch
-from harness.spec.sources import Program
+from harness.measure import verifier
+from harness.measure.buffers import Buffers
+from harness.measure.timing import Subject
+from harness.measure.verifier import Checker, Rotation, SkippedWorkError, WrongWhenTimedError, emulator
+from harness.records.types import Launch
+from harness.suite.sources import Program
 
 KERNEL_NS, ENQUEUEING_NS = 10_000, 150_000
 

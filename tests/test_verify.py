@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from harness import Axis, Case, Input, Output, Problem
-from harness.bench import verify
 from harness.errors import SuiteError
-from harness.spec.loader import load_folder
+from harness.measure import verify
+from harness.suite.loader import load_folder
 
 MATMUL = load_folder(Path(__file__).parents[1] / "kernels" / "matmul")
 

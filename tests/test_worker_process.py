@@ -14,12 +14,12 @@ from contextlib import closing
 
 import pytest
 
-from harness.bench import protocol
 from harness.errors import DeviceError, UsageError, WorkerError
+from harness.measure import protocol
 from harness.run.device_session import WorkerProcess
 from harness.run.run import Session, SessionSettings
-from harness.spec.loader import load
-from harness.spec.sources import Program
+from harness.suite.loader import load
+from harness.suite.sources import Program
 from harness.system.file_access import commands_told, watch
 from harness.system.process import Failed, Process, Progress, failure, module_command
 from tests import toy
@@ -197,11 +197,11 @@ def test_what_a_suite_left_in_its_folder_is_not_run_as_this_user(tmp_path, monke
         monkeypatch.setenv("HARNESS_SUITE_SOCKET", str(tmp_path / "socket"))
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        process = Process("harness.bench.worker", python="/opt/python")
+        process = Process("harness.measure.worker", python="/opt/python")
         assert process.wait(time.monotonic() + 20)
         log = process.log()
         assert not (planted / "ran").exists()
         assert process.kill() == 7, log
         process.close()
         thread.join(20)
-    assert asked == [module_command("harness.bench.worker", None, "/opt/python")]
+    assert asked == [module_command("harness.measure.worker", None, "/opt/python")]

@@ -78,7 +78,7 @@ def tell_failed(sentence: str, log: str) -> None:
 
 def show_sheets(sheets: Iterable[Any]) -> None:
     """Print what `print_out` takes, with an empty line behind each."""
-    from harness.output.tables import print_out
+    from harness.report.terminal.run_tables import print_out
 
     for sheet in sheets:
         print_out(sheet)

@@ -14,15 +14,15 @@ from harness.cli import completion, echo_json, options, tell
 from harness.cli.compare_command import repository_of, settings_from
 from harness.config import Config, load_config
 from harness.errors import ExitCode, StoreError, UsageError
-from harness.spec.case_id import CaseId, in_short
+from harness.suite.case_id import CaseId, in_short
 from harness.system import git
 
 if TYPE_CHECKING:
-    from harness.run.bisect import BisectResult
-    from harness.run.commit_pairs import PairDevices
+    from harness.run.bisect.commit_pairs import PairDevices
+    from harness.run.bisect.search import BisectResult
     from harness.run.compare import CompareObserver
-    from harness.spec.loader import LoadedSuite
-    from harness.spec.planning import SuitePair
+    from harness.suite.loader import LoadedSuite
+    from harness.suite.planning import SuitePair
 
 
 @click.command("bisect")
@@ -53,7 +53,7 @@ def command(selection: options.Selection, case: str, good: str | None, bad: str,
     Exit status 0 where one commit is found, 3 where something could not be measured, 4 where GOOD and BAD do
     not differ or several commits are left.
     """
-    from harness.output import bisections
+    from harness.report.terminal import bisections
 
     config = load_config()
     if good is None:
@@ -108,9 +108,9 @@ def _tell_merge(repository: Path, result: BisectResult) -> None:
 def _bisect(
     config: Config, selection: options.Selection, case: str, good: str, bad: str, given: dict[str, Any]
 ) -> BisectResult:
-    from harness.output.progress import BisectProgress
-    from harness.run.bisect import Bisecting, line_of, touching
-    from harness.spec.loader import WORKING_TREE
+    from harness.report.terminal.progress import BisectProgress
+    from harness.run.bisect.search import Bisecting, line_of, touching
+    from harness.suite.loader import WORKING_TREE
 
     repository = repository_of(config)
     ends = [git.resolve(repository, revision) for revision in (good, bad)]
@@ -145,11 +145,11 @@ def _pair_devices(
         other = "--scheduler" if scheduler else "--device"
         raise UsageError(f"--devices and {other} each say where to measure: give one of them.")
     if scheduler is None and devices is None:
-        from harness.run.commit_pairs import OneDevice
+        from harness.run.bisect.commit_pairs import OneDevice
 
         yield OneDevice(loaded, device, observer, suite_from)
         return
-    from harness.sweep.comparisons import DaskPairDevices
+    from harness.run.sweep.commit_pairs_on_cluster import DaskPairDevices
 
     # On a cluster, what this machine's configuration says of devices means nothing.
     named = devices.split(",") if devices else filter(None, [selection.device])

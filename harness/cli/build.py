@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 
 from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines
 from harness.config import load_config
+from harness.device.static.architecture_builds import check_arch
 from harness.errors import ExitCode, UsageError
-from harness.output.progress import Waiting
-from harness.output.sentences import source_label
-from harness.output.static_tables import build_table, builds_json
-from harness.run.build_only import BuildResult, build_only
-from harness.spec.loader import LoadedSuite
-from harness.spec.planning import PlannedCase, plan
-from harness.static.builds import check_arch
+from harness.report.terminal.progress import Waiting
+from harness.report.terminal.static_tables import build_table, builds_json
+from harness.report.words.of_verdict import source_label
+from harness.run.builds.build_only import BuildResult, build_only
+from harness.suite.loader import LoadedSuite
+from harness.suite.planning import PlannedCase, plan
 
 _PLACE = re.compile(r"^\S+?(?::\d+)+: ", re.MULTILINE)
 """The place in a source that begins a compiler's message."""

@@ -39,11 +39,11 @@ def command(
     Later comparisons on this device are judged by it. Exit status 1 where code came out as slower or faster
     than itself, 3 where nothing could be judged.
     """
-    from harness.output.calibrations import as_json, print_calibration
-    from harness.output.progress import CompareProgress
+    from harness.report.terminal.calibrations import as_json, print_calibration
+    from harness.report.terminal.progress import CompareProgress
     from harness.run.calibrate import CalibrateSettings, calibrate
     from harness.run.compare import Comparing
-    from harness.spec.planning import plan
+    from harness.suite.planning import plan
 
     config = load_config()
     chosen = CalibrateSettings(trials=trials, planted_trials=planted_trials, levels=_levels(levels))

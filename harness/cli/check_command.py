@@ -47,7 +47,7 @@ def command(
     if tools and not sanitize:
         raise UsageError(f"--tool {tools[0]} is a tool of --sanitize: give that too.")
     if sanitize:
-        from harness.cli.sanitize import sanitize_all
+        from harness.cli.sanitize_suites import sanitize_all
 
         return sanitize_all(selection, tools)
     from harness.cli.execute import execute

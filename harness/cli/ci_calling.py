@@ -12,18 +12,22 @@ from typing import Any
 
 import click
 
+from harness.ci.forge import Api, check_address
+from harness.ci.github import workflow_events
+from harness.ci.github.github_api import GITHUB, check_repository
+from harness.ci.github.posting import Checks
+from harness.ci.gitlab.gitlab_api import GITLAB, in_pipeline
 from harness.cli import options
 from harness.errors import ConfigError, HarnessError
-from harness.forges.api import Api, check_address
-from harness.github import events
-from harness.github.api import GITHUB, check_repository
-from harness.github.posting import Checks
-from harness.gitlab.api import GITLAB, in_pipeline
 
 
 def warn(title: str, message: str) -> None:
     """Warn on standard error; in a workflow as an annotation of the run."""
-    line = events.annotation("warning", title, message) if events.in_workflow() else f"harness: {message}"
+    line = (
+        workflow_events.annotation("warning", title, message)
+        if workflow_events.in_workflow()
+        else f"harness: {message}"
+    )
     click.echo(line, err=True)
 
 
@@ -39,7 +43,7 @@ class Calling:
             return
         server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
         self.repository = check_repository(given(repository, "GITHUB_REPOSITORY", "--repository"))
-        self.event = events.read_event(Path(given(str(event or ""), "GITHUB_EVENT_PATH", "--event")))
+        self.event = workflow_events.read_event(Path(given(str(event or ""), "GITHUB_EVENT_PATH", "--event")))
         self.server = check_address(server.rstrip("/"), "GITHUB_SERVER_URL")
 
     def checks(self, app: int | None) -> Checks:
@@ -114,9 +118,9 @@ def with_calling(function: Callable[..., None]) -> Callable[..., None]:
             calling = Calling(**{name: given.pop(name) for name in names})
             function(calling, **given)
         except HarnessError as error:
-            if events.in_workflow():
+            if workflow_events.in_workflow():
                 name = f"harness ci {function.__name__.replace('_', '-')}"
-                click.echo(events.annotation("error", name, error.message), err=True)
+                click.echo(workflow_events.annotation("error", name, error.message), err=True)
             raise
 
     decorated: Callable[..., None] = options.together(

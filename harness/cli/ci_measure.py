@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.ci.github import workflow_events
+from harness.ci.gitlab.gitlab_api import in_pipeline
+from harness.ci.scaffold import extras_there
 from harness.cli import echo_json, options, tell
 from harness.cli.ci_calling import warn
 from harness.errors import DeviceError, ExitCode, MeasureError, UsageError
-from harness.forges.scaffold import extras_there
-from harness.github import events
-from harness.gitlab.api import in_pipeline
-from harness.output.review.faces import faces, workflow_commands, write_faces
-from harness.output.review.markdown import code, summary
-from harness.output.review.model import LIMITS, Review
+from harness.report.document.document import LIMITS, Review
+from harness.report.pull_request.comment_markdown import code, summary
+from harness.report.pull_request.faces import faces, workflow_commands, write_faces
 from harness.system import git
 
 if TYPE_CHECKING:
     from harness.config import Config
     from harness.judgement.saved_runs import FilesResult
     from harness.run.compare import CompareSettings, ComparisonResult
-    from harness.spec.loader import LoadedSuite
+    from harness.suite.loader import LoadedSuite
 
 
 @click.command(
@@ -52,7 +52,7 @@ def compare(selection: options.Selection, base: str, head: str, tests: tuple[str
     """
     from harness.cli.compare_command import repository_of, settings_from
     from harness.config import load_config
-    from harness.output.review.building import kernel_places, review_of
+    from harness.report.document.from_results import kernel_places, review_of
 
     if tests and selection.cases:
         raise UsageError("CASES are compared by themselves, and --pytest by its own tests: give one of them.")
@@ -80,22 +80,26 @@ def _tell(
     """Write every face of a review, print what it rests on, and return the exit status. `judged` has what
     came of the benchmarks that are no kernels of a suite, if there were any.
     """
-    from harness.gitlab.reporting import links_of_job
-    from harness.output import verdicts
+    from harness.ci.gitlab.measured_pipeline import links_of_job
+    from harness.report.terminal import comparison_tables
 
     history = given["history"]
-    links = links_of_job(os.environ, history=history) if in_pipeline() else events.links_of_run(history)
+    links = (
+        links_of_job(os.environ, history=history) if in_pipeline() else workflow_events.links_of_run(history)
+    )
     write_faces(given["out"], faces(review, links))
-    events.append_summary(summary(review, links))
-    status = verdicts.exit_code([*results, *judged], given["fail_on"])
+    workflow_events.append_summary(summary(review, links))
+    status = comparison_tables.exit_code([*results, *judged], given["fail_on"])
     if selection.as_json:
-        echo_json([*map(verdicts.as_json, results), *map(verdicts.judgement_as_json, judged)])
+        echo_json(
+            [*map(comparison_tables.as_json, results), *map(comparison_tables.judgement_as_json, judged)]
+        )
     else:
         if results:
-            verdicts.print_comparison(results, status)
+            comparison_tables.print_comparison(results, status)
         for files in judged:
-            verdicts.print_judgement(files, status)
-    for line in workflow_commands(review) if events.in_workflow() and not selection.as_json else ():
+            comparison_tables.print_judgement(files, status)
+    for line in workflow_commands(review) if workflow_events.in_workflow() and not selection.as_json else ():
         click.echo(line)
     return status
 
@@ -108,11 +112,11 @@ def _compare_tests(
     given: Mapping[str, Any],
 ) -> int:
     """Measure by the project's own pytest benchmarks, and report as of any comparison."""
+    from harness.ci import pytest_session
     from harness.cli.compare_command import repository_of
-    from harness.github import pytest_session
-    from harness.output.review.building import kernel_places, review_of_tests
-    from harness.output.verdicts import exit_code
-    from harness.spec.planning import load_suites
+    from harness.report.document.from_results import kernel_places, review_of_tests
+    from harness.report.terminal.comparison_tables import exit_code
+    from harness.suite.planning import load_suites
 
     base, head = ends
     if (checked_out := git.resolve(repository_of(config), "HEAD")) != head:
@@ -147,7 +151,7 @@ def _on_each_device(
     """
     from harness.cli.compare_command import compare_pairs
     from harness.device.backends import parse_spec
-    from harness.spec.planning import plan
+    from harness.suite.planning import plan
 
     results: list[ComparisonResult] = []
     heads: list[LoadedSuite] = []
@@ -206,7 +210,9 @@ def devices(specs: str, as_json: bool) -> ExitCode:
             warn(f"{spec} is not measured", f"{spec} is not measured: {error.message}")
     if absent:
         lines = (f"- {code(spec)}: {code(why)}" for spec, why in absent.items())
-        events.append_summary("\n".join(["**Not measured, as they do not open here:**\n", *lines, "\n"]))
+        workflow_events.append_summary(
+            "\n".join(["**Not measured, as they do not open here:**\n", *lines, "\n"])
+        )
     if as_json:
         echo_json({"devices": found, "absent": absent})
     else:
@@ -223,11 +229,11 @@ def measured(folder: Path, as_json: bool) -> None:
     FOLDER is laid out like asv's results. In a workflow the job's summary says it, and a warning of the run
     what was left out.
     """
-    from harness.github.measured import markdown, read_measured, warnings
+    from harness.ci.measured import markdown, read_measured, warnings
 
     found, problems = read_measured(folder)
     text = markdown(found, problems, extras_there(Path()))
-    events.append_summary(text)
+    workflow_events.append_summary(text)
     if as_json:
         echo_json({"measured": found, "problems": problems})
         return

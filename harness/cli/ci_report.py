@@ -10,20 +10,20 @@ from typing import Any
 
 import click
 
+from harness.ci.forge import check_address
+from harness.ci.github import measured_run, workflow_events
+from harness.ci.github.measured_run import AUTHOR, given_reviews
+from harness.ci.github.posting import carry_over
+from harness.ci.github.requesting import may_ask, start_measurement
+from harness.ci.gitlab.gitlab_api import GITLAB
+from harness.ci.posts import PostOutcome, PreparedPost
+from harness.ci.scaffold import FLEET_FILE, is_light
+from harness.ci.sticky_comment import Posted, StaleError
 from harness.cli import options
 from harness.cli.ci_calling import Calling, app_option, line_safe, warn, with_calling
 from harness.errors import RefusedError, UsageError
-from harness.forges.api import check_address
-from harness.forges.comments import Posted, StaleError
-from harness.forges.reports import PostOutcome, PreparedPost
-from harness.forges.scaffold import FLEET_FILE, is_light
-from harness.github import events, reporting
-from harness.github.posting import carry_over
-from harness.github.reporting import AUTHOR, given_reviews
-from harness.github.requesting import may_ask, start_measurement
-from harness.gitlab.api import GITLAB
-from harness.output.review.faces import check_name, faces, write_faces
-from harness.output.review.markdown import summary
+from harness.report.pull_request.comment_markdown import summary
+from harness.report.pull_request.faces import check_name, faces, write_faces
 
 
 @click.command("post", short_help="In the job that may write: check the report, and post it.")
@@ -73,10 +73,10 @@ def post(
         _post_to_gitlab(calling, review, out, history, strict=strict)
         return
     checks = calling.checks(app)
-    run = events.measured_run(calling.event, calling.repository)
+    run = workflow_events.measured_run(calling.event, calling.repository)
     result: dict[str, Any] = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
     try:
-        prepared = reporting.prepare(
+        prepared = measured_run.prepare(
             calling.api,
             calling.repository,
             run,
@@ -87,12 +87,12 @@ def post(
             light=is_light(fleet),
         )
         _write(prepared, out)
-        outcome = reporting.post(calling.api, checks, run, prepared, author=author)
+        outcome = measured_run.post(calling.api, checks, run, prepared, author=author)
     except StaleError as stale:
-        reporting.end_unposted(checks, run, str(stale))
+        measured_run.end_unposted(checks, run, str(stale))
         result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
     except RefusedError as refused:
-        reporting.end_unposted(checks, run, refused.message, refused=True)
+        measured_run.end_unposted(checks, run, refused.message, refused=True)
         raise
     else:
         names = (f"Pull request {run.pull_request}", "check run", "comment")
@@ -103,10 +103,10 @@ def post(
 def _post_to_gitlab(
     calling: Calling, reports: Sequence[Path], out: Path | None, history: str, *, strict: bool
 ) -> None:
-    from harness.gitlab import reporting
-    from harness.output.review.reports import code_quality, openmetrics
+    from harness.ci.gitlab import measured_pipeline
+    from harness.report.pull_request.machine_formats import code_quality, openmetrics
 
-    pipeline = reporting.pipeline_of(os.environ)
+    pipeline = measured_pipeline.pipeline_of(os.environ)
     result: dict[str, Any] = {
         "merge_request": pipeline.merge_request,
         "head": pipeline.head,
@@ -114,10 +114,10 @@ def _post_to_gitlab(
     }
     # As an address it is a path below the job's folder, where `out` is one.
     page = (out / "review.html").as_posix() if out and not out.is_absolute() else ""
-    links = reporting.links_of_job(os.environ, page, history)
+    links = measured_pipeline.links_of_job(os.environ, page, history)
     given = given_reviews(reports) if reports else None
     try:
-        prepared = reporting.prepare(
+        prepared = measured_pipeline.prepare(
             calling.api, calling.repository, pipeline, links=links, given=given, strict=strict
         )
         _write(prepared, out)
@@ -125,7 +125,7 @@ def _post_to_gitlab(
             # What GitLab reads of a job's artifacts.
             texts = {"code-quality.json": code_quality(review), "metrics.txt": openmetrics(review)}
             write_faces(out, {name: text.encode() for name, text in texts.items()})
-        outcome = reporting.post(calling.api, calling.repository, pipeline, prepared)
+        outcome = measured_pipeline.post(calling.api, calling.repository, pipeline, prepared)
     except StaleError as stale:
         result |= {"state": "stale", "message": f"{stale} So nothing of this pipeline is shown there."}
     else:
@@ -153,10 +153,10 @@ def post_static(calling: Calling, author: str) -> None:
             "Static facts are posted at GitHub alone. 'harness static --base COMMIT --markdown FILE' writes "
             "what changed, for a job's artifacts."
         )
-    run = events.compiled_run(calling.event, calling.repository)
+    run = workflow_events.compiled_run(calling.event, calling.repository)
     result: dict[str, Any] = {"head": run.head, "run": run.id}
     try:
-        number, posted = reporting.post_static(
+        number, posted = measured_run.post_static(
             calling.api, calling.repository, run, server=calling.server, author=author
         )
     except StaleError as stale:
@@ -171,9 +171,9 @@ def _write(prepared: PreparedPost, out: Path | None) -> None:
     """Write the files of what is about to be posted, so that what the forge then refuses can be looked at."""
     review, links = prepared.review, prepared.links
     if review is None:
-        events.append_summary(f"{prepared.check['output']['summary']}\n")
+        workflow_events.append_summary(f"{prepared.check['output']['summary']}\n")
         return
-    events.append_summary(summary(review, links))
+    workflow_events.append_summary(summary(review, links))
     if out is not None:
         posted = {"comment.md": prepared.comment.encode(), "check.json": line_safe(prepared.check).encode()}
         write_faces(out, {**faces(review, links), **posted})
@@ -236,17 +236,17 @@ def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> 
             "No comment starts anything at GitLab: start a pipeline of the default branch with the variables "
             "PERF_MERGE_REQUEST and PERF_COMMIT."
         )
-    kind = events.kind_of(calling.event)
+    kind = workflow_events.kind_of(calling.event)
     if kind in ("merge_group", "workflow_run"):
-        read = events.queued if kind == "merge_group" else events.queued_run
+        read = workflow_events.queued if kind == "merge_group" else workflow_events.queued_run
         _carry_over(calling, read(calling.event, calling.repository), app, strict=strict)
         return
-    asked: events.MeasurementRequest | str | None
+    asked: workflow_events.MeasurementRequest | str | None
     if kind == "pull_request":
         asked = _pushed(calling, automatic)
     else:
-        asked = events.measurement_asked(calling.event, calling.repository)
-    if not isinstance(asked, events.MeasurementRequest):
+        asked = workflow_events.measurement_asked(calling.event, calling.repository)
+    if not isinstance(asked, workflow_events.MeasurementRequest):
         why = asked or "the comment is not new, not on a pull request, or no /perf line"
         calling.show(state="no-request", message=f"No request: {why}.")
         return
@@ -264,19 +264,21 @@ def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> 
     calling.show(state="requested", message=message, **about)
 
 
-def _pushed(calling: Calling, automatic: str) -> events.MeasurementRequest | str:
+def _pushed(calling: Calling, automatic: str) -> workflow_events.MeasurementRequest | str:
     """What a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
     if not automatic:
         return "no push is measured unasked here"
-    asked = events.pushed(calling.event, calling.repository, drafts=automatic == "drafts")
-    if isinstance(asked, events.MeasurementRequest) and not may_ask(
+    asked = workflow_events.pushed(calling.event, calling.repository, drafts=automatic == "drafts")
+    if isinstance(asked, workflow_events.MeasurementRequest) and not may_ask(
         calling.api, calling.repository, asked.login
     ):
         return f"{asked.login} may not write to {calling.repository}"
     return asked
 
 
-def _carry_over(calling: Calling, queued: events.Queued | None, app: int | None, *, strict: bool) -> None:
+def _carry_over(
+    calling: Calling, queued: workflow_events.Queued | None, app: int | None, *, strict: bool
+) -> None:
     if queued is None:
         calling.show(state="no-request", message="No request: the queue waits for no check.")
         return

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import echo_json, options, tell
-from harness.cli.ci_calling import api_of, api_root_option, given, repository_option, warn
-from harness.errors import ExitCode, HarnessError, UsageError
-from harness.forges import audits
-from harness.forges.requirements import chosen_extras
-from harness.forges.scaffold import (
+from harness.ci import audit_findings
+from harness.ci.data_branch.data_git import BRANCH
+from harness.ci.github import repository_audit as github_audit
+from harness.ci.github import workflow_events
+from harness.ci.github.github_api import check_repository
+from harness.ci.gitlab.gitlab_api import GITLAB, in_pipeline
+from harness.ci.requirements import chosen_extras
+from harness.ci.scaffold import (
     FLEET_FILE,
     Scaffolded,
     matrix_of,
@@ -26,15 +28,13 @@ from harness.forges.scaffold import (
     read_fleet,
     scaffold,
 )
-from harness.github import audit as github_audit
-from harness.github import events
-from harness.github.api import check_repository
-from harness.github.data_git import BRANCH
-from harness.gitlab.api import GITLAB, in_pipeline
+from harness.cli import echo_json, options, tell
+from harness.cli.ci_calling import api_of, api_root_option, given, repository_option, warn
+from harness.errors import ExitCode, HarnessError, UsageError
 from harness.system.texts import harmless
 
 if TYPE_CHECKING:
-    from harness.github.data_files import Stored
+    from harness.ci.data_branch.data_files import Stored
 
 
 _LISTED = 20
@@ -91,8 +91,8 @@ def store(as_json: bool, **given: Any) -> None:
 
     With GITHUB_TOKEN set, git shows it to the host of GITHUB_SERVER_URL.
     """
+    from harness.ci.data_branch.data_files import store_results
     from harness.config import load_config
-    from harness.github.data_files import store_results
 
     config = load_config()
     folder: Path = given.pop("from") or config.results_folder
@@ -138,7 +138,7 @@ def fleet(file: Path, cases: str, as_json: bool) -> None:
     cards = narrowed(read_fleet(file), cases.split())
     matrix = matrix_of(cards)
     outputs = f"matrix={matrix}\ncount={len(cards.cards)}\n"
-    if as_json or not events.append_file("GITHUB_OUTPUT", "step's outputs", outputs):
+    if as_json or not workflow_events.append_file("GITHUB_OUTPUT", "step's outputs", outputs):
         click.echo(matrix)
     else:
         click.echo(f"{file}: {', '.join(card.name for card in cards.cards) or 'no card'}")
@@ -163,25 +163,25 @@ def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) 
         echo_json([asdict(each) for each in found])
     else:
         _tell_audit(found)
-    return ExitCode.REGRESSION if audits.missing(found) else ExitCode.FINE
+    return ExitCode.REGRESSION if audit_findings.missing(found) else ExitCode.FINE
 
 
-def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.AuditFinding]:
+def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audit_findings.AuditFinding]:
     calling = api_of(api)
     if calling.forge is GITLAB:
-        from harness.gitlab import audit as gitlab_audit
+        from harness.ci.gitlab import project_audit as gitlab_audit
 
         return gitlab_audit.audit(calling, repository, relied_only=relied)
     return github_audit.audit(calling, check_repository(repository), relied_only=relied)
 
 
-def _tell_audit(found: list[audits.AuditFinding]) -> None:
-    for line in audits.lines(found, max(60, shutil.get_terminal_size().columns)):
+def _tell_audit(found: list[audit_findings.AuditFinding]) -> None:
+    for line in audit_findings.lines(found, max(60, shutil.get_terminal_size().columns)):
         click.echo(harmless(line))
-    if events.in_workflow():
-        for each in audits.missing(found):
+    if workflow_events.in_workflow():
+        for each in audit_findings.missing(found):
             message = f"{each.what}: {each.seen}. {each.to_do}."
-            click.echo(events.annotation("error", "A protection is missing", message), err=True)
+            click.echo(workflow_events.annotation("error", "A protection is missing", message), err=True)
 
 
 @click.command("init", short_help="Write the workflows into a repository.")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from harness.cli import completion, echo_json, executables, options
+from harness.cli import completion, echo_json, executable_options, options
 from harness.config import Config, load_config
 from harness.errors import UsageError
 from harness.system import git
 
 if TYPE_CHECKING:
     from harness.run.compare import CompareSettings, ComparisonResult
-    from harness.spec.loader import LoadedSuite
-    from harness.spec.planning import SuitePair
+    from harness.suite.loader import LoadedSuite
+    from harness.suite.planning import SuitePair
 
 
 @click.command("compare")
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     to="toolchains",
     multiple=True,
 )
-@executables.options_of_executables
+@executable_options.options_of_executables
 def command(selection: options.Selection, base: str | None, rest: tuple[str, ...], **given: Any) -> int:
     """Tell which kernels HEAD made slower than BASE: paired, in fresh processes, verified first.
 
@@ -49,12 +49,12 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
     config = load_config()
     if toolchains := given.pop("toolchains"):
         results = compare_toolchains(config, selection, toolchains, base, rest, given)
-    elif executables.are_given(given):
-        ends = executables.Ends(None)
+    elif executable_options.are_given(given):
+        ends = executable_options.Ends(None)
         if base is not None:
             one, other, cases = commits_of(config, base, rest)
-            ends = executables.Ends(repository_of(config), (one, other), cases)
-        results = executables.compare(config, selection, ends, given)
+            ends = executable_options.Ends(repository_of(config), (one, other), cases)
+        results = executable_options.compare(config, selection, ends, given)
     elif base is None:
         raise UsageError(
             "Missing argument 'BASE': 'harness compare main' compares main and the working tree."
@@ -69,13 +69,13 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
 
 def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json: bool) -> int:
     """Print comparisons; returns the exit status."""
-    from harness.output import verdicts
+    from harness.report.terminal import comparison_tables
 
-    status = verdicts.exit_code(results, fail_on)
+    status = comparison_tables.exit_code(results, fail_on)
     if as_json:
-        echo_json([verdicts.as_json(result) for result in results])
+        echo_json([comparison_tables.as_json(result) for result in results])
     else:
-        verdicts.print_comparison(results, status)
+        comparison_tables.print_comparison(results, status)
     return status
 
 
@@ -85,7 +85,7 @@ def settings_from(
     """Settings from the options, for the rest from the configuration, and `more`."""
     from harness.run.compare import CompareSettings
 
-    shared = executables.shared_settings(config, selection, given)
+    shared = executable_options.shared_settings(config, selection, given)
     return CompareSettings(
         l2=given["l2"] or config.l2,  # type: ignore[arg-type]
         timeout_s=selection.timeout or config.timeout_s,
@@ -114,9 +114,9 @@ def compare_toolchains(
 ) -> list[ComparisonResult]:
     """Compare two toolchains on the suites of one commit, or of the working tree."""
     from harness.device.toolchains import pair_of
-    from harness.spec.planning import SuitePair
+    from harness.suite.planning import SuitePair
 
-    if executables.are_given(given):
+    if executable_options.are_given(given):
         raise UsageError("--toolchain compares suites, and --with-command executables: give one of them.")
     cases = tuple(rest)
     if commit is not None and ".." in commit:
@@ -140,7 +140,7 @@ def compare_pairs(
     """Compare the selected cases, suite by suite, each at its sizes, and show how it goes. Raises UsageError
     before it measures more cases of a suite than `most_cases`.
     """
-    from harness.output.progress import CompareProgress
+    from harness.report.terminal.progress import CompareProgress
     from harness.run.compare import Comparing
 
     done = SuiteComparisons([], [])

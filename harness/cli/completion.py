@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class, shell_complete
 
-from harness.spec.case_id import Selector
+from harness.suite.case_id import Selector
 from harness.system.texts import harmless
 
 if TYPE_CHECKING:
-    from harness.spec.loader import KnownSuite
+    from harness.suite.loader import KnownSuite
 
 VARIABLE = "_HARNESS_COMPLETE"
 """click's: what the shell asks for, such as bash_complete."""
@@ -141,7 +141,7 @@ def commits_then_cases(context: click.Context, begun: str) -> Offered:
 
 def _suites() -> list[KnownSuite]:
     from harness.config import load_config
-    from harness.spec.loader import discover, known_suites
+    from harness.suite.loader import discover, known_suites
 
     config = load_config()
     return [*known_suites(discover(config.root, config.suites))]

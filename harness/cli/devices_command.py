@@ -22,7 +22,7 @@ def command(as_json: bool) -> int:
     if as_json:
         echo_json({"default": found[0].spec if found else None, "devices": found, "problems": problems})
         return ExitCode.FINE if found else ExitCode.NOT_MEASURED
-    from harness.output.tables import devices_table, print_out
+    from harness.report.terminal.run_tables import devices_table, print_out
 
     if found:
         print_out(devices_table(found))

@@ -12,9 +12,9 @@ import click
 
 from harness.cli import echo_json, options
 from harness.config import load_config
-from harness.doctor.checks import CheckResult, diagnose, is_fit, verdict
-from harness.doctor.gather import gather
 from harness.errors import ExitCode
+from harness.run.doctor.checks import CheckResult, diagnose, is_fit, verdict
+from harness.run.doctor.gather import gather
 
 _MARKS = {"good": "✓", "note": "·", "warn": "!", "bad": "✗", "unknown": "?"}
 _COLOURS = {"good": "green", "note": "cyan", "warn": "yellow", "bad": "red", "unknown": "magenta"}

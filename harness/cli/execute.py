@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from harness.bench.measure import MeasureSettings
 from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode
-from harness.output.progress import ProgressObserver
-from harness.output.tables import check_table, print_end, run_tables, summary_of
+from harness.measure.timing import MeasureSettings
+from harness.report.terminal.progress import ProgressObserver
+from harness.report.terminal.run_tables import check_table, print_end, run_tables, summary_of
 from harness.run.run import RunResult, Session, SessionSettings
-from harness.spec.planning import divided, plan
+from harness.suite.planning import divided, plan
 
 NOT_FOR_THIS_DEVICE = (
     "Nothing of it runs on this device. 'harness devices' says what else there is here, and why no more; "

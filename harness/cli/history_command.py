@@ -75,9 +75,9 @@ def command(
     from harness.history.reading import read_history, since_commit
     from harness.history.triage import acknowledge as write_decision
     from harness.integrations.asv.conf import history_of
-    from harness.output.histories import as_json as history_json
-    from harness.output.histories import exit_code, print_history
-    from harness.output.progress import Waiting
+    from harness.report.terminal.history_tables import as_json as history_json
+    from harness.report.terminal.history_tables import exit_code, print_history
+    from harness.report.terminal.progress import Waiting
 
     config = load_config()
     conf = history_of(config, asv_conf, results)

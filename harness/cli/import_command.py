@@ -13,7 +13,7 @@ from harness.errors import MeasureError
 from harness.system import git
 
 if TYPE_CHECKING:
-    from harness.store.imported import Format
+    from harness.records.imports.imported import Format
 
 
 @click.command("import")
@@ -40,10 +40,10 @@ def command(
     compare BASE HEAD --with-command COMMAND'.
     """
     from harness.cli.compare_command import repository_of
-    from harness.cli.executables import source_at
-    from harness.output.tables import imported_table, print_end, print_out, summary_of
+    from harness.cli.executable_options import source_at
+    from harness.records.imports.imported_files import read_imported
+    from harness.report.terminal.run_tables import imported_table, print_end, print_out, summary_of
     from harness.run.importing import commit_of, reasons_of, suite_of, write_imported
-    from harness.store.imported_files import read_imported
 
     config = load_config()
     read = [read_imported(path, harness) for path in files]  # all of them, before anything is written

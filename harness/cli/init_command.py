@@ -17,9 +17,9 @@ from harness.errors import ExitCode, UsageError
 from harness.system.texts import harmless
 
 if TYPE_CHECKING:
-    from harness.init.files import Written
-    from harness.init.model import LeftOut, SuiteGuess
+    from harness.init.guessed_suite import LeftOut, SuiteGuess
     from harness.init.repository import Repository
+    from harness.init.written_files import Written
 
 _SHOWN = 3
 """How many kernels that were left out for one reason are listed; --json has them all."""
@@ -56,18 +56,18 @@ def command(
 
     Exit status 3 where no kernel was found, or none of which a suite could be made.
     """
-    from harness.init import files
+    from harness.init import written_files
     from harness.init.guess import suites_of
     from harness.init.repository import Repository
 
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder. Give the top folder of a project.")
-    below = files.suites_folder(folder, suites)
+    below = written_files.suites_folder(folder, suites)
     repository = Repository(folder, [below])
     proposed, left = suites_of(repository)
-    chosen = _chosen(files.not_measured_yet(proposed, folder, below), only)
+    chosen = _chosen(written_files.not_measured_yet(proposed, folder, below), only)
     if as_json and not chosen:
-        echo_json(_as_json(chosen, left, files.Written()))
+        echo_json(_as_json(chosen, left, written_files.Written()))
     elif not as_json:
         _show(repository, chosen, left, below if proposed else "")
     if not chosen:
@@ -77,8 +77,8 @@ def command(
     if not only:
         chosen = _few(chosen)
     workflows = _workflows(folder, requirement, dry_run=dry_run, force=force) if ci else ()
-    planned = files.planned(chosen, folder, below)
-    done = files.write(folder, planned, force=force, dry_run=dry_run)
+    planned = written_files.planned(chosen, folder, below)
+    done = written_files.write(folder, planned, force=force, dry_run=dry_run)
     done = dataclasses.replace(done, written=(*done.written, *workflows))
     if as_json:
         echo_json(_as_json(chosen, left, done))
@@ -86,7 +86,7 @@ def command(
         _show_written(repository, done, chosen, dry_run=dry_run)
         ours = f"{below}/kernel_benchmarks"
         if f"{ours}/suites.py" in planned:
-            asv, own = "asv run; ", files.own_conf(folder)
+            asv, own = "asv run; ", written_files.own_conf(folder)
             if own:
                 results = f"{below}/.asv/results"
                 asv = f"asv run --config {below}/asv.conf.json; harness history --results {results}; "
@@ -99,7 +99,7 @@ def command(
 
 def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: bool) -> tuple[str, ...]:
     """Write the workflows, and tell which files these are."""
-    from harness.forges.scaffold import COPIED, own_requirement, scaffold
+    from harness.ci.scaffold import COPIED, own_requirement, scaffold
 
     asked = requirement or own_requirement()
     if not asked:
@@ -194,13 +194,19 @@ def _show_executables(executables: Sequence[tuple[str, str, int]]) -> None:
     by_form: dict[str, list[tuple[str, int]]] = {}
     for file, whose, count in executables:
         by_form.setdefault(whose, []).append((file, count))
-    for whose, files in by_form.items():
-        if len(files) > _SHOWN:
-            total, names = sum(count for _, count in files), ", ".join(file for file, _ in files[:_SHOWN])
-            has, are = f"{len(files)} files, {names} and so on, have {total}", "executables of their own"
+    for whose, written_files in by_form.items():
+        if len(written_files) > _SHOWN:
+            total, names = (
+                sum(count for _, count in written_files),
+                ", ".join(file for file, _ in written_files[:_SHOWN]),
+            )
+            has, are = (
+                f"{len(written_files)} files, {names} and so on, have {total}",
+                "executables of their own",
+            )
             click.echo(harmless(f"{has} of {whose}'s benchmarks: {are}, left to them."))
             continue
-        for file, count in files:
+        for file, count in written_files:
             has = f"{file} has {count} of {whose}'s benchmarks"
             click.echo(harmless(f"{has}: an executable of its own, left to it."))
     if executables:

@@ -9,9 +9,9 @@ import click
 from harness.cli import echo_json, options
 from harness.errors import MeasureError, UsageError
 from harness.judgement.saved_runs import judge_files
-from harness.output.verdicts import exit_code, judgement_as_json, print_judgement
-from harness.store.imported_files import read_saved
-from harness.store.pytest_benchmark_files import find_files
+from harness.records.imports.imported_files import read_saved
+from harness.records.imports.pytest_benchmark_files import find_files
+from harness.report.terminal.comparison_tables import exit_code, judgement_as_json, print_judgement
 
 SIDES = ("--base", "--head")
 

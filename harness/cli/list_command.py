@@ -10,13 +10,13 @@ import click
 from harness.cli import echo_json, options, tell_at_end, tell_lines
 from harness.config import load_config
 from harness.errors import SuiteError
-from harness.spec.case_id import Selector
-from harness.spec.kernel import Kernel
-from harness.spec.loader import LoadedSuite
-from harness.spec.planning import fitting, load_suites, plan
-from harness.spec.sources import check_functions
-from harness.spec.suite import Ladder, Suite
-from harness.spec.suite_files import missing_files
+from harness.suite.case_id import Selector
+from harness.suite.kernel import Kernel
+from harness.suite.loader import LoadedSuite
+from harness.suite.planning import fitting, load_suites, plan
+from harness.suite.sources import check_functions
+from harness.suite.suite import Ladder, Suite
+from harness.suite.suite_files import missing_files
 
 
 @click.command("list")
@@ -90,7 +90,7 @@ def _tune_json(suite: Suite, kernel: Kernel) -> dict[str, Any] | None:
     """The configurations that a sweep of the kernel tries."""
     if kernel.tune is None:
         return None
-    from harness.sweep.model import configurations, points
+    from harness.run.sweep.sweep_types import configurations, points
 
     sizes = points(suite, kernel.tune)
     return {
@@ -128,9 +128,9 @@ def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
 def _show_demands(
     commit: str | None, cases: Sequence[str], sizes: Sequence[str], names: Sequence[str], as_json: bool
 ) -> None:
-    from harness.output import demands as output
-    from harness.static.demand import demands
-    from harness.static.occupancy import CARDS, card
+    from harness.device.static.demand import demands
+    from harness.device.static.occupancy import CARDS, card
+    from harness.report.terminal import demands as output
 
     every = [known for name in names for known in (CARDS if name == "all" else (name,))]
     asked = list(dict.fromkeys(map(card, every)))

@@ -12,13 +12,13 @@ import click
 
 from harness.cli import completion, tell_at_end, tell_lines
 from harness.errors import SuiteError, UsageError
-from harness.records import FAILING
-from harness.spec.case_id import Selector
+from harness.records.types import FAILING
+from harness.suite.case_id import Selector
 
 if TYPE_CHECKING:
     from harness.config import Config
-    from harness.spec.loader import LoadedSuite
-    from harness.spec.planning import SuitePair
+    from harness.suite.loader import LoadedSuite
+    from harness.suite.planning import SuitePair
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", "LoadedSuite", "SuitePair")
@@ -146,7 +146,7 @@ class Selection:
 
         A suite that does not load is told when the command has ended.
         """
-        from harness.spec.planning import load_suites
+        from harness.suite.planning import load_suites
 
         return self._fitting(
             load_suites(
@@ -170,7 +170,7 @@ class Selection:
 
         `on_broken` gets the error of a suite that loads at neither; with None the error is raised.
         """
-        from harness.spec.planning import load_pairs
+        from harness.suite.planning import load_pairs
 
         return self._fitting(
             load_pairs(
@@ -186,7 +186,7 @@ class Selection:
 
     def _fitting(self, suites: Sequence[S]) -> Sized[S]:
         """The suites asked for; tells what is left out. Raises UsageError for a size that fits none."""
-        from harness.spec.planning import fitting
+        from harness.suite.planning import fitting
 
         found = fitting(suites, self.cases, self.size)
         tell_lines(found.left_out)

@@ -13,9 +13,9 @@ from harness.errors import ExitCode, SuiteError
 from harness.history.triage import read_triage
 from harness.integrations.asv.conf import find_conf, read_conf, run_publish, write_pages
 from harness.numbers import counted
-from harness.output.progress import Waiting
-from harness.spec.loader import discover, load
-from harness.spec.suite import Suite
+from harness.report.terminal.progress import Waiting
+from harness.suite.loader import discover, load
+from harness.suite.suite import Suite
 
 
 @click.command("publish")

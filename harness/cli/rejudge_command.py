@@ -10,10 +10,10 @@ import click
 from harness.cli import echo_json, options, tell_lines
 from harness.errors import StoreError, UsageError
 from harness.judgement.noise import FILE, read_calibration
-from harness.output.progress import Waiting
-from harness.output.verdicts import print_rejudged, rejudged_as_json, rejudged_exit_code
+from harness.records.record_files import find_comparisons, read_comparison
+from harness.report.terminal.comparison_tables import print_rejudged, rejudged_as_json, rejudged_exit_code
+from harness.report.terminal.progress import Waiting
 from harness.run.rejudge import RejudgedRecord, RejudgeSettings, read_labels, rejudge_record, unmatched
-from harness.store.records_file import find_comparisons, read_comparison
 from harness.system.texts import harmless
 
 

@@ -12,9 +12,9 @@ from harness.cli import echo_json, options, tell_lines
 from harness.config import load_config
 from harness.device.peaks import SLACK
 from harness.errors import ExitCode, HarnessError, UsageError
-from harness.output.progress import Waiting
-from harness.output.static_tables import bounds_tables
-from harness.output.tables import print_out
+from harness.report.terminal.progress import Waiting
+from harness.report.terminal.run_tables import print_out
+from harness.report.terminal.static_tables import bounds_tables
 from harness.run.bounded_cases import BoundedCase, bounded_cases, read_record
 
 

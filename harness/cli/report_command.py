@@ -12,15 +12,15 @@ from harness.cli import LazyGroup, options
 from harness.cli.compare_command import show
 from harness.config import Config, load_config
 from harness.errors import HarnessError, UsageError
-from harness.output.review.building import kernel_places, newest_comparisons, review_of, stored_result
-from harness.output.review.faces import faces, page, write_faces
-from harness.output.review.grouping import Links
-from harness.output.review.markdown import comment
-from harness.output.review.model import SourceLine
-from harness.output.review.reports import code_quality, junit, openmetrics, sarif
-from harness.output.verdicts import exit_code
+from harness.report.document.document import SourceLine
+from harness.report.document.from_results import kernel_places, newest_comparisons, review_of, stored_result
+from harness.report.document.outcome import Links
+from harness.report.pull_request.comment_markdown import comment
+from harness.report.pull_request.faces import faces, page, write_faces
+from harness.report.pull_request.machine_formats import code_quality, junit, openmetrics, sarif
+from harness.report.terminal.comparison_tables import exit_code
 from harness.run.compare import ComparisonResult
-from harness.spec.loader import load
+from harness.suite.loader import load
 
 _FOR_OTHERS = {"junit": junit, "sarif": sarif, "code-quality": code_quality, "openmetrics": openmetrics}
 FORMATS = ("terminal", "markdown", "html", "github", *_FOR_OTHERS, "json")

@@ -10,26 +10,26 @@ from typing import Any
 
 import click
 
-from harness.bench.measure import MeasureSettings
 from harness.cli import completion, echo_json, options, tell, tell_at_end, tell_lines
 from harness.cli.execute import status_of, tell_result
 from harness.config import load_config
 from harness.device import backends
 from harness.device.lock import Busy
+from harness.device.static.demand import demands
+from harness.device.static.occupancy import CardModel
+from harness.device.static.occupancy import card as card_called
 from harness.errors import DeviceError, UsageError
-from harness.output.demands import as_json as demands_as_json
-from harness.output.demands import as_markdown as demands_as_markdown
-from harness.output.demands import print_demands
-from harness.output.ladder_tables import markdown, print_hints, print_ladder
-from harness.output.ladders import LadderReport, SuiteLadders, find_ladders, planned
-from harness.output.ladders import as_json as ladder_as_json
-from harness.output.progress import ProgressObserver, Waiting
+from harness.measure.timing import MeasureSettings
+from harness.report.ladders import LadderReport, SuiteLadders, find_ladders, planned
+from harness.report.ladders import as_json as ladder_as_json
+from harness.report.terminal.demands import as_json as demands_as_json
+from harness.report.terminal.demands import as_markdown as demands_as_markdown
+from harness.report.terminal.demands import print_demands
+from harness.report.terminal.ladder_tables import markdown, print_hints, print_ladder
+from harness.report.terminal.progress import ProgressObserver, Waiting
 from harness.run.run import RunResult, Session, SessionSettings
-from harness.spec.planning import load_suites
-from harness.spec.suite import Suite
-from harness.static.demand import demands
-from harness.static.occupancy import CardModel
-from harness.static.occupancy import card as card_called
+from harness.suite.planning import load_suites
+from harness.suite.suite import Suite
 
 SLOW_TIMEOUT_S = 3600.0
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from harness.bench.measure import MeasureSettings
 from harness.cli import options
+from harness.measure.timing import MeasureSettings
 
 
 @click.command("run")

@@ -56,6 +56,6 @@ def command(selection: options.Selection, **given: Any) -> int:
             if given[name]:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} is for a comparison: say with what, by --base COMMIT.")
-    from harness.cli.static import against, show
+    from harness.cli.static_suites import against, show
 
     return show(selection, given) if given["base"] is None else against(selection, given)

@@ -12,14 +12,14 @@ import click
 from harness.cli import completion, echo_json, options, show_sheets, tell_at_end, tell_failed
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
-from harness.spec.case_id import Selector
-from harness.spec.kernel import Kernel
+from harness.suite.case_id import Selector
+from harness.suite.kernel import Kernel
 
 if TYPE_CHECKING:
     from harness.run.device_session import DeviceObserver
-    from harness.spec.loader import LoadedSuite
-    from harness.sweep.bench import Executor
-    from harness.sweep.model import SweepResult, SweepRow
+    from harness.run.sweep.executors import Executor
+    from harness.run.sweep.sweep_types import SweepResult, SweepRow
+    from harness.suite.loader import LoadedSuite
 
 
 @click.command("sweep")
@@ -52,9 +52,9 @@ def command(kernel: str, **given: Any) -> int:
     measured again in fresh processes. What was measured is stored: a sweep that was ended goes on where it
     was, and one that is complete is only shown.
     """
-    from harness.output.progress import SweepProgress
-    from harness.sweep.engine import Sweeping
-    from harness.sweep.model import SweepSettings
+    from harness.report.terminal.progress import SweepProgress
+    from harness.run.sweep.engine import Sweeping
+    from harness.run.sweep.sweep_types import SweepSettings
 
     config = load_config()
     exports = [_export(wanted) for wanted in given["export"]]
@@ -81,7 +81,7 @@ def command(kernel: str, **given: Any) -> int:
 
 def _chosen(pattern: str, selector: Selector) -> tuple[LoadedSuite, Kernel]:
     """The one kernel that a pattern names. Raises UsageError, with the kernels that can be swept."""
-    from harness.spec.planning import load_suites
+    from harness.suite.planning import load_suites
 
     suites = load_suites(load_config(), on_broken=tell_at_end)
     every = [(loaded, kernel) for loaded in suites for kernel in loaded.suite.kernels]
@@ -107,12 +107,12 @@ def _executor(
         other = "--scheduler" if scheduler else "--device"
         raise UsageError(f"--gpus and {other} each say where to work: give one of them.")
     if scheduler is None and gpus is None:
-        from harness.sweep.bench import LocalExecutor
+        from harness.run.sweep.executors import LocalExecutor
 
         with LocalExecutor(loaded.suite.root, device or configured, observer, given["busy"]) as local:
             yield local
         return
-    from harness.sweep.cluster import DaskExecutor
+    from harness.run.sweep.cluster import DaskExecutor
 
     # On a cluster, what this machine's configuration says of devices means nothing.
     devices = _cards(gpus) if gpus is not None else (device,) if device else ()
@@ -146,8 +146,8 @@ def _export(wanted: str) -> tuple[str, Path]:
 
 
 def _write(result: SweepResult, form: str, file: Path) -> None:
-    from harness.output.sweeps import write_page
-    from harness.sweep.journal import write_t4
+    from harness.report.terminal.sweeps import write_page
+    from harness.run.sweep.journal import write_t4
 
     if form == "html":
         write_page(result, file)
@@ -158,8 +158,8 @@ def _write(result: SweepResult, form: str, file: Path) -> None:
 
 
 def _print(result: SweepResult, *, as_json: bool) -> None:
-    from harness.output import sweeps
-    from harness.output.tables import console, print_end
+    from harness.report.terminal import sweeps
+    from harness.report.terminal.run_tables import console, print_end
 
     if as_json:
         echo_json(sweeps.as_json(result))

@@ -1,4 +1,3 @@
-"""What kernels run on: the backends, what a card says of itself (telemetry), its name, its peaks, its lock.
-
-How kernels are timed and checked on it is in `harness.bench`.
+"""What kernels run on: backends, what a card says of itself (telemetry/), its peaks, its lock, toolchains.
+static/ tells of kernels that are compiled and not run. No rule of a suite is here.
 """

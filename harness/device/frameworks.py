@@ -21,17 +21,11 @@ from typing import Any
 import numpy as np
 
 from harness.device.backends.base import Argument, as_python
-from harness.errors import (
-    BuildError,
-    HarnessError,
-    KernelError,
-    LaunchError,
-    OutOfMemoryError,
-)
-from harness.records import CompiledKernel, Resources
-from harness.spec.kernel import Parameter
-from harness.spec.layout import Order, numpy_dtype
-from harness.spec.python_functions import PythonCall
+from harness.errors import BuildError, HarnessError, KernelError, LaunchError, OutOfMemoryError
+from harness.records.types import CompiledKernel, Resources
+from harness.suite.kernel import Parameter
+from harness.suite.layout import Order, numpy_dtype
+from harness.suite.python_functions import PythonCall
 from harness.system.cache import cache_dir
 
 _MOST_KEPT = 16

@@ -24,7 +24,7 @@ from typing import Literal
 import msgspec
 
 from harness.errors import BusyError
-from harness.records import DeviceInfo
+from harness.records.types import DeviceInfo
 from harness.system.files import try_lock
 from harness.system.texts import harmless
 

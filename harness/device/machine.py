@@ -14,7 +14,7 @@ import re
 from importlib import metadata
 from pathlib import Path
 
-from harness.records import DeviceInfo, Host
+from harness.records.types import DeviceInfo, Host
 
 ANNOTATIONS = ("cpu", "driver", "gpu_memory", "kernel", "num_cpu", "ram")
 

@@ -25,12 +25,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from harness.device.plausible import plausible_or_none
+from harness.device.plausible_ranges import plausible_or_none
 from harness.errors import MeasureError
 
 if TYPE_CHECKING:
-    from harness.records import DeviceInfo, L2Policy
-    from harness.spec.problem import Case, Problem
+    from harness.records.types import DeviceInfo, L2Policy
+    from harness.suite.problem import Case, Problem
 
 SLACK = 1.05
 """A rate may be above its peak by as much as ticks and a clock above the card's own limit account for."""

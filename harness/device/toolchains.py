@@ -18,7 +18,7 @@ import msgspec
 
 from harness.device.backends import nvcc
 from harness.errors import BuildError, UsageError
-from harness.records import Toolchain
+from harness.records.types import Toolchain
 from harness.system.cache import cache_dir
 
 COMPILING = (

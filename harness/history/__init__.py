@@ -1,4 +1,3 @@
-"""What was measured over the commits of a line: series of figures, the changes in them, decisions on those.
-
-Searching a series is in `harness.statistics.changepoints`; pages are in `harness.site`.
+"""Figures over the commits of a line: series, their changes, events, suspects, and a team's decisions.
+No page and no terminal, which report/ has. What the figures are read from is in sources/.
 """

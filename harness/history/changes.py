@@ -11,12 +11,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.facts import Commits
+from harness.history.asv_limits import Limit
 from harness.history.figures import HEADLINES, Direction, Floats
-from harness.history.limits import Limit
 from harness.history.series import Series, Shift
-from harness.records import Row
-from harness.statistics.changepoints import (
+from harness.history.sources.our_records import Commits
+from harness.judgement.statistics.changepoints import (
     Brief,
     ChangePoint,
     Level,
@@ -25,8 +24,9 @@ from harness.statistics.changepoints import (
     exact_changes,
     find_changes,
 )
-from harness.statistics.drift import Drift, find_drift
-from harness.statistics.group import Hint, confirmed
+from harness.judgement.statistics.drift import Drift, find_drift
+from harness.judgement.statistics.group import Hint, confirmed
+from harness.records.types import Row
 
 Kind = Literal["regression", "improvement", "environment", "drift", "change"]
 """A change without another name is one of which nobody knows whether it is for better or worse."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.history.changes import TIMED, Analysed, Change, Kind, change_id, with_changes, with_confirmed
-from harness.history.facts import Commits, Judged, RunFacts
 from harness.history.series import Series
+from harness.history.sources.our_records import Commits, Judged, RunFacts
 
 _SAME = ("unchanged", "identical")
 _MOVED: Mapping[str, Kind] = {"regression": "regression", "improvement": "improvement"}

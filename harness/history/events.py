@@ -19,12 +19,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from harness.history.cards import machine_of
 from harness.history.changes import BUILT, Change, Kind
-from harness.history.facts import Commits
 from harness.history.figures import METRICS, SeriesCase
+from harness.history.sources.cards import machine_of
+from harness.history.sources.our_records import Commits
 from harness.history.triage import WORSE, Decision, State, Stated, decided
-from harness.store.imported import FORMATS
+from harness.records.imports.imported import FORMATS
 
 Cause = Literal["code", "dependency", "measurement", "card", "unknown"]
 """What an event goes back to: kernels or what they are built of; what the project depends on; what says how

@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from harness.records import Row
-from harness.spec.case_id import short_id
+from harness.records.types import Row
+from harness.suite.case_id import short_id
 
 Direction: TypeAlias = Literal["higher", "lower", "none", "unknown"]
 

@@ -22,8 +22,7 @@ import numpy as np
 
 from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
-from harness.history import tables
-from harness.history.cards import CardSource, card_folders, cards_of
+from harness.history.asv_limits import AsvLimits, Limit
 from harness.history.changes import (
     BUILT,
     Analysed,
@@ -37,7 +36,11 @@ from harness.history.changes import (
 from harness.history.comparisons import comparisons_of, with_comparisons
 from harness.history.ended import ended_cases
 from harness.history.events import Event, by_cards_alone, events_of, settled
-from harness.history.facts import (
+from harness.history.figures import Figures, Group, SeriesCase, united
+from harness.history.series import Series, cases_of, series_of
+from harness.history.sources import asv_results
+from harness.history.sources.cards import CardSource, card_folders, cards_of
+from harness.history.sources.our_records import (
     CardRecords,
     Commits,
     RunFacts,
@@ -46,16 +49,13 @@ from harness.history.facts import (
     suites_of,
     was_read,
 )
-from harness.history.figures import Figures, Group, SeriesCase, united
-from harness.history.limits import AsvLimits, Limit
-from harness.history.series import Series, cases_of, series_of
 from harness.history.suspects import source_folders, with_suspects
 from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
 from harness.numbers import moved, percent
-from harness.records import Row
-from harness.spec.case_id import Selector, in_short, size_label
-from harness.store.records_file import read_run
+from harness.records.record_files import read_run
+from harness.records.types import Row
+from harness.suite.case_id import Selector, in_short, size_label
 
 T = TypeVar("T")
 _MANY = 4000
@@ -67,7 +67,7 @@ class Results:
     """A results folder, and what is measured in it."""
 
     cards: tuple[CardSource, ...]
-    benchmarks: Mapping[str, tables.AsvBenchmark]
+    benchmarks: Mapping[str, asv_results.AsvBenchmark]
     """What asv lists; nothing where there are no results of asv's."""
     groups: tuple[Group, ...]
     """What the series are of, in their order."""
@@ -183,19 +183,19 @@ def open_results(
     records = [each for each, _ in found]
     benchmarks, problem = {}, ""
     try:
-        benchmarks = tables.read_benchmarks(results)
+        benchmarks = asv_results.read_benchmarks(results)
     except StoreError as error:
         if not any(each.commit for card in records for each in card.facts):
             raise
         is_there = (results / "benchmarks.json").exists()
         why = error.message if is_there else "benchmarks.json is missing."
         problem = f"Results of asv's are left out: {why}"
-    columns: dict[str, dict[tables.Parameters, None]] = defaultdict(dict)
+    columns: dict[str, dict[asv_results.Parameters, None]] = defaultdict(dict)
     for _, contents in found if not problem else ():
         for name, known in contents.columns.items():
             columns[name].update(dict.fromkeys(known))
-    benchmarks |= tables.unlisted(columns, benchmarks)
-    groups = united((*suites_of(records, commits), *tables.groups_of(benchmarks, columns, directions)))
+    benchmarks |= asv_results.unlisted(columns, benchmarks)
+    groups = united((*suites_of(records, commits), *asv_results.groups_of(benchmarks, columns, directions)))
     cards = [
         card
         for folder, (own, contents) in zip(folders, found, strict=True)
@@ -211,11 +211,11 @@ def open_results(
     )
 
 
-def _contents(folder: Path) -> tuple[CardRecords, tables.Contents]:
-    return card_records(folder), tables.read_contents(folder)
+def _contents(folder: Path) -> tuple[CardRecords, asv_results.Contents]:
+    return card_records(folder), asv_results.read_contents(folder)
 
 
-def _measured(records: CardRecords, contents: tables.Contents | None) -> Mapping[str, Collection[str]]:
+def _measured(records: CardRecords, contents: asv_results.Contents | None) -> Mapping[str, Collection[str]]:
     """The commits that there are figures of by asv's environment, which is empty without asv."""
     commits: dict[str, set[str]] = defaultdict(set)
     for name, hashes in contents.commits.items() if contents else ():
@@ -242,12 +242,12 @@ def read_card(
     Raises StoreError where its folder cannot be read; a file that cannot be read is one of `problems`.
     """
     folder = card.folder
-    table = tables.read_table(folder, results.benchmarks, card.environment)
+    table = asv_results.read_table(folder, results.benchmarks, card.environment)
     records = card_records(folder).of(card.environment)
     facts, problems = records.facts, list(table.problems)
-    figures = records.over(tables.figures_of(table, results.benchmarks))
+    figures = records.over(asv_results.figures_of(table, results.benchmarks))
     problems += [each.problem for each in facts if each.problem]
-    if results.asv_problem and tables.has_results(folder):
+    if results.asv_problem and asv_results.has_results(folder):
         problems.append(results.asv_problem)
     machine = {**table.machine, **_machine(folder, facts)}
     if card.environment is not None:
@@ -297,7 +297,7 @@ def _limits(results: Results) -> Mapping[tuple[str, str], Limit]:
     """Return the limits of series, by the name of the case and the metric."""
     if not results.limits.file:
         return {}
-    named = tables.asv_names(results.benchmarks)
+    named = asv_results.asv_names(results.benchmarks)
     found = {series: results.limits.of(name) for series, name in named.items()}
     return {series: limit for series, limit in found.items() if limit}
 
@@ -412,7 +412,7 @@ def read_history(
     file.
     """
     if not results.exists():
-        raise tables.no_history(results)
+        raise asv_results.no_history(results)
     repository = repository or root
     today = today or dt.datetime.now(tz=dt.timezone.utc).date()
     decisions, commits = read_triage(root), read_commits(repository, revision)

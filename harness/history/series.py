@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.facts import CONTEXT, Commits
 from harness.history.figures import HEADLINES_OF_BUILT, Figures, Floats, Group, Key, SeriesCase
+from harness.history.sources.our_records import CONTEXT, Commits
 
 COMPANIONS = (
     "sm_clock_mhz",

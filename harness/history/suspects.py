@@ -15,9 +15,9 @@ from typing import Literal
 
 from harness.errors import GitError
 from harness.history.events import Cause, Event
-from harness.history.facts import Commits, RunFacts
 from harness.history.figures import SeriesCase
-from harness.store.asv_configuration import NAMES
+from harness.history.sources.our_records import Commits, RunFacts
+from harness.records.imports.asv_configuration import NAMES
 from harness.system import git
 
 Role = Literal["own", "code", "dependency", "measurement", ""]

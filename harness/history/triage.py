@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.errors import ConfigError, StoreError
-from harness.history.cards import machine_of
 from harness.history.changes import BUILT, Analysed, Change, unreported
-from harness.history.facts import Commits
-from harness.spec.case_id import in_short
-from harness.statistics.changepoints import Level
+from harness.history.sources.cards import machine_of
+from harness.history.sources.our_records import Commits
+from harness.judgement.statistics.changepoints import Level
+from harness.suite.case_id import in_short
 from harness.system.cache import write_file
 from harness.system.files import read_regular
 

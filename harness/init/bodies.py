@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.init.cpp import CudaKernel, Expression, Token, closing, text_at, text_of
-from harness.spec.problem import Problem
+from harness.suite.problem import Problem
 
 _ASSIGN = {"=", "+=", "-=", "*=", "/=", "|=", "&=", "^=", "<<=", ">>="}
 _FUNCTIONS = {

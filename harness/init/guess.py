@@ -12,8 +12,16 @@ from pathlib import PurePosixPath
 
 from harness.init.bodies import bounds, extents, python_name
 from harness.init.cpp import text_of
+from harness.init.guessed_suite import (
+    ArrayGuess,
+    KernelGuess,
+    LeftOut,
+    Number,
+    SuiteGuess,
+    sizes_of,
+    snake_case,
+)
 from harness.init.launches import Geometry
-from harness.init.model import ArrayGuess, KernelGuess, LeftOut, Number, SuiteGuess, sizes_of, snake_case
 from harness.init.python_kernels import python_suites
 from harness.init.readings import FoundKernel, NotReadError, Reading, integer
 from harness.init.references import proposal_of, reference_of

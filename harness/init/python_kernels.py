@@ -15,8 +15,7 @@ from fnmatch import fnmatchcase
 from harness.init.bodies import TOO_DEEP, python_name, translate
 from harness.init.cpp import tokens
 from harness.init.elementwise import Elementwise, guarded_statements, sure
-from harness.init.launches import callable_of
-from harness.init.model import (
+from harness.init.guessed_suite import (
     INDICES,
     ArrayGuess,
     KernelGuess,
@@ -26,6 +25,7 @@ from harness.init.model import (
     sizes_of,
     snake_case,
 )
+from harness.init.launches import callable_of
 from harness.init.readings import DTYPES
 from harness.init.references import proposal_of, reference_of
 from harness.init.repository import Repository

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from harness.init.elementwise import Elementwise
-from harness.init.model import ArrayGuess, Number, Reference
+from harness.init.guessed_suite import ArrayGuess, Number, Reference
 
 UNIT = {"float16": "2.0**-11", "bfloat16": "2.0**-8", "float64": "2.0**-53", "float32": "2.0**-24"}
 """The unit roundoff of a dtype."""

@@ -1,4 +1,3 @@
-"""From numbers to a verdict: `judge` decides it and holds the error rates, `case_trial` takes one case there.
-
-Nothing here measures; the estimates themselves are in `harness.statistics`.
+"""What figures say, by arithmetic alone: gates, trials of a case, verdicts, causes; estimates in statistics/.
+No file, no clock, no device. `judge` decides a verdict and holds the error rates.
 """

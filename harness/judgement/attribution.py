@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from harness.records import Attribution, Effect, Snapshot, Verdict
+from harness.records.types import Attribution, Effect, Snapshot, Verdict
 
 _CLOCKS_EQUAL = 0.002
 """Two sides whose mean SM clocks in the quads are this close saw the same clock."""

@@ -22,13 +22,13 @@ from harness.judgement.judge import (
     judge,
     p_again,
 )
+from harness.judgement.statistics import paired
+from harness.judgement.statistics.moderated import DEFAULT_PRIOR, Prior
+from harness.judgement.statistics.paired import ProcessEffect
+from harness.judgement.statistics.rates import holm
 from harness.numbers import percent
-from harness.records import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
-from harness.spec.problem import Case
-from harness.statistics import paired
-from harness.statistics.moderated import DEFAULT_PRIOR, Prior
-from harness.statistics.paired import ProcessEffect
-from harness.statistics.rates import holm
+from harness.records.types import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
+from harness.suite.problem import Case
 
 CYCLES_MEAN_WORK = 0.8
 """Clock exponent from which on time is cycles over clock."""

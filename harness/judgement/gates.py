@@ -20,8 +20,8 @@ from math import sqrt
 from statistics import fmean, median, mode
 from typing import Any
 
-from harness.records import PairedBlock, Quad, Snapshot, Telemetry
-from harness.statistics.summary import MAD_SCALE
+from harness.judgement.statistics.summary import MAD_SCALE
+from harness.records.types import PairedBlock, Quad, Snapshot, Telemetry
 
 _FEWEST_CANARIES = 3
 """The fewest that can show a stray: both of two values are equally far from their median."""

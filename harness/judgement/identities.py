@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.errors import Side
-from harness.records import Verdict
-from harness.spec.planning import Refusal
-from harness.store.identity import Identity, machine_difference
+from harness.records.imports.identity import Identity, machine_difference
+from harness.records.types import Verdict
+from harness.suite.planning import Refusal
 
 SKIPS_ITSELF = "skips-itself"
 

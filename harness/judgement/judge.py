@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from harness.errors import UsageError
-from harness.records import Effect
-from harness.statistics.moderated import Moderated, Prior, moderate
-from harness.statistics.paired import ProcessEffect
+from harness.judgement.statistics.moderated import Moderated, Prior, moderate
+from harness.judgement.statistics.paired import ProcessEffect
+from harness.records.types import Effect
 
 Direction = Literal["slower", "faster"]
 DIRECTIONS: tuple[Direction, ...] = ("slower", "faster")

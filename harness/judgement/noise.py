@@ -15,8 +15,7 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.judgement.case_trial import NoisePriors
-from harness.records import DeviceInfo
-from harness.statistics.moderated import (
+from harness.judgement.statistics.moderated import (
     DEFAULT_PRIOR,
     PROPORTION,
     UNKNOWN_DF,
@@ -24,7 +23,8 @@ from harness.statistics.moderated import (
     fit_prior,
     prior_of_case,
 )
-from harness.statistics.paired import ProcessEffect
+from harness.judgement.statistics.paired import ProcessEffect
+from harness.records.types import DeviceInfo
 from harness.system.cache import write_file
 from harness.system.files import UNREADABLE, read_regular
 

@@ -21,14 +21,14 @@ from harness.errors import UsageError
 from harness.judgement.attribution import attribute
 from harness.judgement.identities import other_machine, without_time
 from harness.judgement.judge import Judgement, MetricEffects, Policy, Status, judge, policy_of
+from harness.judgement.statistics.moderated import Prior
+from harness.judgement.statistics.paired import TRIM, ProcessEffect, process_effect, trimmed_mean
+from harness.judgement.statistics.summary import MAD_SCALE
 from harness.numbers import clock, percent, seconds
-from harness.records import Arm, Verdict, VerdictStatus
-from harness.spec.planning import Refusal
-from harness.statistics.moderated import Prior
-from harness.statistics.paired import TRIM, ProcessEffect, process_effect, trimmed_mean
-from harness.statistics.summary import MAD_SCALE
-from harness.store.identity import Identity, reported_differences
-from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile, Untimed
+from harness.records.imports.identity import Identity, reported_differences
+from harness.records.imports.pytest_benchmark_files import Benchmark, BenchmarkFile, Untimed
+from harness.records.types import Arm, Verdict, VerdictStatus
+from harness.suite.planning import Refusal
 
 MIN_PAIRS = 4
 """With three, a machine in a slow state a third of the time makes an alarm of nothing in one comparison of

@@ -1,4 +1,3 @@
-"""The procedures: a run, a comparison, a calibration, from a plan to records, by workers on a device.
-
-What happens inside a worker is in `harness.bench`; what users see of it is in `harness.output`.
+"""Jobs on a device, seen from the process that asks: a run, a comparison, a calibration, a doctor's visit.
+The timing itself is in measure/, in another process.
 """

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from harness.device.plausible import plausible_or_none
+from harness.device.plausible_ranges import plausible_or_none
+from harness.device.static.bounds import By
+from harness.device.static.occupancy import CARDS, CardModel
+from harness.device.static.static_facts import facts
 from harness.errors import StoreError, SuiteError, UsageError
-from harness.records import DeviceInfo, L2Policy, Source
-from harness.run.build_only import build_only
-from harness.spec.case_id import CaseId
-from harness.spec.loader import LoadedSuite, load
-from harness.spec.planning import plan
-from harness.static.bounds import By
-from harness.static.facts import facts
-from harness.static.occupancy import CARDS, CardModel
-from harness.statistics.paired import of_arm
-from harness.store.records_file import StoredComparison, StoredRun, read_comparison, read_run
+from harness.judgement.statistics.paired import of_arm
+from harness.records.record_files import StoredComparison, StoredRun, read_comparison, read_run
+from harness.records.types import DeviceInfo, L2Policy, Source
+from harness.run.builds.build_only import build_only
+from harness.suite.case_id import CaseId
+from harness.suite.loader import LoadedSuite, load
+from harness.suite.planning import plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import harness
-from harness.bench import protocol
 from harness.judgement.limits import JUDGED
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, read_calibration, write_calibration
-from harness.records import Verdict
+from harness.judgement.statistics.paired import ProcessEffect
+from harness.measure import protocol
+from harness.records.types import Verdict
 from harness.run.compare import CaseEntry, Comparing, against_itself
-from harness.spec.planning import PlannedCase
-from harness.statistics.paired import ProcessEffect
+from harness.suite.planning import PlannedCase
 
 MOST_EFFECTS = 256
 """How many effects are kept of each case, the newest: a file must not grow for ever."""

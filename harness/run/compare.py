@@ -17,10 +17,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from harness.bench import protocol
-from harness.bench.abba import PairSettings
-from harness.bench.problem_changes import Changes, demanding, sentences
-from harness.bench.protocol import SideName
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError, unit_of
@@ -34,7 +30,12 @@ from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
 from harness.judgement.judge import Policy, policy_of
 from harness.judgement.limits import JUDGED, TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
-from harness.records import (
+from harness.measure import protocol
+from harness.measure.problem_changes import Changes, demanding, sentences
+from harness.measure.protocol import SideName
+from harness.measure.quads import PairSettings
+from harness.records.record_files import Journal, RecordWriter
+from harness.records.types import (
     Arm,
     CaseBlock,
     Comparison,
@@ -45,14 +46,13 @@ from harness.records import (
     VerdictStatus,
 )
 from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
-from harness.run.turns import HEAD_FIRST, SIDES, PairsAhead, ToBuild, TurnPair, most_ahead
-from harness.spec.case_id import size_label
-from harness.spec.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
-from harness.spec.loader import LoadedSuite
-from harness.spec.planning import PlannedCase, Refusal
-from harness.spec.problem import Case, ceil_div
-from harness.spec.suite_data import DefinitionCall, Loading, SuiteCall, SuiteData
-from harness.store.records_file import Journal, RecordWriter
+from harness.run.two_workers import HEAD_FIRST, SIDES, PairsAhead, ToBuild, TurnPair, most_ahead
+from harness.suite.case_id import size_label
+from harness.suite.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
+from harness.suite.loader import LoadedSuite
+from harness.suite.planning import PlannedCase, Refusal
+from harness.suite.problem import Case, ceil_div
+from harness.suite.suite_data import DefinitionCall, Loading, SuiteCall, SuiteData
 from harness.system.process import Failed, Query, failure
 
 if TYPE_CHECKING:

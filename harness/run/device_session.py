@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 import harness
-from harness.bench.protocol import Open, OpenReply, SideName
 from harness.device.backends.base import check_launch
 from harness.device.lock import Busy, held
 from harness.device.machine import describe_host
 from harness.device.peaks import peaks
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError, WorkerError
-from harness.records import DeviceInfo, L2Policy, Snapshot, Telemetry
-from harness.spec.device_facts import facts_of
-from harness.spec.kernel import on_device
-from harness.spec.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
-from harness.spec.sources import lacking
-from harness.spec.suite_data import SuiteData
+from harness.measure.protocol import Open, OpenReply, SideName
+from harness.records.types import DeviceInfo, L2Policy, Snapshot, Telemetry
+from harness.suite.device_facts import facts_of
+from harness.suite.kernel import on_device
+from harness.suite.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
+from harness.suite.sources import lacking
+from harness.suite.suite_data import SuiteData
 from harness.system.files import scratch_folder
 from harness.system.process import Failed, LostError, Process, Progress, Query, Request, failure
 
@@ -84,7 +84,7 @@ class WorkerProcess(Process):
         # that share a connection to the card wait for one another: none would be found to work out of turn.
         defaults = {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "8"}
         env = {**defaults, **paths, **env}
-        super().__init__("harness.bench.worker", env=env, python=python, before=before)
+        super().__init__("harness.measure.worker", env=env, python=python, before=before)
 
     def open(
         self,

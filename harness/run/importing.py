@@ -11,11 +11,11 @@ from pathlib import Path
 
 import harness
 from harness.errors import UsageError
-from harness.records import DeviceInfo, Host, Measurement, Row, Run, Snapshot, Source, Telemetry
-from harness.spec.case_id import CaseId
-from harness.store.identity import Identity
-from harness.store.imported import DeviceCases, ImportedCase, ImportedFile, identifier
-from harness.store.records_file import RecordWriter
+from harness.records.imports.identity import Identity
+from harness.records.imports.imported import DeviceCases, ImportedCase, ImportedFile, identifier
+from harness.records.record_files import RecordWriter
+from harness.records.types import DeviceInfo, Host, Measurement, Row, Run, Snapshot, Source, Telemetry
+from harness.suite.case_id import CaseId
 
 COMMAND = "import"
 HEADLINE = "ms"

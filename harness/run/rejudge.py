@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from harness.bench.abba import PairSettings, least_quads
 from harness.device.peaks import BeyondPeakError
 from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import CaseTrial, NoisePriors, Precision, Round, settle
@@ -20,12 +19,13 @@ from harness.judgement.gates import CanaryLevel, Gated, canary_level, gate, usua
 from harness.judgement.judge import Policy
 from harness.judgement.limits import TWINS
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
-from harness.records import CaseBlock, Comparison, PairedBlock, Verdict
+from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
+from harness.measure.quads import PairSettings, least_quads
+from harness.records.record_files import PACKED, StoredComparison
+from harness.records.types import CaseBlock, Comparison, PairedBlock, Verdict
 from harness.run.compare import JudgeSettings, pair_settings_for, policy_for, with_twins
-from harness.spec.case_id import in_short
-from harness.spec.problem import Case
-from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
-from harness.store.records_file import PACKED, StoredComparison
+from harness.suite.case_id import in_short
+from harness.suite.problem import Case
 from harness.system.files import UNREADABLE, read_regular
 
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from harness.bench.measure import MeasureSettings
-from harness.bench.protocol import BuildAll, CaseOf, HoldAgainst, Measure
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.errors import HarnessError, WorkerError
-from harness.records import METHOD_VERSION, Row, RowStatus, Run
+from harness.measure.protocol import BuildAll, CaseOf, HoldAgainst, Measure
+from harness.measure.timing import MeasureSettings
+from harness.records.record_files import Journal, RecordWriter
+from harness.records.types import METHOD_VERSION, Row, RowStatus, Run
 from harness.run.device_session import DeviceObserver, DeviceSession, unfit
-from harness.spec.kernel import Kernel
-from harness.spec.loader import LoadedSuite
-from harness.spec.planning import PlannedCase
-from harness.spec.problem import ceil_div
-from harness.store.records_file import Journal, RecordWriter
+from harness.suite.kernel import Kernel
+from harness.suite.loader import LoadedSuite
+from harness.suite.planning import PlannedCase
+from harness.suite.problem import ceil_div
 from harness.system.process import Failed, failure
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from harness.bench.protocol import Sanitize
 from harness.device.backends import compute_sanitizer, oclgrind
 from harness.device.findings import SanitizerFinding
 from harness.errors import HarnessError
+from harness.measure.protocol import Sanitize
 from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess
-from harness.spec.loader import LoadedSuite
-from harness.spec.planning import PlannedCase
+from harness.suite.loader import LoadedSuite
+from harness.suite.planning import PlannedCase
 from harness.system.files import scratch_folder
 from harness.system.process import Failed
 

@@ -1,4 +1,3 @@
 """What the operating system and its tools give: files, processes, git, the cache folder, installed packages.
-
-Nothing here knows of kernels or devices; what knows of them is in a room above.
+Nothing here knows of kernels.
 """

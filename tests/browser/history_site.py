@@ -28,9 +28,9 @@ import pytest
 from harness import Ladder, Rung, Suite
 from harness.history.triage import Decision, acknowledge
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, write_calibration
-from harness.site.publishing import publish_pages
-from harness.spec.loader import load
-from harness.statistics.paired import ProcessEffect
+from harness.judgement.statistics.paired import ProcessEffect
+from harness.report.site.publishing import publish_pages
+from harness.suite.loader import load
 from tests.browser.chromium import REQUIRED, Site
 from tests.support import KERNELS
 from tests.synthetic_history import CARDS, Step, scale, show, write

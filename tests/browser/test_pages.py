@@ -20,8 +20,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from harness.numbers import percent, rough, typeset
-from harness.site.publishing import publish_pages
-from harness.store.imported import FORMATS
+from harness.records.imports.imported import FORMATS
+from harness.report.site.publishing import publish_pages
 from tests import synthetic_history as synthetic
 from tests.browser.chromium import serve
 from tests.browser.history_site import (
@@ -38,7 +38,7 @@ from tests.synthetic_history import HOSTILE_TEXTS
 
 pytestmark = pytest.mark.slow
 
-ASSETS = Path(__file__).resolve().parents[2] / "harness" / "site" / "assets"
+ASSETS = Path(__file__).resolve().parents[2] / "harness" / "report" / "site" / "assets"
 VENDOR = ASSETS / "static" / "vendor"
 SHELLS = ("index", "commit", "card", "ladder", "case", "compare", "calibration", "run")
 POLICY = (

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from harness.bench.abba import PairSettings
+from harness.measure.quads import PairSettings
 from harness.run import compare
 from harness.run.compare import CompareSettings, Comparing, ComparisonResult
-from harness.run.turns import TurnPair
-from harness.spec.loader import load
-from harness.spec.planning import plan
+from harness.run.two_workers import TurnPair
+from harness.suite.loader import load
+from harness.suite.planning import plan
 from tests import toy
 from tests.support import write_files
 from tests.test_compare import Watching

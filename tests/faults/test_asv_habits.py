@@ -23,15 +23,15 @@ pytest.importorskip("asv")
 import asv
 from asv.results import Results
 
-from harness.history.tables import read_benchmarks, read_table
-from harness.run.build_only import BuildResult
-from harness.run.static_records import write_static
-from harness.spec.loader import load
-from harness.spec.planning import plan
-from harness.static.builds import Build, Usage
-from harness.static.facts import StaticFacts
-from harness.static.occupancy import Residency
-from harness.store.records_file import read_run
+from harness.device.static.architecture_builds import Build, Usage
+from harness.device.static.occupancy import Residency
+from harness.device.static.static_facts import StaticFacts
+from harness.history.sources.asv_results import read_benchmarks, read_table
+from harness.records.record_files import read_run
+from harness.run.builds.build_only import BuildResult
+from harness.run.builds.static_records import write_static
+from harness.suite.loader import load
+from harness.suite.planning import plan
 from tests import toy
 from tests.support import ROOT, commit, git, run_command, write_files, write_null_script
 from tests.test_asv import PLAIN, Home, make_home

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.bench import protocol
+from harness.measure import protocol
 from harness.system import process, supervisor
 from harness.system.process import LostError, Process, run_shell
 from tests.support import IMPORT_PATH, write_files
@@ -111,7 +111,7 @@ def test_all_that_a_process_has_left_ends_with_it(tmp_path, begin, end):
 
 ASKING = """\
 import os, sys, time
-from harness.bench import protocol
+from harness.measure import protocol
 from harness.system.process import Process
 child = Process(sys.argv[1])
 child.ask(protocol.Timers(), 20)
@@ -149,7 +149,7 @@ def test_all_ends_with_the_process_that_asked(tmp_path, end):
 
 ASKING_TWICE = """\
 import sys
-from harness.bench import protocol
+from harness.measure import protocol
 from harness.system.process import Process
 child = Process(sys.argv[1])
 for _ in range(2):

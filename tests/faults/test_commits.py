@@ -14,10 +14,10 @@ import pytest
 
 from harness.device.backends import survey
 from harness.errors import ExitCode, GitError, NoSuiteError, SuiteError
-from harness.output.verdicts import exit_code
-from harness.spec.export import export
-from harness.spec.loader import load
-from harness.spec.sources import program
+from harness.report.terminal.comparison_tables import exit_code
+from harness.suite.exported_commit import export
+from harness.suite.loader import load
+from harness.suite.sources import program
 from harness.system.cache import export_root
 from tests import toy
 from tests.conftest import Project

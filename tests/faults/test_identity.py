@@ -15,9 +15,9 @@ import pytest
 
 from harness import HostFunction
 from harness.device.backends import nvcc
-from harness.spec import sources, suite_files
-from harness.spec.loader import load_folder
-from harness.spec.sources import Program
+from harness.suite import sources, suite_files
+from harness.suite.loader import load_folder
+from harness.suite.sources import Program
 from harness.system.cache import BinaryCache
 from tests import toy
 from tests.pairs import Built, Pair

@@ -35,7 +35,7 @@ from tests.support import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.records import DeviceInfo
+    from harness.records.types import DeviceInfo
     from tests.conftest import Project
 
 pytestmark = pytest.mark.fault
@@ -344,7 +344,7 @@ def test_a_sweep_need_not_wait(harness: Callable[..., Done], tmp_path: Path, loc
 
 def test_a_dask_worker_waits_for_its_own_device(tmp_path: Path, device: DeviceInfo, locks: Path) -> None:
     pytest.importorskip("distributed")
-    from harness.sweep.cluster import DaskExecutor
+    from harness.run.sweep.cluster import DaskExecutor
 
     told = Recorder()
     root = sweeps.project(tmp_path / "swept", BY_TIME)

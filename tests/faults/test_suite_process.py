@@ -71,7 +71,7 @@ HARMLESS = {
     "a child that stays": "import os, time\nif os.fork() == 0: time.sleep(1000)",
     "a child in a session of its own": "import os, time\nif os.fork() == 0: os.setsid(); time.sleep(1000)",
     "patches": (
-        "import harness.errors, harness.spec.suite_data, harness.cli, sys\n"
+        "import harness.errors, harness.suite.suite_data, harness.cli, sys\n"
         "harness.errors.ExitCode.REGRESSION._value_ = 0\n"
         "harness.cli.sys.exit = sys.exit = lambda *_: None"
     ),
@@ -104,7 +104,7 @@ def mine():
         process.pid
         for process in psutil.process_iter(["cmdline", "ppid"])
         if any(
-            "harness.spec.suite_server" in word or "harness.bench.worker" in word
+            "harness.suite.suite_server" in word or "harness.measure.worker" in word
             for word in process.info["cmdline"] or ()
         )
         and process.info["ppid"] in (1, os.getpid())

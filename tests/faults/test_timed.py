@@ -6,18 +6,18 @@ import dataclasses
 
 import pytest
 
-from harness.bench import protocol
-from harness.bench.abba import PairSettings
-from harness.bench.measure import MeasureSettings
 from harness.device.backends import null
 from harness.device.peaks import BeyondPeakError, check_rates
 from harness.errors import ExitCode
-from harness.output.tables import run_tables, summary_of
+from harness.measure import protocol
+from harness.measure.quads import PairSettings
+from harness.measure.timing import MeasureSettings
+from harness.report.terminal.run_tables import run_tables, summary_of
 from harness.run.compare import CompareSettings, Comparing
 from harness.run.run import Session, SessionSettings
-from harness.spec.loader import load
-from harness.spec.planning import plan
-from harness.spec.problem import Axis, Case, Input, Output, Problem
+from harness.suite.loader import load
+from harness.suite.planning import plan
+from harness.suite.problem import Axis, Case, Input, Output, Problem
 from tests import toy
 from tests.pairs import opened_worker
 from tests.support import Recorder, write_files

@@ -16,11 +16,11 @@ import msgspec
 import pytest
 
 from harness.errors import ExitCode, HarnessError, StoreError
-from harness.history.facts import card_records, read_cached
-from harness.history.tables import read_benchmarks, read_table
+from harness.history.sources.asv_results import read_benchmarks, read_table
+from harness.history.sources.our_records import card_records, read_cached
 from harness.judgement.noise import FILE, read_calibration
-from harness.store.records_file import newest_rows, read_run
-from harness.sweep.journal import read_sweep
+from harness.records.record_files import newest_rows, read_run
+from harness.run.sweep.journal import read_sweep
 from harness.system.cache import BinaryCache
 from harness.system.files import read_regular, scratch_folder
 from tests.support import COMMAND, IMPORT_PATH, Done, programs, records_below

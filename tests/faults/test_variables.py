@@ -25,7 +25,7 @@ pytestmark = pytest.mark.fault
 
 _NAME = re.compile(r"HARNESS_[A-Z0-9_]*[A-Z0-9]")
 OTHER = {"HARNESS_DISPATCH", "HARNESS_FILE"}
-"""A macro in the sources of kernels, and a name of Python's in harness.forges.scaffold."""
+"""A macro in the sources of kernels, and a name of Python's in harness.ci.scaffold."""
 _NO_SOURCE = {".git", ".asv", ".venv", "__pycache__", "node_modules"}
 
 

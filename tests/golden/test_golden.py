@@ -15,8 +15,8 @@ import click
 import pytest
 
 from harness import cli
-from harness.output.review.faces import faces
-from harness.output.review.reports import code_quality, junit, openmetrics, sarif
+from harness.report.pull_request.faces import faces
+from harness.report.pull_request.machine_formats import code_quality, junit, openmetrics, sarif
 from tests import toy
 from tests.benchmark_json import google_entry, google_file
 from tests.commits import make_project, only

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from harness.device.backends.base import Backend, Device
-from harness.device.plausible import reason_of
+from harness.device.plausible_ranges import reason_of
 from harness.errors import DeviceError, HarnessError, UsageError
-from harness.records import DeviceInfo
+from harness.records.types import DeviceInfo
 
 BACKENDS = ("cuda", "opencl", "opengl", "cpu", "null")
 DEFAULT_ORDER = ("cuda", "opencl", "opengl", "cpu")

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import BuildError, HarnessError, LaunchError
-from harness.records import DeviceInfo, Launch, Resources, Toolchain
-from harness.spec.sources import Program
+from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
+from harness.suite.sources import Program
 
 Memory = Any
 """A device's own handle of an allocation, or of a part of one; opaque to everybody else."""

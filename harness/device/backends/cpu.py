@@ -29,9 +29,9 @@ from harness.device.backends.base import (
 )
 from harness.device.machine import cpu_name
 from harness.errors import BuildError, HarnessError, KernelError, OutOfMemoryError
-from harness.records import DeviceInfo, Launch, Toolchain
-from harness.spec.kernel import Parameter
-from harness.spec.sources import Program
+from harness.records.types import DeviceInfo, Launch, Toolchain
+from harness.suite.kernel import Parameter
+from harness.suite.sources import Program
 
 _MOST = 2**31 - 1
 _ALIGNMENT = 256

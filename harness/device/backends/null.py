@@ -8,7 +8,7 @@ $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to b
 Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A kernel's text can say its time
 or fault itself, so that these differ from commit to commit: ``#define NULL_DEVICE_NS 1000000``,
 ``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
-harness.device.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has
+harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has
 clocks. Under ``compilers`` it may say by which factor an nvcc makes everything slower, by its path, or a
 Python everything that it runs. Under ``uuid`` it may give the device an identity, by which it is locked as a
 card is. It is what the tests run on and what a suite's author can try a pipeline with; no figure of it says
@@ -34,10 +34,10 @@ from typing import Any
 import numpy as np
 
 from harness.device.backends.base import Argument, Built, HostMemory, Memory, Stamp, Stamping, Timing
-from harness.device.backends.noise import SimulatedNoise
+from harness.device.backends.null_noise import SimulatedNoise
 from harness.errors import BuildError, ConfigError, LaunchError, OutOfMemoryError
-from harness.records import DeviceInfo, Launch, Resources, Toolchain
-from harness.spec.sources import Program
+from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
+from harness.suite.sources import Program
 
 MEMORY_BYTES = 8 * 2**30
 _TIME = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)

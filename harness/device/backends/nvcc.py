@@ -20,8 +20,8 @@ from typing import Any
 
 from harness.device.backends.cubin import built_for, entries
 from harness.errors import BuildError
-from harness.spec.kernel import is_for
-from harness.spec.sources import INSTANCE, INSTANCE_FILE, Program, is_self_contained, unusual_options
+from harness.suite.kernel import is_for
+from harness.suite.sources import INSTANCE, INSTANCE_FILE, Program, is_self_contained, unusual_options
 from harness.system.cache import BinaryCache, Manifest
 from harness.system.files import read_regular, scratch_folder
 from harness.system.process import finished

@@ -34,10 +34,10 @@ from harness.device.backends.base import (
     check_parts,
     sequence,
 )
-from harness.device.plausible import or_none, reason_of, text_of
+from harness.device.plausible_ranges import or_none, reason_of, text_of
 from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
-from harness.records import DeviceInfo, Launch, Resources, Toolchain
-from harness.spec.sources import Program, unusual_options
+from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
+from harness.suite.sources import Program, unusual_options
 from harness.system.cache import BinaryCache, cache_dir, write_atomically
 
 _INSTALL = "Install this project with its extra 'opencl': pip install -e '.[opencl]' in a clone."

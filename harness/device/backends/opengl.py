@@ -35,9 +35,9 @@ from harness.errors import (
     MeasureError,
     OutOfMemoryError,
 )
-from harness.records import DeviceInfo, Extent3, Launch, Resources, Toolchain
-from harness.spec.kernel import Parameter
-from harness.spec.sources import Program
+from harness.records.types import DeviceInfo, Extent3, Launch, Resources, Toolchain
+from harness.suite.kernel import Parameter
+from harness.suite.sources import Program
 
 _INSTALL = "Install this project with its extra 'opengl': pip install -e '.[opengl]' in a clone."
 _NO_EGL = (
@@ -278,7 +278,7 @@ def _extents(found: Iterable[int]) -> Extent3:
 _FILE = re.compile(r"^#line \d+ (\d+) // (.+)$", re.MULTILINE)
 _PLACE = re.compile(r"^(\d+)([:(]\d+)", re.MULTILINE)
 
-_SPIN = Path(__file__).resolve().parents[2] / "assets" / "kernels" / "spin.glsl"
+_SPIN = Path(__file__).resolve().with_name("spin.glsl")
 _SPIN_NS = 3e6
 """How long the timer is watched for before it is believed."""
 _MOST_ROUNDS = 2**16 - 1

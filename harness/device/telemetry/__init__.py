@@ -11,7 +11,7 @@ __all__ = ["NoProbe", "Probe", "Sampler", "SteadyProbe", "probe_for", "telemetry
 from harness.device.telemetry.base import Probe, Sampler, telemetry_of
 from harness.device.telemetry.fixed import NoProbe, SteadyProbe
 from harness.errors import DeviceError
-from harness.records import DeviceInfo
+from harness.records.types import DeviceInfo
 
 
 def probe_for(device: DeviceInfo) -> Probe:

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, final
 
 from harness.errors import DeviceError
-from harness.records import Snapshot, Telemetry
+from harness.records.types import Snapshot, Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

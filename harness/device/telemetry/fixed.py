@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from harness.device.telemetry.base import DeviceLimits
-from harness.records import Snapshot
+from harness.records.types import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
-from harness.device.plausible import plausible, plausible_or_none, reason_of
+from harness.device.plausible_ranges import plausible, plausible_or_none, reason_of
 from harness.device.telemetry.base import DeviceLimits
-from harness.records import Snapshot
+from harness.records.types import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

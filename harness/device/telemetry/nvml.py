@@ -14,10 +14,10 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from harness.device.plausible import RANGES, ImplausibleError, plausible, reason_of
+from harness.device.plausible_ranges import RANGES, ImplausibleError, plausible, reason_of
 from harness.device.telemetry.base import DeviceLimits
 from harness.errors import DeviceError
-from harness.records import Snapshot
+from harness.records.types import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -38,14 +38,14 @@ from asv.util import UserError
 from harness.config import load_config
 from harness.errors import HarnessError
 from harness.history.changes import same_build
-from harness.history.facts import card_records
 from harness.history.figures import Direction
-from harness.history.tables import read_benchmarks
+from harness.history.sources.asv_results import read_benchmarks
+from harness.history.sources.our_records import card_records
 from harness.integrations.asv import probes
-from harness.integrations.asv.builds import Builds
 from harness.integrations.asv.conf import site_conf, write_pages
 from harness.integrations.asv.probes import AFTER, BEFORE, MACHINE, MADE_UP, made_up_project, misread, passes
 from harness.integrations.asv.publish import Explained, direction_in_asv, warn_of_unknown_directions
+from harness.integrations.asv.same_build import Builds
 from harness.integrations.asv.searching import searching
 from harness.integrations.asv.tracks import TRACKS, AsvRequest, requesting
 

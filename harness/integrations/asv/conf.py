@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from harness.config import Config, load_config
 from harness.device.machine import describe_host, machine_entry
 from harness.errors import ConfigError, GitError, MeasureError, UsageError
-from harness.history.limits import AsvLimits, limits_of
-from harness.records import DeviceInfo
-from harness.spec.suite import Suite
-from harness.store.asv_configuration import NAMES, conf_in, confs_below, read_plainly
+from harness.history.asv_limits import AsvLimits, limits_of
+from harness.records.imports.asv_configuration import NAMES, conf_in, confs_below, read_plainly
+from harness.records.types import DeviceInfo
+from harness.suite.suite import Suite
 from harness.system import git
 from harness.system.cache import write_file
 from harness.system.files import read_regular
@@ -27,7 +27,7 @@ from harness.system.git import repository_of
 from harness.system.python_module import python_module
 
 if TYPE_CHECKING:
-    from harness.site.publishing import Published
+    from harness.report.site.publishing import Published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ def write_pages(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
     """Write our pages beside asv's, and let asv's lead to them. Raises what publish_pages raises."""
-    from harness.site.publishing import publish_pages
+    from harness.report.site.publishing import publish_pages
 
     site = html or conf.html
     published = publish_pages(

@@ -21,10 +21,10 @@ from asv.publishing import OutputPublisher
 
 from harness.config import load_config
 from harness.errors import HarnessError
-from harness.history.cards import machine_of
 from harness.history.figures import DIRECTIONS, Direction, direction_of
 from harness.history.reading import History, read_history
-from harness.integrations.asv.builds import case_of
+from harness.history.sources.cards import machine_of
+from harness.integrations.asv.same_build import case_of
 
 ASV = f"asv {asv.__version__}"
 """The asv that runs, as messages name it."""
@@ -173,7 +173,7 @@ def _edit(page: Path, line: str, *, after: str, wanted: bool) -> bool:
     return True
 
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
+ASSETS = Path(__file__).resolve().parent
 
 VENDOR = "vendor"
 """The folder beside index.html, and the one in ASSETS that it is copied from."""

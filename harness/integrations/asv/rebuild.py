@@ -27,13 +27,13 @@ from asv.runner import BenchmarkResult
 
 from harness.device.machine import ANNOTATIONS, machine_entry
 from harness.errors import ConfigError, HarnessError, StoreError
-from harness.history.cards import card_folders
-from harness.history.facts import card_records
-from harness.history.tables import AsvBenchmark, read_benchmarks
+from harness.history.sources.asv_results import AsvBenchmark, read_benchmarks
+from harness.history.sources.cards import card_folders
+from harness.history.sources.our_records import card_records
 from harness.integrations.asv import plugin
 from harness.integrations.asv.tracks import TRACKS, Answer, Parameters, answers_of, label_of
-from harness.records import METHOD_VERSION, Row, Run
-from harness.store.records_file import read_run
+from harness.records.record_files import read_run
+from harness.records.types import METHOD_VERSION, Row, Run
 from harness.system.cache import write_file
 
 _ = plugin  # asv finds types of environments by subclass: importing is using

@@ -20,7 +20,6 @@ from asv.util import UserError
 
 from harness.history.changes import same_build
 from harness.history.figures import Direction
-from harness.integrations.asv.builds import Builds
 from harness.integrations.asv.probes import (
     COMMITS,
     FALL,
@@ -32,8 +31,9 @@ from harness.integrations.asv.probes import (
     passes,
 )
 from harness.integrations.asv.publish import ASV, direction_in_asv
+from harness.integrations.asv.same_build import Builds
 from harness.integrations.asv.tracks import requesting
-from harness.records import Row
+from harness.records.types import Row
 
 _FOUND = re.compile(r"Greatest (?P<what>regression|improvement) found: (?P<commit>[0-9a-f]{8})")
 """asv's last line."""

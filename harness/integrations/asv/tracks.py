@@ -31,16 +31,16 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from harness.bench.measure import MeasureSettings
 from harness.config import Config, load_config
 from harness.errors import HarnessError
 from harness.history.figures import METRICS, Metric
-from harness.output.tables import outcome
-from harness.records import METHOD_VERSION, DeviceInfo, Row
+from harness.measure.timing import MeasureSettings
+from harness.records.types import METHOD_VERSION, DeviceInfo, Row
+from harness.report.terminal.run_tables import outcome
 from harness.run.run import Session, SessionSettings
-from harness.spec.case_id import size_label
-from harness.spec.loader import load
-from harness.spec.planning import PlannedCase, divided, plan
+from harness.suite.case_id import size_label
+from harness.suite.loader import load
+from harness.suite.planning import PlannedCase, divided, plan
 
 ANSWERS = "harness-answers.json"
 """A file in the folder that a class's benchmarks share: by track an answer a parameter combination, in asv's

@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 import pytest
 
 from harness.errors import HarnessError, UsageError
-from harness.integrations.pytest.bench import CaseRunner, CaseSide, GpuCase
 from harness.integrations.pytest.report import Info, info_of_arm, info_of_row, sentence, times_of
-from harness.output.sentences import explained
-from harness.output.verdicts import fails
-from harness.records import Verdict
+from harness.integrations.pytest.session import CaseRunner, CaseSide, GpuCase
+from harness.records.types import Verdict
+from harness.report.terminal.comparison_tables import fails
+from harness.report.words.of_verdict import explained
 from harness.run.device_session import unfit
 
 

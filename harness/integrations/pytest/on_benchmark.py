@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from harness.integrations.pytest.bench import CaseRunner, CaseSide
     from harness.integrations.pytest.fixture import GpuBenchmark
+    from harness.integrations.pytest.session import CaseRunner, CaseSide
 
 
 class SharedSession(Protocol):

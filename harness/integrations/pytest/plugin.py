@@ -21,8 +21,8 @@ import pytest
 from harness.integrations.pytest.on_benchmark import OnBenchmark, keep_warnings_harmless
 
 if TYPE_CHECKING:
-    from harness.integrations.pytest.bench import CaseRunner, CaseSide, GpuCase
-    from harness.records import DeviceInfo, Verdict
+    from harness.integrations.pytest.session import CaseRunner, CaseSide, GpuCase
+    from harness.records.types import DeviceInfo, Verdict
     from harness.run.compare import ComparisonResult, Purpose
 
 MARKER = (
@@ -110,7 +110,7 @@ def _check_device(spec: str) -> None:
 
 
 def _check_verdicts(fail_on: list[str], *, gate: bool) -> None:
-    from harness.records import FAILING
+    from harness.records.types import FAILING
 
     if not gate:
         raise pytest.UsageError("--perf-fail-on says which verdicts fail the gate: give --perf-gate as well.")
@@ -237,7 +237,7 @@ class GpuSession:
     def runner(self) -> CaseRunner:
         """What measures; made when it is first asked for."""
         if self.started is None:
-            from harness.integrations.pytest.bench import CaseRunner
+            from harness.integrations.pytest.session import CaseRunner
 
             blind = self.in_worker or self.skipped
             progress = _PytestProgress(self.config)
@@ -254,7 +254,7 @@ class GpuSession:
             metafunc.parametrize("gpu_case", [])
             return
         from harness.errors import HarnessError
-        from harness.integrations.pytest.bench import case_options
+        from harness.integrations.pytest.session import case_options
 
         definition = metafunc.definition
         try:
@@ -414,7 +414,7 @@ class GpuSession:
         return [*self.started.compared] if self.started else []
 
     def _failing(self, result: ComparisonResult) -> list[Verdict]:
-        from harness.output.verdicts import fails
+        from harness.report.terminal.comparison_tables import fails
 
         fail_on = self.option("perf_fail_on")
         return [verdict for verdict in result.verdicts if fails(verdict, fail_on)]
@@ -468,7 +468,7 @@ class GpuSession:
 
     @property
     def _nothing_compared(self) -> bool:
-        from harness.records import nothing_compared
+        from harness.records.types import nothing_compared
 
         return nothing_compared(each.status for result, _ in self._compared for each in result.verdicts)
 

@@ -8,15 +8,15 @@ from statistics import median
 from typing import Any
 
 import harness
-from harness.integrations.pytest.bench import CaseSide, GpuCase, MeasuredCase
+from harness.integrations.pytest.session import CaseSide, GpuCase, MeasuredCase
 from harness.numbers import number
-from harness.output.sentences import verdict_columns
-from harness.output.sheet import Column, Sheet
-from harness.output.tables import summary_of
-from harness.output.verdicts import calibrated, closing, lines_of
-from harness.records import DeviceInfo, Source, Verdict
+from harness.records.types import DeviceInfo, Source, Verdict
+from harness.report.table import Column, Sheet
+from harness.report.terminal.comparison_tables import calibrated, closing, lines_of
+from harness.report.terminal.run_tables import summary_of
+from harness.report.words.of_verdict import verdict_columns
 from harness.run.compare import ComparisonResult
-from harness.spec.problem import Case, Problem
+from harness.suite.problem import Case, Problem
 from harness.system.texts import harmless, plain_log
 
 Info = dict[str, Any]

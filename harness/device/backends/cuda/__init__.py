@@ -8,7 +8,7 @@ from __future__ import annotations
 from harness.device.backends.cuda import driver
 from harness.device.backends.cuda.device import CudaDevice
 from harness.errors import DeviceError
-from harness.records import DeviceInfo
+from harness.records.types import DeviceInfo
 
 
 def devices() -> list[DeviceInfo]:

@@ -40,11 +40,11 @@ from harness.device.backends.cuda.built import CudaBuilt, formats
 from harness.device.backends.cuda.host_functions import library_function, python_function
 from harness.device.frameworks import ReturnedArray
 from harness.errors import BuildError, MeasureError
-from harness.records import Launch, Resources, Toolchain
-from harness.spec.sources import Program
+from harness.records.types import Launch, Resources, Toolchain
+from harness.suite.sources import Program
 from harness.system.cache import BinaryCache
 
-_HELPERS = Path(__file__).resolve().parents[3] / "assets" / "kernels" / "helpers.cu"
+_HELPERS = Path(__file__).resolve().with_name("helpers.cu")
 _ORIGIN = "harness_origin"
 """The name of a variable in kernels/portable/cuda.h: the first block of a part of a grid."""
 _STAMPS = 2**16

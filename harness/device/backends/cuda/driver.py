@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from harness.device.plausible import or_none, reason_of, text_of
+from harness.device.plausible_ranges import or_none, reason_of, text_of
 from harness.errors import DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
-from harness.records import DeviceInfo, Launch
+from harness.records.types import DeviceInfo, Launch
 
 _FAULT = re.compile("illegal|misaligned|assert|hardware stack|invalid pc", re.IGNORECASE)
 """How CUDA words what a kernel did, as against what a call asked for; PyCUDA has one class for both."""

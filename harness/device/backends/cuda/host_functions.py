@@ -13,8 +13,8 @@ import numpy as np
 
 from harness.device.backends.base import Argument, as_python, host_function
 from harness.errors import BuildError, HarnessError, LaunchError
-from harness.spec.kernel import Parameter
-from harness.spec.sources import Program
+from harness.suite.kernel import Parameter
+from harness.suite.sources import Program
 from harness.system.files import scratch_folder
 
 

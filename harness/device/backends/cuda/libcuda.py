@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from harness.errors import LaunchError
-from harness.records import Launch
+from harness.records.types import Launch
 
 _PERSISTING_L2_LIMIT, _ACCESS_POLICY_WINDOW, _ATTRIBUTE_BYTES = 6, 1, 64
 """CU_LIMIT_PERSISTING_L2_CACHE_SIZE, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW; the size of any attribute."""

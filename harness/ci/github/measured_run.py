@@ -1,0 +1,184 @@
+"""From a run that measured or compiled a pull request to what is posted of it.
+
+The run's job ran the pull request's code, so nothing that it left says where anything is
+posted: pull request and commit are GitHub's own word, and the commit must still be the pull request's head at
+each write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+from harness.ci.forge import Api, quoted
+from harness.ci.github import posting
+from harness.ci.github.artifacts import fetch_reviews, fetch_static, unpacked
+from harness.ci.github.posting import Checks
+from harness.ci.github.workflow_events import CompiledRun, MeasuredRun, links_of_run
+from harness.ci.posts import MAX_TOTAL_BYTES, PostOutcome, PreparedPost, prepared, read_report, without_report
+from harness.ci.sticky_comment import Posted, ReportKey, StaleError
+from harness.errors import ConfigError, RefusedError, RemoteError
+from harness.report.document.document import Review, decode_review
+from harness.report.document.outcome import Links
+from harness.report.pull_request.faces import check_name
+from harness.report.pull_request.static_comment import static_comment
+
+AUTHOR = "github-actions[bot]"
+"""The author of what is posted with a workflow's own token."""
+
+
+def prepare(
+    api: Api,
+    repository: str,
+    run: MeasuredRun,
+    *,
+    server: str,
+    history: str = "",
+    given: Mapping[str, Review] | None = None,
+    strict: bool = False,
+    light: bool = False,
+) -> PreparedPost:
+    """All that is posted of a run; `given` are its reports, where they are not to be fetched. With `strict`
+    a check that would be neutral fails: GitHub lets a neutral one pass where it is required. A `light`
+    comparison advises: unless somebody named its cases it is said to be one, and its check never fails.
+
+    Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
+    """
+    _check_workflow(api, repository, run)
+    pull = posting.current_pull(api, repository, run.pull_request, run.head)
+    reviews = fetch_reviews(api, repository, run.id) if given is None else given
+    page = f"{server}/{repository}"
+    this_run = links_of_run().run
+    links = Links(
+        run=f"{page}/actions/runs/{run.id}",
+        page=f"{this_run}#artifacts" if this_run else "",
+        history=history,
+        repository=page,
+    )
+    key = _key(run)
+    if not reviews:
+        summary = (
+            f"The [run]({links.run}) that was to measure {run.head} ended as {run.ending} and left no "
+            "report, so nothing is known of this commit. Its log says why. Reason: no-report."
+        )
+        return without_report(links, key, summary, strict=strict, light=light)
+    return prepared(
+        reviews.values(),
+        bases=posting.merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head),
+        links=links,
+        key=key,
+        unfinished=lambda verdict: _unfinished(run, verdict),
+        strict=strict,
+        light=light,
+    )
+
+
+def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
+    """Raises RefusedError unless a dispatched run took its workflow file from the default branch: whoever may
+    push could have moved the branch that it was dispatched on.
+    """
+    if run.pushed:
+        return
+    commit = run.workflow_commit
+    if commit not in posting.merge_bases(api, repository, (run.default_branch,), commit):
+        raise RefusedError(
+            f"The run's workflow file is from {commit}, which is no commit of {quoted(run.default_branch)}: "
+            "nothing is known of what it measured. Find out who moved the branch that it was started on."
+        )
+
+
+def _key(run: MeasuredRun) -> ReportKey:
+    return ReportKey(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
+
+
+def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
+    """End the check that waited for a run of which nothing is posted: its report was refused, or the pull
+    request has moved on. Raises ApiError, RemoteError.
+    """
+    posting.end_queued(
+        checks,
+        _key(run),
+        check_name(partial=run.partial),
+        conclusion="failure" if refused else "cancelled",
+        title="The report was refused" if refused else "Not posted",
+        why=quoted(why, 1000),
+    )
+
+
+def _unfinished(run: MeasuredRun, verdict: str) -> str:
+    """A sentence on a run that ended otherwise than its verdict explains, as by a broken job; else empty."""
+    explained = run.pushed and run.conclusion == "failure" and verdict != "success"
+    if explained or run.conclusion == "success":
+        return ""
+    return f"The run ended as {run.ending}: a card may be missing here."
+
+
+def post(
+    api: Api, checks: Checks, run: MeasuredRun, prepared: PreparedPost, *, author: str = AUTHOR
+) -> PostOutcome:
+    """Post a check run, and a comment where there is a report: the one as the App that `checks` are of, the
+    other by the token of `api`, which is the author's.
+
+    One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
+    """
+    still_current = partial(posting.current_pull, api, checks.repository, run.pull_request, run.head)
+    trouble: list[str] = []
+    check = said = None
+    try:
+        check = posting.post_check(checks, prepared.key, prepared.check, still_current=still_current)
+    except RemoteError as error:
+        trouble.append(error.message)
+    try:
+        if text := prepared.comment:
+            about = (run.pull_request, prepared.key, text)
+            said = posting.post_comment(
+                api, checks.repository, *about, author=author, still_current=still_current
+            )
+    except RemoteError as error:
+        trouble.append(error.message)
+    if trouble or check is None:
+        raise RemoteError(" ".join(trouble))
+    return PostOutcome(comment=said, check=check)
+
+
+def post_static(
+    api: Api, repository: str, run: CompiledRun, *, server: str, author: str
+) -> tuple[int, Posted]:
+    """Post what a run that compiled has left, on the pull request that GitHub says it is of: its number, and
+    what became of the comment.
+
+    Raises StaleError where there is nothing to post or nowhere to, RefusedError for a report that is not what
+    it should be, ApiError, RemoteError.
+    """
+    pull = posting.pull_of_branch(api, repository, run.label, run.head)
+    report = fetch_static(api, repository, run.id)
+    if report is None:
+        raise StaleError("The run has left no static facts: its log says why.")
+    page = f"{server}/{repository}"
+    links = Links(run=f"{page}/actions/runs/{run.id}", repository=page)
+    key = ReportKey(run=run.id, attempt=run.attempt, head=run.head, static=True)
+    text = static_comment(report, links, marker=key.marker, about=f"{run.head[:10]} on {pull.base.ref}")
+    still_current = partial(posting.current_pull, api, repository, pull.number, run.head)
+    posted = posting.post_comment(
+        api, repository, pull.number, key, text, author=author, still_current=still_current
+    )
+    return pull.number, posted
+
+
+def given_reviews(paths: Iterable[Path]) -> dict[str, Review]:
+    """Reports in files, archives or bare. Raises ConfigError, RefusedError."""
+    found: dict[str, Review] = {}
+    for path in paths:
+        name = quoted(str(path))
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_TOTAL_BYTES + 1)
+        except OSError as error:
+            raise ConfigError(
+                f"{name} cannot be read: {error.strerror or error}. Give a review.json, or an archive that "
+                "holds one."
+            ) from None
+        bare = unpacked(content, name) if content[:2] == b"PK" else content
+        found[name] = read_report(bare, name, decode_review)
+    return found

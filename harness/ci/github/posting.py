@@ -1,0 +1,317 @@
+"""A pull request as GitHub knows it now, and what is posted to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from harness.ci.forge import Api, ApiError, quoted
+from harness.ci.github.github_api import path_of
+from harness.ci.github.workflow_events import Named, Queued
+from harness.ci.sticky_comment import Posted, ReportKey, StaleError, StickyComment
+from harness.errors import RemoteError
+
+
+class _Commit(msgspec.Struct):
+    sha: str
+
+
+class _Base(msgspec.Struct):
+    ref: str
+    repo: Named
+
+
+class Pull(msgspec.Struct):
+    number: int
+    state: str
+    head: _Commit
+    base: _Base
+
+
+class _CommitComparison(msgspec.Struct):
+    merge_base_commit: _Commit
+
+
+def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
+    """The pull request, which is open and has this commit as its head. Raises StaleError, RemoteError."""
+    pull = open_pull(api, repository, number)
+    if pull.head.sha != commit:
+        raise StaleError(
+            f"The head of pull request {number} is {quoted(pull.head.sha)} by now, not {commit}."
+        )
+    return pull
+
+
+def pull_of_branch(api: Api, repository: str, label: str, commit: str) -> Pull:
+    """The one open pull request from a branch, ``OWNER:BRANCH``, whose head is a commit. Raises StaleError,
+    RemoteError.
+    """
+    query = {"state": "open", "head": label}
+    listed = api.pages(path_of(repository, "pulls"), list[Pull], needs="pull-requests: read", query=query)
+    found = [pull.number for page in listed for pull in page if pull.head.sha == commit]
+    if len(found) != 1:
+        raise StaleError(
+            f"{commit} is the head of {len(found) or 'no'} open pull requests from {quoted(label)}, "
+            "where one was expected."
+        )
+    return current_pull(api, repository, found[0], commit)
+
+
+def open_pull(api: Api, repository: str, number: int) -> Pull:
+    """The pull request, which is open. Raises StaleError, RemoteError."""
+    pull = api.get(path_of(repository, "pulls", number), Pull, needs="pull-requests: read")
+    if pull.number != number or pull.base.repo.full_name.lower() != repository.lower():
+        raise RemoteError(
+            f"GitHub was asked for pull request {number} of {repository}, and told of "
+            f"{quoted(pull.base.repo.full_name)} {pull.number}. Check GITHUB_API_URL and GITHUB_REPOSITORY."
+        )
+    if pull.state != "open":
+        raise StaleError(f"Pull request {number} is {quoted(pull.state)}.")
+    return pull
+
+
+def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str) -> frozenset[str]:
+    """Where the commit left these branches, but for unrelated ones. Raises ApiError if all are."""
+    found: set[str] = set()
+    refused: ApiError | None = None
+    for branch in dict.fromkeys(branches):
+        path = path_of(repository, "compare", f"{branch}...{commit}")
+        try:
+            compared = api.get(path, _CommitComparison, needs="contents: read", query={"per_page": 1})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            refused = error
+        else:
+            found.add(compared.merge_base_commit.sha)
+    if refused and not found:
+        raise refused
+    return frozenset(found)
+
+
+ACTIONS_APP = 15368
+"""Number of the App that workflows' own tokens are of, at github.com. Its name is the same everywhere."""
+_ACTIONS = "github-actions"
+_EXTERNAL_ID = re.compile(r"([0-9]{1,19})\.([0-9]{1,9})")
+_CHECKS = "checks: write"
+
+
+class _User(msgspec.Struct):
+    login: str
+    type: str
+
+
+class _Comment(msgspec.Struct):
+    id: int
+    url: str = msgspec.field(name="html_url")
+    user: _User | None = None
+    text: str | None = msgspec.field(name="body", default=None)
+
+    def is_by(self, author: str) -> bool:
+        # The login of an app's bot ends in [bot], which nobody can choose. It alone is of type Bot.
+        bot = author.endswith("[bot]")
+        return self.user is not None and self.user.login == author and (self.user.type == "Bot") == bot
+
+
+class _Output(msgspec.Struct):
+    annotations_count: int = 0
+    title: str | None = None
+
+
+class _App(msgspec.Struct):
+    id: int
+    slug: str | None = None
+
+
+class _CheckRun(msgspec.Struct):
+    id: int
+    head_sha: str = ""
+    app: _App | None = None
+    html_url: str | None = None
+    status: str = ""
+    conclusion: str | None = None
+    external_id: str | None = None
+    output: _Output = msgspec.field(default_factory=_Output)
+
+
+class _CheckRuns(msgspec.Struct):
+    check_runs: list[_CheckRun]
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The check runs that one App makes, by a token of it.
+
+    Others may call theirs the same, and write our key on them: every App that may write checks, and every
+    workflow of the repository by its own token. Whose a check is, GitHub says.
+    """
+
+    api: Api
+    repository: str
+    app: int | None = None
+    """The App's number; None for GitHub Actions, whose tokens workflows have."""
+
+    def path(self, *parts: str | int) -> str:
+        return path_of(self.repository, "check-runs", *parts)
+
+    def named(self, commit: str, name: str) -> list[_CheckRun]:
+        """Those of a commit. Raises ApiError, RemoteError."""
+        pages = self.api.pages(
+            path_of(self.repository, "commits", commit, "check-runs"),
+            _CheckRuns,
+            needs="checks: read",
+            query={"check_name": name, "filter": "all"},
+        )
+        return [each for page in pages for each in page.check_runs if self._is_ours(each, commit)]
+
+    def with_key(self, key: ReportKey, name: str) -> _CheckRun | None:
+        """The one of a report, where there is one. Raises ApiError, RemoteError."""
+        return _with_key(self.named(key.head, name), key)
+
+    def _is_ours(self, check: _CheckRun, commit: str) -> bool:
+        if check.app is None or check.head_sha != commit:
+            return False
+        return check.app.slug == _ACTIONS if self.app is None else check.app.id == self.app
+
+
+def post_comment(
+    api: Api,
+    repository: str,
+    pull_request: int,
+    key: ReportKey,
+    text: str,
+    *,
+    author: str,
+    still_current: Callable[[], object],
+) -> Posted:
+    """Bring the one comment of `author` to this text, which begins with the key's marker.
+
+    `still_current` raises where the commit is the pull request's no more: it is called before each write.
+    Raises ApiError, RemoteError.
+    """
+    return StickyComment(
+        api=api,
+        key=key,
+        text=text,
+        still_current=still_current,
+        about=f"pull request {pull_request}",
+        comments=path_of(repository, "issues", pull_request, "comments"),
+        one=path_of(repository, "issues", "comments"),
+        kind=_Comment,
+        ours=lambda comment: comment.is_by(author),
+        needs="pull-requests: write",
+    ).keep()
+
+
+def post_check(
+    checks: Checks, key: ReportKey, check: Mapping[str, Any], *, still_current: Callable[[], object]
+) -> Posted:
+    """Bring the check run of this key to what `check` says: name, status, conclusion, output.
+
+    Raises ApiError, RemoteError, and what `still_current` does.
+    """
+    check_runs = checks.named(key.head, check["name"])
+    same = _with_key(check_runs, key)
+    if newer := next((each for each in check_runs if _is_newer(each, key)), None):
+        _end(checks, same, "cancelled", "Not posted", "A newer run of this commit has been started.")
+        return Posted(action="left", id=newer.id, url=newer.html_url or "")
+    still_current()
+    body = {**check, "external_id": key.external_id}
+    if same is None:
+        made = checks.api.create(
+            checks.path(),
+            {**body, "head_sha": key.head},
+            _CheckRun,
+            needs=_CHECKS,
+            done=lambda: checks.with_key(key, check["name"]),
+        )
+        return Posted(action="created", id=made.id if made else None, url=(made and made.html_url) or "")
+    if same.output.annotations_count:
+        # GitHub adds those of an update to those that are there.
+        output = {name: value for name, value in check["output"].items() if name != "annotations"}
+        body = {**body, "output": output}
+    checks.api.update(checks.path(same.id), body, _CheckRun, needs=_CHECKS)
+    return Posted(action="updated", id=same.id, url=same.html_url or "")
+
+
+def post_queued(
+    checks: Checks, key: ReportKey, name: str, *, details_url: str, output: Mapping[str, str]
+) -> None:
+    """Show that a run has been started. What is posted of it takes this check's place, by the same key.
+
+    Raises ApiError, RemoteError.
+    """
+    body = {"name": name, "status": "queued", "external_id": key.external_id, "details_url": details_url}
+    made = {**body, "head_sha": key.head, "output": output}
+    checks.api.create(checks.path(), made, _CheckRun, needs=_CHECKS)
+
+
+def end_queued(checks: Checks, key: ReportKey, name: str, *, conclusion: str, title: str, why: str) -> None:
+    """End the check of a run of which nothing is posted, where one waits. Raises ApiError, RemoteError."""
+    _end(checks, checks.with_key(key, name), conclusion, title, why)
+
+
+def _end(checks: Checks, check: _CheckRun | None, conclusion: str, title: str, why: str) -> None:
+    if check is not None and check.status != "completed":
+        output = {"title": title, "summary": why}
+        body = {"status": "completed", "conclusion": conclusion, "output": output}
+        checks.api.update(checks.path(check.id), body, _CheckRun, needs=_CHECKS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedOver:
+    """What a queue's commit was told of the pull request's."""
+
+    measured: str
+    """The commit whose check it is."""
+    conclusion: str
+    title: str
+    url: str
+
+
+def carry_over(api: Api, checks: Checks, queued: Queued, name: str, *, strict: bool) -> CarriedOver:
+    """Give a commit of the merge queue the conclusion that the pull request's own commit has.
+
+    Where that has none, it is neutral, with `strict` a failure. Raises StaleError, ApiError, RemoteError.
+    """
+    head = open_pull(api, checks.repository, queued.pull_request).head.sha
+    done = {
+        (int(found[1]), int(found[2])): each
+        for each in checks.named(head, name)
+        if each.status == "completed" and (found := _EXTERNAL_ID.fullmatch(each.external_id or ""))
+    }
+    last = done[max(done)] if done else None
+    carried = CarriedOver(
+        measured=head,
+        conclusion=(last and last.conclusion) or ("failure" if strict else "neutral"),
+        title=quoted((last and last.output.title) or "Not measured", 200),
+        url=(last and last.html_url) or "",
+    )
+    body = {
+        "name": name,
+        "head_sha": queued.commit,
+        "status": "completed",
+        "conclusion": carried.conclusion,
+        "output": {
+            "title": carried.title,
+            "summary": f"Of {head}, the newest commit of pull request {queued.pull_request}: in the queue "
+            "nothing is measured again, and the history measures what is merged.",
+        },
+        **({"details_url": carried.url} if carried.url else {}),
+    }
+    checks.api.create(checks.path(), body, _CheckRun, needs=_CHECKS)
+    return carried
+
+
+def _with_key(check_runs: list[_CheckRun], key: ReportKey) -> _CheckRun | None:
+    return next((each for each in check_runs if each.external_id == key.external_id), None)
+
+
+def _is_newer(check: _CheckRun, key: ReportKey) -> bool:
+    found = _EXTERNAL_ID.fullmatch(check.external_id or "")
+    theirs = found and ReportKey(run=int(found[1]), attempt=int(found[2]), head=key.head)
+    return theirs is not None and theirs.is_newer_than(key)

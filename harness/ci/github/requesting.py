@@ -1,0 +1,211 @@
+"""A comment that asks for a measurement, and what whoever wrote it is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from harness.ci.forge import Api, ApiError, quoted
+from harness.ci.github.github_api import path_of
+from harness.ci.github.posting import Checks, current_pull, open_pull, post_queued
+from harness.ci.github.workflow_events import COMMAND, DISPATCH_BRANCH, WORKFLOW, MeasurementRequest
+from harness.ci.scaffold import check_patterns
+from harness.ci.sticky_comment import ReportKey, StaleError
+from harness.errors import RefusedError, RemoteError
+from harness.report.pull_request.comment_markdown import code, pre
+from harness.report.pull_request.faces import check_name
+
+_MAY_ASK = {"admin", "maintain", "write"}
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class _Permission(msgspec.Struct):
+    permission: str
+    role_name: str = ""
+
+
+class _Commit(msgspec.Struct):
+    sha: str
+
+
+class _Branch(msgspec.Struct):
+    commit: _Commit
+
+
+class _DispatchedRun(msgspec.Struct):
+    workflow_run_id: int
+    html_url: str = ""
+
+
+class _Ignored(msgspec.Struct):
+    """An answer of which nothing is needed."""
+
+
+class _NoCommitError(RefusedError):
+    def __init__(self, line: str) -> None:
+        super().__init__(
+            "The line does not name the commit that you have looked at, with all 40 digits. If that is the "
+            f"newest one, comment: {line}"
+        )
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A measurement that was started."""
+
+    commit: str
+    cases: tuple[str, ...]
+    """Empty for all of them."""
+    run: int | None
+    """None where GitHub did not say which run it is."""
+    url: str
+    untold: tuple[str, ...]
+    """What could not be shown on the pull request, and why."""
+
+
+def start_measurement(api: Api, repository: str, asked: MeasurementRequest, checks: Checks | None) -> Started:
+    """Have the workflow with the card, the default branch's, measure the one commit that was named. Whoever
+    asked sees a reaction, then a check that waits, or why it was refused. Without `checks` none waits.
+
+    Raises RefusedError where whoever asks may not, or names no commit, or one that is the pull request's head
+    no more; ApiError, RemoteError.
+    """
+    telling = _Telling(api, repository, asked)
+    if not may_ask(api, repository, asked.login):
+        # No words: anybody can comment, and must not make this repository write.
+        telling.react("confused")
+        raise RefusedError(
+            f"{asked.login} may not write to {repository}, so cannot ask for a measurement. Let a maintainer "
+            "look at the commit, and ask."
+        )
+    try:
+        commit, cases = _measurable(api, repository, asked)
+    except RefusedError as error:
+        telling.react("confused")
+        telling.reply(error)
+        raise
+    run = _dispatch(api, repository, asked, commit, cases)
+    telling.react("eyes")
+    if run and checks:
+        key = ReportKey(run=run.workflow_run_id, attempt=1, head=commit, partial=bool(cases))
+        telling.queue(checks, key, run.html_url)
+    return Started(
+        commit=commit,
+        cases=cases,
+        run=run.workflow_run_id if run else None,
+        url=run.html_url if run else "",
+        untold=tuple(telling.trouble),
+    )
+
+
+def may_ask(api: Api, repository: str, login: str) -> bool:
+    """Whether somebody may write to the repository. Raises ApiError, RemoteError."""
+    path = path_of(repository, "collaborators", login, "permission")
+    try:
+        found = api.get(path, _Permission, needs="metadata: read")
+    except ApiError as error:
+        if error.status == 404:  # nobody of that name is known here
+            return False
+        raise
+    # `permission` has the four of old, write for maintain; `role_name` may be one that an organisation made.
+    return found.permission in _MAY_ASK or found.role_name in _MAY_ASK
+
+
+def _measurable(api: Api, repository: str, asked: MeasurementRequest) -> tuple[str, tuple[str, ...]]:
+    """The commit and the cases. Raises RefusedError, which says what to write instead."""
+    commit, cases = "", asked.words
+    if cases and _COMMIT.fullmatch(cases[0]):
+        commit, *rest = cases
+        cases = tuple(rest)
+    check_patterns(cases)
+    try:
+        if commit:
+            current_pull(api, repository, asked.pull_request, commit)
+            return commit, cases
+        head = open_pull(api, repository, asked.pull_request).head.sha
+    except StaleError as stale:
+        raise RefusedError(f"{stale} Look at what would be merged, and ask for that commit.") from None
+    raise _NoCommitError(" ".join((COMMAND, head, *cases)))
+
+
+def _dispatch(
+    api: Api, repository: str, asked: MeasurementRequest, commit: str, cases: tuple[str, ...]
+) -> _DispatchedRun | None:
+    _move_branch(api, repository, asked.default_branch)
+    inputs = {"pull_request": str(asked.pull_request), "sha": commit, "cases": " ".join(cases)}
+    path = path_of(repository, "actions", "workflows", WORKFLOW, "dispatches")
+    body = {"ref": DISPATCH_BRANCH, "inputs": inputs}
+    # Nothing looks whether a lost answer was a yes: measuring twice costs more than asking again.
+    try:
+        return api.create(path, {**body, "return_run_details": True}, _DispatchedRun, needs="actions: write")
+    except ApiError as error:
+        if error.status not in (400, 422) or "return_run_details" not in error.message:
+            raise
+        api.create(path, body, bytes, needs="actions: write")  # GitHub Enterprise Server, of before 2026
+        return None
+
+
+def _move_branch(api: Api, repository: str, default_branch: str) -> None:
+    """Bring the branch that runs are started on to the default branch's commit."""
+    needs = "contents: write"
+    tip = api.get(path_of(repository, "branches", default_branch), _Branch, needs="contents: read")
+    sha = tip.commit.sha
+    try:
+        path = path_of(repository, "git", "refs", "heads", DISPATCH_BRANCH)
+        api.update(path, {"sha": sha, "force": True}, _Ignored, needs=needs)
+    except ApiError as error:
+        if error.status not in (404, 422):
+            raise
+        body = {"ref": f"refs/heads/{DISPATCH_BRANCH}", "sha": sha}
+        api.create(path_of(repository, "git", "refs"), body, _Ignored, needs=needs)
+
+
+@dataclass(slots=True)
+class _Telling:
+    """What is shown on the pull request. That it cannot be keeps no measurement from being started."""
+
+    api: Api
+    repository: str
+    asked: MeasurementRequest
+    trouble: list[str] = field(default_factory=list)
+
+    def react(self, content: str) -> None:
+        if self.asked.comment is None:
+            return
+        path = path_of(self.repository, "issues", "comments", self.asked.comment, "reactions")
+        self._try(lambda: self._create(path, {"content": content}))
+
+    def reply(self, error: RefusedError) -> None:
+        if self.asked.comment is None:
+            return
+        path = path_of(self.repository, "issues", self.asked.pull_request, "comments")
+        line = error.line if isinstance(error, _NoCommitError) else ""
+        said = f"Not measured. {_plain(error.message.removesuffix(line))}"
+        self._try(lambda: self._create(path, {"body": f"{said}\n{pre(line)}" if line else said}))
+
+    def queue(self, checks: Checks, key: ReportKey, url: str) -> None:
+        summary = (
+            f"The [run]({url}) that {self.asked.login} asked for waits for a card, or for a reviewer of the "
+            "environment gpu."
+        )
+        output = {"title": "Waiting for a card", "summary": summary}
+        name = check_name(partial=key.partial)
+        self._try(lambda: post_queued(checks, key, name, details_url=url, output=output))
+
+    def _create(self, path: str, body: dict[str, str]) -> None:
+        self.api.create(path, body, _Ignored, needs="pull-requests: write")
+
+    def _try(self, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        except RemoteError as error:
+            self.trouble.append(error.message)
+
+
+def _plain(text: str) -> str:
+    """Words of others are in it as code, where nobody is mentioned and nothing is a link."""
+    return re.sub(r"'([^']*)'", lambda found: code(found[1]), quoted(text, 2000))

@@ -1,0 +1,3 @@
+"""GitLab's own: its predefined variables, its API, the files of its pipelines.
+What GitHub shares lies a folder above.
+"""

@@ -1,0 +1,270 @@
+"""From a pipeline that measured a merge request to the note and the commit status on it.
+
+What a job with the card has left is read from the API, in memory: an artifact that a runner unpacks may put
+any file beside the code that posts. The merge request's commit is GitLab's own word at each write.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import msgspec
+
+from harness.ci.forge import Api, ApiError, quoted
+from harness.ci.gitlab.gitlab_api import path_of
+from harness.ci.posts import PostOutcome, PreparedPost, prepared, read_reviews, without_report
+from harness.ci.sticky_comment import Posted, ReportKey, StaleError, StickyComment
+from harness.errors import ConfigError, RefusedError, RemoteError
+from harness.report.document.document import LIMITS, Review
+from harness.report.document.outcome import Links
+
+JOB = "perf-measure"
+"""The job with the card; a matrix has several, which are called ``perf-measure: [CARD, …]``."""
+REPORT = "perf-review/review.json"
+"""Path of the report, below the job's folder."""
+_STATES = {"success": "success", "failure": "failed", "neutral": "skipped"}
+"""A commit status by what a check run would conclude. GitLab has none that is neutral: skipped is grey, and
+passes."""
+_DESCRIPTION_CHARACTERS = 255
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
+_QUICK_ACTION = re.compile(r"^([ \t]*)/", re.MULTILINE)
+_NEEDS = "the scope api and the role Developer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """What a job's variables say: which merge request at which commit its pipeline measured."""
+
+    id: int
+    merge_request: int
+    head: str
+    own: bool
+    """Whether the pipeline is the merge request's; otherwise somebody started it on another branch."""
+
+
+def pipeline_of(environ: Mapping[str, str]) -> Pipeline:
+    """The pipeline by GitLab's predefined variables, or by PERF_MERGE_REQUEST and PERF_COMMIT where somebody
+    has started a pipeline for it. Raises ConfigError.
+    """
+    asked = environ.get("PERF_MERGE_REQUEST", "")
+    if asked:
+        number, head = asked, environ.get("PERF_COMMIT", "")
+    else:
+        number = environ.get("CI_MERGE_REQUEST_IID", "")
+        # Of merged results the pipeline's own commit is one that nobody has written.
+        head = environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or environ.get("CI_COMMIT_SHA", "")
+    this = environ.get("CI_PIPELINE_ID", "")
+    if not (_NUMBER.fullmatch(number) and _NUMBER.fullmatch(this) and _COMMIT.fullmatch(head)):
+        raise ConfigError(
+            f"Pipeline {quoted(this)!r} is of merge request {quoted(number)!r} at commit {quoted(head)!r}: "
+            "expected numbers and a full hash. Run this in a merge request's pipeline, or start one on the "
+            "default branch with the variables PERF_MERGE_REQUEST and PERF_COMMIT."
+        )
+    return Pipeline(id=int(this), merge_request=int(number), head=head, own=not asked)
+
+
+class _MergeRequest(msgspec.Struct):
+    iid: int
+    state: str
+    sha: str | None
+    target_branch: str
+    source_branch: str
+    source_project_id: int | None
+    target_project_id: int
+    web_url: str
+
+    @property
+    def ref(self) -> str:
+        """Where its commit is in the project: a fork's has no branch there."""
+        is_own = self.source_project_id == self.target_project_id
+        return self.source_branch if is_own else f"refs/merge-requests/{self.iid}/head"
+
+
+class _Base(msgspec.Struct):
+    id: str
+
+
+class _Job(msgspec.Struct):
+    id: int
+    name: str
+    status: str
+
+
+class _Author(msgspec.Struct):
+    id: int
+
+
+class _Note(msgspec.Struct):
+    id: int
+    text: str = msgspec.field(name="body")
+    author: _Author
+    system: bool = False
+    url: ClassVar[str] = ""
+    """GitLab tells none."""
+
+
+class _Status(msgspec.Struct):
+    id: int
+    target_url: str | None = None
+
+
+def links_of_job(environ: Mapping[str, str], page: str = "", history: str = "") -> Links:
+    """Links to the job's pipeline, its project and, among its artifacts, the page."""
+    project, job = environ.get("CI_PROJECT_URL", ""), environ.get("CI_JOB_URL", "")
+    return Links(
+        run=environ.get("CI_PIPELINE_URL", ""),
+        page=f"{job}/artifacts/file/{page}" if job and page else "",
+        history=history,
+        repository=f"{project}/-" if project else "",
+    )
+
+
+def prepare(
+    api: Api,
+    project: str,
+    pipeline: Pipeline,
+    *,
+    links: Links,
+    given: Mapping[str, Review] | None = None,
+    strict: bool = False,
+) -> PreparedPost:
+    """All that is posted of a pipeline; `given` are its reports, where they are not to be fetched. With
+    `strict` a status that would be skipped fails.
+
+    Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
+    """
+    merge_request = _current(api, project, pipeline)
+    jobs = _jobs(api, project, pipeline)
+    reviews = read_reviews(_contents(api, project, jobs), "pipeline") if given is None else given
+    key = ReportKey(run=pipeline.id, attempt=1, head=pipeline.head)
+    silent = [job for job in jobs if job.name not in reviews] if given is None else []
+    ended = ", ".join(f"{quoted(job.name)} ended as {quoted(job.status)}" for job in silent)
+    if not reviews:
+        summary = (
+            f"No job left a report, so nothing is known of this commit: {ended or f'there is no {JOB}'}."
+        )
+        return without_report(links, key, summary, strict=strict)
+    missing = f"A card is missing here: {ended} without a report." if ended else ""
+    return prepared(
+        list(reviews.values()),
+        bases=[_left(api, project, merge_request.target_branch, pipeline.head)],
+        links=links,
+        key=key,
+        unfinished=lambda _conclusion: missing,
+        strict=strict,
+    )
+
+
+def _current(api: Api, project: str, pipeline: Pipeline) -> _MergeRequest:
+    """The merge request, which is open and has this commit as its head."""
+    path = path_of(project, "merge_requests", pipeline.merge_request)
+    found = api.get(path, _MergeRequest, needs="read_api")
+    if found.state != "opened":
+        raise StaleError(f"Merge request {pipeline.merge_request} is {quoted(found.state)}.")
+    if found.sha != pipeline.head:
+        raise StaleError(
+            f"The head of merge request {pipeline.merge_request} is {quoted(found.sha or 'nothing')} by now, "
+            f"not {pipeline.head}."
+        )
+    return found
+
+
+def _left(api: Api, project: str, branch: str, commit: str) -> str:
+    """The commit at which the merge request left the branch."""
+    query = {"refs[]": [branch, commit]}
+    return api.get(path_of(project, "repository", "merge_base"), _Base, needs="read_api", query=query).id
+
+
+def _jobs(api: Api, project: str, pipeline: Pipeline) -> list[_Job]:
+    """The jobs with a card, of each name the newest: GitLab leaves out those that were retried."""
+    pages = api.pages(path_of(project, "pipelines", pipeline.id, "jobs"), list[_Job], needs="read_api")
+    found = [job for page in pages for job in page if job.name == JOB or job.name.startswith(f"{JOB}: ")]
+    if len(found) > LIMITS["cards"]:
+        raise RefusedError(f"The pipeline has {len(found)} jobs {JOB}; at most {LIMITS['cards']} are read.")
+    return sorted(found, key=lambda job: job.name)
+
+
+def _contents(api: Api, project: str, jobs: Iterable[_Job]) -> Iterator[tuple[str, bytes]]:
+    """The reports, one at a time, with the names of their jobs; not of a job that has left none."""
+    for job in jobs:
+        # Each part of the path is GitLab's to read: the slash in it stays one.
+        path = f"{path_of(project, 'jobs', job.id, 'artifacts')}/{REPORT}"
+        try:
+            yield job.name, api.download(path, needs="read_api", limit_bytes=LIMITS["bytes"])
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+def post(api: Api, project: str, pipeline: Pipeline, prepared_post: PreparedPost) -> PostOutcome:
+    """Post a note, where there is a report, and a commit status.
+
+    One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
+    """
+    merge_request = _current(api, project, pipeline)
+    trouble: list[str] = []
+    said = status = None
+    try:
+        if prepared_post.comment:
+            said = _post_note(api, project, pipeline, merge_request, prepared_post)
+    except RemoteError as error:
+        trouble.append(error.message)
+    newer = said if said and said.action == "left" else None
+    try:
+        status = newer or _post_status(api, project, pipeline, merge_request, prepared_post)
+    except RemoteError as error:
+        trouble.append(error.message)
+    if trouble or status is None:
+        raise RemoteError(" ".join(trouble))
+    return PostOutcome(comment=said, check=status)
+
+
+def _post_note(
+    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, prepared_post: PreparedPost
+) -> Posted:
+    me = api.get("/user", _Author, needs=_NEEDS)
+    notes = path_of(project, "merge_requests", pipeline.merge_request, "notes")
+    posted = StickyComment(
+        api=api,
+        key=prepared_post.key,
+        text=without_actions(prepared_post.comment),
+        still_current=partial(_current, api, project, pipeline),
+        about=f"merge request {pipeline.merge_request}",
+        comments=notes,
+        one=notes,
+        kind=_Note,
+        ours=lambda note: note.author.id == me.id and not note.system,
+        needs=_NEEDS,
+    ).keep()
+    url = f"{merge_request.web_url}#note_{posted.id}" if posted.id else ""
+    return dataclasses.replace(posted, url=url)
+
+
+def without_actions(text: str) -> str:
+    """The text without a line that begins with a slash: in a note GitLab does as that says, /merge for one,
+    and a compiler's log is its author's to write. That GitLab leaves code alone is not relied on.
+    """
+    return _QUICK_ACTION.sub(r"\1&#47;", text)
+
+
+def _post_status(
+    api: Api, project: str, pipeline: Pipeline, merge_request: _MergeRequest, prepared_post: PreparedPost
+) -> Posted:
+    check = prepared_post.check
+    where: dict[str, Any] = {"pipeline_id": pipeline.id} if pipeline.own else {"ref": merge_request.ref}
+    body = {
+        "name": check["name"],
+        "state": _STATES[check["conclusion"]],
+        "description": check["output"]["title"][:_DESCRIPTION_CHARACTERS],
+        **({"target_url": prepared_post.links.run} if prepared_post.links.run else {}),
+        **where,
+    }
+    _current(api, project, pipeline)
+    made = api.create(path_of(project, "statuses", pipeline.head), body, _Status, needs=_NEEDS)
+    return Posted(action="created", id=made.id if made else None, url=(made and made.target_url) or "")

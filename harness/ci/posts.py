@@ -1,0 +1,162 @@
+"""From the reports that jobs with a card have left to what a forge shows of them.
+
+Whoever wrote the kernels may have written a report: it is read strictly, and must be of the commits that the
+forge names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.ci.forge import quoted
+from harness.ci.sticky_comment import Posted, ReportKey
+from harness.errors import RefusedError, StoreError
+from harness.report.document.check import problems
+from harness.report.document.document import LIMITS, Review, decode_review
+from harness.report.document.outcome import Links
+from harness.report.pull_request.comment_markdown import comment
+from harness.report.pull_request.faces import check_name, check_run
+
+T = TypeVar("T")
+
+_LIGHT = (
+    "A light comparison, to advise: the quick sizes only, and for a minute. The history measures all of what "
+    "is merged."
+)
+MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
+"""The most that all reports of a run may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPost:
+    """What is about to be posted."""
+
+    links: Links
+    review: Review | None
+    """None where the run left no report."""
+    comment: str
+    """Empty for none."""
+    check: Mapping[str, Any]
+    """A check run as GitHub has it: name, conclusion, output."""
+    key: ReportKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostOutcome:
+    """What became of what was to be posted; no comment where there was none."""
+
+    comment: Posted | None
+    check: Posted
+
+
+def prepared(
+    reviews: Collection[Review],
+    *,
+    bases: Collection[str],
+    links: Links,
+    key: ReportKey,
+    unfinished: Callable[[str], str],
+    strict: bool = False,
+    light: bool = False,
+) -> PreparedPost:
+    """What is posted of a run's reports, of which there is at least one.
+
+    `bases` are where the commit left its branches. `unfinished` says of a conclusion what is missing beside
+    it, such as a card; a check that would succeed is neutral then. With `strict` one that would be neutral
+    fails. A `light` comparison, unless somebody named its cases, is said to be one, and fails no check.
+    Raises RefusedError for reports that are not what they should be.
+    """
+    review = merged(reviews)
+    if found := problems(review, bases=frozenset(bases), head=key.head):
+        why = " ".join(map(quoted, found))
+        raise RefusedError(f"The report cannot be what was measured, so nothing is posted: {why}")
+    check = check_run(review, links)
+    missing = unfinished(check["conclusion"])
+    advises = light and not key.partial
+    paragraphs = (f"<p>{each}</p>" for each in (missing, _LIGHT if advises else "") if each)
+    opening = "\n\n".join((key.marker, *paragraphs))
+    said = comment(review, links, marker=opening)
+    if missing and check["conclusion"] == "success":
+        output = {**check["output"], "title": missing, "text": missing}
+        check = {**check, "conclusion": "neutral", "output": output}
+    named = _named(check, key, strict=strict, light=light)
+    return PreparedPost(links=links, review=review, comment=said, check=named, key=key)
+
+
+def without_report(
+    links: Links, key: ReportKey, summary: str, *, strict: bool, light: bool = False
+) -> PreparedPost:
+    """What is posted of a run that left none: a check without a verdict, and no comment."""
+    check = {
+        "status": "completed",
+        "conclusion": "neutral",
+        "details_url": links.run,
+        "output": {"title": "No report", "summary": summary},
+    }
+    named = _named(check, key, strict=strict, light=light)
+    return PreparedPost(links=links, review=None, comment="", check=named, key=key)
+
+
+def _named(check: Mapping[str, Any], key: ReportKey, *, strict: bool, light: bool) -> dict[str, Any]:
+    conclusion, output = check["conclusion"], check["output"]
+    if light and not key.partial:
+        conclusion = "neutral" if conclusion == "failure" else conclusion
+        output = {**output, "title": f"Light: {output['title']}"[:255]}
+    elif strict and conclusion == "neutral":
+        conclusion = "failure"
+    name = check_name(partial=key.partial)
+    return {**check, "name": name, "conclusion": conclusion, "output": output}
+
+
+def read_reviews(contents: Iterable[tuple[str, bytes]], whose: str) -> dict[str, Review]:
+    """The reports that somebody's run has left, by name. Raises RefusedError for one that is not what it
+    should be, and where all of them are too much.
+    """
+    total = 0
+    found: dict[str, Review] = {}
+    for name, content in contents:
+        total += len(content)
+        if total > MAX_TOTAL_BYTES:
+            raise RefusedError(f"The {whose}'s reports have more than {MAX_TOTAL_BYTES} bytes in all.")
+        found[name] = read_report(content, name, decode_review)
+    return found
+
+
+def read_report(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
+    """The report in a file, read strictly by `decode`. Raises RefusedError."""
+    try:
+        report = decode(content)
+        json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)
+    except (StoreError, ValueError, RecursionError) as error:
+        raise RefusedError(f"Artifact {quoted(name)} cannot be read: {quoted(str(error))}") from None
+    return report
+
+
+def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:
+    """Refuse a name that an object has twice: readers do not agree on it, and no honest one writes it."""
+    names = {name for name, _ in pairs}
+    if len(names) < len(pairs):
+        raise ValueError("an object has a name twice.")
+
+
+def merged(reviews: Iterable[Review]) -> Review:
+    """Reports of one pair of commits from several cards, as one. Raises RefusedError where they are not."""
+    found = list(reviews)
+    if len({(review.base, review.head) for review in found}) != 1:
+        raise RefusedError("The run's reports are of different commits: nothing is made of them.")
+    if len(found) > 1 and not all(review.cards for review in found):
+        raise RefusedError("One of the run's reports has no card in it: nothing is made of them.")
+    cards, most = tuple(card for review in found for card in review.cards), LIMITS["cards"]
+    if len(cards) > most:
+        raise RefusedError(f"The run's reports tell of {len(cards)} cards; at most {most} are shown.")
+    return msgspec.structs.replace(
+        found[0],
+        harness_version=", ".join(sorted({review.harness_version for review in found}))[:200],
+        created_at=max(review.created_at for review in found),
+        cards=cards,
+    )

@@ -1,0 +1,98 @@
+"""What jobs with a card install, by hash: a base, and what each extra of this project needs beside it.
+
+The files are shipped, so that composing them asks no index. They are parts of one resolution: any of them go
+together. scripts/requirements.py writes them anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.errors import StoreError, UsageError
+
+DEVICES: Mapping[str, str] = {"opengl": "opengl:0", "cpu": "cpu:0"}
+"""Extras that bring a backend of their own, and the device that a runner then measures on too."""
+
+_FOLDER = Path(__file__).resolve().with_name("locked")
+_BASE = "measure"
+_ABOUT = """\
+# What the jobs that measure install, by hash. PyCUDA has no wheels: it is compiled once, by whoever makes the
+# runner's image, and the job's environment takes it from there.
+"""
+_WITH = "# With the extras: "
+_PIN = re.compile(r"[A-Za-z0-9][^\n]* \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+")
+
+
+def measuring_extras() -> tuple[str, ...]:
+    """The extras that can be asked for: those that bring what a kernel needs."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.txt") if path.stem != _BASE))
+
+
+def chosen_extras(text: str) -> tuple[str, ...]:
+    """``tvm,opengl`` as names in order, each once; none for an empty text. Raises UsageError for others."""
+    names = sorted({name.strip() for name in text.split(",")} - {""})
+    available = measuring_extras()
+    if "cuda" in names:
+        raise UsageError(
+            "The extra 'cuda' cannot be installed by hash: PyCUDA has no wheels, and comes from the runner's "
+            "image (docs/runners.md). Leave it out."
+        )
+    if unknown := [name for name in names if name not in available]:
+        raise UsageError(
+            f"No extra of this project brings what a kernel needs by the name of {', '.join(unknown)!r}: "
+            f"expected some of {', '.join(available)}, with commas between them."
+        )
+    return tuple(names)
+
+
+def compiling(extras: Sequence[str]) -> tuple[str, ...]:
+    """What a job that only compiles needs of these extras, beside the compiler."""
+    return tuple(sorted({"static", *extras} & {"static", "libraries", "tvm"}))
+
+
+def composed(extras: Sequence[str]) -> bytes:
+    """One file of requirements, each exact and with its hashes: the base, and these extras beside it.
+
+    Raises StoreError where a file is missing.
+    """
+    pins: dict[str, str] = {}
+    for name in (_BASE, *extras):
+        pins |= _pins(name)
+    heading = f"{_WITH}{', '.join(extras) or 'none'}\n"
+    again = "# Others: harness ci init --with NAMES --force\n"
+    by_name = sorted(pins, key=lambda pin: pin.split("==", 1))
+    return "".join([_ABOUT, heading, again, *(pins[name] for name in by_name)]).encode()
+
+
+def extras_of(content: bytes) -> tuple[str, ...]:
+    """The extras that a composed file says it has and that there are; none for a file that says nothing."""
+    said = re.search(rf"^{_WITH}([a-z, ]+)$", content.decode("utf-8", "replace"), re.MULTILINE)
+    return tuple(name for name in said[1].split(", ") if name in measuring_extras()) if said else ()
+
+
+def extras_with(package: str) -> tuple[str, ...]:
+    """The extras that bring a package, in order."""
+    start = f"{re.sub('[-_.]+', '-', package).lower()}=="
+    return tuple(extra for extra in measuring_extras() if any(pin.startswith(start) for pin in _pins(extra)))
+
+
+def pins_of(text: str) -> dict[str, str]:
+    """The requirements of a file, with their hashes, by their first lines."""
+    return {pin.partition(" \\\n")[0]: pin for pin in _PIN.findall(text)}
+
+
+def _pins(name: str) -> dict[str, str]:
+    return pins_of(read_shipped(_FOLDER / f"{name}.txt", "requirements").decode())
+
+
+def read_shipped(path: Path, what: str) -> bytes:
+    """A file of this package. Raises StoreError where it is missing, which calls such files `what`."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"The {what} are not where this harness should have them: {error.strerror or error} "
+            f"({error.filename}). Install gpu-harness again."
+        ) from None

@@ -1,0 +1,168 @@
+"""Options by which `harness compare` runs benchmark executables in the place of suites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from harness.cli import options
+from harness.config import Config
+from harness.errors import UsageError
+from harness.records.types import Source
+from harness.suite.case_id import Selector, size_label
+from harness.system import git
+from harness.system.files import scratch_folder
+
+if TYPE_CHECKING:
+    from harness.measure.protocol import SideName
+    from harness.records.imports.imported import ImportedCase
+    from harness.run.compare import ComparisonResult
+    from harness.run.executables.executable_build import Executable
+
+_GIVEN = ("with_command", "base_command", "head_command")
+TIMEOUT_S = 600.0
+BUILD_TIMEOUT_S = 3600.0
+
+options_of_executables = options.together(
+    options.several(
+        "--with-command",
+        "COMMAND",
+        "Compare a benchmark executable in place of suites: run at both commits, in turns",
+    ),
+    options.value("--build-command", "COMMAND", "What builds it, in each commit's files."),
+    options.value("--base-command", "COMMAND", "An executable that is built already; base's.", multiple=True),
+    options.value("--head-command", "COMMAND", "Head's.", multiple=True),
+    click.option(
+        "--format",
+        "format_",
+        type=options.FORMATS,
+        help="Of the executables; default: what they say with --help.",
+    ),
+    options.value("--suite", "NAME", "What to call an executable; default: its own name."),
+)
+
+
+def are_given(given: Mapping[str, Any]) -> bool:
+    """Whether executables are to be compared. Raises UsageError for their options without them."""
+    if any(given[name] for name in _GIVEN):
+        return True
+    for name, option in (("build_command", "--build-command"), ("format_", "--format"), ("suite", "--suite")):
+        if given[name]:
+            raise UsageError(f"{option} is of no use without --with-command.")
+    return False
+
+
+def shared_settings(config: Config, selection: options.Selection, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of CompareSettings and ExecutablesSettings alike; without what a command has no option for."""
+    named = {"margin": "margin", "tolerance": "tolerance", "confidence": "confidence", "budget": "budget_s"}
+    return {field: given[name] for name, field in named.items() if name in given} | {
+        "device": selection.device or config.device,
+        "busy": given["busy"],
+        "seed": selection.seed,
+        "results": given.get("results") or config.results_folder,
+        "save": not given.get("no_save"),
+    }
+
+
+def compare(
+    config: Config, selection: options.Selection, ends: Ends, given: Mapping[str, Any]
+) -> list[ComparisonResult]:
+    """Compare the executables that the options name, one after another."""
+    from harness.report.terminal.progress import CompareProgress
+    from harness.run.executables.compare_executables import ComparingExecutables, ExecutablesSettings
+    from harness.run.executables.executable_build import name_of
+
+    _check(selection, ends, given)
+    settings = ExecutablesSettings(
+        format=given["format_"],
+        suite=given["suite"],
+        timeout_s=selection.timeout or TIMEOUT_S,
+        **shared_settings(config, selection, given),
+    )
+    wanted = [Selector.parse(case) for case in ends.cases]
+
+    def is_wanted(suite: str, case: ImportedCase) -> bool:
+        label = size_label(case.sizes)
+        return not wanted or any(each.names(suite, case.kernel) and each.has_label(label) for each in wanted)
+
+    results: list[ComparisonResult] = []
+    with CompareProgress() as observer, scratch_folder() as place:
+        for one, other in _executables(config, place, ends, given, observer.stage):
+            comparing = ComparingExecutables(one, other, settings, observer, is_wanted)
+            results.append(comparing.run(name_of(other.command)))
+            if results[-1].interrupted:
+                break
+    return results
+
+
+def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -> None:
+    from harness.run.importing import checked_suite
+
+    of_suites = {"--size": selection.size, "--quick": selection.quick}
+    for option, value in (of_suites | {"--l2": given["l2"], "--twins": given["twins"]}).items():
+        if value:
+            raise UsageError(f"{option} is of no use here: an executable's own options say what it measures.")
+    if given["with_command"] and (given["base_command"] or given["head_command"]):
+        raise UsageError("--with-command runs both sides: leave out --base-command and --head-command.")
+    if len(given["base_command"]) != len(given["head_command"]):
+        raise UsageError("--base-command and --head-command go together, one of each executable.")
+    if given["build_command"] and not given["with_command"]:
+        raise UsageError(
+            "--build-command builds what --with-command runs; what is built already is not built."
+        )
+    if given["with_command"] and ends.repository is None:
+        raise UsageError("--with-command needs commits: harness compare BASE [HEAD] --with-command COMMAND.")
+    if given["suite"]:
+        checked_suite(given["suite"])
+    if given["suite"] and len(given["with_command"] or given["base_command"]) > 1:
+        raise UsageError("--suite names one executable, and there are more.")
+
+
+class Ends(NamedTuple):
+    """The two sides of a comparison of executables, and its cases."""
+
+    repository: Path | None
+    """None where no commit is named: then nobody knows what the executables are built from."""
+    commits: tuple[str | None, str | None] = (None, None)
+    """None is the working tree."""
+    cases: tuple[str, ...] = ()
+
+
+def source_at(repository: Path | None, commit: str | None, suite: str = "") -> Source:
+    """A commit, by its full hash, or None for the working tree. Raises GitError."""
+    if repository is None:
+        return Source(suite=suite, path="")
+    at = commit or git.resolve(repository, "HEAD")
+    dirty = commit is None and git.is_dirty(repository, repository)
+    return Source(suite=suite, path="", commit=at, committed_at=git.committed_at(repository, at), dirty=dirty)
+
+
+def _executables(
+    config: Config, place: Path, ends: Ends, given: Mapping[str, Any], tell: Callable[[str], None]
+) -> list[tuple[Executable, Executable]]:
+    """Base and head of each executable, built and ready to run."""
+    from harness.run.executables.executable_build import Executable, built, put_files
+    from harness.run.executables.side_code import SideFolders
+
+    def of_side(side: SideName, commit: str | None) -> list[Executable]:
+        source = source_at(ends.repository, commit)
+        if given["base_command"]:
+            return [Executable(side, each, Path.cwd(), source) for each in given[f"{side}_command"]]
+        assert ends.repository is not None
+        files = place / side
+        put_files(ends.repository, commit, files)
+        folder = files / config.root.resolve().relative_to(ends.repository.resolve())
+        folder.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its command fails
+        others = ends.repository, *(place / other for other in ("base", "head") if other != side)
+        folders = SideFolders(side, files, folder, others)
+        problem = None
+        if command := given["build_command"]:
+            tell(f"building {side}")
+            problem = built(command, folder, side, BUILD_TIMEOUT_S)
+        return [Executable(side, each, folder, source, problem, folders) for each in given["with_command"]]
+
+    base, head = ends.commits
+    return list(zip(of_side("base", base), of_side("head", head), strict=True))

@@ -1,0 +1,238 @@
+"""How the warps of a kernel reach memory: sectors of 32 bytes a request, and bank conflicts.
+
+The kernel's own CUDA text is compiled for the host as the work of one thread, with the calls at each access
+that thread sanitizers use, and the threads of a block's warps run one after the other over arrays of the
+case's sizes. What the calls note are the addresses that the card would see, whatever the text is made of. No
+card is needed, only g++. What the card's compiler merges or keeps in registers, and what its caches do, is
+not seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from harness.errors import BuildError
+from harness.records.types import Launch
+from harness.suite.kernel import Kernel, Parameter
+from harness.suite.problem import Case
+from harness.suite.sources import Program, program
+from harness.suite.suite import Suite
+from harness.system.cache import BinaryCache
+from harness.system.process import finished
+
+WARPS = 8
+"""Most warps of one block that are looked at, evenly chosen."""
+TIMEOUT_S = 60.0
+
+_ASSETS = Path(__file__).resolve().with_name("thread_runner")
+_OPTIONS = (
+    *("-std=c++17", "-O2", "-w", "-fsanitize=thread", "-fno-pie"),
+    # A compiler that merges the accesses of one thread changes what a warp asks for.
+    *("-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-tree-loop-distribute-patterns"),
+    "-fno-tree-sra",  # takes a structure that is stored at once apart
+    "-fno-threadsafe-statics",  # shared memory is static here
+)
+_RUNNER_OPTIONS = ("-std=c++17", "-O2", "-w", "-fno-pie")
+_C_TYPES = {
+    **{f"int{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
+    "float64": "double",
+}
+"""C types of scalars by dtype; any other is a float."""
+_OWN = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """All reads, or all writes, of one array by the warps of one block."""
+
+    array: str
+    space: Literal["global", "shared"]
+    stores: bool
+    bytes: int
+    """Bytes that one thread reads or writes at once; the most where this differs."""
+    requests: float
+    """Requests of one warp."""
+    sectors: float
+    """Sectors of 32 bytes that a request touches, in the mean; 4 are the fewest for 32 neighbours of 4 bytes.
+    """
+    conflicts: float
+    """In shared memory, how many times a request is served for once without bank conflicts, in the mean."""
+
+    @property
+    def fewest_sectors(self) -> int:
+        """Sectors of a request whose 32 threads read or write neighbours: a sector holds 32 bytes."""
+        return self.bytes
+
+    @property
+    def describe(self) -> str:
+        """``store of tile_a: 8-way``, or ``load of a: 16 sectors``."""
+        what = f"{'store' if self.stores else 'load'} of {self.array}"
+        if self.space == "global":
+            return f"{what}: {self.sectors:.3g} sectors"
+        return f"{what}: {f'{self.conflicts:.3g}-way' if self.conflicts >= 1.005 else 'no conflict'}"
+
+
+def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[Access, ...]:
+    """What the warps of a block in the middle of the grid ask of memory, arrays of the problem first.
+
+    Raises BuildError where there is no CUDA text, no g++, or g++ cannot compile the text, as of a kernel that
+    uses tensor cores, and where it does not end.
+    """
+    compiler = _compiler()
+    if not compiler:
+        raise BuildError("Access patterns need g++, which is not installed.")
+    source = kernel.source_for("cuda")
+    made = program(suite, kernel, case, "cuda", "sm_80") if source is not None else None
+    if made is None or made.kind != "kernel":
+        raise BuildError(f"{suite.name}.{kernel.name} has no CUDA source whose accesses could be followed.")
+    if kernel.steps or kernel.setup:
+        raise BuildError("The accesses of a kernel with steps or a setup are not followed.")
+    if "mma.h" in made.text:
+        raise BuildError("On tensor cores no thread's addresses say what a warp reads.")
+    parameters = suite.parameters(kernel, case)
+    text = _host_text(made, parameters, case)
+    runner = (_ASSETS / "run.cpp").read_text(encoding="utf-8")
+    cache = BinaryCache()
+    facts = (f"{launch.grid} {launch.block}", runner, (_ASSETS / "cuda.h").read_text(encoding="utf-8"))
+    key = cache.key(text, (*_OPTIONS, *facts, repr(parameters)), compiler, "accesses")
+    if made.folders:  # whose headers the key does not hold
+        return tuple(_run(text, made.folders, parameters, launch))
+    if (found := cache.get(key)) is None:
+        found = msgspec.json.encode(_run(text, (), parameters, launch))
+        cache.put(key, found)
+    return msgspec.json.decode(found, type=tuple[Access, ...])
+
+
+@functools.cache
+def _compiler() -> str:
+    if shutil.which("g++") is None:
+        return ""
+    return subprocess.run(["g++", "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> str:
+    """The kernel's text in the host's C++, and a function that calls it on arrays."""
+    text = re.sub(r"#pragma unroll(?!\s*\d)", "#pragma GCC unroll 64", made.text)
+    text = text.replace("#pragma unroll", "#pragma GCC unroll")
+    # Shared memory of a size that the launch gives is defined where the threads are run.
+    text = re.sub(r"\bextern\s+__shared__", "extern", text)
+    arrays = [each.name for each in parameters if each.shape is not None]
+    given = (
+        f"arrays[{arrays.index(each.name)}]" if each.shape is not None else f"harness_{each.name}"
+        for each in parameters
+    )
+    called = made.instance or made.function
+    axes = (f"volatile int harness_{name} = {size};\n" for name, size in case.sizes.items())
+    scalars = (
+        f"volatile {_C_TYPES.get(each.dtype, 'float')} harness_{each.name} = {case.scalars[each.name]};\n"
+        for each in parameters
+        if each.name in case.scalars
+    )
+    return (
+        f'#include "cuda.h"\n{text}\n{"".join(axes)}{"".join(scalars)}'
+        # It becomes whatever pointer the kernel takes.
+        "struct harness_array { void* at; "
+        "template <class harness_t> operator harness_t*() const { return (harness_t*)at; } };\n"
+        f'extern "C" void harness_call(harness_array* arrays) {{ {called}({", ".join(given)}); }}\n'
+    )
+
+
+def _run(text: str, folders: Sequence[str], parameters: Sequence[Parameter], launch: Launch) -> list[Access]:
+    """Compile, run, and add up by array."""
+    arrays = [each for each in parameters if each.shape is not None]
+    with tempfile.TemporaryDirectory() as scratch:
+        kernel, binary = Path(scratch, "kernel.cpp"), Path(scratch, "accesses")
+        kernel.write_text(text, encoding="utf-8")
+        searched = [f"-I{folder}" for folder in (_ASSETS, *folders)]
+        _output(["g++", *_OPTIONS, *searched, "-c", str(kernel), "-o", f"{kernel}.o"])
+        dynamic = [f"-Wl,--defsym={name}=harness_dynamic_shared" for name in _undefined(f"{kernel}.o", text)]
+        runner = Path(scratch, "run.o")
+        runner.write_bytes(_runner())
+        _output(["g++", "-no-pie", str(runner), f"{kernel}.o", *dynamic, "-o", str(binary)])
+        sizes = [each.layout.size_bytes if each.layout else 0 for each in arrays]
+        output = ""
+        # A grid that does not depend on the size can have a middle with nothing to do.
+        for block in ([extent // 2 for extent in launch.grid], [0, 0, 0]):
+            numbers = (*launch.grid, *launch.block, *block, WARPS, *sizes)
+            output = _output([str(binary), *map(str, numbers)])
+            if any(not line.startswith("-1") and line.split()[1] == "1" for line in output.splitlines()):
+                break
+        shared = _shared_symbols(binary)
+    warps = min(WARPS, -(-launch.block[0] * launch.block[1] * launch.block[2] // 32))
+    return _added_up(output, [each.name for each in arrays], shared, warps)
+
+
+def _runner() -> bytes:
+    """The part that runs a kernel's threads, compiled once: it takes five times as long as a kernel."""
+    source = _ASSETS / "run.cpp"
+    cache = BinaryCache()
+    key = cache.key(source.read_text(encoding="utf-8"), _RUNNER_OPTIONS, _compiler(), "accesses")
+    if (found := cache.get(key)) is None:
+        with tempfile.TemporaryDirectory() as scratch:
+            unit = Path(scratch, "run.o")
+            _output(["g++", *_RUNNER_OPTIONS, "-c", str(source), "-o", str(unit)])
+            found = unit.read_bytes()
+        cache.put(key, found)
+    return found
+
+
+def _output(command: Sequence[str]) -> str:
+    try:
+        status, out, err = finished(command, timeout_s=TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"{Path(command[0]).name} took more than {TIMEOUT_S:.0f} s.") from error
+    if status:
+        lines = [line for line in err.splitlines() if "error" in line] or err.splitlines()
+        said = lines[0] if lines else f"ended with {status}"
+        raise BuildError(f"The kernel's accesses cannot be followed: {said}", log=err[-8000:])
+    return out
+
+
+def _undefined(unit: str, text: str) -> list[str]:
+    """Names of arrays that the launch gives their size."""
+    names = (line.split()[-1] for line in _output(["nm", "-u", unit]).splitlines())
+    return [name for name in names if name not in _OWN and re.search(rf"\b{re.escape(name)}\s*\[", text)]
+
+
+def _shared_symbols(binary: Path) -> dict[int, str]:
+    """Arrays in shared memory by their offset in it."""
+    symbols = [line.split(maxsplit=2) for line in _output(["nm", "--demangle", str(binary)]).splitlines()]
+    at = {symbol[2]: int(symbol[0], 16) for symbol in symbols if len(symbol) == 3 and symbol[1] in "dDbB"}
+    begin, end = (at.get(f"__{edge}_harness_shared", 0) for edge in ("start", "stop"))
+    return {
+        address - begin: re.sub(r"\W.*", "", name.rpartition("::")[2])
+        for name, address in at.items()
+        if begin <= address < end and "harness_shared" not in name
+    }
+
+
+def _added_up(output: str, names: Sequence[str], shared: Mapping[int, str], warps: int) -> list[Access]:
+    """One Access for all places in the program that do the same to the same array, weighed by requests."""
+    places: dict[tuple[int, str, bool], list[tuple[int, float, float, float]]] = defaultdict(list)
+    for line in output.splitlines():
+        array, writes, width, offset, requests, looked_at, sectors, wavefronts = map(float, line.split())
+        begins = [begin for begin in shared if begin <= offset]
+        name = names[int(array)] if array >= 0 else shared[max(begins)] if begins else "shared"
+        order = int(array) if array >= 0 else len(names)
+        each = (int(width), requests, sectors / looked_at, wavefronts / looked_at)
+        places[order, name, bool(writes)].append(each)
+    found = []
+    for (order, name, writes), all_of_it in sorted(places.items()):
+        requests = sum(each[1] for each in all_of_it)
+        sectors, conflicts = (sum(each[1] * each[at] for each in all_of_it) / requests for at in (2, 3))
+        space: Literal["global", "shared"] = "global" if order < len(names) else "shared"
+        widest = max(each[0] for each in all_of_it)
+        found.append(Access(name, space, writes, widest, requests / warps, sectors, conflicts))
+    return found

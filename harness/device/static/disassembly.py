@@ -1,0 +1,130 @@
+"""nvdisasm: from a kernel's instructions as bytes to what they are.
+
+The program takes half a second to start, whatever it is given, so the instructions of many kernels of one
+architecture are given to it as one piece. What came out is kept in the cache by the instructions' hash.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from harness.device.backends import nvcc
+from harness.device.backends.cubin import INSTRUCTION_BYTES
+from harness.device.backends.cubin_lines import LineEntry
+from harness.device.static.sass import Instruction, Instructions, instructions_in, summarised
+from harness.errors import BuildError
+from harness.system.cache import BinaryCache
+from harness.system.files import scratch_folder
+
+PACKAGE = "nvidia-cuda-nvdisasm"
+_FORMAT = "instructions 1"
+"""Part of the cache's key: raise it when instructions are counted in another way."""
+TIMEOUT_S = 120.0
+
+
+@functools.cache
+def path() -> str | None:
+    """The nvdisasm on PATH, else the one of the package from PyPI; None where there is neither."""
+    return shutil.which("nvdisasm") or nvcc.packaged(PACKAGE, "nvdisasm")
+
+
+@functools.cache
+def version() -> str:
+    """The version of nvdisasm; empty where there is none."""
+    if path() is None:
+        return ""
+    found = re.search(r"\bV([\d.]+)", _run("--version"))
+    return found[1] if found else "unknown"
+
+
+class Listed(NamedTuple):
+    """One kernel's code as it is given to nvdisasm, and the source lines of it."""
+
+    instructions: bytes
+    lines: tuple[LineEntry, ...]
+
+
+Disassembled: TypeAlias = "dict[Listed, Instructions | BuildError]"
+
+
+def disassembled(arch: str, codes: Iterable[Listed]) -> Disassembled:
+    """What the instructions of each kernel are, all built for one architecture, such as sm_90a; or why that
+    is not known.
+    """
+    cache = BinaryCache()
+    found: Disassembled = {}
+    missing: dict[Listed, str] = {}
+    for code in dict.fromkeys(codes):
+        digest = hashlib.sha256(code.instructions + repr(code.lines).encode())
+        key = cache.key(digest.hexdigest(), (_FORMAT,), version(), arch)
+        if kept := cache.get(key):
+            found[code] = msgspec.json.decode(kept, type=Instructions)
+        else:
+            missing[code] = key
+    for code, each in _together(arch, list(missing)).items():
+        found[code] = each
+        if isinstance(each, Instructions):
+            cache.put(missing[code], msgspec.json.encode(each))
+    return found
+
+
+def _together(arch: str, codes: Sequence[Listed]) -> Disassembled:
+    """All in one call; where that fails in halves, so that one kernel costs no other its figures."""
+    if not codes:
+        return {}
+    try:
+        return dict(zip(codes, _call(arch, codes), strict=True))
+    except BuildError as error:
+        if len(codes) == 1:
+            return {codes[0]: error}
+    half = len(codes) // 2
+    return _together(arch, codes[:half]) | _together(arch, codes[half:])
+
+
+def _call(arch: str, codes: Sequence[Listed]) -> list[Instructions]:
+    with scratch_folder() as folder:
+        file = folder / "instructions"
+        file.write_bytes(b"".join(code.instructions for code in codes))
+        every = instructions_in(_run("--binary", arch.replace("sm_", "SM"), str(file)))
+    found, begin, at = [], 0, 0
+    for code in codes:
+        stop = begin + len(code.instructions)
+        own: list[Instruction] = []
+        while at < len(every) and every[at].at < stop:
+            own.append(every[at].moved(-begin))
+            at += 1
+        if len(own) * INSTRUCTION_BYTES != stop - begin:
+            raise BuildError(
+                f"nvdisasm {version()} told {len(own)} instructions of {arch} where there are "
+                f"{(stop - begin) // INSTRUCTION_BYTES}: this harness does not read what that version writes."
+            )
+        found.append(summarised(own, code.lines))
+        begin = stop
+    return found
+
+
+def _run(*arguments: str) -> str:
+    program = path()
+    if program is None:
+        raise BuildError(
+            "Instructions need nvdisasm, which is not installed: install this project with its extra "
+            "'static'."
+        )
+    try:
+        done = subprocess.run(
+            [program, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"nvdisasm took more than {TIMEOUT_S:.0f} s.") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise BuildError(f"nvdisasm failed: {said[0] if said else done.returncode}", log=done.stderr[-4000:])
+    return done.stdout

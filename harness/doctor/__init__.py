@@ -1,1 +1,0 @@
-"""Is this machine fit to judge performance? `gather` asks it for `facts`, `checks` says what they mean."""

@@ -1,0 +1,733 @@
+"""asv's results, of any project, as a history's figures: the one place that knows how asv stores them.
+
+asv keeps a file for each commit and environment, and some projects one for each run. Those of one commit and
+environment make one row: of each case the newest figure.
+
+A history may hold tens of thousands of files, and a new commit adds one of them, so what was read is kept in
+the harness's cache, by each file's name, size and time.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, product
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import StoreError
+from harness.history.figures import HEADLINES, METRICS, Figures, Group, Key, direction_of
+from harness.history.sources.our_records import CONTEXT, cache_file, listing, read_cached, write_cached
+from harness.suite.case_id import short_id
+from harness.system.files import UNREADABLE, read_regular
+
+Parameters: TypeAlias = tuple[str, ...]
+"""The parameters of one figure, as asv writes them, which is Python's repr."""
+
+API_VERSION = 2
+"""The version of asv's result files and benchmarks.json."""
+_FORMAT = 3
+"""The version of cached tables: raise it when they are made in another way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsvBenchmark:
+    name: str
+    type: str
+    unit: str
+    direction: str | None
+    suite: str | None
+    version: str
+    param_names: tuple[str, ...]
+    params: tuple[tuple[str, ...], ...]
+    """The values of each parameter as asv writes them, which is Python's repr."""
+    listed: bool = True
+    """Whether benchmarks.json still has it."""
+    has_number: bool = True
+    """Whether its author says how often a sample calls it; else each run of asv chooses by how long a call
+    takes, and the number tells nothing of how it was measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardTable:
+    """Everything asv has stored of one card. Mappings are by benchmark."""
+
+    machine: Mapping[str, str]
+    commits: tuple[str, ...]
+    """The full hash of each row."""
+    columns: Mapping[str, tuple[tuple[str, ...], ...]]
+    """The parameters of each column, as asv writes them."""
+    values: Mapping[str, npt.NDArray[np.float32]]
+    """A row per commit and a column per parameters: NaN for no figure, infinite where it failed."""
+    contexts: Mapping[str, tuple[Mapping[str, str], ...]]
+    """How each row was measured, by key of CONTEXT; the environment where there are several."""
+    conditions: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
+    """What else asv tells of how each row was measured. Equal ones are one object."""
+    problems: tuple[str, ...]
+    """What could not be read, a sentence each."""
+    machine_problem: str = ""
+    """Why machine.json tells nothing; empty where it does."""
+
+
+class _Results(msgspec.Struct):
+    commit_hash: str
+    version: int
+    result_columns: list[str]
+    results: dict[str, msgspec.Raw]
+    """Most of a file is columns that nothing here asks for: what is asked for is parsed then."""
+    params: dict[str, Any] = {}
+    env_name: str | None = None
+
+
+class _ParsedResults(_Results):
+    results: dict[str, Any]
+
+
+class _ResultFile(msgspec.Struct):
+    """A result file that was read, but for its figures."""
+
+    name: str
+    size: int
+    mtime_ns: int
+    commit: str = ""
+    environment: str = ""
+    """What asv calls it, in the file or else in its name."""
+    params: dict[str, str] = msgspec.field(default_factory=dict)
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    started_at: dict[str, float] = msgspec.field(default_factory=dict)
+    """When each benchmark began, in milliseconds since 1970, as asv stamps it."""
+    number: dict[str, int] = msgspec.field(default_factory=dict)
+    """How many times asv ran each benchmark for one sample."""
+    wordy: list[str] = msgspec.field(default_factory=list)
+    """Benchmarks with results that are no numbers."""
+    problem: str = ""
+    format: str = ""
+    """The one that it has instead of API_VERSION, where that is the problem."""
+
+
+_DECODER = msgspec.json.Decoder(_Results)
+_ROW_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class _CachedContents(msgspec.Struct):
+    format: int
+    files: list[_ResultFile]
+    columns: dict[str, list[Parameters]]
+
+
+class _CachedTable(_CachedContents):
+    values: dict[str, bytes]
+
+
+@dataclass(slots=True)
+class _GrowingTable:
+    """A table in the making. Columns are added as files bring them: renamed parameters never shift."""
+
+    files: list[_ResultFile] = field(default_factory=list)
+    columns: dict[str, dict[tuple[str, ...], int]] = field(default_factory=dict)
+    values: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    places: dict[tuple[str, str | bytes], npt.NDArray[np.intp]] = field(default_factory=dict)
+
+
+def no_history(results: Path) -> StoreError:
+    return StoreError(
+        f"There is no history in {results}: it has no record of a run at a commit and no benchmarks.json."
+        " Run 'harness run --commit COMMIT' or 'asv run' first, or name another folder with --results."
+    )
+
+
+def read_benchmarks(results: Path) -> dict[str, AsvBenchmark]:
+    """Benchmarks by name. Raises StoreError where there is no list of them, or it cannot be read."""
+    path = results / "benchmarks.json"
+    try:
+        listed = msgspec.json.decode(read_regular(path), type=dict[str, Any])
+    except FileNotFoundError:
+        raise no_history(results) from None
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except UNREADABLE as error:
+        raise StoreError(f"{path} is no list of benchmarks ({error}). 'asv run' writes it anew.") from None
+    if listed.pop("version", None) != API_VERSION:
+        raise StoreError(f"{path} is not of the format that this harness reads, which is {API_VERSION}.")
+    return {
+        name: _benchmark(name, described) for name, described in listed.items() if isinstance(described, dict)
+    }
+
+
+_METHOD = re.compile("(timeraw|time|peakmem|mem|track)(?:_|[A-Z])")
+_TYPES = {
+    "timeraw": ("time", "seconds"),
+    "time": ("time", "seconds"),
+    "peakmem": ("peakmemory", "bytes"),
+    "mem": ("memory", "bytes"),
+}
+"""Type and unit of a benchmark by how its method is called, as asv has it. Of a track its author decides."""
+
+
+def unlisted(
+    columns: Mapping[str, Collection[Parameters]], listed: Mapping[str, AsvBenchmark]
+) -> dict[str, AsvBenchmark]:
+    """Benchmarks that there are results of and that the suite has no more, but for tracks of our suites: what
+    kernels these have now is told by records.
+    """
+    found = {}
+    for name, known in columns.items():
+        method = name.rpartition(".")[2]
+        if name in listed or method.removeprefix("track_") in METRICS:
+            continue
+        word = _METHOD.match(method)
+        kind, unit = _TYPES.get(word[1] if word else "", ("track", "unit"))
+        axes = [tuple(dict.fromkeys(values)) for values in zip(*known, strict=False)]
+        found[name] = replace(_benchmark(name, {"type": kind, "unit": unit, "params": axes}), listed=False)
+    return found
+
+
+def _benchmark(name: str, described: Mapping[str, Any]) -> AsvBenchmark:
+    params, names = (described.get(key) for key in ("params", "param_names"))
+    axes = params if isinstance(params, list) else []
+    return AsvBenchmark(
+        name=name,
+        type=str(described.get("type", "")),
+        unit=str(described.get("unit", "")),
+        direction=described.get("direction"),
+        suite=str(described["suite"]) if described.get("suite") else None,
+        version=str(described.get("version", "")),
+        param_names=tuple(map(str, names)) if isinstance(names, list) else (),
+        params=tuple(tuple(map(str, values)) for values in axes if isinstance(values, (list, tuple))),
+        has_number=described.get("number") != 0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a card's folder has results of."""
+
+    commits: Mapping[str, Collection[str]]
+    """The full hashes of commits by environment."""
+    columns: Mapping[str, Collection[Parameters]]
+    """The parameters of figures by benchmark."""
+
+
+def read_contents(folder: Path) -> Contents:
+    """Raises StoreError where the folder cannot be read."""
+    # Without the figures, of which there are millions, if nothing has changed.
+    known = read_cached(cache_file(folder, "table"), _CachedContents)
+    now = known and sorted((file.name, file.size, file.mtime_ns) for file in known.files) == _listed(folder)
+    found = known if known and now and known.format == _FORMAT else _read(folder)
+    commits: dict[str, set[str]] = defaultdict(set)
+    for file, environment in zip(found.files, _environments(found.files), strict=True):
+        if file.commit:
+            commits[environment].add(file.commit)
+    return Contents(commits=commits, columns=found.columns)
+
+
+def _listed(folder: Path) -> list[tuple[str, int, int]]:
+    return listing(folder, lambda name: name.endswith(".json") and name != "machine.json")
+
+
+def _read(folder: Path) -> _GrowingTable:
+    found = _listed(folder)
+    file = cache_file(folder, "table")
+    table = _load(file) or _GrowingTable()
+    if _update(table, folder, found):
+        columns = {name: list(known) for name, known in table.columns.items()}
+        values = {name: values.tobytes() for name, values in table.values.items()}
+        write_cached(file, _CachedTable(_FORMAT, table.files, columns, values))
+    return table
+
+
+def _environments(files: Sequence[_ResultFile]) -> list[str]:
+    """The environment of each file as asv calls it, with the system where one name is of several."""
+    systems: dict[str, set[str]] = defaultdict(set)
+    told = [(file.environment, file.params.get("os", "").partition(" ")[0]) for file in files]
+    for name, system in told:
+        systems[name].add(system)
+    return [f"{name}-{system}" if system and len(systems[name] - {""}) > 1 else name for name, system in told]
+
+
+def checked_document(name: str, content: bytes) -> dict[str, Any]:
+    """benchmarks.json, machine.json or a result, by the file's name, read and found to be whole.
+
+    Raises ValueError with what is wrong, a sentence without its subject and full stop.
+    """
+    document = _json_of(content, 1 if name == "machine.json" else API_VERSION)
+    if name == "machine.json":
+        if not isinstance(document.get("machine"), str):
+            raise _damaged("it names no machine")
+    elif name == "benchmarks.json":
+        for benchmark, described in document.items():
+            if benchmark != "version" and not isinstance(described, dict):
+                raise _damaged(f"benchmark {benchmark!r} is no object")
+    else:
+        _check_result(name, document)
+    return document
+
+
+def _damaged(why: str) -> ValueError:
+    return ValueError(f"is damaged ({why})")
+
+
+def _json_of(content: bytes, version: int) -> dict[str, Any]:
+    try:
+        document = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise _damaged(f"{error}") from None
+    if not isinstance(document, dict):
+        raise _damaged(f"it holds {type(document).__name__}, not an object")
+    if document.get("version") != version:
+        found = repr(document.get("version"))[:40]
+        raise ValueError(f"has the format {found}, not {version}: 'asv update' may bring it up to date")
+    return document
+
+
+def _check_result(name: str, document: Mapping[str, Any]) -> None:
+    commit, columns, rows = (document.get(key) for key in ("commit_hash", "result_columns", "results"))
+    if not isinstance(commit, str) or commit[:8] != name[:8]:
+        raise ValueError(f"is of commit {str(commit)[:40]!r}, which is not that of its name")
+    if not isinstance(columns, list) or not all(isinstance(each, str) for each in columns):
+        raise _damaged("its result_columns are no list of names")
+    if not isinstance(rows, dict) or not isinstance(document.get("durations", {}), dict):
+        raise _damaged("its results or durations are no object")
+    for benchmark, row in rows.items():
+        if not isinstance(row, list) or len(row) > len(columns):
+            raise _damaged(f"the row of {benchmark!r} does not have its columns")
+
+
+def suites_tracked(document: Mapping[str, Any], listed: Mapping[str, Any]) -> set[str] | None:
+    """A result's suites, by what benchmarks.json lists; None where it has more than their tracks."""
+    suites: set[str] = set()
+    for name in document["results"]:
+        group, _, method = name.rpartition(".")
+        if method.removeprefix("track_") not in METRICS:
+            return None
+        described = listed.get(name)
+        suite = described.get("suite") if isinstance(described, dict) else None
+        suites.add(str(suite or _suite_of_class(group)))
+    return suites
+
+
+def has_results(folder: Path) -> bool:
+    """Whether a card's folder holds results of asv's."""
+    return any(path.name != "machine.json" for path in folder.glob("*.json"))
+
+
+def _update(table: _GrowingTable, folder: Path, found: list[tuple[str, int, int]]) -> bool:
+    """Read what the table does not have yet, and drop what is gone. Tells whether anything was to do."""
+    known = {(file.name, file.size, file.mtime_ns): row for row, file in enumerate(table.files)}
+    known_rows = [known[entry] for entry in found if entry in known]
+    new = [entry for entry in found if entry not in known]
+    if not new and len(known_rows) == len(table.files):
+        return False
+    table.files = [table.files[row] for row in known_rows]
+    for name, values in table.values.items():
+        table.values[name] = _grown(values[known_rows], len(found), values.shape[1])
+    for entry in new:
+        table.files.append(_read_file(table, folder, entry, len(found)))
+    return True
+
+
+def _grown(values: npt.NDArray[np.float32], rows: int, columns: int) -> npt.NDArray[np.float32]:
+    grown = np.full((rows, columns), np.nan, np.float32)
+    grown[: values.shape[0], : values.shape[1]] = values
+    return grown
+
+
+def _read_file(table: _GrowingTable, folder: Path, entry: tuple[str, int, int], rows: int) -> _ResultFile:
+    """Read a file into the table's next row, of `rows` that there will be."""
+    name = entry[0]
+    environment = Path(name).stem.partition("-")[2]
+    nothing = functools.partial(_ResultFile, *entry, environment=environment)
+    content = b""
+    try:
+        content = read_regular(folder / name)
+        found = _decoded(content)
+        if found.version != API_VERSION:
+            return nothing(format=repr(found.version))
+        file = _ResultFile(*entry, commit=found.commit_hash, environment=found.env_name or environment)
+        file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
+        for benchmark, row in found.results.items():
+            given = dict(zip(found.result_columns, _fields(row), strict=False))
+            _place(table, file, benchmark, given, rows)
+    except OSError as error:
+        return nothing(problem=f"{name} cannot be read: {error.strerror or error}.")
+    except (*UNREADABLE, ValueError, TypeError, OverflowError) as error:
+        other_format = _other_format(content)
+        return nothing(format=other_format, problem="" if other_format else f"{name} is left out: {error}.")
+    return file
+
+
+def _decoded(content: bytes) -> _Results:
+    try:
+        return _DECODER.decode(content)
+    except msgspec.DecodeError:
+        if b"NaN" not in content and b"Infinity" not in content:
+            raise
+        # asv writes what Python's json writes, which is more than JSON has.
+        return msgspec.convert(json.loads(content), _ParsedResults)
+
+
+def _fields(row: Any) -> list[Any]:
+    """A benchmark's columns, as they are or not parsed yet."""
+    if isinstance(row, msgspec.Raw):
+        row = _ROW_DECODER.decode(row) if memoryview(row)[0] == ord("[") else _parsed(row)
+    return row if isinstance(row, list) else [row]
+
+
+def _parsed(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+
+
+def _other_format(content: bytes) -> str:
+    """The format of a file, where that is why it could not be read; else nothing."""
+    try:
+        version = json.loads(content).get("version")
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    return "" if version == API_VERSION else repr(version)
+
+
+def _place(
+    table: _GrowingTable, file: _ResultFile, benchmark: str, given: Mapping[str, Any], rows: int
+) -> None:
+    """Put the figures of one benchmark into its table, and with the file what they do not tell."""
+    where = _columns(table, benchmark, given.get("params"))
+    values = table.values.get(benchmark, np.empty((0, 0), np.float32))
+    if values.shape[0] < rows or values.shape[1] < len(table.columns[benchmark]):
+        # Grown to more than is needed: files come one by one, and each may bring a column.
+        values = _grown(values, rows, max(len(table.columns[benchmark]), len(where)))
+        table.values[benchmark] = values
+    numbers, wordy = _numbers(_parsed(given.get("result")), len(where))
+    values[len(table.files), where] = numbers
+    if wordy:
+        file.wordy.append(benchmark)
+    started_at, counts = _parsed(given.get("started_at")), given.get("stats_number")
+    file.versions[benchmark] = str(_parsed(given.get("version")) or "")
+    file.started_at[benchmark] = float(started_at) if isinstance(started_at, (int, float)) else 0.0
+    if number := _most(bytes(counts) if isinstance(counts, msgspec.Raw) else msgspec.json.encode(counts)):
+        file.number[benchmark] = number
+
+
+@functools.lru_cache(maxsize=1024)
+def _most(counts: bytes) -> int:
+    """The largest of a list of numbers in JSON: they hardly differ from file to file."""
+    numbers = msgspec.json.decode(counts)
+    numbers = numbers if isinstance(numbers, list) else []
+    return max((each for each in numbers if isinstance(each, int)), default=0)
+
+
+def _columns(table: _GrowingTable, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
+    """Where the figures of one file belong, by the parameters that this file names."""
+    key = (benchmark, bytes(params) if isinstance(params, msgspec.Raw) else repr(params))
+    if (places := table.places.get(key)) is None:
+        # First of all: a table with columns and no figures, as damaged parameters would leave, is no table.
+        lists = [list(map(str, values)) for values in _parsed(params) or [] if isinstance(values, list)]
+        columns = table.columns.setdefault(benchmark, {})
+        places = np.array([columns.setdefault(each, len(columns)) for each in product(*lists)], np.intp)
+        table.places[key] = places
+    return places
+
+
+_FAILED = np.float32(np.inf)
+"""Where a figure is missing because its kernel failed: no figure is infinite."""
+
+
+def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
+    """A result's figures; and whether there is something else among them, such as a text, which is none."""
+    numbers = np.full(width, _FAILED, np.float32)
+    if not isinstance(result, list) or len(result) != width:
+        return numbers, False
+    kinds = set(map(type, result))
+    wordy = not kinds <= {float, int, bool, type(None)}
+    if wordy or type(None) in kinds:
+        failed = [_FAILED if each is None else each for each in result]
+        result = [each if isinstance(each, (int, float, np.float32)) else np.nan for each in failed]
+    with np.errstate(over="ignore"):  # what is beyond single precision is no figure of a kernel
+        numbers[:] = result
+    return numbers, wordy
+
+
+def _load(file: Path) -> _GrowingTable | None:
+    """The cached table; None where there is none, or it cannot be used."""
+    cached = read_cached(file, _CachedTable)
+    if cached is None or cached.format != _FORMAT or not cached.files:
+        return None
+    columns = {
+        name: {each: place for place, each in enumerate(known)} for name, known in cached.columns.items()
+    }
+    try:
+        values: dict[str, npt.NDArray[np.float32]] = {
+            name: np.frombuffer(cached.values[name], np.float32).reshape(len(cached.files), -1)
+            for name in cached.columns
+        }
+    except (KeyError, ValueError):
+        return None
+    return _GrowingTable(cached.files, columns, values)
+
+
+def read_table(
+    folder: Path, benchmarks: Mapping[str, AsvBenchmark], environment: str | None = None
+) -> CardTable:
+    """A card's table, from its cache where files have not changed since; of one environment, or of all."""
+    table = _read(folder)
+    environments = _environments(table.files)
+    chosen = [row for row, name in enumerate(environments) if environment in (None, name)]
+    # By name, whatever order they came in: what counts of several files of one commit must not depend on it.
+    rows = sorted((row for row in chosen if table.files[row].commit), key=lambda row: table.files[row].name)
+    by_commit: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        by_commit[table.files[row].commit].append(row)
+    groups = list(by_commit.values())
+    several = len({table.files[row].environment for row in rows}) > 1
+    newest_files = [_newest([table.files[row] for row in rows]) for rows in groups]
+    machines = [tuple(each for each in file.params.items() if each[0] in CONTEXT) for file in newest_files]
+    values: dict[str, npt.NDArray[np.float32]] = {}
+    contexts: dict[str, tuple[Mapping[str, str], ...]] = {}
+    conditions: dict[str, tuple[Mapping[str, str], ...]] = {}
+    condition, context = _conditions(table.files), functools.cache(_context)
+    for name, benchmark in benchmarks.items():
+        if name not in table.values:
+            continue
+        values[name], newest = _merged(table, benchmark, groups)
+        contexts[name] = tuple(
+            context(params, file.versions.get(name, ""), file.environment if several else "")
+            for params, file in zip(machines, newest, strict=True)
+        )
+        if name.rpartition(".")[2].removeprefix("track_") not in METRICS:
+            conditions[name] = tuple(
+                condition(file.name, file.number.get(name) if benchmark.has_number else None)
+                for file in newest
+            )
+    machine, problem = _machine(folder)
+    if environment is not None and rows:
+        # A folder has one machine.json, whatever systems the machine was started with.
+        machine = {**machine, **_newest(newest_files).params, "environment": environment}
+    return CardTable(
+        machine=machine,
+        commits=tuple(by_commit),
+        columns={name: tuple(table.columns[name]) for name in values},
+        values=values,
+        contexts=contexts,
+        conditions=conditions,
+        problems=tuple(_problems([table.files[row] for row in chosen], benchmarks)),
+        machine_problem=problem,
+    )
+
+
+_HASH = re.compile("[0-9a-f]{64}")
+"""A version that asv made of a benchmark's source."""
+
+
+MachineParams: TypeAlias = tuple[tuple[str, str], ...]
+"""What a result file tells of its machine, as pairs: they can be looked up by."""
+
+
+def _context(params: MachineParams, method: str, environment: str) -> Mapping[str, str]:
+    method = method[:8] if _HASH.fullmatch(method) else method
+    context = {**dict(params), "method": method, "environment": environment}
+    return {key: value for key, value in context.items() if value}
+
+
+def _conditions(files: Iterable[_ResultFile]) -> Callable[[str, int | None], Mapping[str, str]]:
+    """Tells how a benchmark was measured, but for what begins an epoch, by its file's name and its number.
+    What is equal is one object: a history has millions of figures, and few ways to take them.
+    """
+    kinds: dict[MachineParams, int] = {}
+    kind_of: dict[str, int] = {}
+    for file in files:
+        params = sorted(each for each in file.params.items() if each[0] not in ("machine", *CONTEXT))
+        kind_of[file.name] = kinds.setdefault(tuple(params), len(kinds))
+    params_of = [*kinds]
+
+    @functools.cache
+    def condition(kind: int, number: int | None) -> Mapping[str, str]:
+        return {**dict(params_of[kind]), **({"number": str(number)} if number else {})}
+
+    return lambda file, number: condition(kind_of[file], number)
+
+
+def _newest(files: Sequence[_ResultFile]) -> _ResultFile:
+    return max(files, key=lambda file: max(file.started_at.values(), default=0.0))
+
+
+def _merged(
+    table: _GrowingTable, benchmark: AsvBenchmark, groups: Sequence[list[int]]
+) -> tuple[npt.NDArray[np.float32], list[_ResultFile]]:
+    """A row a commit of a benchmark's figures, of each case the newest that there is, else that it failed;
+    and of each commit the newest file with figures.
+    """
+    values = table.values[benchmark.name]
+    if all(len(rows) == 1 for rows in groups):
+        return values[[row for [row] in groups]], [table.files[row] for [row] in groups]
+    orders = [rows if len(rows) == 1 else _by_time(table, benchmark, rows) for rows in groups]
+    depth = max(map(len, orders), default=1)
+    # One file more or less is no matter: what comes twice changes nothing.
+    layers = np.array([rows[:1] * (depth - len(rows)) + rows for rows in orders], np.intp).reshape(-1, depth)
+    merged = values[layers[:, -1]]
+    for layer in reversed(range(depth - 1)):
+        older = values[layers[:, layer]]
+        better = (np.isfinite(older) & ~np.isfinite(merged)) | (np.isinf(older) & np.isnan(merged))
+        merged = np.where(better, older, merged)
+    having: Any = np.isfinite(values).any(axis=1).tolist()
+    newest = [next((row for row in reversed(rows) if having[row]), rows[-1]) for rows in orders]
+    return merged, [table.files[row] for row in newest]
+
+
+def _by_time(table: _GrowingTable, benchmark: AsvBenchmark, rows: list[int]) -> list[int]:
+    """The files of one commit, newest last; those of the benchmark's own method alone, if there are any."""
+    files, name = table.files, benchmark.name
+    own = [row for row in rows if files[row].versions.get(name) == benchmark.version] or rows
+    return sorted(own, key=lambda row: files[row].started_at.get(name, 0.0))
+
+
+def _machine(folder: Path) -> tuple[dict[str, str], str]:
+    try:
+        stored = msgspec.json.decode(read_regular(folder / "machine.json"), type=dict[str, Any])
+    except (OSError, *UNREADABLE) as error:
+        return {}, f"machine.json is missing or damaged ({error}); the card is called {folder.name}."
+    return {key: str(value) for key, value in stored.items() if key != "version" and value is not None}, ""
+
+
+def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, AsvBenchmark]) -> Iterator[str]:
+    yield from (file.problem for file in files if file.problem)
+    for version, count in Counter(file.format for file in files if file.format).items():
+        first = next(file.name for file in files if file.format == version)
+        some = f"{first} is" if count == 1 else f"{count} files, such as {first}, are"
+        update = ": 'asv update' brings them up to date" if version == "1" else ""
+        yield f"{some} left out: the format is {version}, and this harness reads {API_VERSION}{update}."
+    if wordy := sorted({name for file in files for name in file.wordy}):
+        yield f"Results that are no numbers are left out: {_some(wordy)}."
+    gone = sorted({name for file in files for name in file.versions} - set(benchmarks))
+    if gone:
+        some = "1 benchmark has" if len(gone) == 1 else f"{len(gone)} benchmarks have"
+        why = "no place in benchmarks.json any more, so nothing of it is shown"
+        yield f"{some} results but {why}: {_some(gone)}."
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
+
+
+# As figures
+
+
+def groups_of(
+    benchmarks: Mapping[str, AsvBenchmark],
+    columns: Mapping[str, Collection[Parameters]] | None = None,
+    directions: Mapping[str, str] | None = None,
+) -> Iterator[Group]:
+    """Suites, whose benchmarks are tracks of kernels and sizes, and then every other benchmark: those listed,
+    and then those that there are `columns` of results of.
+
+    `directions` is what the project says of the others: which way is better, by globs of their names.
+    """
+    suites, others = _sorted(benchmarks)
+    for suite, tracks in suites.items():
+        headlines = tuple(name for name in HEADLINES.values() if name in tracks)
+        first = tracks[headlines[0]] if headlines else next(iter(tracks.values()))
+        yield Group(
+            name=suite,
+            is_suite=True,
+            metrics={name: (track.unit, METRICS[name].direction) for name, track in tracks.items()},
+            headlines=headlines,
+            kernels=tuple(map(_plain, first.params[0])),
+            keys=_keys(first.params),
+        )
+    for each in others:
+        described = {key: getattr(each, key) for key in ("name", "type", "unit", "direction")}
+        metrics = {each.type: (each.unit, direction_of(described, directions))}
+        listed = _keys(each.params) if each.listed else ()
+        measured = (tuple(map(_plain, parameters)) for parameters in (columns or {}).get(each.name, ()))
+        keys = tuple(dict.fromkeys((*listed, *measured)))
+        yield Group(
+            name=each.name,
+            is_suite=False,
+            metrics=metrics,
+            headlines=(each.type,),
+            keys=keys,
+            unlisted=frozenset(keys).difference(listed),
+        )
+
+
+def figures_of(table: CardTable, benchmarks: Mapping[str, AsvBenchmark]) -> tuple[Figures, ...]:
+    suites, others = _sorted(benchmarks)
+    found = [_figures(suite, table, tracks) for suite, tracks in suites.items()]
+    found += [_figures(each.name, table, {each.type: each}) for each in others]
+    return tuple(each for each in found if each)
+
+
+def _sorted(
+    benchmarks: Mapping[str, AsvBenchmark],
+) -> tuple[dict[str, dict[str, AsvBenchmark]], list[AsvBenchmark]]:
+    """The tracks of each suite by metric, and benchmarks that are of no suite."""
+    suites: dict[str, dict[str, AsvBenchmark]] = defaultdict(dict)
+    others: list[AsvBenchmark] = []
+    for benchmark in benchmarks.values():
+        group, _, method = benchmark.name.rpartition(".")
+        if benchmark.param_names == ("kernel", "size") and method.removeprefix("track_") in METRICS:
+            suites[benchmark.suite or _suite_of_class(group)][method.removeprefix("track_")] = benchmark
+        else:
+            others.append(benchmark)
+    return suites, others
+
+
+def _suite_of_class(name: str) -> str:
+    return name.rpartition(".")[2].lower()
+
+
+def asv_names(benchmarks: Mapping[str, AsvBenchmark]) -> dict[tuple[str, str], str]:
+    """Return asv's name of each series, parameters included, by the name of its case and its metric."""
+    suites, others = _sorted(benchmarks)
+    found = {}
+    for suite, tracks in suites.items():
+        for metric, track in tracks.items():
+            for raw in product(*track.params):
+                found[short_id(suite, *map(_plain, raw)), metric] = f"{track.name}({', '.join(raw)})"
+    for each in others:
+        for raw in product(*each.params):
+            end, plain = (f"({', '.join(part)})" if raw else "" for part in (raw, map(_plain, raw)))
+            found[each.name + plain, each.type] = each.name + end
+    return found
+
+
+def _keys(params: Sequence[Sequence[str]]) -> tuple[Key, ...]:
+    return tuple(product(*([_plain(value) for value in values] for values in params)))
+
+
+def _plain(parameter: str) -> str:
+    """A parameter as its author wrote it: asv keeps Python's repr, quotes included."""
+    try:
+        value = ast.literal_eval(parameter)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return parameter
+    return value if isinstance(value, str) else parameter
+
+
+def _figures(name: str, table: CardTable, tracks: Mapping[str, AsvBenchmark]) -> Figures | None:
+    """The tracks that a card has results of, side by side in the order of the first one's columns."""
+    there = {metric: each.name for metric, each in tracks.items() if each.name in table.values}
+    if not there:
+        return None
+    plain = {track: [tuple(map(_plain, key)) for key in table.columns[track]] for track in there.values()}
+    keys = {key: place for place, key in enumerate(dict.fromkeys(chain.from_iterable(plain.values())))}
+    values = {}
+    for metric, track in there.items():
+        values[metric] = np.full((len(table.commits), len(keys)), np.nan, np.float32)
+        values[metric][:, [keys[key] for key in plain[track]]] = table.values[track][:, : len(plain[track])]
+    shown = next((there[name] for name in HEADLINES.values() if name in there), next(iter(there.values())))
+    return Figures(
+        group=name,
+        commits=table.commits,
+        keys=tuple(keys),
+        values=values,
+        contexts=table.contexts[shown],
+        conditions=table.conditions.get(shown, ()),
+    )

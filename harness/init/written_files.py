@@ -1,0 +1,427 @@
+"""The files that `harness init` writes: their text, and how they come to lie in a repository."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import os
+import posixpath
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import harness
+from harness.config import Config, has_settings, load_config
+from harness.errors import StoreError, UsageError
+from harness.init.guessed_suite import INDICES, ArrayGuess, KernelGuess, SuiteGuess
+from harness.records.imports.asv_configuration import confs_below, confs_in
+from harness.system.files import read_regular
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_WIDTH = 100
+_FLOATING = ("float", "bfloat")
+
+_TESTS = '''\
+"""Every case of this project's suites, for pytest."""
+
+
+def test_kernel(gpu_benchmark, gpu_case):
+    gpu_benchmark(gpu_case)
+'''
+_PACKAGE = '"""What asv and pytest run: the suites themselves say which kernels and sizes there are."""\n'
+_TRACKS = '''\
+"""One class a suite, for asv to find."""
+
+from harness.integrations.asv import tracks
+'''
+_TRACK = """
+
+class {name}(tracks.SuiteTracks):
+    folder = "{folder}"
+
+    def setup_cache(self):
+        return self.measure()
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of the files, by path below the folder."""
+
+    written: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+    """There with another content, and left as they are."""
+
+
+def planned(suites: Sequence[SuiteGuess], folder: Path, below: str) -> dict[str, str]:
+    """The text of every file, by its path below the project's folder; suites lie `below` it.
+
+    A project's own configuration of asv and folder `benchmarks` stay as they are: in asv's environments,
+    which lack the harness, one import that fails ends every benchmark; and in ours nothing of the project is
+    built. Ours then lie among the suites. Records and asv's results lie in one folder.
+    """
+    others, has_asv = folder / "benchmarks", own_conf(folder) is not None
+    has_benchmarks = others.is_dir() and not _names_harness(others / "suites.py")
+    home = below if has_asv else "."
+    benchmarks = f"{below}/kernel_benchmarks" if has_asv or has_benchmarks else "benchmarks"
+    results = load_config(folder).results if has_settings(folder) else Config.results
+    if has_asv and results == Config.results:  # where theirs may lie
+        results = f"{below}/{results}"
+    names = dict.fromkeys((*_there(folder, below), *(suite.name for suite in suites)))
+    folders = {name: posixpath.relpath(f"{below}/{name}", posixpath.dirname(benchmarks)) for name in names}
+    tracks = [_TRACK.format(name=_class_name(name), folder=folders[name]) for name in names]
+    return {
+        **{f"{below}/{suite.name}/suite.py": suite_text(suite, f"{below}/{suite.name}") for suite in suites},
+        **_settings(folder, below, results),
+        posixpath.normpath(f"{home}/asv.conf.json"): _asv_settings(folder, home, benchmarks, results),
+        f"{benchmarks}/__init__.py": _PACKAGE,
+        f"{benchmarks}/suites.py": "".join((_TRACKS, *tracks)),
+        f"{benchmarks}/test_kernels.py": _TESTS,
+    }
+
+
+def own_conf(folder: Path) -> Path | None:
+    """Return the project's own configuration of asv, one that does not name the harness; None without one.
+
+    Where the project's folder has none of either kind, it may lie in a folder below.
+    """
+    found = confs_in(folder) or confs_below(folder)
+    return next((file for file in found if not _names_harness(file)), None)
+
+
+def _names_harness(file: Path) -> bool:
+    """Whether a file names the harness's integrations, as those do that `harness init` writes."""
+    return file.exists() and b"harness.integrations" in read_regular(file)
+
+
+def _there(folder: Path, below: str) -> list[str]:
+    """The suites that lie there already."""
+    return sorted(file.parent.name for file in (folder / below).glob("*/suite.py"))
+
+
+def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> list[SuiteGuess]:
+    """The suites without the kernels that another suite in the folder names already, with their file."""
+    place = folder / below
+    texts = {name: (place / name / "suite.py").read_text(errors="replace") for name in _there(folder, below)}
+    found = []
+    for suite in suites:
+        others = {f"{below}/{name}": text for name, text in texts.items() if name != suite.name}
+        left = tuple(k for k in suite.kernels if not any(_names(others[at], k, at) for at in others))
+        if left:
+            found.append(replace(suite, kernels=left))
+    return found
+
+
+def _names(text: str, kernel: KernelGuess, folder: str) -> bool:
+    """Whether the text of a suite that lies in `folder` names a kernel and its file."""
+    file = posixpath.relpath(kernel.source, folder)
+    return f'"{kernel.name}"' in text and (file in text or _quoted(file) in text)
+
+
+def suites_folder(folder: Path, asked: str | None) -> str:
+    """Where suites are to lie: what was asked for, else what the project's own settings say, else `perf`."""
+    globs = _own_globs(folder)
+    own = next((each[:-2] for each in globs or () if each.endswith("/*") and "*" not in each[:-2]), None)
+    below = posixpath.normpath(asked or own or "perf")
+    if posixpath.isabs(below) or below.split("/")[0] == ".." or below == ".":
+        raise UsageError(f"--suites is {asked!r}; expected a folder below {folder}, such as perf.")
+    if globs is not None and f"{below}/*" not in globs:
+        said = ", ".join(globs)
+        raise UsageError(
+            f"The settings in {folder} say that suites lie in {said}, which does not hold {below}/*. Add "
+            f"'{below}/*' to them, or leave --suites out."
+        )
+    return below
+
+
+def _own_globs(folder: Path) -> tuple[str, ...] | None:
+    """The globs of suites that files of this very folder say; None where none does."""
+    return load_config(folder).suites if has_settings(folder) else None
+
+
+def _settings(folder: Path, below: str, results: str) -> dict[str, str]:
+    """pyproject.toml with a table more, or a harness.toml; nothing where the settings are there."""
+    if _own_globs(folder) is not None:
+        return {}
+    line = f'suites = ["{below}/*"]\n'
+    if results != Config.results:
+        line += f'results = "{results}"\n'
+    project = folder / "pyproject.toml"
+    if not project.exists():
+        return {
+            "harness.toml": f"# Where the suites lie; docs/commands.md has what else can stand here.\n{line}"
+        }
+    before = read_regular(project).decode()
+    after = f"{before.rstrip()}\n\n[tool.harness]\n{line}"
+    try:
+        tomllib.loads(after)
+    except ValueError:  # such as an inline table of tools, to which nothing can be added at the end
+        return {"harness.toml": line}
+    return {"pyproject.toml": after}
+
+
+def _asv_settings(folder: Path, home: str, benchmarks: str, results: str) -> str:
+    """asv.conf.json in the folder `home`; its paths, like `home` itself, are given from the project's top."""
+    settings = {
+        "version": 1,
+        "project": folder.resolve().name,
+        "repo": posixpath.relpath(".", home),
+        "branches": ["HEAD"],
+        "plugins": [".harness.integrations.asv_plugin"],
+        "environment_type": "checkout",
+        "pythons": ["any"],
+        "benchmark_dir": posixpath.relpath(benchmarks, home),
+        "env_dir": ".asv/env",
+        "results_dir": results if posixpath.isabs(results) else posixpath.relpath(results, home),
+        "html_dir": ".asv/html",
+    }
+    return json.dumps(settings, indent=4) + "\n"
+
+
+def write(folder: Path, files: Mapping[str, str], *, force: bool, dry_run: bool) -> Written:
+    """Write what is not there. What differs is left as it is, unless `force` says otherwise; pyproject.toml,
+    which only grows, is written either way. Raises StoreError where a file cannot be written, and then what
+    was written is taken away again.
+    """
+    outcome: dict[str, list[str]] = {"written": [], "unchanged": [], "differs": []}
+    undo: list[tuple[Path, bytes | None]] = []
+    for name, text in files.items():
+        path, content = folder / name, text.encode()
+        try:
+            before = read_regular(path) if os.path.lexists(path) else None
+            if before == content:
+                outcome["unchanged"].append(name)
+            elif before is not None and not force and name != "pyproject.toml":
+                outcome["differs"].append(name)
+            elif dry_run:
+                outcome["written"].append(name)
+            else:
+                undo += [(each, None) for each in reversed(path.parents) if not each.exists()]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                undo.append((path, before))
+                path.write_bytes(content)
+                outcome["written"].append(name)
+        except OSError as error:
+            _undo(undo)
+            raise StoreError(
+                f"Cannot write {path}: {error.strerror or error}. Nothing was changed in {folder}; give a "
+                "folder that can be written."
+            ) from None
+    return Written(**{what: tuple(names) for what, names in outcome.items()})
+
+
+def _undo(done: Sequence[tuple[Path, bytes | None]]) -> None:
+    for path, before in reversed(done):
+        try:
+            if before is not None:
+                path.write_bytes(before)
+            elif path.is_dir():
+                path.rmdir()
+            else:
+                path.unlink(missing_ok=True)
+        except OSError:
+            continue
+
+
+# --- suite.py -----------------------------------------------------------------------------------
+
+
+def _class_name(name: str) -> str:
+    found = "".join(part[:1].upper() + part[1:] for part in name.split("_") if part)
+    taken = found in harness.__all__ or keyword.iskeyword(found)
+    return f"{found}Problem" if taken or not found.isidentifier() else found
+
+
+def _comment(text: str, indent: int) -> str:
+    head = " " * indent + "# "
+    return textwrap.fill(text, _WIDTH, initial_indent=head, subsequent_indent=head, break_long_words=False)
+
+
+def _quoted(text: str) -> str:
+    """A text as Python and a formatter write it; a file may have any name."""
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
+
+
+def _line(code: str, why: str, indent: int) -> str:
+    """A line with its reason behind it, or above it where there is no room."""
+    line, why = " " * indent + code, " ".join(why.split())
+    if not why:
+        return line
+    return f"{line}  # {why}" if len(line) + len(why) < _WIDTH else f"{_comment(why, indent)}\n{line}"
+
+
+def suite_text(suite: SuiteGuess, folder: str) -> str:
+    """suite.py of a suite that lies in `folder`, below the project's."""
+    body = "\n".join(_problem(suite))
+    kernels = "\n".join(line for kernel in suite.kernels for line in _kernel(suite, kernel, folder))
+    args = f"ARGS = {_strings(suite.args)}  # the order of the kernels' parameters\n\n" if suite.args else ""
+    uses_numpy = "import numpy as np\n" if "np." in body.replace("# ", "") else ""
+    names = {"Kernel", "Problem", "Suite", "Axis", *(array.role for array in suite.arrays)}
+    names |= {"Scalar"} if suite.numbers else set()
+    names |= {"ceil_div"} if "ceil_div(" in kernels else set()
+    names |= {kernel.function for kernel in suite.kernels if kernel.function}
+    headline = "GFLOP/s" if suite.reference and suite.reference.flop else "GB/s"
+    return (
+        f'"""{suite.name}, as `harness init` guessed it from the sources.\n\n'
+        'The file is yours now: correct what is wrong. What a guess rests on stands beside it.\n"""\n\n'
+        f"{uses_numpy}from harness import {', '.join(sorted(names, key=lambda n: (n.islower(), n)))}\n\n\n"
+        f"{body}\n\n\n{args}"
+        f'suite = Suite(\n    "{suite.name}",\n    {_class_name(suite.name)}(),\n    headline="{headline}",\n'
+        f"    kernels=[\n{kernels}\n    ],\n)\n"
+    )
+
+
+def _tuple(words: Sequence[str]) -> str:
+    return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
+
+
+def _strings(names: Sequence[str]) -> str:
+    return _tuple([_quoted(name) for name in names])
+
+
+def _sizes(numbers: Sequence[int]) -> str:
+    return _tuple([f"2**{n.bit_length() - 1}" if n > 2**14 and n & (n - 1) == 0 else str(n) for n in numbers])
+
+
+def _problem(suite: SuiteGuess) -> Iterator[str]:
+    outputs = [array for array in suite.arrays if array.role != "Input"]
+    yield f"class {_class_name(suite.name)}(Problem):"
+    known = suite.reference.expression if suite.reference else ""
+    if suite.reference and "\n" in known:
+        known = suite.reference.why.rpartition(": ")[2].capitalize()
+    elif known:
+        known = f"{outputs[0].name} = {known}"
+    what = suite.about or known.replace("case.", "") or "Say here what is computed"
+    what = what.replace("\\", "").replace('"', "'")
+    yield f'    """{what if len(what) < _WIDTH - 12 else suite.name}."""'
+    yield ""
+    for group in suite.axes:
+        sizes = f"Axis(default={_sizes(group.default)}, quick={_sizes(group.quick)})"
+        yield _line(f"{' = '.join(group.names)} = {sizes}", group.why, 4)
+    for array in suite.arrays:
+        yield _line(f"{array.name} = {_array(array, suite.dtype)}", array.why, 4)
+    for number in suite.numbers:
+        dtype = "" if number.dtype == "float32" else f', dtype="{number.dtype}"'
+        yield _line(f"{number.name} = Scalar({number.value}{dtype})", number.why, 4)
+    yield from _data(suite)
+    yield from _reference(suite)
+
+
+def _array(array: ArrayGuess, dtype: str) -> str:
+    words = [f'"{axis}"' for axis in array.shape]
+    words += [f'dtype="{array.dtype}"'] if array.dtype != dtype else []
+    words += ["init=0"] if array.init else []
+    words += ['order="F"'] if array.column_major else []
+    return f"{array.role}({', '.join(words)})"
+
+
+def _data(suite: SuiteGuess) -> Iterator[str]:
+    """Integers where an array has them: normal numbers, cut off, would be zeros for the most part."""
+    whole = [a for a in suite.arrays if a.role != "Output" and not a.dtype.startswith(_FLOATING)]
+    if not whole:
+        return
+    yield ""
+    yield "    def data(self, case, rng):"
+    yield _comment("guessed: small integers. Where one is an index, keep it within what it points into.", 8)
+    yield "        found = super().data(case, rng)"
+    for array in whole:
+        least = 0 if INDICES.fullmatch(array.name) or array.dtype.startswith(("u", "bool")) else -8
+        shape = _tuple([f"case.{axis}" for axis in array.shape])
+        most = 2 if array.dtype == "bool" else 9
+        drawn = f'rng.integers({least}, {most}, {shape}).astype("{array.dtype}")'
+        yield f'        found["{array.name}"] = {drawn}'
+    yield "        return found"
+
+
+def _reference(suite: SuiteGuess) -> Iterator[str]:
+    given = ", ".join(array.name for array in suite.arrays if array.role != "Output")
+    head = f"(self, case, {given})" if given else "(self, case)"
+    yield ""
+    if suite.reference is None:
+        yield from _offered(suite, head, given)
+        return
+    known = suite.reference
+    yield f"    def reference{head}:"
+    yield _comment(known.why, 8)
+    yield from _returned(known.expression)
+    if known.tolerance:
+        yield ""
+        yield f"    def tolerance{head}:"
+        yield from _returned(known.tolerance.replace("{arrays}", given))
+    if known.flop:
+        yield ""
+        yield "    def flop(self, case):"
+        yield f"        return {known.flop}"
+
+
+def _offered(suite: SuiteGuess, head: str, given: str) -> Iterator[str]:
+    """The reference and tolerance that the author completes, as comments; with what a name proposes."""
+    results = [f"{a.name} of shape ({', '.join(a.shape)})" for a in suite.arrays if a.role != "Input"]
+    yield _comment(
+        "What the kernels compute could not be told. Write it, without the marks, and `harness check` "
+        f"holds them to it; nothing is timed until then. It returns {' and '.join(results)} in float64"
+        f"{', by name in a dictionary' if len(results) > 1 else ''}.",
+        4,
+    )
+    expression, tolerance = "...", f"4 * 2.0**-24 * abs(self.reference(case, {given}))" if given else "0"
+    if proposed := suite.proposal:
+        yield _comment(f"Proposed {proposed.why}. No body proves it: check it, and the shapes.", 4)
+        expression = proposed.expression
+        tolerance = proposed.tolerance.replace("{arrays}", given) or "0"
+    yield f"    # def reference{head}:"
+    yield from (f"    # {line[4:]}" for line in _returned(expression))
+    yield "    #"
+    yield f"    # def tolerance{head}:"
+    yield from (f"    # {line[4:]}" for line in _returned(tolerance))
+
+
+def _returned(text: str) -> Iterator[str]:
+    *before, expression = text.split("\n")
+    yield from (f"        {line}" for line in before)
+    yield f"        return {expression}"
+
+
+def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str]:
+    notes = kernel.notes
+    where = f"{kernel.file}:{kernel.line}" + (f", launched at {notes['launch']}" if "launch" in notes else "")
+    yield _comment(where + (f": {notes['']}" if notes.get("") else ""), 8)
+    yield "        Kernel("
+    yield f'            "{kernel.name}",'
+    source = _quoted(posixpath.relpath(kernel.source, folder))
+    if kernel.function:
+        yield _line(f'{kernel.function}({source}, "{kernel.entry}"),', notes.get("source", ""), 12)
+    else:
+        given = source if kernel.instantiate else f'{{"cuda": {source}}}'
+        yield _line(f"{given},", notes.get("source", ""), 12)
+    macros = ", ".join(f'"{name}": {value}' for name, value in kernel.macros.items())
+    words = {
+        "entry": f'"{kernel.entry}"' if kernel.entry and not kernel.function else "",
+        "instantiate": _quoted(kernel.instantiate) if kernel.instantiate else "",
+        "macros": f"{{{macros}}}" if macros else "",
+        "include": _strings(kernel.include) if kernel.include else "",
+        "arch": f'"{kernel.arch}"' if kernel.arch else "",
+        "options": f'{{"cuda": {_strings(kernel.options)}}}' if kernel.options else "",
+        "block": kernel.block,
+        "grid": kernel.grid,
+        "dynamic_shared_bytes": kernel.shared,
+        "args": "ARGS" if suite.args else "",
+        "dtype": f'"{suite.dtype}"' if suite.dtype != "float32" else "",
+    }
+    for name, value in words.items():
+        if name == "macros" and len(value) > _WIDTH - 20:
+            yield "            macros={"
+            inside = " " * 16
+            yield textwrap.fill(macros, _WIDTH, initial_indent=inside, subsequent_indent=inside) + ","
+            yield "            },"
+        elif value:
+            yield _line(f"{name}={value},", notes.get(name, ""), 12)
+        elif name in notes:
+            yield _comment(f"{name}: {notes[name]}", 12)
+    yield "        ),"

@@ -1,0 +1,59 @@
+"""What asv's figures were built of: the records beside asv's results know it, and asv does not."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError
+from harness.history.changes import TIMED
+from harness.records.record_files import read_run
+from harness.records.types import Row
+from harness.suite.case_id import parse_asv_name, short_id, size_label
+
+
+class Builds:
+    """The rows of the records that asv has made on one machine, by asv's names. Each commit is read once."""
+
+    def __init__(self, folder: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
+        self._folder, self._benchmarks = folder, benchmarks
+        self._rows = functools.cache(self._read)
+
+    def row(self, name: str, commit: str) -> Row | None:
+        """Return what was measured of a track at a commit: ``suites.Toy.track_time_ms('plain', 64)``.
+
+        None for a track that no clock decides, a benchmark of another project's, and what has no record.
+        """
+        found = parse_asv_name(name)
+        if found is None or found.track not in TIMED:
+            return None
+        return self._rows(commit).get((suite_of(name, self._benchmarks), found.kernel, found.size))
+
+    def _read(self, commit: str) -> Mapping[tuple[str, str, str], Row]:
+        """Return the newest row of each suite, kernel and size at a commit."""
+        found: dict[tuple[str, str, str], Row] = {}
+        for file in sorted(self._folder.glob(f"*-{commit[:8]}-*.jsonl*")):  # their names begin with the time
+            with contextlib.suppress(HarnessError):
+                stored = read_run(file)
+                if stored.run.command == "asv" and stored.run.source.commit == commit:
+                    suite = stored.run.source.suite
+                    found |= {(suite, row.kernel, size_label(row.sizes)): row for row in stored.rows}
+        return found
+
+
+def suite_of(name: str, benchmarks: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the suite of a track by asv's name; without a word of it in asv's list, the class's name."""
+    found = parse_asv_name(name)
+    told = benchmarks.get(name.partition("(")[0], {}).get("suite")
+    return str(told or (found.group.lower() if found else ""))
+
+
+def case_of(name: str, benchmarks: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return ``matmul.naive@1024`` of ``suites.Matmul.track_time_ms('naive', 1024)``; empty for others."""
+    found = parse_asv_name(name)
+    if found is None or found.track not in TIMED:
+        return ""
+    return short_id(suite_of(name, benchmarks), found.kernel, found.size)

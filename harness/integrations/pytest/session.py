@@ -1,0 +1,348 @@
+"""What one pytest session measures: its cases one by one, or all of a suite against another commit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pytest
+
+from harness.config import Config, has_settings, load_config
+from harness.device.lock import Busy
+from harness.errors import HarnessError, UsageError
+from harness.measure.timing import MeasureSettings
+from harness.records.types import DeviceInfo, L2Policy, Row, Run
+from harness.run.compare import CompareObserver, CompareSettings, Comparing, ComparisonResult
+from harness.run.device_session import find_device
+from harness.run.run import Session, SessionSettings
+from harness.suite import planning
+from harness.suite.planning import PlannedCase, SuitePair
+from harness.suite.problem import Case
+
+CaseSide = Literal["base", "head"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseOptions:
+    patterns: tuple[str, ...] = ()
+    """Globs of kernels; empty for every one."""
+    sizes: tuple[str, ...] = ()
+    quick: bool = False
+    margin: float | None = None
+    tolerance: float | None = None
+    """A fraction, as the margin is; None for what suits the device."""
+    requires: str | None = None
+    l2: L2Policy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCase:
+    """A case as the fixture gpu_case gives it: at base, at head, or both."""
+
+    label: str = ""
+    """``matmul.naive@512``; with its axes, where these tell it from another."""
+    config: Config
+    pair: SuitePair
+    """Twice the working tree's, where nothing is compared."""
+    base: PlannedCase | None = None
+    head: PlannedCase | None = None
+    options: CaseOptions
+
+    @property
+    def planned(self) -> PlannedCase:
+        """The case at head, or at base where only base has it."""
+        planned = self.head or self.base
+        assert planned is not None
+        return planned
+
+    @property
+    def case(self) -> Case:
+        """The case itself: axis sizes and macros read as its attributes."""
+        return self.planned.case
+
+    @property
+    def judged(self) -> CaseSide:
+        """The side whose test brings the verdict: head, or base for a case that vanished."""
+        return "head" if self.head else "base"
+
+    @property
+    def sides(self) -> tuple[CaseSide, ...]:
+        both: tuple[CaseSide, ...] = ("base", "head")
+        return tuple(side for side in both if getattr(self, side))
+
+
+def case_options(marks: Iterable[pytest.Mark]) -> CaseOptions:
+    """What a test's gpu_cases markers say, the closest first: it wins. Raises UsageError."""
+    options = CaseOptions()
+    for mark in reversed([*marks]):
+        if not all(isinstance(pattern, str) for pattern in mark.args):
+            raise UsageError(f"gpu_cases{mark.args!r}: expected names of kernels, such as 'matmul.*tiling*'.")
+        if mark.args:
+            options = replace(options, patterns=mark.args)
+        for name, value in mark.kwargs.items():
+            if name not in _KEYWORDS:
+                raise UsageError(f"gpu_cases has no {name!r}; it has {', '.join(_KEYWORDS)}.")
+            expected, fits, read = _KEYWORDS[name]
+            if not fits(value):
+                raise UsageError(f"gpu_cases has {name}={value!r}; expected {expected}.")
+            options = replace(options, **{name: read(value)})
+    return options
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _are_sizes(value: Any) -> bool:
+    sizes = _listed(value)
+    return bool(sizes) and all(isinstance(size, int | str) and not isinstance(size, bool) for size in sizes)
+
+
+_PERCENT = (
+    "percent, above 0 and below 100",
+    lambda value: type(value) in (int, float) and 0 < value < 100,
+    lambda value: value / 100,
+)
+_KEYWORDS: Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "sizes": (
+        "sizes, such as [512] or ['500,300,700']",
+        _are_sizes,
+        lambda value: tuple(map(str, _listed(value))),
+    ),
+    "quick": ("True or False", lambda value: isinstance(value, bool), bool),
+    "margin": _PERCENT,
+    "tolerance": _PERCENT,
+    "requires": (
+        "a compute capability, such as 'sm_80'",
+        lambda value: isinstance(value, str) and re.fullmatch(r"sm_\d{2,}", value),
+        str,
+    ),
+    "l2": ("'cold' or 'hot'", lambda value: value in ("cold", "hot"), str),
+}
+"""What may be said of a test's cases: what is expected, whether a value is that, and what it stands for."""
+
+
+class MeasuredCase(NamedTuple):
+    case: GpuCase
+    row: Row
+    run: Run
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The cases that one comparison takes together."""
+
+    wanted: dict[str, GpuCase] = field(default_factory=dict)
+    outcome: ComparisonResult | HarnessError | None = None
+
+
+class _Silent:
+    """pytest itself shows what is finished; only waiting is told."""
+
+    def __init__(self, waiting: Callable[[str], None]) -> None:
+        self.waiting = waiting
+
+    def _say_nothing(self, *_: object) -> None:
+        pass
+
+    opened = stage = started = finished = _say_nothing
+
+
+class CaseRunner:
+    """Measures the cases of a session. `option` tells what pytest's command line says, by an option's name.
+    `root` is where a project without a configuration file lies. `blind` looks for no device: where nothing
+    will be measured, the small sizes will do.
+    """
+
+    def __init__(
+        self, option: Callable[[str], Any], observer: CompareObserver, root: Path, *, blind: bool
+    ) -> None:
+        self.option = option
+        self._base: str | None = option("perf_base")
+        """The revision to compare with; None measures the working tree alone."""
+        self._busy: Busy = "fail" if option("perf_no_wait") else "wait"
+        self._root = root
+        self.measured: dict[str, MeasuredCase] = {}
+        """The cases that were measured by themselves, by the node id of their test."""
+        self.notes: dict[str, None] = {}
+        """Why suites were left out, a sentence each."""
+        self._observer = observer
+        self._blind = blind
+        self._pairs: dict[Config, list[SuitePair]] = {}
+        self._devices: dict[str | None, DeviceInfo | HarnessError] = {}
+        self._batches: dict[Hashable, _Batch] = {}
+        self._stack = ExitStack()
+        self._session: tuple[Hashable, Session] | None = None
+
+    def cases(self, folder: Path, wanted: CaseOptions) -> list[GpuCase]:
+        """The cases of a test in a folder, suite by suite in ladder order. Raises UsageError.
+
+        Settings are those of the nearest file upwards, else of pytest's root folder.
+        """
+        config = load_config(folder)
+        config = config if has_settings(config.root) else load_config(self._root)
+        pairs = self._suites(config)
+        planning.check_patterns(wanted.patterns, [side.suite for pair in pairs for side in pair])
+        sizes_asked = self.option("perf_size") or wanted.sizes
+        asked = planning.fitting(pairs, wanted.patterns, sizes_asked)
+        self.notes |= dict.fromkeys(asked.left_out)
+        quick = not sizes_asked and self._quick(config, wanted)
+        found: dict[str, GpuCase] = {}
+        for pair, sizes in asked.chosen:
+            for base, head in self._planned(pair, sizes, wanted, quick=quick):
+                case = GpuCase(config=config, pair=pair, base=base, head=head, options=wanted)
+                label = case.case.short_id if case.case.short_id not in found else case.case.id
+                if label in found:
+                    raise UsageError(f"Two suites have a case {label}: give one of them another name.")
+                found[label] = replace(case, label=label)
+        return list(found.values())
+
+    def _suites(self, config: Config) -> list[SuitePair]:
+        if config not in self._pairs:
+            self._pairs[config] = (
+                [SuitePair(loaded, loaded) for loaded in planning.load_suites(config)]
+                if self._base is None
+                else planning.load_pairs(config, self._base)
+            )
+        return self._pairs[config]
+
+    def _quick(self, config: Config, wanted: CaseOptions) -> bool:
+        if self._blind or self.option("perf_quick") or wanted.quick:
+            return True
+        try:
+            return self.device(config).kind != "gpu"
+        except HarnessError:
+            return True  # every test will say why it cannot measure
+
+    def _planned(
+        self, pair: SuitePair, sizes: Sequence[str], wanted: CaseOptions, *, quick: bool
+    ) -> Iterator[tuple[PlannedCase | None, PlannedCase | None]]:
+        """Every case at base and at head; without a base, of the working tree alone."""
+        plans = pair.plans(wanted.patterns, sizes, quick=quick)
+        base, head = ({each.case.id: _requiring(each, wanted.requires) for each in plan} for plan in plans)
+        for name in dict.fromkeys([*head, *base]):
+            yield None if self._base is None else base.get(name), head.get(name)
+
+    def device(self, config: Config) -> DeviceInfo:
+        """The device that a project is measured on. Raises UsageError, DeviceError."""
+        spec = self.option("perf_device") or config.device
+        if spec not in self._devices:
+            try:
+                self._devices[spec] = find_device(spec)
+            except HarnessError as error:
+                self._devices[spec] = error
+        if isinstance(found := self._devices[spec], HarnessError):
+            raise found
+        return found
+
+    @property
+    def seen_device(self) -> DeviceInfo | None:
+        """The device that was measured on, if anything was."""
+        found = [each.run.device for each in self.measured.values()]
+        return next(iter([*found, *(result.comparison.device for result, _ in self.compared)]), None)
+
+    def measure(self, case: GpuCase, *, test: str, timed: bool, rounds: int | None = None) -> MeasuredCase:
+        """Verify the case of a test, and time it unless `timed` is false: in exactly `rounds` slots, or in as
+        many as the harness needs. Raises HarnessError where it cannot begin.
+        """
+        settings = _measure_settings(case, rounds) if timed else None
+        result = self._open(case, settings).run([case.planned])
+        if result.interrupted:
+            raise KeyboardInterrupt
+        [row] = result.rows
+        self.measured[test] = MeasuredCase(case, row, result.run)
+        return self.measured[test]
+
+    def _open(self, case: GpuCase, measure: MeasureSettings | None) -> Session:
+        """The session of a case's suite; one at a time is open."""
+        key = (case.config, case.pair.head.path, measure)
+        if self._session is None or self._session[0] != key:
+            self.close()
+            settings = SessionSettings(
+                command="pytest",
+                device=self.option("perf_device") or case.config.device,
+                measure=measure,
+                timeout_s=case.config.timeout_s,
+                busy=self._busy,
+            )
+            opened = Session(case.pair.head, settings, _Silent(self._observer.waiting))
+            self._session = (key, self._stack.enter_context(opened))
+        return self._session[1]
+
+    def close(self) -> None:
+        self._session = None
+        self._stack.close()
+
+    def select(self, case: GpuCase) -> _Batch:
+        """Compare this case too, when its suite's turn comes."""
+        # Tests that ask for the same are compared together, whatever kernels and sizes each is about.
+        wanted = replace(case.options, patterns=(), sizes=(), quick=False)
+        batch = self._batches.setdefault((case.config, case.pair.head.path, wanted), _Batch())
+        batch.wanted[case.case.id] = case
+        return batch
+
+    def compare(self, case: GpuCase) -> ComparisonResult:
+        """The comparison that a case is part of, carried out when it is first asked for.
+
+        Raises HarnessError, every time, where it could not be. After an interrupt it is kept as it was then,
+        and KeyboardInterrupt goes on.
+        """
+        batch = self.select(case)
+        if batch.outcome is None:
+            try:
+                batch.outcome = self._compare(list(batch.wanted.values()))
+            except HarnessError as error:
+                batch.outcome = error
+        if isinstance(batch.outcome, HarnessError):
+            raise batch.outcome
+        if batch.outcome.interrupted:
+            raise KeyboardInterrupt
+        return batch.outcome
+
+    def _compare(self, cases: Sequence[GpuCase]) -> ComparisonResult:
+        config, pair, wanted = cases[0].config, cases[0].pair, cases[0].options
+        settings = CompareSettings(
+            device=self.option("perf_device") or config.device,
+            margin=wanted.margin,
+            tolerance=wanted.tolerance,
+            l2=wanted.l2 or config.l2,  # type: ignore[arg-type]
+            timeout_s=config.timeout_s,
+            busy=self._busy,
+            results=config.results_folder,
+        )
+        with Comparing(pair.base, pair.head, settings, self._observer) as comparing:
+            return comparing.run(
+                [case.base for case in cases if case.base], [case.head for case in cases if case.head]
+            )
+
+    @property
+    def broken(self) -> bool:
+        """Whether a comparison could not be carried out."""
+        return any(isinstance(batch.outcome, HarnessError) for batch in self._batches.values())
+
+    @property
+    def compared(self) -> Iterator[tuple[ComparisonResult, dict[str, GpuCase]]]:
+        for batch in self._batches.values():
+            if isinstance(batch.outcome, ComparisonResult):
+                yield batch.outcome, batch.wanted
+
+
+def _measure_settings(case: GpuCase, rounds: int | None) -> MeasureSettings:
+    settings = MeasureSettings(l2=case.options.l2 or case.config.l2)  # type: ignore[arg-type]
+    if rounds is None:
+        return settings
+    # Only the case's own time limit ends rounds that a test has asked for.
+    return replace(settings, min_slots=rounds, max_slots=rounds, max_time_s=case.config.timeout_s)
+
+
+def _requiring(planned: PlannedCase, requires: str | None) -> PlannedCase:
+    """The case with what the test requires, where that is more than what its kernel does."""
+    if requires is None:
+        return planned
+    kernel = replace(planned.kernel, requires=requires)
+    own, asked = planned.kernel.capability, kernel.capability
+    return planned if own and asked and own >= asked else replace(planned, kernel=kernel)

@@ -1,0 +1,364 @@
+"""The places in a series of figures, one a commit, where the level changed, by how much and how surely.
+
+What is looked for is a relative step that stays. Stray figures, a slow wander and noise that carries over
+from one figure to the next are none; a stretch of a few figures that came back is told apart.
+
+A series of up to 255 figures is divided in every way (`exact`), a longer one by moving windows (`windows`),
+and so is one without noise, such as a count of registers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from harness.judgement.statistics.exact import LONGEST, ExactSearch, strays_of_few
+from harness.judgement.statistics.paired import Floats, median
+from harness.judgement.statistics.windows import (
+    CLIP,
+    FEWEST_QUIET,
+    LEVEL,
+    MOST_LOG,
+    Q80,
+    ROUNDING,
+    Bools,
+    Ints,
+    LevelShift,
+    WindowSearch,
+    clipped,
+    huber,
+    is_quiet,
+    mean_variance,
+    relative,
+    without_strays,
+)
+
+BRIEF = 6
+"""The most figures of a stretch that came back; more are a level."""
+
+_BACK = 0.5
+"""The share of a stretch's effect that may be left where it came back."""
+_FEWEST_FREE = 4
+"""Figures beyond one for each level, from which on they tell the noise."""
+_OFF = (3.3, 2.6, 2.2)
+"""Standard deviations from the level, beyond which the newest figure, each of two, of more, is off it."""
+_OFF_UNKNOWN = 5.0
+"""The same in smallest relevant changes, where the noise is unknown."""
+_USUAL = 0.05
+"""Share of the figures before that may be as far off."""
+_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePoint:
+    """A step from one level to another. Indices are into the values given, and levels in their unit."""
+
+    at: int
+    """The index of the first value of the new level."""
+    first: int
+    last: int
+    """The new level began at an index in first..last, both included, 95 % sure. There may be no figure at
+    `first`: it comes right after the last figure of the old level."""
+    before: float
+    after: float
+    """Levels beside the step, each of at most 50 figures."""
+    effect: float
+    """after / before - 1."""
+    low: float
+    high: float
+    """The ends of the effect's 95 % interval."""
+    p_value: float
+    """At most the chance that noise alone has a step as sure as this one somewhere in 200 figures. Of the
+    last step it speaks of the series as it ends now: who looks after every figure looks 200 times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """What lies between two changes: values[start:stop]."""
+
+    start: int
+    stop: int
+    level: float
+    """The median, in the values' unit."""
+    sd: float
+    """The relative standard deviation of one figure about it, robust."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """A stretch of a few figures off the level, values[start:stop], after which the level was back."""
+
+    start: int
+    stop: int
+    effect: float
+    """The stretch's level over that beside it, minus 1."""
+    low: float
+    high: float
+    """The ends of the effect's 95 % interval."""
+    p_value: float
+    """At most the chance that noise alone has a stretch as far off somewhere in 200 figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """The newest figures are off the level before them, and it is too early for a verdict."""
+
+    at: int
+    """The index of the first of them."""
+    effect: float
+    """The median of these figures over the level before them, minus 1."""
+    figures: int
+    """How many they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segmentation:
+    changes: tuple[ChangePoint, ...]
+    levels: tuple[Level, ...]
+    """One more than the changes; none where there is no figure."""
+    outliers: tuple[int, ...]
+    """Indices of the figures set aside: strays, and those of brief stretches."""
+    noise: float
+    """Relative standard deviation of one figure about its level, robust. NaN where fewer than four figures
+    beyond one for each level tell it: it is unknown then, not zero."""
+    autocorrelation: float
+    """The autocorrelation of the noise from one figure to the next, within 0 to 0.95; 0 where unknown."""
+    candidates: tuple[ChangePoint, ...] = ()
+    """Other places with a p-value of at most CANDIDATE, taken by themselves: evidence that may count beside
+    that of other series. They divide no level."""
+    brief: tuple[Brief, ...] = ()
+    """Stretches that came back. Their figures are among the outliers."""
+    newest: Newest | None = None
+
+
+def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: float = 0.015) -> Segmentation:
+    """The changes of level in `values`, which has one axis and is in the order of commits.
+
+    What is not finite or not positive is no figure, and passed over. `smallest` is the least relative change
+    worth a report: one estimated to be smaller is left out, however sure. A wander of as much in 200 figures
+    is no change either. `significance` is the largest p-value reported. A level has at least three figures,
+    or two where the series has no noise. Raises ValueError for another number of axes.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"values have {array.ndim} axes; expected one.")
+    place = np.flatnonzero((array > 0) & (array < math.inf))
+    if place.size == 0:
+        return Segmentation(changes=(), levels=(), outliers=(), noise=math.nan, autocorrelation=0.0)
+    logs = np.log(array[place])
+    floor = math.log1p(smallest) / 20
+    kept, rough, is_short = _kept(logs, floor)
+    brief: list[Brief] = []
+    while True:
+        search: ExactSearch | WindowSearch
+        if is_short:
+            search = ExactSearch(logs, kept, floor, smallest, significance)
+        else:
+            search = WindowSearch(logs[kept], rough[kept], floor, smallest, significance)
+        steps = search.steps()
+        came_back = _came_back(search, steps)
+        if not came_back:
+            break
+        for one, two in came_back:
+            brief.append(_brief(search, one, two, place[kept]))
+        places = np.flatnonzero(kept)
+        for one, two in came_back:
+            kept[places[one.at : two.at]] = False
+    index = place[kept]
+    changes = tuple(_change(search, step, index) for step in steps)
+    known = index.size - len(steps) - 1 >= _FEWEST_FREE
+    newest = _newest(logs, place, changes, search, known=known)
+    return Segmentation(
+        changes=changes,
+        levels=_levels(
+            search.logs, [step.at for step in steps], [change.at for change in changes], array.size
+        ),
+        outliers=tuple(place[~kept & (place < (newest.at if newest else array.size))].tolist()),
+        noise=float(np.median(search.noise.raw)) if known else math.nan,
+        autocorrelation=float(np.median(search.noise.rho)) if known else 0.0,
+        candidates=_candidates(changes, [_change(search, step, index) for step in search.hints()]),
+        brief=tuple(sorted(brief, key=lambda one: one.start)),
+        newest=newest,
+    )
+
+
+def exact_changes(values: ArrayLike) -> Segmentation:
+    """The changes of figures that have no noise, as of what only a build decides: wherever one differs from
+    the one before. What is not finite is no figure, and passed over; 0 is one. Of a step from 0 the effect
+    is 1, since no ratio tells it.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    place = np.flatnonzero(np.isfinite(array))
+    starts = [at for at, figure in enumerate(array[place]) if not at or figure != array[place[at - 1]]]
+    edges = [*starts, place.size]
+    levels = tuple(
+        Level(start=int(place[low]), stop=int(place[high - 1]) + 1, level=float(array[place[low]]), sd=0.0)
+        for low, high in pairwise(edges)
+    )
+    changes = tuple(_exact_change(old, new) for old, new in pairwise(levels))
+    return Segmentation(changes=changes, levels=levels, outliers=(), noise=0.0, autocorrelation=0.0)
+
+
+def _exact_change(old: Level, new: Level) -> ChangePoint:
+    effect = new.level / old.level - 1 if old.level else 1.0
+    return ChangePoint(
+        at=new.start,
+        first=old.stop,
+        last=new.start,
+        before=old.level,
+        after=new.level,
+        effect=effect,
+        low=effect,
+        high=effect,
+        p_value=0.0,
+    )
+
+
+def _kept(logs: Floats, floor: float) -> tuple[Bools, Bools, bool]:
+    """Which figures are no strays, which are among so many strays that these are noise, and whether the
+    series is searched as a short one: it is short and has noise.
+    """
+    kept, rough = without_strays(logs, floor)
+    unlike = np.array([float(np.count_nonzero(np.abs(np.diff(logs)) > ROUNDING))])
+    is_short = logs.size <= LONGEST and not bool(is_quiet(unlike, np.array([float(logs.size)]))[0])
+    return (strays_of_few(logs, kept) if is_short else kept), rough, is_short
+
+
+def _came_back(
+    search: ExactSearch | WindowSearch, steps: Sequence[LevelShift]
+) -> list[tuple[LevelShift, LevelShift]]:
+    """Pairs of steps with a few figures between them, of which the second takes the first back. A further
+    search leaves these figures out. Where there is no noise two figures are a level.
+    """
+    edges = [0, *(step.at for step in steps), search.logs.size]
+    levels = [median(search.logs[a:b]) for a, b in pairwise(edges)]
+    found = []
+    for k, (one, two) in enumerate(pairwise(steps)):
+        there, back = levels[k + 1] - levels[k], levels[k + 2] - levels[k + 1]
+        is_few = two.at - one.at <= BRIEF and search.noise.fewest[search.block(one.at)] != FEWEST_QUIET
+        if is_few and abs(there + back) < _BACK * max(abs(there), abs(back)):
+            found.append((one, two))
+    # Of 1 2 1 2 1, each of which is as brief, the first and third go, and the second is none any more.
+    return [pair for k, pair in enumerate(found) if k == 0 or pair[0] is not found[k - 1][1]]
+
+
+def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int) -> tuple[Level, ...]:
+    levels = []
+    edges = zip(pairwise([0, *cuts, logs.size]), pairwise([0, *starts, count]), strict=True)
+    for (low, high), (start, stop) in edges:
+        part = logs[low:high]
+        level = median(part)
+        off, rank = np.abs(part - level), int(0.8 * (part.size - 1))
+        sd = float(np.partition(off, rank)[rank]) / Q80
+        levels.append(Level(start=start, stop=stop, level=math.exp(level), sd=sd))
+    return tuple(levels)
+
+
+def _change(search: ExactSearch | WindowSearch, step: LevelShift, index: Ints) -> ChangePoint:
+    """`index` has each figure's index in the values."""
+    low, high = max(step.low, step.at - LEVEL), min(step.high, step.at + LEVEL)
+    beside = search.beside(low, step.at, high)
+    off = beside.after - beside.before
+    margin = _margin(beside.error, beside.df)
+    first, last = _began(search.logs[low:high], step.at - low, beside.sd, beside.rho)
+    return ChangePoint(
+        at=int(index[step.at]),
+        first=int(index[low + first - 1]) + 1,
+        last=int(index[low + last]),
+        before=math.exp(min(beside.before, MOST_LOG)),
+        after=math.exp(min(beside.after, MOST_LOG)),
+        effect=relative(off),
+        low=relative(off - margin),
+        high=relative(off + margin),
+        p_value=step.p_value,
+    )
+
+
+def _candidates(changes: Sequence[ChangePoint], hints: Sequence[ChangePoint]) -> tuple[ChangePoint, ...]:
+    """The hints that can be no other change or surer hint."""
+    chosen: list[ChangePoint] = list(changes)
+    for hint in sorted(hints, key=lambda one: one.p_value):
+        if all(hint.first > other.last or hint.last < other.first for other in chosen):
+            chosen.append(hint)
+    return tuple(sorted(chosen[len(changes) :], key=lambda one: one.at))
+
+
+def _margin(error: float, df: float) -> float:
+    """Half a 95 % interval."""
+    return _t_of(_95, df) * error
+
+
+def _brief(search: ExactSearch | WindowSearch, one: LevelShift, two: LevelShift, index: Ints) -> Brief:
+    """The stretch between two steps, against what lies beside it."""
+    logs = search.logs
+    around = np.concatenate((logs[one.low : one.at][-LEVEL:], logs[two.at : two.high][:LEVEL]))
+    inside = logs[one.at : two.at]
+    off = median(inside) - median(around)
+    beside = search.beside(max(one.low, one.at - LEVEL), one.at, two.at)
+    variance = mean_variance(inside.size, beside.rho) + mean_variance(around.size, beside.rho)
+    margin = _margin(beside.sd * math.sqrt(variance), beside.df)
+    return Brief(
+        start=int(index[one.at]),
+        stop=int(index[two.at - 1]) + 1,
+        effect=relative(off),
+        low=relative(off - margin),
+        high=relative(off + margin),
+        p_value=max(one.p_value, two.p_value),
+    )
+
+
+def _newest(
+    logs: Floats,
+    place: Ints,
+    changes: Sequence[ChangePoint],
+    search: ExactSearch | WindowSearch,
+    *,
+    known: bool,
+) -> Newest | None:
+    """The figures at the end that are all off the level before them, on one side, and no change yet."""
+    own = np.flatnonzero(place >= (changes[-1].at if changes else 0))
+    block = search.block(search.logs.size - 1)
+    sd, df = float(search.noise.sd[block]), float(search.noise.df[block])
+    for count in range(min(BRIEF, own.size - 1), 0, -1):
+        before, last = logs[own[:-count][-LEVEL:]], logs[own[-count:]]
+        off = last - median(before)
+        side = np.sign(off[0])
+        least = float((side * off).min())
+        limit = _OFF_UNKNOWN * math.log1p(search.smallest)
+        if known and before.size > _FEWEST_FREE:
+            limit = max(sd * _t_of(_OFF[min(count, len(_OFF)) - 1], df), math.log1p(search.smallest))
+            usual = side * (before - median(before)) >= least
+            if np.count_nonzero(usual) > _USUAL * before.size:
+                continue
+        if least > limit:
+            return Newest(at=int(place[own[-count]]), effect=relative(median(off)), figures=count)
+    return None
+
+
+def _t_of(z: float, df: float) -> float:
+    """The Student's t as seldom exceeded as `z` of a normal variable, by the inverse of `as_normal`."""
+    return math.sqrt(df * math.expm1((z * (8 * df + 3) / (8 * df + 1)) ** 2 / df))
+
+
+def _began(logs: Floats, at: int, sd: float, rho: float) -> tuple[int, int]:
+    """The first and last of the places with 95 % of the likelihood of a step in `logs`, `at` among them.
+
+    It is that of an autoregression's innovations, levels taken as known, squares cut off as above.
+    """
+    old, new = logs - huber(logs[:at], sd), logs - huber(logs[at:], sd)
+    limit = CLIP * sd * math.sqrt(1 - rho**2)
+    stayed = clipped(old[1:] - rho * old[:-1], limit) ** 2
+    came = clipped(new[1:] - rho * old[:-1], limit) ** 2
+    went = clipped(new[1:] - rho * new[:-1], limit) ** 2
+    # With the step at k, figures before k have stayed, that at k came, and those after it went on.
+    cost = np.cumsum(stayed) - stayed + came + np.cumsum(went[::-1])[::-1] - went
+    weight = np.exp((cost.min() - cost) / (2 * sd**2 * (1 - rho**2)))
+    order = np.argsort(-weight, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(weight[order]), 0.95 * weight.sum())) + 1
+    inside = order[:enough] + 1
+    return min(int(inside.min()), at), max(int(inside.max()), at)

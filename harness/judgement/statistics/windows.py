@@ -1,0 +1,500 @@
+"""The search of a long series by moving windows, and what every search of a series rests on.
+
+1. Figures far from the median of the seven about them are set aside where they are one or two in a row. A
+   running median keeps steps: Tukey, Exploratory Data Analysis (1977), chapter 7.
+2. The noise, its variance and autocorrelation, is read from differences of figures some places apart, between
+   which there are few steps: as in Wu & Zhao, Journal of the Royal Statistical Society B 69 (2007) 391-410.
+3. Moving windows of several widths propose places: MOSUM, Eichinger & Kirch, Bernoulli 24 (2018) 526-564, and
+   with several widths Messer et al., Annals of Applied Statistics 8 (2014) 2027-2059.
+4. The least sure place is struck out until all that are left are sure enough. A place is judged by robust
+   levels beside it, by the standard error of means of autocorrelated figures, and by how many places there
+   are where chance could have done the same.
+
+All is local: what is found more than LOOK_AHEAD figures before the end does not depend on what is appended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.judgement.statistics.paired import Floats, median
+
+LOOK_AHEAD = 800
+"""Figures after a change, beyond which nothing of it depends on more of them."""
+
+CANDIDATE = 0.1
+"""The largest p-value of a candidate."""
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_BLOCK = 128
+"""Figures for which the noise is taken to be the same."""
+_WIDTHS = (3, 6, 12, 24, 48, 96)
+"""The widths of the windows that propose places."""
+REACH = 100
+"""The most figures on a side that a test looks at."""
+NARROW, UNEVEN = 60, 4
+"""A test looks at that many on the longer side, or at so many times those on the shorter: levels wander."""
+LEVEL = 50
+"""The most figures on a side that an effect is measured by."""
+FEWEST, FEWEST_QUIET, FEWEST_ROUGH = 3, 2, 6
+"""Figures that make a level: in noise, without noise, where strays are part of the noise."""
+BURST = 6
+"""Figures between two steps that are no level yet, when there is noise."""
+_STRAY = 5.0
+"""Standard deviations from the running median, from where a figure is a stray."""
+_ROUGH = 0.07
+"""Share of strays above which they are part of the noise."""
+_QUIET = 0.04
+"""Share of figures unlike the one before, up to which there is no noise."""
+SLOPE = 0.6 / 200
+"""Standard deviation of the slope of a slow wander, in smallest relevant changes per figure."""
+YOUNG = 12
+"""Figures of a series that has only just begun."""
+_NEAR_LAGS, _LAGS = (2, 3), (5, 6, 7, 8)
+"""The nearer ones straddle fewer steps, the others tell autocorrelation better."""
+ROUNDING = 1e-12
+"""A difference of logarithms that is none."""
+MOST_LOG = 709.0
+"""The largest logarithm of what a float can hold."""
+MOST_RHO = 0.95
+Q80 = 1.2815515655446004
+"""The quantile 0.8 of the absolute value of a standard normal variable."""
+CLIP, CLIPPED_SQUARE = 3.0, 0.995
+"""The standard deviations at which squares are cut off, and a normal variable's mean square then."""
+_MIDDLE_OF_SEVEN = (
+    *((0, 5), (0, 3), (1, 6), (2, 4), (0, 1), (3, 5), (2, 6)),
+    *((2, 3), (3, 6), (4, 5), (1, 4), (1, 3), (3, 4)),
+)
+"""What to compare in turn to have the median of seven in the middle: a third of the time of sorting them."""
+_HUBER, _HUBER_INSIDE = 1.7, 0.911
+"""Beyond how many standard deviations a figure counts as less far, and the share that is within."""
+
+# These were set by simulation, so that p-values hold in the kinds of noise of scripts/bench_changepoints.py.
+_SCREEN = 0.7
+"""How much less sure, in z, a proposal may be."""
+_PLACES, _SHORT = 400.0, 10.0
+_LAST_PLACES, _LAST_FEW, _LAST_REACH, _LAST_YOUNG = 1.2, 3.5, 12.0, 100.0
+_DF_PER_FIGURE, _DF_POWER = 0.7, 1.3
+_RHO_BIAS, _RHO_SHRINK = 10.0, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BlockNoise:
+    """The noise of each block of figures, as logarithms."""
+
+    sd: Floats
+    """Standard deviation of one figure, but not below the smallest that matters."""
+    raw: Floats
+    """The same without that limit."""
+    rho: Floats
+    """Autocorrelation from one figure to the next."""
+    df: Floats
+    fewest: Ints
+    """Figures that make a level there."""
+
+
+class Beside(NamedTuple):
+    """Levels on both sides of a place, as logarithms."""
+
+    before: float
+    after: float
+    error: float
+    """The standard error of their difference."""
+    df: float
+    sd: float
+    rho: float
+    """The noise there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelShift:
+    """A step between logs[low:at] and logs[at:high], judged."""
+
+    low: int
+    at: int
+    high: int
+    z: float
+    p_value: float
+
+
+class WindowSearch:
+    """Figures as logarithms, strays left out, their noise, and the tests of places in them."""
+
+    def __init__(
+        self, logs: Floats, rough: Bools, floor: float, smallest: float, significance: float
+    ) -> None:
+        self.logs = logs
+        self.rough = rough
+        self.floor = floor
+        self.smallest = smallest
+        self.significance = significance
+        self.sums = np.concatenate(([0.0], np.cumsum(logs - logs[0])))
+        self.noise = _noise(logs, rough, floor, _NEAR_LAGS, ())
+        self._hints: tuple[LevelShift, ...] | None = None
+
+    def steps(self) -> list[LevelShift]:
+        """The steps that are sure, in order."""
+        cuts = self._proposals()
+        # Once more, without what may be steps.
+        self.noise = _noise(self._aligned(cuts), self.rough, self.floor, _LAGS, cuts)
+        steps = self._struck(cuts)
+        for _ in range(2):
+            moved = sorted({self._best_place(step) for step in steps})
+            if moved == [step.at for step in steps]:
+                break
+            steps = self._struck(moved)
+        return steps
+
+    def hints(self) -> tuple[LevelShift, ...]:
+        """The steps left when all had a p-value of at most CANDIDATE."""
+        return self._hints or ()
+
+    def block(self, index: int) -> int:
+        return min(index // _BLOCK, self.noise.sd.size - 1)
+
+    def beside(self, low: int, at: int, high: int) -> Beside:
+        """The levels of two stretches that touch, just where they do."""
+        block = self.block(at)
+        sd, rho = float(self.noise.sd[block]), float(self.noise.rho[block])
+        edges = edge_levels(self.logs[low:at], self.logs[at:high], (sd, sd), sd, rho, self.smallest)
+        return Beside(*edges, float(self.noise.df[block]), sd, rho)
+
+    def _proposals(self) -> list[int]:
+        """Places where adjacent windows differ by what could be a step; of near ones the surest."""
+        count, sums = self.logs.size, self.sums
+        found: list[tuple[float, int, int]] = []
+        most = _WIDTHS[-1]
+        beyond = np.concatenate((np.full(most, sums[0]), sums, np.full(most, sums[-1])))
+        for width in _WIDTHS:
+            least = max(FEWEST_QUIET if width == _WIDTHS[0] else FEWEST, width // 8)
+            if count < max(2 * least, width // 2):
+                break
+            at, here = np.arange(least, count - least + 1), sums[least : count - least + 1]
+            left, right = (beyond[most + least + off :][: at.size] for off in (-width, width))
+            # The mean of up to `width` figures from each place on, less that of those before it.
+            contrasts = (right - here) / np.minimum(count - at, width) - (here - left) / np.minimum(at, width)
+            over = np.abs(contrasts) / self._errors(at, width)
+            tail = max(0, count - width + 1 - least)
+            over[:tail] -= _limit(self.significance, width) - _SCREEN
+            over[tail:] -= _limit(self.significance, least, last=True) - _SCREEN
+            found += [(float(over[k]), int(at[k]), width) for k in _peaks(over, max(1, width // 2))]
+        chosen: list[int] = []
+        for _, place, width in sorted(found, reverse=True):
+            if all(abs(place - other) > max(1, width // 4) for other in chosen):
+                chosen.append(place)
+        return sorted(chosen)
+
+    def _errors(self, at: Ints, width: int) -> Floats:
+        """Standard errors of the contrasts."""
+        noise, count, start = self.noise, self.logs.size, int(at[0])
+        blocks = np.minimum(at // _BLOCK, noise.sd.size - 1)
+        errors: Floats = (noise.sd * np.sqrt(2 * mean_variance(width, noise.rho)))[blocks]
+        # Windows that the ends cut short.
+        begun = max(0, min(at.size, width - start))
+        ending = max(begun, count - width + 1 - start)
+        for cut in (slice(0, begun), slice(ending, at.size)):
+            ends, block = at[cut], blocks[cut]
+            if ends.size:
+                rho = noise.rho[block]
+                variance = mean_variance(np.minimum(ends, width), rho)
+                variance += mean_variance(np.minimum(count - ends, width), rho)
+                errors[cut] = noise.sd[block] * np.sqrt(variance)
+        return errors
+
+    def _aligned(self, cuts: Sequence[int]) -> Floats:
+        """The figures without the steps at the cuts."""
+        jumps = np.zeros(self.logs.size)
+        sums = self.sums
+        for low, at, high in threes(cuts, self.logs.size):
+            left, right = max(low, at - LEVEL), min(high, at + LEVEL)
+            jumps[at] = (sums[right] - sums[at]) / (right - at) - (sums[at] - sums[left]) / (at - left)
+        result: Floats = self.logs - np.cumsum(jumps)
+        return result
+
+    def _struck(self, cuts: Sequence[int]) -> list[LevelShift]:
+        """The steps left when the least sure is struck out until all are sure."""
+        steps = [self._judged(*three) for three in threes(cuts, self.logs.size)]
+        self._hints = None
+        while steps:
+            worst = max(range(len(steps)), key=lambda k: (steps[k].p_value, -steps[k].z))
+            if self._hints is None and steps[worst].p_value <= CANDIDATE:
+                self._hints = tuple(steps)
+            if steps[worst].p_value <= self.significance:
+                break
+            gone = steps.pop(worst)
+            if worst > 0:
+                steps[worst - 1] = self._judged(steps[worst - 1].low, steps[worst - 1].at, gone.high)
+            if worst < len(steps):
+                steps[worst] = self._judged(gone.low, steps[worst].at, steps[worst].high)
+        return steps
+
+    def _judged(self, low: int, at: int, high: int) -> LevelShift:
+        block = self.block(at)
+        short = min(at - low, high - at, REACH)
+        if at - low < self._fewest_from(low, block) or high - at < self.noise.fewest[block]:
+            return LevelShift(low, at, high, 0.0, 1.0)
+        _, z = tested(self.beside, self.smallest, low, at, high)
+        last = high == self.logs.size and high - at <= at - low
+        return LevelShift(low, at, high, z, searched(z, places(short, last=last, count=self.logs.size)))
+
+    def _fewest_from(self, low: int, block: int) -> int:
+        """Figures that make the level at `low`; two at a young series' start, whose p-value then decides."""
+        fewest = int(self.noise.fewest[block])
+        return min(fewest, FEWEST_QUIET) if low == 0 and self.logs.size < YOUNG else fewest
+
+    def _best_place(self, step: LevelShift) -> int:
+        """The place between its neighbours where the step fits best, in least squares."""
+        block = self.block(step.at)
+        low, high = max(step.low, step.at - REACH), min(step.high, step.at + REACH)
+        at = np.arange(low + self._fewest_from(low, block), high - int(self.noise.fewest[block]) + 1)
+        sums = self.sums
+        excess = sums[at] - sums[low] - (at - low) * ((sums[high] - sums[low]) / (high - low))
+        return int(at[(excess**2 / ((at - low) * (high - at))).argmax()])
+
+
+def tested(
+    beside: Callable[[int, int, int], Beside], smallest: float, low: int, at: int, high: int
+) -> tuple[Beside, float]:
+    """The levels beside a place between two others, and how surely they differ, in z; 0 for a step below the
+    smallest that matters.
+    """
+    reach = min(REACH, max(NARROW, UNEVEN * min(at - low, high - at)))
+    found = beside(max(low, at - reach), at, min(high, at + reach))
+    step = found.after - found.before
+    if abs(relative(step)) < smallest:
+        return found, 0.0
+    return found, as_normal(abs(step) / found.error, found.df)
+
+
+def without_strays(logs: Floats, floor: float) -> tuple[Bools, Bools]:
+    """Which figures are no strays, and which are among so many strays that these are noise and stay."""
+    count = logs.size
+    kept, rough = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+    if count < 5:
+        return kept, rough
+    blocks = max(1, count // _BLOCK)
+    block = np.minimum(np.arange(count) // _BLOCK, blocks - 1)
+    off = logs - _running_median(logs)
+    size = np.abs(off)
+    # The median of seven moves with the figure itself, so that the scale comes out a tenth too small.
+    scale = 1.1 * _with_neighbours(_quantile_80(size, blocks)) / _with_neighbours(np.ones(blocks)) / Q80
+    suspects = np.flatnonzero(size > _STRAY * np.maximum(scale, floor)[block])
+    if suspects.size == 0:
+        return kept, rough
+    unlike = np.concatenate(([0.0], np.abs(np.diff(logs)) > ROUNDING))
+    sizes = _with_neighbours(_sum(np.ones(count), blocks))
+    longest = np.where(is_quiet(_with_neighbours(_sum(unlike, blocks)), sizes), 1, 2)[block[suspects]]
+    sides = np.sign(off[suspects])
+    starts = np.flatnonzero(np.concatenate(([True], (np.diff(suspects) > 1) | (np.diff(sides) != 0))))
+    lengths = np.diff(np.concatenate((starts, [suspects.size])))
+    kept[suspects[np.repeat(lengths, lengths) <= longest]] = False
+    strays = _with_neighbours(_sum((~kept).astype(np.float64), blocks))
+    rough = (strays > 2 + _ROUGH * sizes)[block]
+    return kept | rough, rough
+
+
+def _noise(
+    logs: Floats, rough: Bools, floor: float, lags: Sequence[int], fitted: Sequence[int]
+) -> BlockNoise:
+    """The noise of each block and the blocks beside it. `fitted` are the places of steps that were taken off.
+
+    Half the mean squared difference of figures h apart is their variance less their covariance. Under an
+    autoregression of first order that is the variance times 1 - rho**h. Two sorts of h tell both.
+    """
+    count = logs.size
+    blocks = max(1, count // _BLOCK)
+    sizes = _with_neighbours(_sum(np.ones(count), blocks))
+    if count < 3:
+        return BlockNoise(np.full(1, floor), np.zeros(1), np.zeros(1), np.ones(1), np.array([FEWEST_QUIET]))
+    near = np.abs(np.diff(logs))
+    quiet = is_quiet(_with_neighbours(_sum((near > ROUNDING).astype(np.float64), blocks)), sizes)
+    is_rough = _sum(rough.astype(np.float64), blocks) > 0.5 * _sum(np.ones(count), blocks)
+    variance = _half_square(near, floor, is_rough)
+    rho: Floats = np.zeros(blocks)
+    # Of a step in a series so short, the quantile 0.8 of the differences still knows nothing.
+    far = [lag for lag in lags if lag <= count // 6]
+    if lags and not far:
+        far = [lag for lag in _NEAR_LAGS if lag <= count // 6]
+    if far:
+        apart = np.mean(
+            [_half_square(np.abs(logs[lag:] - logs[:-lag]), floor, is_rough) for lag in far], axis=0
+        )
+        variance, rho = _autoregression(variance, apart, sum(far) / len(far), sizes)
+    cuts = np.bincount(np.minimum(np.array(fitted, dtype=np.int64) // _BLOCK, blocks - 1), minlength=blocks)
+    free = sizes - 2 - _with_neighbours(cuts.astype(np.float64))
+    df = np.maximum(_DF_PER_FIGURE * free * ((1 - rho) / (1 + rho)) ** _DF_POWER, 1.0)
+    variance[quiet], rho[quiet], df[quiet] = 0.0, 0.0, 30.0
+    raw = np.sqrt(variance)
+    fewest = np.where(quiet, FEWEST_QUIET, np.where(is_rough, FEWEST_ROUGH, FEWEST))
+    return BlockNoise(np.maximum(raw, floor), raw, rho, df, fewest)
+
+
+def _autoregression(near: Floats, far: Floats, lag: float, sizes: Floats) -> tuple[Floats, Floats]:
+    """Variance and rho of autoregressions with `near` at lag 1 and `far` at `lag`, from half squares."""
+    far = np.maximum(far, ROUNDING**2)
+    rho: Floats = np.zeros(near.size)
+    for _ in range(4):
+        rho = np.clip(1 - near / far * (1 - rho**lag), 0, MOST_RHO)
+    variance = np.maximum(far / (1 - rho**lag), near)
+    # Too small on average where it is large. Where it is small it is mostly chance, which would cost power.
+    rho = rho * (1 + _RHO_BIAS / sizes) - _RHO_SHRINK * (1 - rho) ** 4 / np.sqrt(sizes)
+    return variance, np.clip(rho, 0, MOST_RHO)
+
+
+def _half_square(sizes: Floats, floor: float, rough: Bools) -> Floats:
+    """Half the mean square of differences by block; except in rough blocks each is cut off."""
+    blocks = rough.size
+    counts = _with_neighbours(_sum(np.ones(sizes.size), blocks))
+    scale = _with_neighbours(_quantile_80(sizes, blocks)) / _with_neighbours(np.ones(blocks)) / Q80
+    limit = np.where(rough, math.inf, CLIP * np.maximum(scale, floor))
+    block = np.minimum(np.arange(sizes.size) // _BLOCK, blocks - 1)
+    squares = np.minimum(sizes, limit[block]) ** 2
+    return _with_neighbours(_sum(squares, blocks)) / counts / (2 * CLIPPED_SQUARE)
+
+
+def is_quiet(unlike: Floats, sizes: Floats) -> Bools:
+    return unlike <= np.maximum(2.0, _QUIET * sizes)
+
+
+def _sum(values: Floats, blocks: int) -> Floats:
+    """The sum over each block; the last has what is left over."""
+    return np.add.reduceat(values, np.arange(blocks) * _BLOCK)
+
+
+def _quantile_80(values: Floats, blocks: int) -> Floats:
+    whole = (blocks - 1) * _BLOCK
+    result = np.empty(blocks)
+    if whole:
+        rank = int(0.8 * (_BLOCK - 1))
+        result[:-1] = np.partition(values[:whole].reshape(-1, _BLOCK), rank, axis=1)[:, rank]
+    rank = int(0.8 * (values.size - whole - 1))
+    result[-1] = np.partition(values[whole:], rank)[rank]
+    return result
+
+
+def _with_neighbours(values: Floats) -> Floats:
+    """The sum of each and those beside it."""
+    result = values.copy()
+    result[1:] += values[:-1]
+    result[:-1] += values[1:]
+    return result
+
+
+def _running_median(logs: Floats) -> Floats:
+    """The median of the seven figures about each; beyond the ends they are mirrored."""
+    padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
+    seven = [padded[first : first + logs.size] for first in range(7)]
+    for one, two in _MIDDLE_OF_SEVEN:
+        seven[one], seven[two] = np.minimum(seven[one], seven[two]), np.maximum(seven[one], seven[two])
+    return seven[3]
+
+
+def edge_levels(
+    left: Floats, right: Floats, sds: tuple[float, float], sd: float, rho: float, smallest: float
+) -> tuple[float, float, float]:
+    """Just before and just after the place where two stretches touch, and the standard error of their
+    difference. `sds` are the noise of one figure on each side, and `sd` that by which figures are far off.
+
+    Levels are Huber's estimates (Annals of Mathematical Statistics 35 (1964) 73-101). A slope common to
+    both sides is taken off as far as it is surely there: it is a normal variable of mean 0 beforehand.
+    """
+    before, after = huber(left, sd), huber(right, sd)
+    time_left, time_right = centred(left.size), centred(right.size)
+    square = (left.size**3 - left.size + right.size**3 - right.size) / 12
+    limit = 2.5 * sd
+    along = float(time_left @ clipped(left - before, limit) + time_right @ clipped(right - after, limit))
+    believed = (SLOPE * smallest) ** 2
+    doubt = sd**2 * (1 + rho) / (1 - rho) / square
+    slope = along / square * believed / (believed + doubt)
+    variance = sds[0] ** 2 * mean_variance(left.size, rho) + sds[1] ** 2 * mean_variance(right.size, rho)
+    variance += ((left.size + right.size) / 2) ** 2 * believed * doubt / (believed + doubt)
+    return before + slope * left.size / 2, after - slope * right.size / 2, math.sqrt(variance)
+
+
+def mean_variance(count: int | Ints, rho: float | Floats) -> Any:
+    """The variance of the mean of `count` figures of variance 1 in an autoregression of first order."""
+    away = 1 - rho
+    return ((1 + rho) / away - 2 * rho * (1 - rho**count) / (count * away**2)) / count
+
+
+def huber(values: Floats, sd: float) -> float:
+    """The level of a few figures: their mean, but for those far off, which count as less far."""
+    level = median(values)
+    limit = _HUBER * sd
+    for _ in range(2):
+        level += float(np.add.reduce(clipped(values - level, limit))) / (_HUBER_INSIDE * values.size)
+    return level
+
+
+def clipped(values: Floats, limit: float) -> Floats:
+    inside: Floats = np.minimum(np.maximum(values, -limit), limit)
+    return inside
+
+
+def centred(count: int) -> Floats:
+    return np.arange(count, dtype=np.float64) - (count - 1) / 2
+
+
+def relative(logs: float) -> float:
+    """The relative change of a difference of logarithms, limited to what a float holds."""
+    return math.expm1(min(logs, MOST_LOG))
+
+
+def as_normal(t: float, df: float) -> float:
+    """What is as seldom exceeded by a normal variable as `t` is by Student's: Wallace, Annals of Mathematical
+    Statistics 30 (1959) 1124-1130.
+    """
+    return (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
+
+
+def places(short: int, *, last: bool, count: float) -> float:
+    """The places in 200 figures where noise could have a step with `short` figures on its shorter side, in a
+    series of `count`. The `last` step, which ends with the series, has few; more where series are young, of
+    which there are many with an end in 200 figures.
+    """
+    most = min(_PLACES / short * (1 + _SHORT / short), 3.0 * count)
+    if not last:
+        return most
+    young = max(1.0, (_LAST_YOUNG / count) ** 2)
+    return min(most, _LAST_PLACES * max(1 + (_LAST_FEW / short) ** 8, short / _LAST_REACH) * young)
+
+
+def searched(z: float, places_: float) -> float:
+    """The chance that noise has a step as sure as `z` in so many places. A moving window exceeds z about
+    z phi(z) times as often as it has places to be: Eichinger & Kirch, theorem 2.1.
+    """
+    density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    return min(1.0, math.erfc(z / math.sqrt(2)) + places_ * z * density)
+
+
+@lru_cache(maxsize=256)
+def _limit(significance: float, short: int, *, last: bool = False) -> float:
+    """The z with a p-value of `significance`."""
+    many = places(short, last=last, count=math.inf)
+    low, high = 1.0, 40.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if searched(middle, many) > significance else (low, middle)
+    return high
+
+
+def _peaks(over: Floats, apart: int) -> list[int]:
+    """The places above zero that are the highest of those up to `apart` from them."""
+    padded = np.concatenate(([-math.inf], over, [-math.inf]))
+    tops = np.flatnonzero((over > 0) & (over >= padded[:-2]) & (over > padded[2:]))
+    return [k for k in tops.tolist() if over[k] >= over[max(0, k - apart) : k + apart + 1].max()]
+
+
+def threes(cuts: Sequence[int], count: int) -> list[tuple[int, int, int]]:
+    """Each cut between those beside it, or the ends."""
+    edges = [0, *cuts, count]
+    return list(zip(edges, edges[1:], edges[2:], strict=False))

@@ -1,0 +1,360 @@
+"""A case's arrays on the device, each between two guard zones.
+
+A kernel that writes past an array damages a zone, which is looked at afterwards. The zones of inputs are
+filled with NaN: a kernel that reads past an input gets it, and no masking multiplication by zero can hide it.
+The zones of outputs are filled with something else, or a kernel that copies from beyond an input to beyond an
+output would leave the damage looking intact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.device.backends.base import POISON, Argument, Device, Memory
+from harness.errors import OutOfMemoryError, SuiteError
+from harness.suite.kernel import Generated, Kernel, PlacedArray, argument_names, workspaces
+from harness.suite.layout import Layout, element_bits, fits, numpy_dtype
+from harness.suite.problem import Case, Problem, computed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PIECE_BYTES = 2**22
+"""Arrays are hashed and compared on the host in pieces of this size."""
+OUTPUT_GUARD = 0xFE
+"""Huge numbers in float32 and float64, NaN in float16: not what a read past an input gives."""
+
+Kept = Mapping[str, Memory]
+"""Copies of arrays, put aside on the device, by name."""
+
+
+def _by_value(kernel: Kernel, name: str, value: Any, *, host: bool) -> Argument:
+    """An argument that a setup gave: for a function of the host anything, else a NumPy scalar or bytes."""
+    if host or (isinstance(value, np.generic) and not isinstance(value, np.void)):
+        return value
+    try:
+        return bytes(memoryview(value))
+    except TypeError:
+        raise SuiteError(
+            f"Kernel {kernel.name!r}: its setup gave {name!r} as {type(value).__name__}; expected bytes, or "
+            "a NumPy scalar, whose width is known, such as np.int32(4)."
+        ) from None
+
+
+def needed_bytes(problem: Problem, case: Case, guard_bytes: int) -> int:
+    """Device memory that the case's arrays take, guard zones and what some hold at first included."""
+    layouts = {name: problem.layout(name, case) for name in problem.arrays}
+    arrays = sum(layout.size_bytes + 2 * guard_bytes for layout in layouts.values())
+    return arrays + sum(layouts[name].size_bytes for name in _copied_outputs(problem, layouts))
+
+
+def _read_outputs(problem: Problem) -> set[str]:
+    """The outputs that hold something before a launch, which kernels read."""
+    return {
+        name for name, array in problem.outputs.items() if array.kind == "inout" or array.init is not None
+    }
+
+
+def _copied_outputs(problem: Problem, layouts: Mapping[str, Layout]) -> list[str]:
+    """The outputs that a copy resets before a launch: they are not filled with one byte."""
+    read = _read_outputs(problem)
+    return [name for name in problem.outputs if name in read or layouts[name].padded]
+
+
+def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two arrays of one type are equal bit for bit: NaN is itself, and zero is not minus zero."""
+    one, other = map(_bytes, (one, other))
+    # Piece by piece: what differs mostly does so from the start.
+    return one.size == other.size and all(
+        np.array_equal(one[start : start + PIECE_BYTES], other[start : start + PIECE_BYTES])
+        for start in range(0, one.size, PIECE_BYTES)
+    )
+
+
+def digest(arrays: Iterable[NDArray[Any]]) -> str:
+    """A digest of the arrays' bytes, in order: one of the digests of their pieces, which are made side by
+    side, as one processor takes a hundred times as long for it as a card takes to write them.
+    """
+    found = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        data = _bytes(array)
+        pieces = [data[start : start + PIECE_BYTES] for start in range(0, max(1, data.size), PIECE_BYTES)]
+        for piece in _HASHING.map(_digest, pieces) if len(pieces) > 1 else map(_digest, pieces):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def _digest(piece: NDArray[np.uint8]) -> bytes:
+    return hashlib.blake2b(piece.data, digest_size=16).digest()
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+_HASHING = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="digest")
+"""hashlib lets go of the interpreter's lock for what is as long as a piece. Threads start when used."""
+
+
+class Buffers:
+    """The arrays of one case on one device; a context manager that frees them. Raises OutOfMemoryError,
+    before allocating anything, where they cannot fit.
+    """
+
+    def __init__(self, device: Device, problem: Problem, case: Case, *, guarded: bool = True) -> None:
+        """Without guard zones a simulator that knows where an array ends sees what goes beyond it."""
+        self.guard_bytes = guard_bytes = device.guard_bytes if guarded else 0
+        needed, free = needed_bytes(problem, case, guard_bytes), device.free_bytes()
+        limit = (device.info.memory_bytes or 0) if free is None else free
+        if needed > limit:
+            raise OutOfMemoryError(
+                f"{case.id} needs {needed / 2**30:.1f} GiB on the device; {device.info.name} has "
+                f"{limit / 2**30:.1f} GiB free: use a smaller size."
+            )
+        self.device, self.problem, self.case = device, problem, case
+        self.layouts = {name: problem.layout(name, case) for name in problem.arrays}
+        self.sizes = {name: layout.size_bytes for name, layout in self.layouts.items()}
+        self.restores = bool(_read_outputs(problem))
+        """Whether kernels read what they write, so that it is put back before each launch."""
+        self.whole: dict[str, Memory] = {}
+        self.views: dict[str, Memory] = {}
+        self.first: dict[str, Memory] = {}
+        """What some outputs hold before a launch, by name."""
+        self._allocated: list[Memory] = []
+        self._workspaces: dict[tuple[str, int], Memory] = {}
+        """By name and size in bytes, guard zones included. Kernels that are compared share what is alike."""
+        self._given: list[object] = []
+        """What setups gave: what they allocated lives as long as the arrays."""
+        try:
+            for name in _copied_outputs(problem, self.layouts):
+                self.first[name] = self._allocate(self.sizes[name])
+                if name not in problem.inputs:
+                    device.write(self.first[name], 0, self._filled(name))
+            for name, size_bytes in self.sizes.items():
+                self.whole[name] = self._allocate(size_bytes + 2 * guard_bytes)
+                self.views[name] = device.view(self.whole[name], guard_bytes, size_bytes)
+                for begin in (0, guard_bytes + size_bytes) if guard_bytes else ():
+                    device.fill(self.whole[name], begin, guard_bytes, self._guard(name))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for container in (self.views, self._given, self._workspaces, self.first, self.whole):
+            container.clear()
+        while self._allocated:
+            self.device.release(self._allocated.pop())
+
+    def _allocate(self, size_bytes: int) -> Memory:
+        self._allocated.append(self.device.allocate(size_bytes))
+        return self._allocated[-1]
+
+    def _guard(self, name: str) -> int:
+        return OUTPUT_GUARD if name in self.problem.outputs else POISON
+
+    def _filled(self, name: str) -> NDArray[np.uint8]:
+        """What an output holds before a launch."""
+        layout, value = self.layouts[name], self.problem.arrays[name].init
+        if value is None:
+            return layout.filled(POISON, self._guard(name))
+        if not fits(value, layout.dtype):
+            raise SuiteError(f"Output {name!r} has init={value!r}, which {layout.dtype} cannot hold.")
+        return self._packed(name, np.full(layout.shape, value).astype(numpy_dtype(layout.dtype)))
+
+    def _packed(self, name: str, data: NDArray[Any]) -> NDArray[np.uint8]:
+        return self.layouts[name].pack(data, self._guard(name))
+
+    def write(self, data: Mapping[str, NDArray[Any]]) -> None:
+        """Raises SuiteError for data that do not fit their arrays: they would be written past them."""
+        self._check(data)
+        for name, array in data.items():
+            packed = self._packed(name, array)
+            self.device.write(self.whole[name], self.guard_bytes, packed)
+            if name in self.first:
+                self.device.write(self.first[name], 0, packed)
+
+    def _check(self, data: Mapping[str, NDArray[Any]]) -> None:
+        inputs = self.problem.inputs
+        if data.keys() != inputs.keys():
+            raise SuiteError(
+                f"data() of {self.case.suite} gave {', '.join(data) or 'nothing'}; "
+                f"expected {', '.join(inputs) or 'nothing'}."
+            )
+        for name, array in data.items():
+            shape, dtype = inputs[name].shape_at(self.case), numpy_dtype(inputs[name].dtype_at(self.case))
+            found = np.shape(array), getattr(array, "dtype", type(array).__name__)
+            if found != (shape, dtype):
+                raise SuiteError(
+                    f"data() of {self.case.suite} gave {found[1]} of shape {found[0]} for input {name!r}; "
+                    f"expected {dtype} of shape {shape}."
+                )
+
+    def keep(self, data: Mapping[str, NDArray[Any]], place: Kept | None = None) -> Kept | None:
+        """Put data aside on the device, for restore(), in the place of others if that is given; None where
+        memory is short. Raises as write() does.
+        """
+        self._check(data)
+        kept = place or self.room(data)
+        for name, memory in (kept or {}).items():
+            self.device.write(memory, 0, self._packed(name, data[name]))
+        return kept
+
+    def room(self, names: Iterable[str]) -> Kept | None:
+        """Further memory for copies of these arrays; None where it is short."""
+        sizes = {name: self.sizes[name] for name in names}
+        needed, free = sum(sizes.values()), self.device.free_bytes()
+        # Not more than half of what is free, or an eighth of all where nobody tells: it is worth no failure.
+        if needed > ((self.device.info.memory_bytes or 0) // 8 if free is None else free // 2):
+            return None
+        try:
+            return {name: self._allocate(size_bytes) for name, size_bytes in sizes.items()}
+        except OutOfMemoryError:
+            return None
+
+    def save(self, kept: Kept) -> None:
+        """Enqueue a copy of these arrays."""
+        for name, memory in kept.items():
+            self.device.copy(self.views[name], memory, 0, self.sizes[name])
+
+    def restore(self, kept: Kept) -> None:
+        """Enqueue a copy of kept data over the inputs."""
+        for name, memory in kept.items():
+            self.device.copy(memory, self.whole[name], self.guard_bytes, self.sizes[name])
+            if name in self.first:
+                self.device.copy(memory, self.first[name], 0, self.sizes[name])
+
+    def begin(self) -> None:
+        """Have outputs that kernels read hold what they hold before a launch; no other is written."""
+        for name in _read_outputs(self.problem) & self.first.keys():
+            self.device.copy(self.first[name], self.whole[name], self.guard_bytes, self.sizes[name])
+
+    def poison(self) -> None:
+        """Fill every output with NaN, or with what it holds before a launch; and every workspace."""
+        for name in self.problem.outputs:
+            if name in self.first:
+                self.device.copy(self.first[name], self.whole[name], self.guard_bytes, self.sizes[name])
+            else:
+                self.device.fill(self.whole[name], self.guard_bytes, self.sizes[name], POISON)
+        for (_, size_bytes), whole in self._workspaces.items():
+            self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
+
+    def outputs(self) -> Iterator[tuple[Memory, int, int]]:
+        """Where each output lies: its allocation, its offset in it, its size in bytes."""
+        for name in self.problem.outputs:
+            yield self.whole[name], self.guard_bytes, self.sizes[name]
+
+    def spots(self, count: int, most_bytes: int) -> Iterator[tuple[Memory, int, NDArray[np.uint8]]]:
+        """Places of each output, and what lies there before a launch: allocation, offset and bytes."""
+        for name in self.problem.outputs:
+            size_bytes = self.sizes[name]
+            for place in np.linspace(0, max(0, size_bytes - most_bytes), count, dtype=np.int64):
+                held = np.full(min(size_bytes, most_bytes), POISON, np.uint8)
+                if name in self.first:
+                    self.device.read(self.first[name], int(place), held)
+                yield self.whole[name], self.guard_bytes + int(place), held
+
+    def digest(self, kept: Kept | None = None) -> str:
+        """A digest of every output, or of their copies, bit for bit."""
+        return digest(self.read(name, kept) for name in self.problem.outputs)
+
+    def read(self, name: str, kept: Kept | None = None) -> NDArray[Any]:
+        """An array, or its copy in `kept`."""
+        return self.layouts[name].unpack(self._raw(name, kept))
+
+    def _raw(self, name: str, kept: Kept | None = None) -> NDArray[np.uint8]:
+        out = np.empty(self.sizes[name], np.uint8)
+        memory, begin = (self.whole, self.guard_bytes) if kept is None else (kept, 0)
+        self.device.read(memory[name], begin, out)
+        return out
+
+    def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:
+        """What a kernel wrote that it should not have, guard zones and inputs, in words; empty if nothing."""
+        found: list[str] = []
+        for (name, size_bytes), whole in self._workspaces.items():
+            found += self._beside(name, size_bytes, whole, OUTPUT_GUARD)
+        for name, size_bytes in self.sizes.items():
+            found += self._beside(name, size_bytes, self.whole[name], self._guard(name))
+            if self.layouts[name].padded and (
+                touched := self.layouts[name].written_between(self._raw(name), self._guard(name))
+            ):
+                found.append(f"{touched} bytes in the padding of {name}")
+        read = ((name, data) for name, data in inputs.items() if name not in self.problem.outputs)
+        changed = [name for name, data in read if not same_bits(self.read(name), data)]
+        outside = f"The kernel wrote outside its arrays: {', '.join(found)}." if found else ""
+        inside = f"The kernel changed its inputs: {', '.join(changed)}." if changed else ""
+        return " ".join(filter(None, (outside, inside)))
+
+    def _beside(self, name: str, size_bytes: int, whole: Memory, guard: int) -> Iterator[str]:
+        """What was written into the zones on both sides of an array or a workspace, in words."""
+        zone = np.empty(self.guard_bytes, np.uint8)
+        for side, offset in (("before", 0), ("after", self.guard_bytes + size_bytes)):
+            self.device.read(whole, offset, zone)
+            if touched := int(np.count_nonzero(zone != guard)):
+                yield f"{touched} bytes {side} {name}"
+
+    def arguments(
+        self, kernel: Kernel, problem: Problem | None = None, case: Case | None = None
+    ) -> list[Argument]:
+        """The kernel's arguments in order: arrays as device views, scalars as their dtypes have them, axes as
+        32-bit integers, its workspaces, and what its setup gives, which is asked here.
+
+        `problem` and `case` are the kernel's own where these are others over the same arrays.
+        """
+        problem, case = problem or self.problem, case or self.case
+        arguments: dict[str, Argument] = {name: np.int32(size) for name, size in case.sizes.items()}
+        for name, value in case.scalars.items():
+            if name in problem.scalars:
+                arguments[name] = numpy_dtype(problem.scalars[name].dtype).type(value)
+        sizes = workspaces(kernel, case)
+        arguments |= {name: self._workspace(name, size) for name, size in sizes.items()} | self.views
+        if kernel.setup is not None:
+            layouts = self.layouts | {name: Layout((size,), "uint8") for name, size in sizes.items()}
+            views = {name: (arguments[name], layout) for name, layout in layouts.items()}
+            arguments |= self._set_up(kernel, case, views)
+        names = argument_names(problem, kernel)
+        for name in names:
+            if name not in arguments:
+                what = f"{name!r}, which is no array, scalar or axis of its problem"
+                given = "" if kernel.setup is None else " and nothing that its setup gave"
+                raise SuiteError(f"Kernel {kernel.name!r} has argument {what}{given}.")
+        return [arguments[name] for name in names]
+
+    def _workspace(self, name: str, size_bytes: int) -> Memory:
+        """A view of a kernel's workspace, allocated where there is none of this name and size."""
+        key = name, size_bytes
+        if key not in self._workspaces:
+            whole = self._workspaces[key] = self._allocate(size_bytes + 2 * self.guard_bytes)
+            self.device.fill(whole, 0, size_bytes + 2 * self.guard_bytes, OUTPUT_GUARD)
+            self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
+        return self.device.view(self._workspaces[key], self.guard_bytes, size_bytes)
+
+    def _set_up(
+        self, kernel: Kernel, case: Case, views: Mapping[str, tuple[Memory, Layout]]
+    ) -> dict[str, Argument]:
+        """What a kernel's setup gives, by name."""
+        arrays = {}
+        for name, (view, layout) in views.items():
+            steps = tuple(step * element_bits(layout.dtype) // 8 for step in layout.strides)
+            address = self.device.address(view)
+            arrays[name] = PlacedArray(address, layout.shape, layout.dtype, steps, layout.size_bytes)
+        setup = kernel.setup
+        assert setup is not None
+        given = computed(kernel.name, "setup", lambda case: setup(case, arrays), case)
+        if not isinstance(given, Mapping):
+            raise SuiteError(f"Kernel {kernel.name!r}: its setup gave {given!r}; expected arguments by name.")
+        self._given.append(given)
+        host = not isinstance(kernel.source_for(self.device.info.backend), (str, Generated))
+        return {name: _by_value(kernel, name, value, host=host) for name, value in given.items()}

@@ -1,0 +1,248 @@
+"""A slowdown of known size, planted into a kernel: how the harness proves that it would see one.
+
+The planted kernel has one more by-value parameter, and each thread begins with a chain of that many dependent
+multiply-adds whose result goes nowhere. With 0 steps it costs what it did but for one branch, so one build
+serves as the slowed kernel and as the one that it is compared with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from harness.errors import MeasureError, SuiteError
+from harness.suite.sources import Program
+
+_PARAMETER = "int harness_steps"
+_CALL = " harness_planted(harness_steps);"
+
+# x begins different in each thread, so that no card computes it once for a whole warp. It stays between 0 and
+# the size of a block, which no compiler finds out, so it must be kept for the comparison. An empty asm that
+# takes x does not keep it: the assembler behind the compiler sees through that. What would follow the
+# comparison is a profiler's mark: a trap or a branch there changes how the rest of the kernel uses registers.
+# A chain goes before all else in the text, where no macro of a kernel's changes its words.
+_CUDA_CHAIN = """\
+static __device__ __forceinline__ void harness_planted(int steps) {
+    if (steps > 0) {
+        float x = (float)threadIdx.x;
+        #pragma unroll 1
+        for (int i = 0; i < steps; ++i) x = __fmaf_rn(x, 0.5f, 1.0f);
+        asm volatile("{ .reg .pred p; setp.eq.f32 p, %0, %1; @p pmevent 0; }" :: "f"(x), "f"(1e30f));
+    }
+}
+"""
+_OPENCL_CHAIN = """\
+static void harness_planted(int steps) {
+    if (steps > 0) {
+        float x = (float)get_local_id(0);
+        #pragma unroll 1
+        for (int i = 0; i < steps; ++i) x = fma(x, 0.5f, 1.0f);
+        if (x == 1e30f) { volatile int sink = steps; }
+    }
+}
+"""
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    chain: str
+    kernel: frozenset[str]
+    """What qualifies a function as a kernel."""
+    late: frozenset[str] = frozenset()
+    """What qualifies a parameter that is set after all arguments, by the launch itself."""
+
+
+_CUDA = _Dialect(_CUDA_CHAIN, frozenset({"__global__"}))
+_OPENCL = _Dialect(_OPENCL_CHAIN, frozenset({"__kernel", "kernel"}), frozenset({"__local", "local"}))
+_DIALECTS = {"cuda": _CUDA, "opencl": _OPENCL, "null": _CUDA}
+
+
+def planted(program: Program, backend: str) -> Program:
+    """The program with a slowdown: its kernel takes one more argument, the last, a 32-bit integer of steps.
+
+    Shared memory that the launch sizes stays after it. Raises SuiteError where the kernel's definition is not
+    found, such as under a name that a macro makes.
+    """
+    dialect = _DIALECTS.get(backend)
+    if dialect is None:
+        raise SuiteError(
+            f"No slowdown can be planted in kernels for {backend!r}: no chain is written for it."
+        )
+    if program.kind != "kernel":
+        raise SuiteError(f"No slowdown can be planted in {program.name}: it is no kernel's source.")
+    tokens = list(_tokens(program.text))
+    macros = _macros(tokens)
+    code = [token for token in tokens if token.kind != "directive"]
+    chosen = _chosen(list(_functions(code, program.function)), dialect, macros)
+    if not chosen:
+        raise SuiteError(
+            f"{program.name} has no definition of {program.function!r} in its source, so no slowdown can be "
+            "planted in it. Write the function's name out where it is defined, not by way of a macro."
+        )
+    # By place: alternatives of the preprocessor's may share one body.
+    edits: dict[int, tuple[int, str]] = {}
+    for function in chosen:
+        edits |= _parameter(function, dialect, macros)
+        if function.body is not None:
+            edits[function.body] = (function.body, _CALL)
+    text, emulate = program.text, program.emulate
+    for start, (end, new) in sorted(edits.items(), reverse=True):
+        text = text[:start] + new + text[end:]
+    without_last = emulate and (lambda *arguments: emulate(*arguments[:-1]))
+    return replace(program, text=f"{dialect.chain}#line 1\n{text}", emulate=without_last)
+
+
+def steps_for(target: float, steps: int, effect: float) -> int:
+    """Steps that slow a kernel by about `target`, where `steps` slowed it by `effect`; both are shares, 0.05
+    for 5 %. At least 1. Raises MeasureError where there was no slowdown to scale.
+
+    The effect is not quite linear, since the first steps may hide behind waits for memory: measure what this
+    gives, and correct with it once more.
+    """
+    if not effect > 0:
+        message = f"{steps} planted steps changed the time by {effect:.2%}: no slowdown to scale from."
+        raise MeasureError(message)
+    return max(1, round(steps * target / effect))
+
+
+_COMMENT = r"//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)"
+_STRING = r'"(?:\\.|[^"\\\n])*"'
+_TOKEN = re.compile(
+    "|".join(
+        f"(?P<{kind}>{pattern})"
+        for kind, pattern in {
+            "space": rf"\s+|\\\r?\n|{_COMMENT}",
+            "directive": rf"\#(?:{_COMMENT}|{_STRING}|\\\r?\n|[^\n])*",
+            "raw": r'(?:u8|[uUL])?R"(?P<fence>[^(\s]*)\(.*?\)(?P=fence)"',
+            "string": _STRING,
+            "character": r"'(?:\\.|[^'\\\n])*'",
+            "number": r"\.?\d(?:[eEpP][+-]|'?[\w.])*",
+            "word": r"[^\W\d]\w*",
+            "mark": ".",
+        }.items()
+    ),
+    re.DOTALL,
+)
+
+
+class _SourceToken(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def _tokens(text: str) -> Iterator[_SourceToken]:
+    """The text's tokens without spaces and comments; a directive is one, whole."""
+    for match in _TOKEN.finditer(text):
+        if (kind := match.lastgroup or "") != "space":
+            yield _SourceToken(kind, match[0], match.start(), match.end())
+
+
+def _macros(tokens: Sequence[_SourceToken]) -> dict[str, list[str]]:
+    """The words and marks that each macro of the text stands for, those of its alternatives in one list."""
+    macros: dict[str, list[str]] = {}
+    for token in tokens:
+        if token.kind != "directive":
+            continue
+        words = list(_tokens(token.text.replace("#", " ")))  # or the first # would begin a directive again
+        if len(words) < 2 or words[0].text != "define":
+            continue
+        name, body = words[1], words[2:]
+        if body and body[0].text == "(" and body[0].start == name.end:
+            body = body[_closing(body, 0) + 1 :]
+        macros.setdefault(name.text, []).extend(token.text for token in body)
+    return macros
+
+
+def _stands_for(word: str, wanted: frozenset[str], macros: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a word is one of those wanted or a macro that leads to one."""
+    waiting, seen = [word], set[str]()
+    while waiting:
+        word = waiting.pop()
+        if word in wanted:
+            return True
+        if word not in seen:
+            seen.add(word)
+            waiting += macros.get(word, ())
+    return False
+
+
+class _FunctionText(NamedTuple):
+    """A definition or a declaration."""
+
+    head: Sequence[_SourceToken]
+    """All before the name."""
+    opening: _SourceToken
+    parameters: Sequence[_SourceToken]
+    closing: _SourceToken
+    body: int | None
+    """Where the text of its body begins; None for a declaration."""
+
+
+def _functions(code: Sequence[_SourceToken], name: str) -> Iterator[_FunctionText]:
+    """What may be a function's definitions and declarations; a call that ends a statement looks like one."""
+    begin = 0
+    for at, token in enumerate(code):
+        if token.text in (";", "{", "}"):
+            begin = at + 1
+        elif token.text == name and at + 1 < len(code) and code[at + 1].text == "(":
+            close = _closing(code, at + 1)
+            after = _after_attributes(code, close + 1)
+            if after < len(code) and code[after].text in ("{", ";"):
+                body = code[after].end if code[after].text == "{" else None
+                yield _FunctionText(code[begin:at], code[at + 1], code[at + 2 : close], code[close], body)
+
+
+def _chosen(
+    found: Sequence[_FunctionText], dialect: _Dialect, macros: Mapping[str, Sequence[str]]
+) -> list[_FunctionText]:
+    """The kernel's definitions, and its prototypes, which would no longer fit; empty without a definition."""
+    kernels = [
+        each for each in found if any(_stands_for(word.text, dialect.kernel, macros) for word in each.head)
+    ]
+    if any(function.body is not None for function in kernels):
+        return kernels
+    # No qualifier in sight: then every definition will do.
+    definitions = [function for function in found if function.body is not None]
+    return definitions and kernels + definitions
+
+
+def _after_attributes(code: Sequence[_SourceToken], at: int) -> int:
+    while at < len(code) and (code[at].kind == "word" or code[at].text == "("):
+        at = at + 1 if code[at].kind == "word" else _closing(code, at) + 1
+    return at
+
+
+def _closing(code: Sequence[_SourceToken], at: int) -> int:
+    """Where the parenthesis that opens at `at` closes; the end where it does not."""
+    depth = 0
+    for place in range(at, len(code)):
+        depth += {"(": 1, ")": -1}.get(code[place].text, 0)
+        if depth == 0:
+            return place
+    return len(code)
+
+
+def _parameter(
+    function: _FunctionText, dialect: _Dialect, macros: Mapping[str, Sequence[str]]
+) -> dict[int, tuple[int, str]]:
+    """The edit that adds the parameter: start, end and new text. No edit adds a line."""
+    begin = function.opening.end
+    depth = 0
+    for number, token in enumerate(function.parameters):
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if depth == 0 and token.text == ",":
+            begin = token.end
+        elif _stands_for(token.text, dialect.late, macros):
+            if macros.get(token.text, ("",))[:1] == [","]:  # the macro brings the comma before itself
+                comma = ", " if number else ""
+                return {token.start: (token.start, f"{comma}{_PARAMETER} ")}
+            return {begin: (begin, f" {_PARAMETER},")}
+    if [token.text for token in function.parameters] == ["void"]:
+        void = function.parameters[0]
+        return {void.start: (void.end, _PARAMETER)}
+    comma = ", " if function.parameters else ""
+    return {function.closing.start: (function.closing.start, comma + _PARAMETER)}

@@ -1,0 +1,647 @@
+"""Two kernels on the same arrays in one process: base's and head's, or one of ours and a vendor's.
+
+Two figures measured apart differ by the clocks that the card happened to have. Here each quad has both
+kernels, so their ratio hardly knows the clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import numpy as np
+
+from harness.device.backends.base import Argument, Built, Device, check_launch, compile_all
+from harness.device.peaks import check_rates
+from harness.errors import HarnessError, MeasureError, SuiteError
+from harness.judgement.statistics.moderated import DEFAULT_PRIOR, moderate
+from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, process_effect
+from harness.measure import protocol
+from harness.measure.buffers import Buffers
+from harness.measure.injection import planted, steps_for
+from harness.measure.problem_changes import case_changes, suite_changes
+from harness.measure.protocol import SideName
+from harness.measure.quads import Alone, KernelPair, PairSettings, measure_pair, run_alone
+from harness.measure.timing import Subject, launches_per_slot
+from harness.measure.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
+from harness.measure.verify import Arrays, first_wrong
+from harness.numbers import rough
+from harness.records.types import L2Policy, Launch, LibraryShare, Measurement, PairedBlock
+from harness.suite.device_facts import facts_of
+from harness.suite.kernel import Kernel, argument_names, workspaces
+from harness.suite.layout import numpy_dtype
+from harness.suite.loader import imports_of
+from harness.suite.planning import at_least_one, launch_of
+from harness.suite.problem import Case, Problem
+from harness.suite.sources import Program, program
+from harness.suite.suite import Suite
+from harness.suite.suite_files import tree_sha256
+from harness.system.file_access import commands_told, reaches_beside
+
+MOST_QUADS = 10
+TIME_S = 0.3
+"""What the quads of a case may take together, unless one alone takes longer."""
+_CONFIDENCE = 0.99
+_PRIOR = dataclasses.replace(DEFAULT_PRIOR, proportion=0.0)
+"""The process is one of many that differ a little, as for verdicts. But how much does not grow with how far
+apart the two are: a kernel a tenth as fast as the library is no doubtful case."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKernel:
+    """A kernel that was verified and measured, with its arrays still on the device, random data in them."""
+
+    subject: Subject
+    rotation: Rotation
+    measurement: Measurement
+    stack: ExitStack
+    """Closing it frees the arrays."""
+
+
+def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
+    """As many quads as fit into TIME_S, where the kernel takes `time_ns` and the library not much more.
+
+    The card has just been busy with the kernel, so there is hardly a warm-up.
+    """
+    slot_ns = time_ns * launches_per_slot(time_ns, tick_ns, PairSettings().min_slot_ns)
+    quads = max(1, min(MOST_QUADS, int(TIME_S * 1e9 / (4 * slot_ns))))
+    quick = PairSettings(l2=l2, max_time_s=TIME_S, warmup_min_s=0.0, warmup_max_s=0.0, lead_in_s=0.02)
+    return dataclasses.replace(quick, min_quads=quads, max_quads=quads)
+
+
+def library_share(checker: Checker, held: HeldKernel, case: Case, library: Subject) -> LibraryShare:
+    """Verify a library's kernel on the arrays of one that is held, then measure the two in turns."""
+    _check_library(checker, held, case, library)
+    checker.report("library")
+    own, data = held.measurement, held.rotation
+    settings = pair_settings(median(own.times_ns), own.tick_ns or 0.0, own.l2)
+    block = measure_pair(checker.device, KernelPair(held.subject, library), settings, data.rng, data)
+    return share_of(case.kernel, block)
+
+
+def share_of(name: str, block: PairedBlock) -> LibraryShare:
+    """The library's time over the kernel's, from quads whose A is the kernel and whose B is the library."""
+    orders = [quad.order for quad in block.quads]
+    ratios = log_ratios(orders, [quad.times_ns for quad in block.quads])
+    value, half = float(np.mean(ratios)), None
+    if len(ratios) >= MIN_QUADS:
+        estimate = moderate([process_effect(ratios)], _PRIOR)
+        value, half = estimate.mean, estimate.quantile((1 - _CONFIDENCE) / 2) * estimate.standard_error
+    return LibraryShare(
+        kernel=name,
+        share=math.exp(value),
+        low=None if half is None else math.exp(value - half),
+        high=None if half is None else math.exp(value + half),
+        quads=len(ratios),
+        library_time_ns=block.median_ns("B"),
+    )
+
+
+def _check_library(checker: Checker, held: HeldKernel, case: Case, library: Subject) -> None:
+    """Verify a library's kernel on the arrays of one that is held, once a run in full.
+
+    What it wrote then is known by its digest in the run's scratch folder: in later processes the same bits
+    are enough. Raises MeasureError for a wrong result.
+    """
+    rotation, buffers = held.rotation, held.rotation.buffers
+    seed = rotation.first()
+    identity = repr((case.id, case.dtype, sorted(case.macros.items()), seed))
+    file = checker.scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
+    buffers.poison()
+    checker.report("verify")
+    checker.device.launch(library.built, library.launch, library.arguments)
+    checker.device.synchronize()
+    verified = False
+    with suppress(OSError):
+        verified = file.read_text(encoding="ascii") == buffers.digest()
+    if not verified:
+        if wrong := first_wrong(checker.check(case, buffers, library, seed)):
+            raise MeasureError(f"{case.kernel} gave a wrong result: {wrong}")
+        with suppress(OSError):  # a full disk costs time, not the answer
+            file.write_text(buffers.digest(), encoding="ascii")
+    rotation.admit(library, case)
+
+
+PADDING_BYTES = 2**20
+MOST_PADDING = 16
+"""Where arrays lie changes a kernel's speed a little, so it must not be the same in every process."""
+_COMPILERS = frozenset(
+    {"ninja", "make", "cmake", "nvcc", "ptxas", "c++", "g++", "gcc", "clang", "clang++", "cl"}
+)
+_RIGHT_BY_BASE = (
+    "It is right by base's own problem: head's asks for more, or for something else. Land the kernels that "
+    "satisfy both first, and the problem in a commit of its own."
+)
+FIRST_STEPS = 64
+MOST_STEPS = 2**26
+
+
+class WrongResultError(MeasureError):
+    reason = "wrong-result"
+
+
+class WrongByBaseError(MeasureError):
+    reason = "wrong-by-base"
+
+
+class ArraysError(MeasureError):
+    reason = "not-comparable"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedKernel:
+    """A kernel of a suite at a case, up to its build."""
+
+    suite: Suite
+    kernel: Kernel
+    case: Case
+    launch: Launch
+    source: Program
+
+
+def prepare(
+    device: Device,
+    suite: Suite,
+    case: Case,
+    scratch: Path,
+    launch: Launch | None = None,
+    compiler: str = "",
+) -> PreparedKernel:
+    """A kernel ready to be built, for its own launch or the one given, by the nvcc given or the one that is
+    found. Raises LaunchError for a launch that the device cannot run.
+    """
+    kernel, info = suite.by_name[case.kernel], device.info
+    launch = launch or launch_on(device, suite, case, scratch, compiler)
+    check_launch(launch, info)
+    with imports_of(suite, kernel, info.backend):
+        source = program(suite, kernel, case, info.backend, info.arch, launch, scratch)
+    source = dataclasses.replace(
+        source, emulate=emulator(suite.problem, kernel, case), compiler=compiler if source.is_compiled else ""
+    )
+    return PreparedKernel(suite, kernel, case, launch, source)
+
+
+def launch_on(device: Device, suite: Suite, case: Case, scratch: Path, compiler: str = "") -> Launch:
+    """A kernel's own launch. Where its grid asks how many blocks stay resident, it is built to be asked."""
+
+    def resident(launch: Launch) -> int | None:
+        whole = prepare(device, suite, case, scratch, dataclasses.replace(launch, dispatch=None), compiler)
+        return device.resident_blocks(build(device, whole), launch)
+
+    return launch_of(suite.by_name[case.kernel], case, resident)
+
+
+def build(
+    device: Device, prepared: PreparedKernel, report: Callable[[str], object] = lambda _: None
+) -> Built:
+    with imports_of(prepared.suite, prepared.kernel, device.info.backend), _compilers_told(prepared, report):
+        built = device.build(prepared.source)
+    check_launch(prepared.launch, device.info, built.resources)
+    return built
+
+
+def arguments_of(buffers: Buffers, prepared: PreparedKernel, case: Case | None = None) -> list[Argument]:
+    """What a kernel is launched with on these buffers, at `case` where that is not their own."""
+    with imports_of(prepared.suite, prepared.kernel, buffers.device.info.backend):
+        return buffers.arguments(prepared.kernel, prepared.suite.problem, case)
+
+
+def first_launch(
+    prepared: PreparedKernel,
+    buffers: Buffers,
+    subject: Subject,
+    inputs: Callable[[], Arrays],
+    report: Callable[[str], object],
+) -> None:
+    """Have a Python function compile, on data of its own problem: what it imports then is its commit's."""
+    if prepared.source.python is None:
+        return
+    report("build")
+    buffers.write(inputs())
+    buffers.poison()
+    backend = buffers.device.info.backend
+    with imports_of(prepared.suite, prepared.kernel, backend), _compilers_told(prepared, report):
+        buffers.device.first_launch(subject.built, subject.launch, subject.arguments)
+
+
+def _compilers_told(
+    prepared: PreparedKernel, report: Callable[[str], object]
+) -> AbstractContextManager[None]:
+    """Report what a Python function has run meanwhile: an extension of PyTorch's takes a minute to build."""
+    if prepared.source.python is None:
+        return nullcontext()
+    return commands_told(lambda name: report(f"running {name}") if name in _COMPILERS else None)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSide:
+    """One side of a pair, ready to be launched."""
+
+    name: SideName
+    prepared: PreparedKernel
+    subject: Subject
+
+
+class PairBench:
+    """Compares kernels of two suites, called base and head, on one device. `report` is told of progress: what
+    is about to be done, and for which side.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        suites: Mapping[str, Suite],
+        scratch: Path,
+        report: Callable[..., object],
+        peaks: Mapping[str, float],
+        compilers: Mapping[str, str] = {},
+    ) -> None:
+        self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
+        self.compilers = compilers
+        # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
+        self.checker = Checker(device, suites["head"], scratch, report)
+        of_base = scratch / "base"
+        of_base.mkdir(exist_ok=True)
+        self.base_checker = Checker(device, suites["base"], of_base, report)
+
+    def inspect(self, request: protocol.Inspect) -> protocol.InspectReply:
+        """Build both sides of every pair, or one side, and return what each became."""
+        asked = [
+            (pair, name, side)
+            for pair in request.pairs
+            for name, side in pair.sides.items()
+            if request.side in (None, name)
+        ]
+        self._compile_sides([(side, pair.sizes) for pair, _, side in asked])
+        facts: dict[str, dict[SideName, protocol.SideFacts]] = {pair.id: {} for pair in request.pairs}
+        for pair, name, side in asked:
+            facts[pair.id][name] = self._facts(side, pair.sizes)
+        return protocol.InspectReply(pairs=facts)
+
+    def differences(self, request: protocol.Differences) -> protocol.DifferencesReply:
+        """What the problem of head asks otherwise than that of base: at a case, or as they are written."""
+        base, head, wanted = self.suites["base"], self.suites["head"], request.case
+        if wanted is None:
+            return protocol.DifferencesReply(changes=suite_changes(base, head))
+        of_base, of_head = (self._case(_side(name, wanted), wanted.sizes) for name in ("base", "head"))
+        self.report("reference")
+        changes = case_changes(
+            self.base_checker, self.checker, of_base, of_head, request.seed, reference=request.reference
+        )
+        return protocol.DifferencesReply(changes=changes)
+
+    def build_all(self, request: protocol.BuildAll) -> protocol.Done:
+        """Compile what the cases need, several at a time; whoever needs a broken one gets the error then."""
+        self._compile_sides([(_side("head", case), case.sizes) for case in request.cases])
+        return protocol.Done()
+
+    def prepare(self, request: protocol.Prepare) -> protocol.PrepareReply:
+        """Build every case, and tell what came of it."""
+        sides = [(_side("head", case), case.sizes) for case in request.cases]
+        self._compile_sides(sides)
+        return protocol.PrepareReply(sides=tuple(self._facts(side, sizes) for side, sizes in sides))
+
+    def build_side(self, request: protocol.BuildSide) -> protocol.Done:
+        """Build one side, whose error names it."""
+        with owned_by(request.side):
+            self._built(request.pair.sides[request.side], request.pair.sizes, request.side)
+        return protocol.Done()
+
+    def compare(self, request: protocol.Compare) -> protocol.CompareReply:
+        """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
+        rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
+        with self.placed(request, rng) as (buffers, sides):
+            base, head = sides["base"], sides["head"]
+            case = self.case_for_checking(head.prepared)
+            # Unseen data once a comparison: they have to be made, which takes the host long.
+            data = Rotation(self.checker, buffers, case, request.seed, rng, sets=2 if request.verified else 3)
+            # Head first: where both are wrong, it is head that fails.
+            facts: dict[str, protocol.SideFacts] = {
+                side.name: self.verified(side, buffers, request, data) for side in (head, base)
+            }
+            self.report("measure")
+            pair = KernelPair(base.subject, head.subject)
+            try:
+                block = measure_pair(self.device, pair, request.settings, rng, data)
+            except NotAsVerifiedError as error:
+                error.side = "head" if error.subject is pair.head else "base"
+                raise
+            for side, arm in ((head, "B"), (base, "A")):
+                with owned_by(side.name):
+                    self.check_rates(side.prepared, block.l2, block.median_ns(arm))
+        return protocol.CompareReply(block=block, sides=facts)
+
+    def find_steps(self, request: protocol.FindSteps) -> protocol.FindStepsReply:
+        """Steps of the planted chain that slow the pair's head by about `target`.
+
+        Steps are doubled until the slowdown can be measured well, then scaled, then corrected once.
+        """
+        settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
+        rng = random.Random(request.seed)  # noqa: S311
+        with self.placed(request, rng) as (buffers, sides):
+            base, head = sides["base"], sides["head"]
+            buffers.write(self.checker.inputs(head.prepared.case, request.seed))
+
+            def slowdown(steps: int) -> float:
+                arguments = (*head.subject.arguments[:-1], np.int32(steps))
+                pair = KernelPair(base.subject, dataclasses.replace(head.subject, arguments=arguments))
+                block = measure_pair(self.device, pair, settings, rng, Restoring(buffers))
+                cycles = [quad.cycles for quad in block.quads if quad.cycles]
+                values = cycles if len(cycles) == len(block.quads) else [q.times_ns for q in block.quads]
+                ratios = log_ratios([quad.order for quad in block.quads], values)
+                return float(np.expm1(process_effect(ratios).value))
+
+            steps = FIRST_STEPS
+            while (effect := slowdown(steps)) < 2 * request.target and steps < MOST_STEPS:
+                steps *= 2 if effect > request.target / 4 else 4
+            for _ in range(2):
+                steps = steps_for(request.target, steps, effect)
+                effect = slowdown(steps)
+                if not effect > 0:
+                    raise MeasureError("A slowdown that was planted does not show.")
+            if not 0.5 < effect / request.target < 1.5:
+                raise MeasureError(
+                    f"No slowdown of {100 * request.target:g} % can be planted: the nearest makes "
+                    f"{rough(effect)}."
+                )
+            return protocol.FindStepsReply(steps=steps_for(request.target, steps, effect))
+
+    def solo(self, request: protocol.RunAlone) -> protocol.RunAloneReply:
+        """Each side by itself, in random order, long enough for the power that it draws to show."""
+        rng = random.Random(request.order_seed)  # noqa: S311
+        with self.placed(request, rng) as (buffers, sides):
+            base, head = sides["base"], sides["head"]
+            buffers.write(self.checker.inputs(head.prepared.case, request.seed))
+            self.report("solo")
+            alone: dict[str, Alone] = {
+                side.name: run_alone(self.device, side.subject, request.duration_s, Restoring(buffers))
+                for side in rng.sample([base, head], 2)
+            }
+        return protocol.RunAloneReply(sides=alone)
+
+    def _compile_sides(self, sides: Sequence[tuple[protocol.PairSide, Mapping[str, int]]]) -> None:
+        programs: list[Program] = []
+        for side, sizes in sides:
+            with suppress(HarnessError):  # reported by whoever asks for its facts
+                # Nothing is launched here, and what is compiled knows nothing of a grid that is whole.
+                kernel = self.suites[side.suite].by_name[side.kernel]
+                launch = launch_of(kernel, self._case(side, sizes), at_least_one)
+                programs.append(self._prepare(side, sizes, launch).source)
+        compile_all(self.device, programs)
+
+    def _facts(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> protocol.SideFacts:
+        prepared = None
+        try:
+            prepared = self._prepare(side, sizes)
+            built = build(self.device, prepared, self.report)
+        except HarnessError as error:
+            facts = protocol.SideFacts() if prepared is None else _facts_of(prepared, Built())
+            return msgspec.structs.replace(
+                facts, reason=error.reason, message=error.message, log=error.log, resources=None
+            )
+        # Asked after the build: a function of the host is called there for the first time.
+        beside = prepared.source.kind == "host" and reaches_beside(self.suites[side.suite].root)
+        return msgspec.structs.replace(_facts_of(prepared, built), reaches_beside=beside)
+
+    def _case(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> Case:
+        suite = self.suites[side.suite]
+        return suite.case(suite.by_name[side.kernel], sizes, side.macros, facts_of(self.device.info))
+
+    def _prepare(
+        self, side: protocol.PairSide, sizes: Mapping[str, int], launch: Launch | None = None
+    ) -> PreparedKernel:
+        suite, compiler = self.suites[side.suite], self.compilers.get(side.suite, "")
+        case, scratch = self._case(side, sizes), self.checker.scratch
+        prepared = prepare(self.device, suite, case, scratch, launch, compiler)
+        if side.planted:
+            source = planted(prepared.source, self.device.info.backend)
+            prepared = dataclasses.replace(prepared, source=source)
+        return prepared
+
+    def _built(
+        self, side: protocol.PairSide, sizes: Mapping[str, int], name: SideName
+    ) -> tuple[PreparedKernel, Built]:
+        prepared = self._prepare(side, sizes)
+        return prepared, build(self.device, prepared, partial(self.report, side=name))
+
+    @contextmanager
+    def placed(
+        self,
+        request: protocol.Compare | protocol.FindSteps | protocol.RunAlone,
+        rng: random.Random,
+        only: SideName | None = None,
+    ) -> Iterator[tuple[Buffers, dict[SideName, PlacedSide]]]:
+        """Base and head, or one of them alone, built in random order, and their arrays at a random place."""
+        pair = request.pair
+        cases = {
+            name: (self.suites[side.suite], self._case(side, pair.sizes)) for name, side in pair.sides.items()
+        }
+        asked = [(name, side) for name, side in pair.sides.items() if only in (None, name)]
+        rng.shuffle(asked)
+        self.report("build")
+        kernels: dict[SideName, tuple[PreparedKernel, Built]] = {}
+        for name, side in asked:
+            with owned_by(name):
+                kernels[name] = self._built(side, pair.sizes, name)
+        of_base, of_head = (_arrays(suite.problem, case) for suite, case in (cases["base"], cases["head"]))
+        if of_base != of_head:
+            found = f"Base has the arrays {', '.join(of_base)}, head {', '.join(of_head)}"
+            raise ArraysError(f"{found}: the problems differ.")
+        padding = self.device.allocate(PADDING_BYTES * rng.randint(1, MOST_PADDING))
+        try:
+            suite, case = cases["head"]
+            with Buffers(self.device, suite.problem, case) as buffers:
+                sides: dict[SideName, PlacedSide] = {}
+                for name, side in asked:
+                    prepared, built = kernels[name]
+                    with owned_by(name):
+                        # Both are held to head's problem, so both get what it passes.
+                        scalars = {**prepared.case.scalars, **suite.own(prepared.case).scalars}
+                        passed = dataclasses.replace(prepared.case, scalars=scalars)
+                        arguments = arguments_of(buffers, prepared, passed)
+                        if side.planted:
+                            arguments.append(np.int32(side.steps))
+                        subject = Subject(built, prepared.launch, arguments)
+                        sides[name] = PlacedSide(name, prepared, subject)
+                        data = partial(self.checker.inputs, self.case_for_checking(prepared), request.seed)
+                        report = partial(self.report, side=name)
+                        first_launch(prepared, buffers, subject, data, report)
+                yield buffers, sides
+        finally:
+            self.device.release(padding)
+
+    def verified(
+        self, side: PlacedSide, buffers: Buffers, request: protocol.Compare, data: Rotation
+    ) -> protocol.SideFacts:
+        """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
+        to be what they were then.
+        """
+        subject = side.subject
+        with owned_by(side.name):
+            case = self.case_for_checking(side.prepared)
+            self.checker.report = partial(self.report, side=side.name)
+            self.checker.report("verify")
+            verified = request.verified.get(side.name)
+            if verified:
+                buffers.write(self.checker.inputs(case, request.seed))
+                buffers.poison()
+                self.device.launch(subject.built, subject.launch, subject.arguments)
+            if not verified or buffers.digest() != verified:
+                self._check(side, case, buffers, request)
+            facts = _facts_of(side.prepared, subject.built, data.admit(subject, case))
+            own = side.prepared.case
+            flop = side.prepared.suite.problem.flop(own)
+            return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop)
+
+    def _check(self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare) -> None:
+        """Hold a side's results to head's problem and, with head's own, to base's as well.
+
+        Raises WrongResultError and WrongByBaseError.
+        """
+        asked = case, buffers, side.subject, request.seed
+        suite = side.prepared.suite
+        by_base = ""
+        if request.by_base and side.name == "head":  # before head's problem, whose data are timed afterwards
+            by_base = self.wrong_by_base(*asked, suite)
+        if wrong := first_wrong(self.checker.check(*asked)):
+            if request.by_base and side.name == "base" and not self.wrong_by_base(*asked, suite):
+                wrong = f"{wrong} {_RIGHT_BY_BASE}"
+            raise WrongResultError(wrong)
+        if by_base:
+            raise WrongByBaseError(by_base)
+
+    def wrong_by_base(self, case: Case, buffers: Buffers, subject: Subject, seed: int, suite: Suite) -> str:
+        """Why results are wrong by base's reference and tolerance on base's data, where its arrays are the
+        same; empty where they are right. An error is of base's side where its problem cannot tell. `suite` is
+        the kernel's own.
+        """
+        base, head = self.suites["base"], self.suites["head"]
+        if _arrays(base.problem, case) != _arrays(head.problem, case):
+            return ""
+        self.checker.check_tolerance(case, seed)  # where neither tells right from wrong, head has failed
+        with owned_by("base"):
+            of_base = base.own(case)
+        subject = _with_scalars(subject, suite, of_base)
+        self.report("reference", side="base")
+        with owned_by("base"):
+            self.base_checker.check_tolerance(of_base, seed)
+            allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
+        self.base_checker.report = self.checker.report
+        wrong = first_wrong(self.base_checker.check(of_base, buffers, subject, seed))
+        if not wrong:
+            return ""
+        by_head = self.checker.demands(case, seed)["largest tolerance"]
+        return (
+            f"By base's reference and tolerance on base's data {wrong} Base allows errors of up to "
+            f"{allowed}, head of up to {by_head}. If the change of the problem, such as a looser "
+            "tolerance, is meant, land it in a commit of its own first."
+        )
+
+    def case_for_checking(self, prepared: PreparedKernel) -> Case:
+        """The case as head's suite sees it, whose reference and data both sides are held to."""
+        return self.suites["head"].own(prepared.case)
+
+    def check_rates(self, prepared: PreparedKernel, l2: L2Policy, time_ns: float) -> None:
+        """Raises BeyondPeakError for a launch that did more in its time than the device can."""
+        check_rates(
+            self.device.info,
+            self.peaks,
+            prepared.suite.problem,
+            prepared.case,
+            l2,
+            time_ns,
+            tensor_cores=prepared.source.may_use_tensor_cores,
+        )
+
+
+def _side(suite: SideName, case: protocol.CaseOf) -> protocol.PairSide:
+    return protocol.PairSide(suite=suite, kernel=case.kernel, macros=case.macros)
+
+
+def _facts_of(prepared: PreparedKernel, built: Built, digest: str = "") -> protocol.SideFacts:
+    source = prepared.source
+    return protocol.SideFacts(
+        source_sha256=source.sha256,
+        code_sha256=source.code_sha256,
+        passed=_passed(prepared),
+        code=built.code or (source.python.code_sha256 if source.python else ""),
+        function=" + ".join((source.instance or source.function, *(name for name, _ in source.steps))),
+        launch=prepared.launch,
+        resources=built.resources,
+        digest=digest,
+    )
+
+
+def _with_scalars(subject: Subject, suite: Suite, case: Case) -> Subject:
+    """A kernel of the suite's with what `case` passes by value in the place of its own."""
+    problem, arguments = suite.problem, list(subject.arguments)
+    for place, name in enumerate(argument_names(problem, suite.by_name[case.kernel])):
+        if name in problem.scalars and name in case.scalars:
+            arguments[place] = type(arguments[place])(case.scalars[name])
+    return dataclasses.replace(subject, arguments=arguments)
+
+
+def _passed(prepared: PreparedKernel) -> tuple[str, ...]:
+    """What a kernel is called with, by its place in the problem: to other arrays the same code does another
+    thing.
+    """
+    problem, case = prepared.suite.problem, prepared.case
+    passed = {name: str(size) for name, size in case.sizes.items()}
+    for name, value in case.scalars.items():
+        if name in problem.scalars:
+            passed[name] = f"{problem.scalars[name].dtype} {value}"
+    for what, arrays in (("input", problem.inputs), ("output", problem.outputs)):
+        for number, name in enumerate(arrays):
+            passed[name] = f"{what} {number} {_kind(problem, name, case)}"
+    for number, (name, size_bytes) in enumerate(workspaces(prepared.kernel, case).items()):
+        passed[name] = f"workspace {number} of {size_bytes} bytes"
+    arguments = tuple(passed.get(name, name) for name in argument_names(problem, prepared.kernel))
+    if prepared.kernel.setup is None:
+        return arguments
+    # Whatever it gives, in place of an array too, its own files decide.
+    setup = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
+    return *arguments, f"setup {setup}"
+
+
+def _arrays(problem: Problem, case: Case) -> dict[str, None]:
+    """Name, type and shape of each array, and which are written; keys, as their order does not count."""
+    return dict.fromkeys(
+        f"{name} {_kind(problem, name, case)}" + (" (output)" if name in problem.outputs else "")
+        for name in problem.arrays
+    )
+
+
+def _kind(problem: Problem, name: str, case: Case) -> str:
+    """Type, shape and layout, and what it holds before a launch."""
+    array, ld = problem.arrays[name], problem.layout(name, case).ld
+    found = f"{numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
+    if array.order == "F":
+        found += " by columns"
+    if ld is not None:
+        found += f" with ld {ld}"
+    if array.kind == "inout":
+        return f"{found} read and written"
+    return found if array.init is None else f"{found} of {array.init:g} at first"
+
+
+@contextmanager
+def owned_by(side: SideName) -> Iterator[None]:
+    """Errors inside belong to this side."""
+    try:
+        yield
+    except HarnessError as error:
+        error.side = error.side or side  # it may know whose it is
+        raise
+    except Exception as error:  # a suite's own code may raise anything
+        wrapped = SuiteError(f"{type(error).__name__}: {error}")
+        wrapped.side = side
+        raise wrapped from error

@@ -1,0 +1,377 @@
+"""What a session asks its worker process, and what that answers: MeasureReply to Measure and so on; Done
+where there is nothing to tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from harness.device.static.architecture_builds import Build
+from harness.measure.quads import Alone, PairSettings, Turn
+from harness.measure.timing import MeasureSettings
+from harness.records.types import (
+    DeviceInfo,
+    L2Policy,
+    Launch,
+    LibraryShare,
+    PairedBlock,
+    Resources,
+    Row,
+    Toolchain,
+)
+from harness.suite.problem import Value
+from harness.suite.suite_data import SuiteData
+from harness.system.cache import Manifest
+from harness.system.process import Request
+
+SideName = Literal["base", "head"]
+
+
+class CaseOf(msgspec.Struct, frozen=True, kw_only=True):
+    """A case of head's suite."""
+
+    kernel: str
+    sizes: Mapping[str, int]
+    macros: Mapping[str, Value] = {}
+    """Values other than the kernel's own."""
+
+
+class PairSide(msgspec.Struct, frozen=True, kw_only=True):
+    """One side of a pair: a kernel of one of the two suites."""
+
+    suite: SideName
+    kernel: str
+    planted: bool = False
+    """Whether the kernel is built with a slowdown planted, of `steps` steps."""
+    steps: int = 0
+    macros: Mapping[str, Value] = {}
+
+
+class PairOf(msgspec.Struct, frozen=True, kw_only=True):
+    """Two kernels at the same sizes."""
+
+    id: str
+    sizes: Mapping[str, int]
+    base: PairSide
+    head: PairSide
+
+    @property
+    def sides(self) -> dict[SideName, PairSide]:
+        return {"base": self.base, "head": self.head}
+
+
+class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A side that was built and, after Compare, verified; or why not."""
+
+    source_sha256: str | None = None
+    code_sha256: str | None = None
+    """Hash of the source without comments; None where the source is not all that it is made of."""
+    reaches_beside: bool = False
+    """Whether it is a function that reads what lies in its repository beside its suite's folder."""
+    code: str = ""
+    """A hash of what runs, the same whichever compiler made it, where sides have compilers of their own; of a
+    Python function the hash of its source."""
+    function: str = ""
+    """The function of the code that is launched."""
+    passed: tuple[str, ...] = ()
+    """What each argument is: which input or output, its type and shape; or the value of an axis. Last, what
+    decides what a setup gives.
+    """
+    launch: Launch | None = None
+    resources: Resources | None = None
+    dtype: str = ""
+    flop: int | None = None
+    """Operations of one launch. These two are told of a side that was verified."""
+    digest: str = ""
+    state: Mapping[str, str] = {}
+    """Settings of the process, where it was the side's alone."""
+    reason: str = ""
+    message: str = ""
+    log: str = ""
+
+    def identities(self, *, one_compiler: bool = True) -> frozenset[str]:
+        """Return what the side's code is known by: two sides run the same code where they share any of these.
+
+        One is of the source without comments, unless the two have compilers of their own; one of what any
+        compiler makes of it alike; one of the binary. None where it was not built, or reads files that
+        neither of them holds.
+        """
+        if self.reason or self.reaches_beside:
+            return frozenset()
+        # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
+        built = self.resources and (self.resources.code_sha256 or self.resources.binary_sha256)
+        called = repr((self.launch, self.passed, self.function))
+        hashes = {"source": self.code_sha256 if one_compiler else None, "code": self.code, "binary": built}
+        return frozenset(
+            hashlib.sha256(f"{kind}\0{code}\0{called}".encode()).hexdigest()
+            for kind, code in hashes.items()
+            if code
+        )
+
+
+class OpenReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    device: DeviceInfo
+    toolchain: Toolchain
+
+
+class Open(Request[OpenReply], frozen=True, kw_only=True):
+    """Open a device; the first message, once."""
+
+    device: str | None
+    suite: str | None
+    """The suite's folder, already at the right commit; None to learn only what the device is."""
+    scratch: str
+    """A folder that every worker of a run shares, for references that several kernels need."""
+    base: str | None = None
+    """The folder of the suite to compare `suite` with."""
+    told: Mapping[SideName, SuiteData] = {}
+    """The suites of a pair that run in processes of their own: whoever sent this answers for them."""
+    work_tree: str | None = None
+    """The work tree of the suites' repository: what a commit's suite opens there is not the commit's."""
+    peaks: Mapping[str, float] = {}
+    """What the device can do at most, as in Run: a rate above it fails its case."""
+    compilers: Mapping[str, str] = {}
+    """The nvcc that compiles each side's sources; empty where both have the one that is found."""
+
+
+class MeasureReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    row: Row
+
+
+class Measure(Request[MeasureReply], frozen=True, kw_only=True):
+    """Verify one case and, where `settings` is given, time it."""
+
+    kernel: str
+    sizes: Mapping[str, int]
+    seed: int
+    settings: MeasureSettings | None
+    macros: Mapping[str, Value] = {}
+    max_launch_ms: float | None = None
+    """Most device time of one dispatch: the grid is launched in as few parts as keep to it."""
+    by_base: bool = False
+    """Whether it is held to the reference and tolerance of the suite's base as well."""
+    hold: bool = False
+    """Keep what was measured, arrays and all, for HoldAgainst; until the next Measure."""
+
+
+class HoldAgainstReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    library: LibraryShare
+
+
+class HoldAgainst(Request[HoldAgainstReply], frozen=True, kw_only=True):
+    """Verify a vendor's own kernel on the arrays of what is held, then time both in turns.
+
+    A request of its own, so that what becomes of the vendor's costs nothing that was measured before.
+    """
+
+    library: str
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The reply to a request that has nothing to tell but that it was carried out."""
+
+
+class BuildAll(Request[Done], frozen=True, kw_only=True):
+    """Compile kernels side by side into the cache. The case that needs a broken one reports its error."""
+
+    cases: tuple[CaseOf, ...]
+
+
+class BuildOnlyReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    builds: tuple[Build, ...]
+    compiler: str
+    relied_on: tuple[Manifest, ...] | None = None
+    """The files outside of the suite's tree that it rests on; None where nobody can tell."""
+
+
+class BuildOnly(Request[BuildOnlyReply], frozen=True, kw_only=True):
+    """Compile CUDA kernels for architectures that need not be here, and load none."""
+
+    cases: tuple[CaseOf, ...]
+    archs: tuple[str, ...]
+    instructions: bool = False
+    """Whether to tell what the instructions are, which needs nvdisasm."""
+    libraries: bool = True
+    """Whether to compile host libraries too."""
+    timeout_s: float | None = None
+    """Time that one compilation may take."""
+
+
+class Sanitize(Request[Done], frozen=True, kw_only=True):
+    """Run a kernel once, on arrays without guard zones, for a sanitizer to see what it does. Nobody looks at
+    what comes out.
+    """
+
+    kernel: str
+    sizes: Mapping[str, int]
+    seed: int
+    options: tuple[str, ...]
+    """Options of the compiler, beside the kernel's own."""
+
+
+class PrepareReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    sides: tuple[SideFacts, ...]
+    """Of the cases, in the order asked."""
+
+
+class Prepare(Request[PrepareReply], frozen=True, kw_only=True):
+    """Compile kernels side by side and load each, without running anything."""
+
+    cases: tuple[CaseOf, ...]
+
+
+class InspectReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    pairs: Mapping[str, Mapping[SideName, SideFacts]]
+    """What each side became, by the pair's id."""
+
+
+class Inspect(Request[InspectReply], frozen=True, kw_only=True):
+    """Build both sides of every pair, or one side of each, without running anything."""
+
+    pairs: tuple[PairOf, ...]
+    side: SideName | None = None
+
+
+class DifferencesReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    changes: Mapping[str, tuple[str, str]]
+    """What differs, as it is at base and at head, by its name."""
+
+
+class Differences(Request[DifferencesReply], frozen=True, kw_only=True):
+    """Tell what head's problem asks for otherwise than base's."""
+
+    case: CaseOf | None
+    """None to compare the suites as they are written."""
+    seed: int
+    reference: bool = True
+    """Whether to compare references too, which take longest."""
+
+
+class CompareReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    block: PairedBlock
+    sides: Mapping[str, SideFacts]
+
+
+class Compare(Request[CompareReply], frozen=True, kw_only=True):
+    """Verify both sides of a pair, then time them against each other."""
+
+    pair: PairOf
+    seed: int
+    order_seed: int
+    """Seed of what is random on purpose: which side is loaded first, where arrays lie, the order of quads."""
+    settings: PairSettings
+    verified: Mapping[str, str] = {}
+    """Digest of each side's outputs that an earlier process verified in full."""
+    by_base: bool = False
+    """Whether head is held to base's reference and tolerance as well as its own."""
+
+
+class FindStepsReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    steps: int
+
+
+class FindSteps(Request[FindStepsReply], frozen=True, kw_only=True):
+    """How many steps slow a planted pair by `target`."""
+
+    pair: PairOf
+    seed: int
+    target: float
+
+
+class TimersReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The steps of the device's clocks. A kernel reads the second; `problem` says why where it cannot."""
+
+    tick_ns: float
+    globaltimer_tick_ns: float | None = None
+    problem: str = ""
+    log: str = ""
+
+
+class Timers(Request[TimersReply], frozen=True, kw_only=True):
+    """Measure the steps of the device's clocks."""
+
+
+class RunAloneReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    sides: Mapping[str, Alone]
+
+
+class RunAlone(Request[RunAloneReply], frozen=True, kw_only=True):
+    """Run each side of a pair by itself, back to back, for `duration_s`."""
+
+    pair: PairOf
+    seed: int
+    order_seed: int
+    duration_s: float
+
+
+class BuildSide(Request[Done], frozen=True, kw_only=True):
+    """Build one side of a pair ahead of Join. Nothing is launched, so both sides' processes may be at it."""
+
+    pair: PairOf
+    side: SideName
+
+
+class Join(Request[Done], frozen=True, kw_only=True):
+    """Place one side of a pair, to take turns with a process that has the other, and launch it once: alone on
+    the device, since a function may tune itself.
+    """
+
+    compare: Compare
+    side: SideName
+
+
+class VerifyReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    facts: SideFacts
+
+
+class Verify(Request[VerifyReply], frozen=True, kw_only=True):
+    """Verify what has joined. Nothing is timed, so both sides' processes may be at it."""
+
+
+class WarmUpReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    time_ns: float
+    """What one launch takes, warm."""
+    l2: L2Policy
+    clock: str
+    tick_ns: float
+    globaltimer_tick_ns: float | None
+    warmup_s: float
+    settled: bool
+    restored: bool
+
+
+class WarmUp(Request[WarmUpReply], frozen=True, kw_only=True):
+    """Launch what is verified until its time no longer falls."""
+
+
+class Take(Request[Turn], frozen=True, kw_only=True):
+    """Time one slot. Nothing of the process is on the device when it answers."""
+
+    launches: int
+    """Launches of the slot, the same for both sides."""
+    data_seed: int
+    """What chooses the data, the same for all slots of a quad: kernels may mind what they compute on."""
+    lead_in_s: float
+    canary: bool = False
+
+
+class FinishReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    state: Mapping[str, str]
+    """Settings of the process by name."""
+
+
+class Finish(Request[FinishReply], frozen=True, kw_only=True):
+    """Look at what the slots computed, give the arrays back, and tell with which settings they were timed."""
+
+    time_ns: float
+    """Time of one launch, the median of the slots."""
+
+
+RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
+PairRequest = Inspect | Differences | Compare | FindSteps | RunAlone
+TurnRequest = BuildSide | Join | Verify | WarmUp | Take | Finish
+WorkerRequest = RunRequest | PairRequest | TurnRequest

@@ -1,0 +1,398 @@
+"""Timing two kernels against each other on one device: quads of four slots, ABBA or BAAB at random, on a card
+that is never let idle between them.
+
+A fixed order is biased, and so is a card that rests before each quad: its clock falls inside every quad in
+the same way. Both were measured; docs/comparison.md has the figures.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from harness.device.backends.base import MOST_HELD_NS, Device, Stamp
+from harness.measure.timing import (
+    ENQUEUE_NS,
+    MOST_LAUNCHES_QUEUED,
+    UNWATCHED,
+    Data,
+    Slot,
+    SlotSettings,
+    Subject,
+    enqueue_slot,
+    l2_policy,
+    launches_per_slot,
+    time_to_enqueue,
+    timed,
+    warm_up,
+)
+from harness.records.types import L2Policy, PairedBlock, Quad
+
+CANARY_EVERY = 2
+"""Quads from one canary to the next: one that strays costs the quads on both of its sides, which must not be
+a fifth of the fewest quads."""
+SHORT_S = 0.06
+"""A block is short whose first quads take no longer."""
+_EMPTY_SLOTS = 12
+_HOST_BOUND = 0.7
+_STARVED = 1.2
+"""A canary that takes so many times as long as the shortest waited for the host."""
+
+Order = Literal["ABBA", "BAAB"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSettings(SlotSettings):
+    warmup_max_s: float = 0.5
+    settled: float = 0.005
+    min_quads: int = 6
+    """The fewest quads of a block. Twice as many where these take no longer than SHORT_S: strays are rare,
+    and have to be met."""
+    max_quads: int = 100
+    standard_error: float = 0.0005
+    """Stop when the quads' own standard error of the effect is below this, or small next to the effect."""
+    max_time_s: float = 1.0
+    """Device time, beyond which no further quads are begun as far as can be foreseen; the first batch is
+    always measured."""
+    lead_in_s: float = 0.03
+    """Launches right before the first quad whose times are thrown away."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPair:
+    """Two kernels that compute the same from the same arrays."""
+
+    base: Subject
+    head: Subject
+
+
+class _SlotRead(NamedTuple):
+    time_ns: float
+    cycles: float | None
+    clock_mhz: float | None
+    first: Stamp | None
+    last: Stamp | None
+
+
+class _QuadRead(NamedTuple):
+    order: Order
+    slots: list[_SlotRead]
+    canary: _SlotRead | None
+
+
+def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
+    spans = [(start(), end()) for start, end in slot.stamps]
+    (first, _), (_, last) = spans[0], spans[-1]
+    cycles = None
+    if all(start and end for start, end in spans):
+        cycles = math.fsum(end.cycles - start.cycles - empty_cycles for start, end in spans if start and end)
+    return _SlotRead(slot.time_ns(), cycles and cycles / slot.launches, _clock_mhz(first, last), first, last)
+
+
+def measure_pair(
+    device: Device, pair: KernelPair, settings: PairSettings, rng: random.Random, data: Data = UNWATCHED
+) -> PairedBlock:
+    """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of wrong outputs."""
+    l2 = l2_policy(device, settings.l2)
+    warmup = warm_up(device, [pair.base, pair.head], settings, data)
+    time_ns = warmup.time_ns
+    for subject in (pair.head, pair.base):
+        data.begin(subject, time_ns)
+    tick_ns = device.tick_ns()
+    launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
+    runner = SlotRunner(device, pair, l2, launches, rng, data, time_ns)
+    quads: list[Quad] = []
+    least = least_quads(settings, launches * time_ns)
+    while (count := wanted_quads(quads, settings, least) - len(quads)) > 0:
+        if quads:
+            affordable = int((settings.max_time_s - runner.busy_s) / runner.busy_s * len(quads))
+            if affordable < 1:
+                break
+            count = min(count, affordable)
+        quads += runner.batch(count, settings.lead_in_s)
+    data.finish([pair.base if runner.last is pair.head else pair.head, runner.last], launches)
+    return PairedBlock(
+        quads=tuple(quads),
+        launches_per_slot=launches,
+        l2=l2,
+        clock=device.clock,
+        tick_ns=tick_ns,
+        warmup_s=warmup.duration_s,
+        settled=warmup.settled,
+        gpu_s=runner.busy_s,
+        # A quad is four slots; what lies between them belongs to their clocks too.
+        clock_noise=clock_noise(
+            device.globaltimer_tick_ns(), median(quad.ended_ns - quad.started_ns for quad in quads) / 4
+        ),
+        restored=data.restores,
+    )
+
+
+def clock_noise(tick_ns: float | None, slot_ns: float) -> float | None:
+    """The share of a slot by which rounding scatters its length: each end of it is rounded evenly over one
+    tick, which is a variance of tick^2 / 6 together. None where the tick is not known.
+    """
+    return tick_ns / slot_ns / math.sqrt(6) if tick_ns is not None and slot_ns > 0 else None
+
+
+def least_quads(settings: PairSettings, slot_ns: float) -> int:
+    """The fewest quads of a block whose slots take `slot_ns`."""
+    least = settings.min_quads
+    return 2 * least if 8 * least * slot_ns <= SHORT_S * 1e9 else least
+
+
+def wanted_quads(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
+    """How many quads a block should have, by the scatter of those that it has so far."""
+    # Who only asks a worker to measure needs no NumPy.
+    from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
+
+    if not quads:
+        return min(least, settings.max_quads)
+    usable = [quad for quad in quads if readable(quad.times_ns)]
+    ratios = log_ratios([quad.order for quad in usable], [quad.times_ns for quad in usable]) if usable else ()
+    least = max(least, MIN_QUADS)
+    return more_quads(ratios, settings.standard_error, at_least=least, at_most=settings.max_quads)
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A kernel that ran by itself, back to back."""
+
+    started_ns: int
+    ended_ns: int
+    """Begin and end by the host's monotonic clock."""
+    launches: int
+    time_ns: float
+    """What one launch takes, the mean."""
+    sm_clock_mhz: float | None
+
+
+def run_alone(device: Device, subject: Subject, duration_s: float, data: Data = UNWATCHED) -> Alone:
+    """Launch a kernel again and again for `duration_s`, without flushes: as much power as it can draw."""
+    batch, launches, total_ns = 1, 0, 0.0
+    first = last = None
+    started_ns = ended_ns = time.monotonic_ns()
+    while launches == 0 or ended_ns - started_ns < duration_s * 1e9:
+        before = device.stamp()
+        timing = timed(device, subject, data, batch)
+        after = device.stamp()
+        device.synchronize()
+        ended_ns = time.monotonic_ns()
+        first, last = first or before(), after()
+        launches += batch
+        total_ns += timing()
+        # Batches of at most 50 ms: the waits between them are few, and the end is prompt.
+        batch = max(1, min(MOST_LAUNCHES_QUEUED, int(5e7 * launches / max(total_ns, 1.0))))
+    return Alone(started_ns, ended_ns, launches, total_ns / launches, _clock_mhz(first, last))
+
+
+class Turn(msgspec.Struct, frozen=True, tag=True):
+    """One slot, of a process that has the device to itself meanwhile."""
+
+    time_ns: float
+    """Time of one launch, the mean of the slot."""
+    cycles: float | None
+    sm_clock_mhz: float | None
+    started_ns: int
+    ended_ns: int
+    """Begin and end by the host's monotonic clock, with the launches before the slot."""
+    canary_ns: float | None = None
+    canary_cycles: float | None = None
+
+
+@dataclass
+class SlotRunner:
+    """Enqueues slots and reads them back: quads, a batch at a time, or one slot of base."""
+
+    device: Device
+    pair: KernelPair
+    l2: L2Policy
+    launches: int
+    """Launches of a slot."""
+    rng: random.Random
+    data: Data
+    time_ns: float
+    """What one launch takes, about."""
+
+    def __post_init__(self) -> None:
+        self.last = self.pair.head
+        self.busy_s = 0.0
+        self._empty_cycles = self._cycles_of_nothing()
+        self._brief = self.time_ns < 10 * ENQUEUE_NS
+        self._held: frozenset[Subject] | None = None
+        """Before whose slots the card is held until they are enqueued; None while the host is ahead of it."""
+        in_turns = self.pair.base is self.pair.head
+        if self._brief or in_turns:
+            # A card that is idle before each slot, as in turns, has no queue that the host could be ahead by.
+            self._hold(anyway=in_turns)
+
+    def _hold(self, *, anyway: bool) -> None:
+        """Hold the card from now on, where a slot of either kernel takes the host longer to enqueue than the
+        device to run: a short one, or one that a library or a just-in-time compiler launches. Or anyway. But
+        not before what waits for the device itself, and so would wait until the hold ends by itself.
+        """
+        held, wanted = set(), anyway
+        for subject in (self.pair.base, self.pair.head):
+            host_ns, slot = time_to_enqueue(self.device, functools.partial(self._slot, subject))
+            first, last = slot.stamps[0][0](), slot.stamps[-1][1]()
+            if first and last:
+                wanted = wanted or host_ns > _HOST_BOUND * (last.time_ns - first.time_ns)
+            if host_ns < MOST_HELD_NS:
+                held.add(subject)
+        if wanted:
+            self._held = frozenset(held)
+
+    def batch(self, count: int, lead_in_s: float) -> list[Quad]:
+        """`count` quads behind a lead-in, with no wait of the host's between them; none where the card found
+        its queue empty, which will not happen again.
+        """
+        # The lead-in keeps the card busy until the queue is ahead of it.
+        began_ns = time.monotonic_ns()
+        self.data.change()
+        self._lead_in(lead_in_s, self.pair.base, self.pair.head)
+        enqueued = [self._quad(number) for number in range(count)]
+        at_end = self.device.stamp()
+        self.device.synchronize()
+        ended_ns = time.monotonic_ns()
+        self.busy_s += (ended_ns - began_ns) / 1e9
+        quads = _aligned([quad() for quad in enqueued], at_end(), began_ns, ended_ns)
+        if self._held is None and _starved(quads):
+            self._hold(anyway=True)
+            return []
+        return quads
+
+    def turn(self, lead_in_s: float, *, canary: bool) -> Turn:
+        """A slot of base, and nothing left on the device, behind launches that take `lead_in_s` and whose
+        times are thrown away: the device has been idle while the turn was handed over, and its caches are
+        full of the other process's data.
+        """
+        began_ns = time.monotonic_ns()
+        self._lead_in(lead_in_s, self.pair.base, canary=canary)
+        canary_slot = self._canary() if canary else None
+        slot = self._slot(self.pair.base)
+        self.device.synchronize()
+        ended_ns = time.monotonic_ns()
+        read = _read(slot, self._empty_cycles)
+        read_canary = _read(canary_slot, self._empty_cycles) if canary_slot else None
+        return Turn(
+            time_ns=read.time_ns,
+            cycles=read.cycles,
+            sm_clock_mhz=read.clock_mhz,
+            started_ns=began_ns,
+            ended_ns=ended_ns,
+            canary_ns=read_canary.time_ns if read_canary else None,
+            canary_cycles=read_canary.cycles if read_canary else None,
+        )
+
+    def _lead_in(self, duration_s: float, *subjects: Subject, canary: bool = True) -> None:
+        """Launches whose times are thrown away."""
+        if self._brief:
+            self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
+        if canary:
+            self.device.canary()  # the first, in a process or behind another's work, is slower than any other
+        rounds = max(1, min(20, round(duration_s * 1e9 / (len(subjects) * self.launches * self.time_ns))))
+        # There a slot may take the host far longer than the card, and there is no queue to fill.
+        may_be_brief = self._held is not None or len(subjects) == 1
+        began_ns = time.monotonic_ns()
+        for _ in range(rounds):
+            for subject in subjects:
+                self._slot(subject)
+            if may_be_brief and time.monotonic_ns() - began_ns > duration_s * 1e9:
+                return
+
+    def _quad(self, number: int) -> Callable[[], _QuadRead]:
+        if self.l2 == "cold" and number:
+            self.data.change()  # hot, the first slot of a quad would have to find its inputs again
+        canary = self._canary() if number % CANARY_EVERY == 0 else None
+        order: Order = "ABBA" if self.rng.random() < 0.5 else "BAAB"
+        arms = {"A": self.pair.base, "B": self.pair.head}
+        slots = [self._slot(arms[arm]) for arm in order]
+        self.last = arms[order[-1]]
+        empty = self._empty_cycles
+        return lambda: _QuadRead(
+            order, [_read(slot, empty) for slot in slots], _read(canary, empty) if canary else None
+        )
+
+    def _canary(self) -> Slot | None:
+        release = self.device.hold() if self._held is not None else None
+        before, timing = self.device.stamp(), self.device.canary()
+        after = self.device.stamp()
+        if release:
+            release()
+        return Slot((timing,), ((before, after),), 1) if timing else None
+
+    def _slot(self, subject: Subject) -> Slot:
+        stamp, held = self.device.stamp, self._held is not None and subject in self._held
+        return enqueue_slot(self.device, subject, self.data, self.launches, self.l2, stamp, held=held)
+
+    def _cycles_of_nothing(self) -> float:
+        """The cycles between two stamps with nothing between them, on a card that has both of them waiting.
+
+        A stamp that reaches the card too late counts its idling as well, so the lower quartile is taken.
+        """
+        self.device.stamp()  # the first of a process loads the kernel and takes its memory, which is slow
+        self.device.synchronize()
+        self.device.occupy(_EMPTY_SLOTS * 2 * ENQUEUE_NS)
+        pairs = [(self.device.stamp(), self.device.stamp()) for _ in range(_EMPTY_SLOTS)]
+        self.device.synchronize()
+        read = [(start(), end()) for start, end in pairs]
+        counts = sorted(end.cycles - start.cycles for start, end in read if start and end)
+        return counts[len(counts) // 4] if counts else 0.0
+
+
+def _starved(quads: Sequence[Quad]) -> bool:
+    """Whether the card waited for the host between launches: then a fixed kernel of some 30 us takes longer
+    from its first event to its last, again and again, and so does a short kernel. Blind to the arms.
+    """
+    canaries = [quad.canary_ns for quad in quads if quad.canary_ns]
+    strays = [time_ns for time_ns in canaries if time_ns > _STARVED * min(canaries)]
+    return len(strays) >= max(2, len(canaries) / 4)
+
+
+def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_ns: int) -> list[Quad]:
+    """Quads with their place on the host's clock: by the device's time where it tells, else in proportion."""
+    quads: list[Quad] = []
+    total_ns = math.fsum(slot.time_ns for quad in read for slot in quad.slots)
+    passed_ns = 0.0
+    for quad in read:
+        a, b, c, d = quad.slots
+        length_ns = math.fsum(slot.time_ns for slot in quad.slots)
+        if end and a.first and d.last:
+            # The host sees the end of a batch at once; when its first launch began it does not see.
+            edges = (ended_ns - end.time_ns + a.first.time_ns, ended_ns - end.time_ns + d.last.time_ns)
+        else:
+            span_ns = (ended_ns - began_ns) / total_ns if total_ns > 0 else 0.0
+            edges = (began_ns + passed_ns * span_ns, began_ns + (passed_ns + length_ns) * span_ns)
+        passed_ns += length_ns
+        found = Quad(
+            order=quad.order,
+            times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
+            cycles=all_four(a.cycles, b.cycles, c.cycles, d.cycles),
+            sm_clock_mhz=all_four(a.clock_mhz, b.clock_mhz, c.clock_mhz, d.clock_mhz),
+            canary_ns=quad.canary.time_ns if quad.canary else None,
+            canary_cycles=quad.canary.cycles if quad.canary else None,
+            started_ns=int(edges[0]),
+            ended_ns=int(edges[1]),
+        )
+        quads.append(found)
+    return quads
+
+
+def all_four(*values: float | None) -> tuple[float, float, float, float] | None:
+    """The four values of a quad's slots; None where one is not known."""
+    found = [value for value in values if value is not None]
+    return (found[0], found[1], found[2], found[3]) if len(found) == 4 else None
+
+
+def _clock_mhz(first: Stamp | None, last: Stamp | None) -> float | None:
+    if first is None or last is None or last.time_ns <= first.time_ns:
+        return None
+    return 1e3 * (last.cycles - first.cycles) / (last.time_ns - first.time_ns)

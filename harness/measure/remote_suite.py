@@ -1,0 +1,85 @@
+"""A suite that another process has loaded, as a worker uses it: none of the suite's own Python runs here."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from harness.measure.protocol import SideName
+from harness.suite.problem import Case, Problem
+from harness.suite.suite import Suite
+from harness.suite.suite_data import (
+    REFERENCE,
+    TOLERANCE,
+    Answer,
+    DataCall,
+    JudgeCall,
+    SuiteCall,
+    SuiteData,
+    as_declared,
+    calling,
+    check_answered,
+    rebuild,
+)
+from harness.system.array_files import read_arrays, write_arrays
+from harness.system.process import Channel
+
+
+def remote_suite(side: SideName, data: SuiteData, folder: Path, channel: Channel, scratch: Path) -> Suite:
+    """Return the suite of a side, whose functions are called by the process that asks this one.
+
+    Arrays pass through files in `scratch`.
+    """
+
+    def answer(call: SuiteCall) -> Any:
+        return channel.ask(side, call)
+
+    arrays = _Arrays(answer, scratch)
+    suite = dataclasses.replace(rebuild(data, lambda each: calling(answer, each), arrays), root=folder)
+    arrays.problem = suite.problem
+    return suite
+
+
+class _Arrays:
+    """Asks for a problem's arrays."""
+
+    def __init__(self, answer: Answer, scratch: Path) -> None:
+        self._answer, self._scratch = answer, scratch
+        self.problem = Problem()
+
+    def data(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
+        with self._folder() as folder:
+            found = self._asked(DataCall(case, seed, str(folder)), folder)
+        return as_declared(self.problem, case, found)
+
+    def judged(
+        self, case: Case, inputs: Mapping[str, NDArray[Any]], *, reference: bool
+    ) -> tuple[dict[str, NDArray[Any]], Any]:
+        with self._folder() as folder:
+            write_arrays(folder, inputs)
+            found = self._asked(JudgeCall(case, str(folder), reference), folder)
+        tolerance = found[TOLERANCE]
+        references = {
+            name.removeprefix(REFERENCE): array for name, array in found.items() if name.startswith(REFERENCE)
+        }
+        return references, tolerance if tolerance.ndim else tolerance.item()
+
+    def _asked(self, call: DataCall | JudgeCall, folder: Path) -> dict[str, NDArray[Any]]:
+        check_answered(self._answer(call))
+        return read_arrays(folder)
+
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        """A folder for one call. Arrays that are mapped from its files outlive it."""
+        folder = Path(tempfile.mkdtemp(dir=self._scratch))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

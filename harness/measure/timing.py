@@ -1,0 +1,364 @@
+"""Timing one verified kernel on one device: warm up, choose the slot, then slots until the interval is narrow
+enough.
+
+A slot is what one time is taken of: `launches_per_slot` launches, enough for the clock's tick. Hot, they run
+back to back in one interval; cold, each has an interval of its own behind a flush of the L2, and the slot is
+their mean. Each has its own as well where kernels read what they write, behind a copy that puts it back.
+Outputs are poisoned before each interval: work that a kernel skips because it finds it done would
+not be in its time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Literal
+
+from harness.device.backends.base import MOST_HELD_NS, Argument, Built, Device, Stamping, Timing
+from harness.errors import LaunchError, MeasureError
+from harness.judgement.statistics import summarize
+from harness.records.types import Extent3, L2Policy, Launch, Measurement
+
+TICKS_PER_SLOT = 100
+"""A slot lasts at least this many ticks, so that reading the clock costs under 1 %."""
+MOST_LAUNCHES_QUEUED = 200
+"""Launches between two waits: drivers stop the host at some thousand, and then the queue is ahead no more."""
+ENQUEUE_NS = 20_000
+"""Host time to enqueue one launch and what goes around it, with margin: the device is kept busy meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotSettings:
+    """The state of the L2, the warm-up and the length of slots, for one kernel or two."""
+
+    l2: L2Policy | None = None
+    """None: cold where the device can flush its cache, hot elsewhere."""
+    warmup_min_s: float = 0.1
+    """Until the clock has come up. What another kernel has warmed the card for needs less."""
+    warmup_max_s: float = 1.0
+    settled: float = 0.01
+    """Warm when two successive windows of times differ by less than this share."""
+    min_slot_ns: float = 100_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureSettings(SlotSettings):
+    precision: float = 0.002
+    """Stop when half the 99 % interval of the median is below this share of it."""
+    min_slots: int = 20
+    max_slots: int = 2000
+    min_time_s: float = 0.2
+    """Long enough for telemetry to see the kernel."""
+    max_time_s: float | None = None
+    """None: 2 s on a GPU, 1 s elsewhere, where the host's own noise keeps any wait from narrowing the
+    interval."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """What is measured: a built kernel, its launch and its arguments. Equal to itself alone."""
+
+    built: Built
+    launch: Launch
+    arguments: Sequence[Argument]
+
+
+class Data:
+    """The arrays that kernels are timed on: here they stay as they are, and nobody looks at outputs.
+
+    harness.measure.verifier.Rotation is the one for kernels that were verified.
+    """
+
+    restores: bool = False
+    """Whether kernels read what they write. Then poison() goes before every launch, outside of what is timed:
+    on what another launch left, a kernel does another thing."""
+
+    def poison(self) -> None:
+        """Enqueue NaN over every output, or what it holds at first where kernels read it."""
+
+    def change(self) -> None:
+        """Enqueue other inputs in the place of those that are there, or leave them, at random."""
+
+    def begin(self, subject: Subject, time_ns: float) -> None:
+        """Before the first slot: raises a MeasureError where `time_ns`, of one launch, is not of its work."""
+
+    def sample(self, subject: Subject) -> None:
+        """Behind a slot of `subject`: enqueue a copy of its outputs, at random, to be looked at later."""
+
+    def finish(self, subjects: Sequence[Subject], launches: int) -> None:
+        """After the last slot, which was that of the last subject; a slot is of so many launches.
+
+        Raises a MeasureError unless outputs were right when timed.
+        """
+
+
+UNWATCHED = Data()
+"""For times from which nothing is concluded."""
+
+
+def measure(
+    device: Device, subject: Subject, settings: MeasureSettings, data: Data = UNWATCHED
+) -> Measurement:
+    """Raw times of a kernel. Raises MeasureError where they are 0, and what `data` raises of outputs that are
+    wrong when timed.
+    """
+    if not device.warms_up:
+        settings = replace(settings, min_time_s=0.0)
+    l2 = l2_policy(device, settings.l2)
+    tick_ns = device.tick_ns()
+    warmup = warm_up(device, [subject], settings, data)
+    data.begin(subject, warmup.time_ns)
+    launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns)
+    most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
+    brief = warmup.time_ns < 10 * ENQUEUE_NS
+    held = False
+    if brief and subject.built.by_host:
+        took_ns, _ = time_to_enqueue(device, lambda: enqueue_slot(device, subject, data, launches, l2))
+        # As with Triton's launches from Python. What waits for the device would wait until the hold ends.
+        held = launches * ENQUEUE_NS < took_ns < MOST_HELD_NS
+    times: list[float] = []
+    started_ns = time.monotonic_ns()
+    stopped_by: Literal["precision", "time", "slots"] | None = None
+    while stopped_by is None:
+        # Some 20 ms of work before a wait, so that stopping is prompt and the queue never drains.
+        most = min(settings.max_slots - len(times), MOST_LAUNCHES_QUEUED // launches)
+        batch = max(1, min(most, int(20e6 / (launches * warmup.time_ns))))
+        data.change()
+        if brief:
+            device.occupy(batch * launches * ENQUEUE_NS)
+        slots = [enqueue_slot(device, subject, data, launches, l2, held=held) for _ in range(batch)]
+        device.synchronize()
+        times += [slot.time_ns() for slot in slots]
+        stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, most_s, settings)
+    ended_ns = time.monotonic_ns()
+    data.finish([subject], launches)
+    if not median(times):
+        raise MeasureError(
+            f"A slot of {launches} launches takes no time by {device.clock}, whose smallest step is "
+            f"{tick_ns:g} ns: the kernel does nothing, or too little to be timed. Use a larger size."
+        )
+    return Measurement(
+        times_ns=tuple(times),
+        launches_per_slot=launches,
+        l2=l2,
+        clock=device.clock,
+        tick_ns=tick_ns,
+        warmup_launches=warmup.launches,
+        warmup_s=warmup.duration_s,
+        settled=warmup.settled,
+        stopped_by=stopped_by,
+        started_ns=started_ns,
+        ended_ns=ended_ns,
+        restored=data.restores,
+    )
+
+
+def time_to_enqueue(device: Device, enqueue: Callable[[], Slot]) -> tuple[int, Slot]:
+    """Host time in ns to enqueue a slot that the device holds back until then, and the slot, which has run.
+
+    Another slot goes before it: the first takes memory and loads kernels, for which the host may wait.
+    """
+    enqueue()
+    device.synchronize()
+    release = device.hold()
+    began_ns = time.monotonic_ns()
+    slot = enqueue()
+    took_ns = time.monotonic_ns() - began_ns
+    release()
+    device.synchronize()
+    return took_ns, slot
+
+
+def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
+    """What was asked for; else cold where the device can flush its cache."""
+    return wanted or ("hot" if device.info.l2_bytes is None else "cold")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The timings and stamps of a slot, to be read once the device has run it."""
+
+    timings: tuple[Timing, ...]
+    stamps: tuple[tuple[Stamping, Stamping], ...]
+    """Before and after each interval."""
+    launches: int
+
+    def time_ns(self) -> float:
+        """What one launch takes, the mean."""
+        return math.fsum(timing() for timing in self.timings) / self.launches
+
+
+def _no_stamp() -> Stamping:
+    return lambda: None
+
+
+def enqueue_slot(
+    device: Device,
+    subject: Subject,
+    data: Data,
+    launches: int,
+    l2: L2Policy,
+    stamp: Callable[[], Stamping] = _no_stamp,
+    *,
+    held: bool = False,
+) -> Slot:
+    """Enqueue a slot of so many launches: one interval of them all where the L2 is hot and nothing is put
+    back, else an interval for each. Where `held`, none begins before all are enqueued.
+    """
+    release = device.hold() if held else None
+    intervals, each = (launches, 1) if l2 == "cold" or data.restores else (1, launches)
+    timings, stamps = [], []
+    for _ in range(intervals):
+        data.poison()  # before the flush, which leaves nothing of it in the L2
+        if l2 == "cold":
+            device.flush_l2()
+        timing, ends = _interval(device, subject, each, stamp)
+        timings.append(timing)
+        stamps.append(ends)
+    data.sample(subject)
+    if release:
+        release()
+    return Slot(tuple(timings), tuple(stamps), launches)
+
+
+def _interval(
+    device: Device, subject: Subject, launches: int, stamp: Callable[[], Stamping] = _no_stamp
+) -> tuple[Timing, tuple[Stamping, Stamping]]:
+    """Launches back to back between two stamps, behind which what they return goes to where it belongs."""
+    before = stamp()
+    timing = device.timed(subject.built, subject.launch, subject.arguments, launches)
+    after = stamp()
+    device.deliver(subject.built, subject.arguments)
+    return timing, (before, after)
+
+
+def timed(device: Device, subject: Subject, data: Data, launches: int) -> Timing:
+    """Enqueue launches, back to back but for what `data` puts back; their time together."""
+    if not data.restores:
+        return _interval(device, subject, launches)[0]
+    timings = []
+    for _ in range(launches):
+        data.poison()
+        timings.append(_interval(device, subject, 1)[0])
+    return lambda: math.fsum(timing() for timing in timings)
+
+
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    launches: int
+    """How often each subject was launched."""
+    duration_s: float
+    settled: bool
+    time_ns: float
+    """What one launch of the fastest subject takes, at the end."""
+
+
+def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings, data: Data) -> Warmup:
+    """Launch kernels in turns until two successive windows of times agree: then clocks have settled too."""
+    least_s, started = settings.warmup_min_s if device.warms_up else 0.0, time.monotonic()
+    windows: list[float] = []
+    launches, batch = 0, 1
+    while True:
+        if data.restores and windows and windows[-1] < 10 * ENQUEUE_NS:
+            # Or the first of each pair of events would wait for the host.
+            device.occupy(len(subjects) * batch * ENQUEUE_NS)
+        timings = [timed(device, each, data, batch) for each in subjects]
+        device.synchronize()
+        launches += batch
+        times_ns = [max(timing() / batch, 1.0) for timing in timings]
+        windows.append(sum(times_ns))
+        duration_s = time.monotonic() - started
+        several = len(windows) > 2
+        agree = several and abs(windows[-1] / windows[-2] - 1) < settings.settled
+        ended = duration_s >= settings.warmup_max_s or (several and not device.warms_up)
+        if ended or (agree and duration_s >= least_s):
+            return Warmup(launches, duration_s, agree, min(times_ns))
+        # Windows of a tenth of the least warm-up: long enough to mean something, and soon over.
+        batch = max(1, min(MOST_LAUNCHES_QUEUED, int(least_s * 1e8 / windows[-1])))
+
+
+def launches_per_slot(time_ns: float, tick_ns: float, min_slot_ns: float) -> int:
+    """Launches enough for a slot of `min_slot_ns`, and for the clock's tick."""
+    slot_ns = max(TICKS_PER_SLOT * tick_ns, min_slot_ns)
+    return max(1, min(MOST_LAUNCHES_QUEUED, math.ceil(slot_ns / time_ns)))
+
+
+def _stop(
+    times: Sequence[float], elapsed_s: float, most_s: float, settings: MeasureSettings
+) -> Literal["precision", "time", "slots"] | None:
+    enough = len(times) >= settings.min_slots and elapsed_s >= settings.min_time_s
+    if enough and (not median(times) or summarize(times).half_width < settings.precision):
+        return "precision"
+    if len(times) >= settings.max_slots:
+        return "slots"
+    return "time" if elapsed_s >= most_s and len(times) >= 3 else None
+
+
+_AIM = 0.9
+"""Share of the allowed time to aim at: times differ from launch to launch."""
+_GROWTH = 8
+"""Most that a part grows at a time, as caches and clocks may not scale as its blocks do."""
+_WORTHWHILE = 1.1
+
+
+def single_blocks(launch: Launch) -> Launch:
+    """The launch a block at a time: what a program must be made for to be launched in any parts."""
+    return replace(launch, dispatch=(1, 1, 1))
+
+
+def limited(
+    device: Device, subject: Subject, launch: Launch, most_ms: float, data: Data = UNWATCHED
+) -> Launch:
+    """The launch with the largest dispatch that takes no longer than `most_ms`, found by trying.
+
+    `subject` is built for parts. Raises LaunchError where a single block takes longer.
+    """
+
+    def time_ns(extent: Extent3) -> float:
+        part = replace(launch, grid=extent, dispatch=extent)
+        times = []
+        for _ in range(2):  # the first launch of all also loads
+            timing = timed(device, replace(subject, launch=part), data, 1)
+            device.synchronize()
+            times.append(timing())
+        return min(times)
+
+    width, height, depth = map(min, launch.grid, launch.dispatch or launch.grid)
+    most = width, height, depth
+    found, least_ns = largest_dispatch(time_ns, most, most_ms * 1e6)
+    if found is None:
+        raise LaunchError(
+            f"One block takes {least_ns / 1e6:.3g} ms on {device.info.name}, more than the {most_ms:g} ms "
+            "of --max-launch-ms, and no part is smaller: allow more, or use a smaller size."
+        )
+    return launch if found == most else replace(launch, dispatch=found)
+
+
+def largest_dispatch(
+    time_ns: Callable[[Extent3], float], most: Extent3, most_ns: float
+) -> tuple[Extent3 | None, float]:
+    """The largest part, within `most` blocks, that takes at most `most_ns`, and its time; None, with the time
+    of one block, where that is too long already. Nothing is tried that would take longer, block for block.
+    """
+    found = 1, 1, 1
+    taken_ns = time_ns(found)
+    if taken_ns > most_ns:
+        return None, taken_ns
+    while found != most:
+        blocks = math.prod(found)
+        larger = _extent(int(blocks * min(_GROWTH, _AIM * most_ns / max(taken_ns, 1.0))), most)
+        if math.prod(larger) < _WORTHWHILE * blocks or (larger_ns := time_ns(larger)) > most_ns:
+            break
+        found, taken_ns = larger, larger_ns
+    return found, taken_ns
+
+
+def _extent(blocks: int, most: Extent3) -> Extent3:
+    """At most so many blocks, and at least one: whole rows before a second row, whole planes likewise."""
+    width = min(max(blocks, 1), most[0])
+    height = min(max(blocks // width, 1), most[1]) if width == most[0] else 1
+    depth = min(max(blocks // (width * height), 1), most[2]) if height == most[1] else 1
+    return width, height, depth

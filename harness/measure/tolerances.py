@@ -1,0 +1,164 @@
+"""The check that a problem's tolerance takes no wrong answer for right.
+
+It concerns reference and tolerance alone, and is made before any kernel runs: right and wrong kernels of a
+problem get the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from harness.errors import SuiteError
+from harness.measure.verify import Arrays
+from harness.suite.layout import exact_limits, integer_limits
+from harness.suite.problem import Case, Problem
+
+_ROUNDINGS, _MOST_SHARE = 16, 1 / 8
+"""Answers that lie this many roundings of the largest one apart, and no more than this share of it, count as
+the same: half precision need not tell them apart."""
+_FLOAT64_UNIT = 2.0**-50
+"""Relative error of a sum in float64 by the number of its terms, a few times the unit roundoff."""
+_FEWEST = 8
+"""Elements of an output at which more than zero is tried: with fewer, chance lets a wrong answer pass."""
+_GLANCE = 2**16
+"""Elements that are compared first: an honest tolerance shows there, and no more has to be looked at."""
+
+
+class LooseBoundError(SuiteError):
+    """A tolerance within which a wrong answer passes, or no answer at all."""
+
+    reason = "loose-bound"
+
+
+def check_numbers(problem: Problem, case: Case, reference: Arrays, tolerance: ArrayLike) -> None:
+    """Raise LooseBoundError for a bound of any element that is infinite, NaN or negative.
+
+    A reference with NaN or infinity is left to the comparison, which tells that it is the reference.
+    """
+    bound = np.asarray(tolerance, np.float64)
+    if (bound >= 0).all() and (bound < np.inf).all():
+        return
+    if not all(np.isfinite(reference[name]).all() for name in problem.outputs):
+        return
+    name, output = next(iter(problem.outputs.items()))
+    each = np.broadcast_to(bound, output.shape_at(case))
+    where = np.unravel_index(int(np.argmin((each >= 0) & (each < np.inf))), each.shape)
+    value = float(each[where])
+    passes = "every number passes" if value > 0 else "no answer passes, not even the right one"
+    raise LooseBoundError(
+        f"tolerance() of {case.suite} gives {value:g} for {name}{list(map(int, where)) or ''} at "
+        f"{case.size_label}, within which {passes}. Return a finite bound of 0 or more for every element; "
+        "docs/suites.md tells how to choose it."
+    )
+
+
+def too_wide(problem: Problem, case: Case, inputs: Arrays, reference: Arrays, tolerance: ArrayLike) -> str:
+    """Say which output has a tolerance within which a wrong answer passes, and which answer; else nothing.
+
+    Tried are zero, a constant, the inputs as they are, and the right answers in other places. A wrong answer
+    counts where it is further from the right one than rounding explains; beside NaN or infinity none counts.
+    """
+    bound = np.asarray(tolerance, np.float64)
+    for name in problem.outputs:
+        answer = reference[name]
+        least, most = float(answer.min()), float(answer.max())
+        apart = _share_of_roundings(problem, case, name) * max(-least, most)
+        if bound.max() <= apart:  # as where results must be exact
+            continue
+        if said := _passing(_wrong_answers(problem, name, inputs, answer, bound), apart, inputs):
+            return (
+                f"tolerance() of {case.suite} allows errors of up to {bound.max():.4g} in {name!r} at "
+                f"{case.size_label}, where right answers lie between {least:.4g} and {most:.4g}: {said} "
+                "would pass. Derive the tolerance from the kernel's roundings, as docs/suites.md tells; or "
+                "let data() give inputs whose answers differ more."
+            )
+    return ""
+
+
+def _passing(wrong_answers: Iterable[_WrongAnswer], apart: float, inputs: Arrays) -> str:
+    """Say which wrong answer passes, if one does that lies further than `apart` from the right one."""
+    suspects = [wrong for wrong in wrong_answers if wrong.passes(apart)]
+    if suspects:
+        apart = max(apart, _rounding_of_reference(inputs, suspects[0].answer.size))
+    return next((wrong.said for wrong in suspects if wrong.passes(apart)), "")
+
+
+def _share_of_roundings(problem: Problem, case: Case, name: str) -> float:
+    """The share of the largest answer that the types of output and kernel need not tell apart."""
+    own = problem.outputs[name].dtype_at(case)
+    if integer_limits(own):
+        return 0.0
+    units = [1 / exact_limits(dtype)[1] for dtype in (own, case.dtype) if not integer_limits(dtype)]
+    return min(_ROUNDINGS * max(units), _MOST_SHARE)
+
+
+def _rounding_of_reference(inputs: Arrays, elements: int) -> float:
+    """The largest answer that float64 may give where the terms of a sum cancel to zero."""
+    found = 0.0
+    for values in inputs.values():
+        if values.dtype.kind not in "iub":
+            largest = max(float(values.max()), -float(values.min()))
+            found = max(found, largest * max(1.0, values.size / elements))
+    return _FLOAT64_UNIT * found
+
+
+@dataclass(frozen=True, slots=True)
+class _WrongAnswer:
+    """A wrong answer in words and values, beside the right one and its bound."""
+
+    said: str
+    values: NDArray[Any]
+    answer: NDArray[np.float64]
+    bound: NDArray[np.float64]
+
+    def passes(self, apart: float) -> bool:
+        """Tell whether the bound takes it for right, although an element is wrong by more than `apart`."""
+        if not (self._errors(_GLANCE) <= self.bound.flat[:_GLANCE]).all():
+            return False
+        errors = self._errors()
+        return bool((errors <= self.bound.flat[:]).all() and (errors > apart).any())
+
+    def _errors(self, most: int | None = None) -> NDArray[np.float64]:
+        values: NDArray[np.float64] = self.values.flat[:most].astype(np.float64)
+        return np.abs(values - self.answer.flat[:most])
+
+
+def _wrong_answers(
+    problem: Problem, name: str, inputs: Arrays, answer: NDArray[np.float64], bound: NDArray[np.float64]
+) -> Iterator[_WrongAnswer]:
+    bounds = np.broadcast_to(bound, answer.shape)
+    whole = partial(_WrongAnswer, answer=answer, bound=bounds)
+    yield whole("zero everywhere", np.broadcast_to(0.0, answer.shape))
+    if answer.size < _FEWEST:
+        return
+    if (constant := _constant_within(answer, bounds)) is not None:
+        yield whole(f"{constant:.4g} everywhere", np.broadcast_to(constant, answer.shape))
+    for given, values in inputs.items():
+        if values.size == answer.size:
+            yield whole(f"the input {given!r} as it is", values.reshape(answer.shape))
+    for axis, label in enumerate(problem.outputs[name].shape):
+        yield whole(f"the answers in reverse order along {label}", np.flip(answer, axis))
+        here, there = ((slice(None),) * axis + (part,) for part in (slice(None, -1), slice(1, None)))
+        yield _WrongAnswer(
+            f"each answer in its neighbour's place along {label}", answer[there], answer[here], bounds[here]
+        )
+    if answer.ndim > 1 and answer.shape[-1] == answer.shape[-2]:
+        yield whole("the transposed answers", np.swapaxes(answer, -1, -2))
+
+
+def _constant_within(answer: NDArray[np.float64], bounds: NDArray[np.float64]) -> float | None:
+    """The number that is within the bound of every answer; None where there is none."""
+    low = high = 0.0
+    for most in (_GLANCE, None):
+        answers, around = answer.flat[:most], bounds.flat[:most]
+        with np.errstate(over="ignore"):
+            low, high = float((answers - around).max()), float((answers + around).min())
+        if low > high:
+            return None
+    return (low + high) / 2

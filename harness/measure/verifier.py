@@ -1,0 +1,597 @@
+"""Verifying one kernel of one case on an open device, against the suite's reference."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.device.backends.base import Device, Timing
+from harness.errors import MeasureError, OutOfMemoryError
+from harness.measure import verify
+from harness.measure.buffers import OUTPUT_GUARD, Buffers, Kept, digest, same_bits
+from harness.measure.timing import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
+from harness.measure.tolerances import LooseBoundError, check_numbers, too_wide
+from harness.records.types import Check, Verification
+from harness.suite.kernel import Kernel, argument_names
+from harness.suite.layout import element_bits, numpy_dtype
+from harness.suite.problem import Case, Problem
+from harness.suite.suite import Suite
+from harness.suite.suite_data import TOLERANCE
+from harness.system.array_files import read_arrays, write_arrays
+
+INTEGER_CHECK_ELEMENTS = 2**20
+"""The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
+MOST_KEPT_BYTES = 2**29
+UNSEEN = "unseen"
+"""The key of data that kernels are to meet for the first time: neither they nor their reference are kept."""
+TOLERANCE_SETS = 3
+"""Sets of data on each of which a wrong answer has to pass before a tolerance is refused."""
+RUNS_PER_CHECK = 2
+"""A race need not show at the first run."""
+
+
+class Checker:
+    """Verifies kernels of one suite on one device; `report` is told what it is about to do."""
+
+    def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> None:
+        self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
+
+    def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
+        """Verify on integers, where the answer is exact, and on random data, which stay in the buffers.
+
+        Raises LooseBoundError for a problem whose tolerance lets wrong answers pass.
+        """
+        self.check_tolerance(case, seed)
+        checks = []
+        bound = self.suite.problem.integer_bound(case)
+        small = verify.largest_output(self.suite.problem, case) <= INTEGER_CHECK_ELEMENTS
+        if bound is not None and small:
+            checks.append(self._check(case, buffers, subject, "integers", seed, bound))
+        # Last, so that what is timed afterwards is random data: integers draw less power and run faster.
+        if not checks or checks[-1].passed:
+            checks.append(self._check(case, buffers, subject, "random", seed, 0))
+        return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
+
+    def check_tolerance(self, case: Case, seed: int) -> None:
+        """Raise LooseBoundError where a wrong answer would pass, on each of three sets of data.
+
+        By chance one set may have small answers, as where the terms of a sum cancel. A case that is compared
+        in bands is judged by a sample.
+        """
+        _check_host_memory(self.suite.problem, case)
+        self.report("reference")
+        if (said := self._too_wide(case, seed)) and all(
+            self._too_wide(case, seed + later) for later in range(1, TOLERANCE_SETS)
+        ):
+            raise LooseBoundError(said)
+
+    def _too_wide(self, case: Case, seed: int) -> str:
+        problem = self.suite.problem
+        part, band = case, slice(None)
+        if verify.largest_output(problem, case) > verify.BAND_ELEMENTS:
+            part, band = verify.sample(problem, case, np.random.default_rng(seed)) or (part, band)
+        inputs = verify.cut(problem, self.inputs(case, seed), band)
+        reference, tolerance = self._reference(part, inputs, ("random", seed, band))
+        return too_wide(problem, part, inputs, reference, tolerance)
+
+    def demands(
+        self, case: Case, seed: int, inputs: verify.Arrays | None = None, *, reference: bool = True
+    ) -> dict[str, str]:
+        """What the problem asks of a kernel on `inputs`, or on its own data, in short texts by what it is.
+
+        Without `reference`, which takes longest, all else. Raises what the suite's own functions raise.
+        """
+        problem = self.suite.problem
+        _check_host_memory(problem, case)
+        given = self.inputs(case, seed) if inputs is None else inputs
+        references, tolerances, largest = [], [], 0.0
+        for part, band in verify.bands(problem, case):
+            cut = verify.cut(problem, given, band)
+            if reference:
+                # Of other data it is not kept: it would be taken for what the problem's own lead to.
+                key = "random" if inputs is None else UNSEEN
+                found, tolerance = self._reference(part, cut, (key, seed, band))
+                references.append(digest(found.values()))
+            else:
+                tolerance = verify.tolerance_of(problem, part, cut)
+            bound = np.asarray(tolerance, np.float64)
+            first = bound.reshape(-1)[:1]
+            # One number for all elements is the same bound as an array of it.
+            tolerances.append(digest([first if (bound == first).all() else bound]))
+            largest = max(largest, float(np.max(tolerance)))
+        return {
+            **({"reference (digest)": _short(references)} if reference else {}),
+            "largest tolerance": f"{largest:.6g}",
+            "tolerance (digest)": _short(tolerances),
+            "integer bound": str(problem.integer_bound(case)),
+        }
+
+    def _check(
+        self,
+        case: Case,
+        buffers: Buffers,
+        subject: Subject,
+        data: Literal["integers", "random"],
+        seed: int,
+        bound: int,
+    ) -> Check:
+        problem = self.suite.problem
+        if data == "integers":  # the other reference is there since the tolerance was checked
+            self.report("reference")
+            inputs = verify.integer_data(problem, case, bound, np.random.default_rng(seed))
+        else:
+            inputs = self.inputs(case, seed)
+        buffers.write(inputs)
+        outputs: dict[str, NDArray[Any]] = {}
+        found: dict[str, list[verify.OutputComparison]] = {}
+        for _ in range(RUNS_PER_CHECK):
+            self.report("verify")
+            buffers.poison()
+            self.device.launch(subject.built, subject.launch, subject.arguments)
+            self.device.synchronize()
+            earlier, outputs = outputs, {name: buffers.read(name) for name in problem.outputs}
+            if earlier and all(same_bits(outputs[name], earlier[name]) for name in outputs):
+                break  # what has been compared already
+            found = self._compare(case, inputs, outputs, (data, seed))
+            if any(comparison.wrong for parts in found.values() for comparison in parts):
+                break
+        return verify.combine(found, data, seed, buffers.damage(inputs))
+
+    def wrong(
+        self,
+        case: Case,
+        key: tuple[str, int],
+        inputs: verify.Arrays,
+        outputs: verify.Arrays,
+        *,
+        in_full: bool,
+    ) -> str:
+        """What is wrong with outputs for the inputs that `key` names, in words; empty if nothing.
+
+        Unless `in_full`, large outputs are compared in a band only, or not at all if the problem has none.
+        """
+        self.report("verify")
+        bands = None
+        if not in_full and max(array.size for array in outputs.values()) > INTEGER_CHECK_ELEMENTS:
+            band = verify.sample(self.suite.problem, case, np.random.default_rng(key[1]))
+            if band is None:
+                return ""
+            bands = [band]
+        return verify.combine(self._compare(case, inputs, outputs, key, bands), "random", key[1]).message
+
+    def _compare(
+        self,
+        case: Case,
+        inputs: verify.Arrays,
+        outputs: verify.Arrays,
+        key: tuple[str, int],
+        bands: Sequence[tuple[Case, slice]] | None = None,
+    ) -> dict[str, list[verify.OutputComparison]]:
+        """Every band of every output, or these."""
+        problem = self.suite.problem
+        found: dict[str, list[verify.OutputComparison]] = {name: [] for name in outputs}
+        for part, band in verify.bands(problem, case) if bands is None else bands:
+            reference, tolerance = self._reference(part, verify.cut(problem, inputs, band), (*key, band))
+            allowed = 0.0 if key[0] == "integers" else tolerance
+            for name, values in verify.cut(problem, outputs, band).items():
+                place = verify.origin(problem, name, band)
+                found[name].append(verify.compare(values, reference[name], allowed, place))
+        return found
+
+    def inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
+        """The case's data, by way of the run's scratch folder where they are not too large to keep."""
+        problem = self.suite.problem
+        # A problem's own data() may look at the kernel; the usual one does not, and kernels share it.
+        shared = type(problem).data is Problem.data
+        kernel = () if shared else (case.kernel, sorted(case.macros.items()))
+        folder = self._folder(case, "inputs", kernel, seed)
+        if kept := read_arrays(folder):
+            # A file keeps the bits of a type that is not NumPy's own.
+            return {
+                name: array.view(numpy_dtype(problem.inputs[name].dtype_at(case)))
+                for name, array in kept.items()
+            }
+        inputs = problem.seeded(case, seed)
+        arrays = inputs.values()
+        if all(isinstance(array, np.ndarray) for array in arrays) and (
+            sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES
+        ):
+            _keep(folder, inputs)
+        return inputs
+
+    def _folder(self, case: Case, *key: object) -> Path:
+        of_case = sorted(case.sizes.items()), case.dtype, sorted(case.scalars.items())
+        identity = repr((self.suite.name, *of_case, key))
+        return self.scratch / hashlib.sha256(identity.encode()).hexdigest()
+
+    def _reference(
+        self, case: Case, inputs: verify.Arrays, key: tuple[object, ...]
+    ) -> tuple[dict[str, NDArray[np.float64]], Any]:
+        """The reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
+        unkept = key[0] == UNSEEN or key[-1] != slice(None)  # or a band of a case too large to keep
+        folder = self._folder(case, key)
+        if not unkept and (kept := read_arrays(folder)):
+            return kept, kept.pop(TOLERANCE)
+        reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
+        if key[0] != "integers":  # where results are exact, whatever the tolerance
+            check_numbers(self.suite.problem, case, reference, tolerance)
+        if not unkept:
+            _keep(folder, {**reference, TOLERANCE: np.asarray(tolerance)})
+        return reference, tolerance
+
+
+def _short(digests: list[str]) -> str:
+    return digests[0][:12] if len(digests) == 1 else digest([np.array(digests)])[:12]
+
+
+def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    with contextlib.suppress(OSError):  # a full disk costs time, not the answer
+        unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
+        write_arrays(unfinished, arrays)
+        unfinished.rename(folder)
+
+
+def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list[tuple[Any, NDArray[Any]]]]:
+    """What the kernel should compute, over the null device's byte arrays."""
+    names = argument_names(problem, kernel)
+    references: dict[str, dict[str, NDArray[np.float64]]] = {}
+    """By the digest of their inputs: the same few data sets come again and again."""
+    layouts = {name: problem.layout(name, case) for name in problem.arrays}
+
+    def emulate(*arguments: Any) -> list[tuple[Any, NDArray[Any]]]:
+        views = dict(zip(names, arguments, strict=True))
+        inputs = {name: layouts[name].unpack(views[name]) for name in problem.inputs}
+        if (key := digest(inputs.values())) not in references:
+            references[key], _ = verify.reference_of(problem, case, inputs)
+        return [(views[name], in_memory(name, references[key][name])) for name in problem.outputs]
+
+    def in_memory(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
+        layout = layouts[name]
+        packed = layout.pack(values.astype(numpy_dtype(layout.dtype)), OUTPUT_GUARD)
+        return packed if element_bits(layout.dtype) < 8 else packed.view(numpy_dtype(layout.dtype))
+
+    return emulate
+
+
+def _check_host_memory(problem: Problem, case: Case) -> None:
+    """Refuse what the host could not verify: out of memory, the system ends a process of its own choice."""
+    import psutil
+
+    needed, free = verify.host_bytes(problem, case), psutil.virtual_memory().available
+    if needed > free:
+        raise OutOfMemoryError(
+            f"Verifying {case.id} needs {needed / 2**30:.1f} GiB of host memory; "
+            f"{free / 2**30:.1f} GiB are free: use a smaller size."
+        )
+
+
+SKIPS = 4.0
+"""How many times longer a launch may take that finds nothing done. It should take as long: poison lies in the
+caches where the kernel's output would, and memory is hardly so many times slower than the L2 before it."""
+_SINGLES, _SINGLES_NS = 7, 50e6
+"""How many launches are timed to tell, and about how long they may take."""
+_LONG_NS = 1e6
+_LONGEST_BUSY_NS = 10**8
+_LAST_LOOKS, _LAST_LOOKS_BYTES = 16, 2**24
+"""Launches that are looked at one by one in the end, and the most that is read for it unless one has more:
+work may be left out of some launches only."""
+_TRIES = 5
+"""How many sets of data that nobody has seen, at most."""
+_SPOTS, _SPOT_BYTES = 16, 256
+"""How many places of an output are looked at while nothing may have run yet, and how much of each."""
+
+
+class NotAsVerifiedError(MeasureError):
+    """A kernel that does not do when timed what it did when verified."""
+
+    def __init__(self, subject: Subject, message: str) -> None:
+        super().__init__(message)
+        self.subject = subject
+
+
+class WrongWhenTimedError(NotAsVerifiedError):
+    reason = "wrong-when-timed"
+
+
+class SkippedWorkError(NotAsVerifiedError):
+    reason = "skips-work"
+
+
+class ForeignStreamError(NotAsVerifiedError):
+    reason = "foreign-stream"
+
+
+@dataclass(slots=True)
+class _DataSet:
+    seed: int
+    kept: Kept | None = None
+    """The inputs on the device; None where they have to come from the host."""
+    unseen: Mapping[str, NDArray[Any]] | None = None
+    """The inputs on the host, of a set that is used once."""
+    digests: dict[Subject, str] = field(default_factory=dict)
+    """Each kernel's outputs, in short."""
+
+
+class Restoring(Data):
+    """The buffers as they are, but for what is put back: for kernels whose outputs nobody looks at."""
+
+    def __init__(self, buffers: Buffers) -> None:
+        self.buffers, self.restores = buffers, buffers.restores
+
+    def poison(self) -> None:
+        if self.restores:
+            self.buffers.poison()
+
+
+class Rotation(Data):
+    """The buffers of one case, with the data that kernels verified on them are timed on.
+
+    `seed` is that of the data that the buffers hold: the first set. A second is made from the next seed. With
+    three `sets`, kernels get data at the end that nobody has seen. With one there is the first alone, as for
+    a problem whose data() gives the same for every seed.
+    """
+
+    def __init__(
+        self,
+        checker: Checker,
+        buffers: Buffers,
+        case: Case,
+        seed: int,
+        rng: random.Random,
+        *,
+        sets: Literal[1, 2, 3] = 3,
+    ) -> None:
+        self.checker, self.buffers, self.case, self.rng = checker, buffers, case, rng
+        self._with_unseen = sets == 3
+        self.device, self.restores = buffers.device, buffers.restores
+        self._sets = [_DataSet(seed + number) for number in range(min(sets, 2))]
+        self._in_force = self._sets[0]
+        self._slots = self._offers = 0
+        self._room: Kept | None = None
+        """For a sample of outputs, on the device: one that waited for the host to look would run cooler."""
+        self._sampled: tuple[Subject, _DataSet] | None = None
+        self._launch_ns = 1.0
+        self._poisoned = False
+        self._checked_unseen: set[Subject] = set()
+        """Kernels that were checked on data that they had not seen."""
+
+    def admit(self, subject: Subject, case: Case) -> str:
+        """Take in a kernel that was verified on the first set, whose inputs and outputs lie in the buffers.
+
+        Returns these outputs' digest, and records what the kernel computes on the second set. Of a kernel
+        that could keep something, that is compared with the reference: a sample of it where it is large, all
+        of it where it is no other than for the first. Raises ForeignStreamError for work that did not wait
+        for its turn, and WrongWhenTimedError.
+        """
+        first = self._in_force = self._sets[0]
+        if not first.digests:
+            self._keep()
+        first.digests[subject] = self.buffers.digest()
+        self._use(self._sets[-1])
+        self._launch_held(subject)
+        digest = self.buffers.digest()
+        if digest == first.digests[subject]:
+            if self._in_force is not first:
+                self._compare(subject, case, in_full=True)
+        elif self._in_force is first or not subject.built.stateless:
+            self._compare(subject, case, in_full=False)
+        self._in_force.digests[subject] = digest
+        return first.digests[subject]
+
+    def _keep(self) -> None:
+        """Keep both sets on the device where it has room; one only where the problem gives the same again."""
+        first, *others = map(self._inputs, self._sets)
+        if all(same_bits(first[name], other[name]) for other in others for name in first):
+            del self._sets[1:]
+            return
+        for data_set, inputs in zip(self._sets, (first, *others), strict=True):
+            data_set.kept = self.buffers.keep(inputs)
+        self._room = self.buffers.room(self.buffers.problem.outputs)
+
+    def first(self) -> int:
+        """Put the first set back in place, and tell its seed."""
+        self._use(self._sets[0])
+        return self._sets[0].seed
+
+    def _launch_held(self, subject: Subject) -> None:
+        self.device.fill_results(subject.built, subject.launch, subject.arguments)
+        self.poison()
+        self.device.synchronize()
+        spots = list(self.buffers.spots(_SPOTS, _SPOT_BYTES))
+        looks = [(memory, offset_bytes, held.copy()) for memory, offset_bytes, held in spots]
+        was_held = self.device.launch_held(subject.built, subject.launch, subject.arguments, looks)
+        changed = ((look[2] != spot[2]).any() for look, spot in zip(looks, spots, strict=True))
+        if was_held and any(changed):
+            raise ForeignStreamError(
+                subject,
+                "The kernel's outputs changed while the stream that it was given was still held: it works on "
+                "a stream or thread of its own, whose time nobody takes. Put all work on the stream that the "
+                "function is given, or have the two wait for each other with events.",
+            )
+
+    def _use(self, data_set: _DataSet) -> None:
+        if data_set is not self._in_force:
+            self._put(data_set)
+
+    def _put(self, data_set: _DataSet) -> None:
+        if data_set.kept is not None:
+            self.buffers.restore(data_set.kept)
+        else:
+            self.buffers.write(self._inputs(data_set))
+        self._in_force = data_set
+
+    def _inputs(self, data_set: _DataSet) -> Mapping[str, NDArray[Any]]:
+        return data_set.unseen or self.checker.inputs(self.case, data_set.seed)
+
+    def poison(self) -> None:
+        self.buffers.poison()
+        self._poisoned = True
+
+    def change(self) -> None:
+        # Half the time; but from the host once at most, as the device would wait for it.
+        self._offers += 1
+        on_device = all(data_set.kept for data_set in self._sets)
+        if (on_device or self._offers == 1) and self.rng.random() < 0.5:
+            self._other()
+
+    def _other(self) -> None:
+        self._use(self._sets[0 if self._in_force is self._sets[-1] else 1])
+
+    def sample(self, subject: Subject) -> None:
+        """The n-th slot takes the place of the sample with probability 1 / n: each is as likely to be it."""
+        self._slots += 1
+        if self._room and self.rng.random() * self._slots < 1:
+            self.buffers.save(self._room)
+            self._sampled = subject, self._in_force
+
+    def _check(self, subject: Subject) -> None:
+        """Raises WrongWhenTimedError for outputs that are neither what was verified nor as right."""
+        if self._poisoned and self.buffers.digest() != self._in_force.digests[subject]:
+            self._compare(subject, self.case, in_full=True)
+        self._poisoned = False
+
+    def begin(self, subject: Subject, time_ns: float) -> None:
+        """Raises SkippedWorkError, lest slots be planned by the time of a kernel that finds its work done. A
+        launch that is long enough for a slot by itself is poisoned each time, so its time is of its work; and
+        so is each one of a kernel that reads what it writes, which on its own result may do less by right.
+        """
+        self._launch_ns = time_ns
+        if time_ns < _LONG_NS and not self.restores:
+            self._check_work(subject)
+
+    def finish(self, subjects: Sequence[Subject], launches: int) -> None:
+        """Raises WrongWhenTimedError for a wrong result of the last slot, of one of the others, on the data
+        that were not in force last, or on data that nobody has seen; and SkippedWorkError.
+        """
+        self._check(subjects[-1])
+        if self._sampled is not None:
+            (subject, self._in_force), in_force = self._sampled, self._in_force
+            if self.buffers.digest(self._room) != self._in_force.digests[subject]:
+                self._compare(subject, self.case, in_full=True, kept=self._room)
+            self._in_force, self._sampled = in_force, None
+        for subject in subjects:
+            self._finish(subject, launches)
+
+    def _finish(self, subject: Subject, launches: int) -> None:
+        if launches > 1 and not self.restores:
+            self._check_work(subject)
+        size_bytes = sum(size_bytes for _, _, size_bytes in self.buffers.outputs())
+        for number in range(self._affordable(min(_LAST_LOOKS, _LAST_LOOKS_BYTES // size_bytes))):
+            self._other()
+            if number:
+                self.poison()
+                self.device.launch(subject.built, subject.launch, subject.arguments)
+            else:  # what waited for its turn when it was verified may not any more
+                self._launch_held(subject)
+            self._check(subject)
+        unseen = self._with_unseen and len(self._sets) > 1 and subject not in self._checked_unseen
+        if unseen and not subject.built.stateless:
+            self._checked_unseen.add(subject)
+            self._check_unseen(subject)
+
+    def _check_unseen(self, subject: Subject) -> None:
+        """On data of a seed that nobody can know: what it has learnt of the other sets is of no use there.
+
+        Data that it has seen are put in place anew for each launch to compare with, as what was just written
+        is in another cache than what was just read. A launch that was slow by chance is tried again.
+        """
+        kept = None
+        count = self._affordable(_SINGLES)
+        busy_ns = 4 * (count + 2) * ENQUEUE_NS
+        for _ in range(_TRIES):
+            seed = random.SystemRandom().getrandbits(63)
+            inputs = self.checker.suite.problem.seeded(self.case, seed)
+            kept = self.buffers.keep(inputs, kept)
+            begun_ns = self._occupy(busy_ns)
+            again = [self._timed_on(self._sets[0], subject) for _ in range(count)]
+            first = self._timed_on(_DataSet(seed, kept, inputs), subject)
+            busy_ns = self._outlasting(busy_ns, begun_ns)
+            self._compare(subject, self.case, in_full=False)
+            first_ns, again_ns = first(), median(timing() for timing in again)
+            if first_ns <= SKIPS * max(again_ns, self.device.tick_ns()):
+                return
+        raise SkippedWorkError(
+            subject,
+            f"A launch takes {again_ns / 1e6:.4g} ms on data that it has seen before, the first on others "
+            f"{first_ns / 1e6:.4g} ms: the kernel keeps what it has computed.",
+        )
+
+    def _check_work(self, subject: Subject) -> None:
+        """Time single launches in turns: those that find outputs poisoned, and those that find them in place.
+
+        Raises SkippedWorkError.
+        """
+        count = self._affordable(_SINGLES)
+        busy_ns, skipped = 3 * count * ENQUEUE_NS, 0
+        for _ in range(3):
+            planned_ns = busy_ns
+            begun_ns = self._occupy(busy_ns)
+            fresh, again = [], []
+            for _ in range(count):
+                self.poison()
+                fresh.append(self._timed(subject))
+                again.append(self._timed(subject))
+            busy_ns = self._outlasting(busy_ns, begun_ns)
+            self.device.synchronize()
+            # The least, as what else the machine does makes times longer and never shorter.
+            fresh_ns, again_ns = min(timing() for timing in fresh), median(timing() for timing in again)
+            skips = fresh_ns > SKIPS * max(again_ns, self.device.tick_ns())
+            skipped += skips
+            if skipped == 2:  # what is an accident does not happen twice
+                raise SkippedWorkError(
+                    subject,
+                    f"A launch takes {again_ns / 1e6:.4g} ms with its result in place, and without it "
+                    f"{fresh_ns / 1e6:.4g} ms or more: the kernel leaves out work that it finds done.",
+                )
+            if not skips and busy_ns == planned_ns:
+                return
+
+    def _occupy(self, duration_ns: int) -> int:
+        """Keep the device busy while what is timed next is enqueued; when this began, by the host's clock."""
+        self.device.occupy(duration_ns)
+        return time.perf_counter_ns()
+
+    def _outlasting(self, busy_ns: int, begun_ns: int) -> int:
+        """How long to keep the device busy next time, if enqueueing takes as long as since `begun_ns`.
+
+        Where the host takes longer to enqueue a launch than the device is kept busy (Triton's launches from
+        Python take some 50 us), the device's wait for the host is in the launch's time.
+        """
+        if self.device.info.kind == "cpu":  # nothing is enqueued there
+            return busy_ns
+        return max(busy_ns, min(_LONGEST_BUSY_NS, 2 * (time.perf_counter_ns() - begun_ns)))
+
+    def _affordable(self, most: int) -> int:
+        """How many launches, from 1 to `most`, take no longer together than _SINGLES_NS."""
+        return max(1, min(most, int(_SINGLES_NS / max(self._launch_ns, 1.0))))
+
+    def _timed_on(self, data_set: _DataSet, subject: Subject) -> Timing:
+        self._put(data_set)
+        self.poison()
+        return self._timed(subject)
+
+    def _timed(self, subject: Subject) -> Timing:
+        return timed(self.device, subject, UNWATCHED, 1)
+
+    def _compare(self, subject: Subject, case: Case, *, in_full: bool, kept: Kept | None = None) -> None:
+        """Hold the outputs in place, or the copies of them, to the reference for the data in force."""
+        outputs = {name: self.buffers.read(name, kept) for name in self.buffers.problem.outputs}
+        data_set = self._in_force
+        key = UNSEEN if data_set.unseen else "random", data_set.seed
+        if wrong := self.checker.wrong(case, key, self._inputs(data_set), outputs, in_full=in_full):
+            raise WrongWhenTimedError(
+                subject,
+                f"Right before timing and wrong when timed: {wrong} The kernel keeps something between "
+                "launches, works where nobody waits for it, or has a race.",
+            )

@@ -1,0 +1,261 @@
+"""Is a kernel's output right? Pure functions over host arrays.
+
+An output is compared with a float64 reference, element by element, against the problem's own bound. NaN and
+infinity always fail: an output is poisoned with NaN before the kernel runs, so an element that was never
+written fails too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import SuiteError
+from harness.records.types import Check, Verification
+from harness.suite.layout import exact_limits, integer_limits, numpy_dtype
+from harness.suite.problem import Case, Problem
+
+BAND_ELEMENTS = 2**25
+"""Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""
+
+SAMPLE_ELEMENTS = 2**18
+"""Elements of the largest output in a sample."""
+
+_MOST_APART = 2**53
+"""Beyond it float64 has no odd integers."""
+
+_UNWRITTEN = (
+    "NaN: never written, or computed from outside the inputs; an array that kernels add to is an InOut, or "
+    "an Output with init=0"
+)
+
+_NO_REFERENCE = (
+    "the reference has NaN there: write a data() of values that it can take, none below 0 for a square root"
+)
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputComparison:
+    """One output, or one band of it, against its reference."""
+
+    elements: int
+    wrong: int
+    largest_error: float | None
+    largest_ratio: float | None
+    first_wrong: tuple[int, ...] | None = None
+    found: float = 0.0
+    expected: float = 0.0
+
+
+def integer_data(
+    problem: Problem, case: Case, bound: int, rng: np.random.Generator
+) -> dict[str, NDArray[Any]]:
+    """Inputs of integers in [-bound, bound] that their types hold exactly: so is the answer."""
+    data = {}
+    for name, array in problem.inputs.items():
+        shape, dtype = array.shape_at(case), array.dtype_at(case)
+        least, most = exact_limits(dtype)
+        integers = rng.integers(max(-bound, least), min(bound, most), shape, endpoint=True)
+        data[name] = integers.astype(numpy_dtype(dtype))
+    return data
+
+
+def host_bytes(problem: Problem, case: Case) -> int:
+    """About how much host memory verifying takes: data, float64 copies, four arrays the size of a band."""
+    sizes = {name: math.prod(array.shape_at(case)) for name, array in problem.arrays.items()}
+    data = sum(
+        sizes[name] * (numpy_dtype(array.dtype_at(case)).itemsize + (8 if name in problem.inputs else 0))
+        for name, array in problem.arrays.items()
+    )
+    largest = largest_output(problem, case)
+    return data + 4 * 8 * (min(largest, BAND_ELEMENTS) if problem.independent else largest)
+
+
+def largest_output(problem: Problem, case: Case) -> int:
+    """Elements of the largest output."""
+    return max(math.prod(output.shape_at(case)) for output in problem.outputs.values())
+
+
+def bands(problem: Problem, case: Case) -> Iterator[tuple[Case, slice]]:
+    """The case cut along the problem's independent axis into parts small enough to hold in float64."""
+    axis = problem.independent
+    largest = largest_output(problem, case)
+    if axis is None or largest <= BAND_ELEMENTS:
+        yield case, slice(None)
+        return
+    extent = case.sizes[axis]
+    step = max(1, extent * BAND_ELEMENTS // largest)
+    for start in range(0, extent, step):
+        yield _band(case, axis, start, min(start + step, extent))
+
+
+def sample(problem: Problem, case: Case, rng: np.random.Generator) -> tuple[Case, slice] | None:
+    """A band anywhere, small enough to be computed in a moment; None where the problem cannot be cut."""
+    axis = problem.independent
+    if axis is None:
+        return None
+    extent = case.sizes[axis]
+    largest = largest_output(problem, case)
+    rows = min(extent, max(1, extent * SAMPLE_ELEMENTS // largest))
+    start = int(rng.integers(0, extent - rows, endpoint=True))
+    return _band(case, axis, start, start + rows)
+
+
+def _band(case: Case, axis: str, start: int, stop: int) -> tuple[Case, slice]:
+    return replace(case, sizes={**case.sizes, axis: stop - start}), slice(start, stop)
+
+
+def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
+    """Where a band of an array begins in the whole array."""
+    start = band.start or 0
+    return tuple(start if axis == problem.independent else 0 for axis in problem.arrays[name].shape)
+
+
+def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]]:
+    """The part of each array that belongs to a band of the independent axis."""
+    return {
+        name: array[
+            tuple(band if axis == problem.independent else slice(None) for axis in problem.arrays[name].shape)
+        ]
+        for name, array in arrays.items()
+    }
+
+
+def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[np.float64]], Any]:
+    """The float64 reference by output name, and the problem's tolerance. Raises SuiteError for a wrong
+    shape.
+    """
+    result, tolerance = problem.judged(case, inputs, reference=True)
+    for name, output in problem.outputs.items():
+        if name not in result or np.shape(result[name]) != output.shape_at(case):
+            got = np.shape(result[name]) if name in result else "nothing"
+            raise SuiteError(
+                f"reference() of {case.suite} gave {got} for output {name!r}; "
+                f"expected shape {output.shape_at(case)}."
+            )
+    found = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
+    for name, values in (*inputs.items(), *found.items()):
+        _check_apart(case, name, problem.arrays[name].dtype_at(case), values)
+    _check_bound(problem, case, tolerance)
+    return found, tolerance
+
+
+def _check_apart(case: Case, name: str, dtype: str, values: NDArray[Any]) -> None:
+    """Raises SuiteError for integers that float64 does not hold apart: a wrong one would look right."""
+    limits = integer_limits(dtype)
+    if limits and limits[1] >= _MOST_APART and (np.abs(values.astype(np.float64)) >= _MOST_APART).any():
+        raise SuiteError(
+            f"{name!r} of {case.suite} has integers of 2**53 or more, which float64, that reference() gets "
+            "and gives, does not hold apart: let data() make smaller ones."
+        )
+
+
+def _check_bound(problem: Problem, case: Case, tolerance: Any) -> None:
+    """Raises SuiteError for a tolerance that has not one number for each element of each output."""
+    bound = np.asarray(tolerance)
+    for name, output in problem.outputs.items():
+        expected = output.shape_at(case)
+        with contextlib.suppress(ValueError):
+            np.broadcast_to(bound, expected)
+            if bound.dtype.kind in "biuf":
+                continue
+        got = f"of shape {bound.shape}" if bound.shape else repr(tolerance)
+        raise SuiteError(
+            f"tolerance() of {case.suite} gave {got}; expected a number, or an array that is broadcast to "
+            f"output {name!r} of shape {expected}."
+        )
+
+
+def tolerance_of(problem: Problem, case: Case, inputs: Arrays) -> Any:
+    """The problem's tolerance alone."""
+    return problem.judged(case, inputs, reference=False)[1]
+
+
+def compare(
+    output: NDArray[Any],
+    reference: NDArray[np.float64],
+    tolerance: NDArray[np.float64] | float,
+    origin: Sequence[int] = (),
+) -> OutputComparison:
+    """Every element of `output` against `reference`, within `tolerance` (broadcast); NaN is wrong.
+
+    `origin` is where the output begins in the whole of which it is a band.
+    """
+    # "not within" rather than "beyond": a comparison with NaN is false either way, and false must mean wrong.
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        error = np.abs(output.astype(np.float64) - reference)
+        # A bound made of a reference that has an infinity is infinite too, and no distance from it is right.
+        wrong = ~((error <= tolerance) & (error < np.inf))
+        largest_ratio = float(np.where(error == 0, 0.0, error / tolerance).max())
+    count = int(np.count_nonzero(wrong))
+    finite = bool(np.isfinite(error).all())
+    where = None
+    if count:
+        where = tuple(int(index) for index in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    return OutputComparison(
+        elements=output.size,
+        wrong=count,
+        largest_error=float(error.max()) if finite else None,
+        largest_ratio=largest_ratio if finite and np.isfinite(largest_ratio) else None,
+        first_wrong=where and tuple(map(sum, zip_longest(where, origin, fillvalue=0))),
+        found=float(output[where]) if where is not None else 0.0,
+        expected=float(reference[where]) if where is not None else 0.0,
+    )
+
+
+def combine(
+    comparisons: Mapping[str, list[OutputComparison]],
+    data: Literal["integers", "random"],
+    seed: int,
+    damage: str = "",
+) -> Check:
+    """One check out of every band of every output; `damage` tells of guard zones that were written to."""
+    everything = [comparison for parts in comparisons.values() for comparison in parts]
+    errors = [comparison.largest_error for comparison in everything]
+    ratios = [comparison.largest_ratio for comparison in everything]
+    messages = [_describe(name, parts, data) for name, parts in reversed(list(comparisons.items()))]
+    message = " ".join(filter(None, (*messages, damage)))
+    return Check(
+        data=data,
+        seed=seed,
+        passed=not message,
+        largest_error=_largest(errors),
+        largest_ratio=_largest(ratios),
+        wrong=sum(comparison.wrong for comparison in everything),
+        elements=sum(comparison.elements for comparison in everything),
+        message=message,
+    )
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    """The largest value; None where one of them is not known."""
+    found = [value for value in values if value is not None]
+    return max(found) if len(found) == len(values) else None
+
+
+def first_wrong(verification: Verification) -> str:
+    """What the first check that failed says; empty where all passed."""
+    return next((check.message for check in verification.checks if not check.passed), "")
+
+
+def _describe(name: str, parts: Sequence[OutputComparison], data: str) -> str:
+    first = next((part for part in parts if part.wrong), None)
+    if first is None:
+        return ""
+    wrong, elements = sum(part.wrong for part in parts), sum(part.elements for part in parts)
+    why = _NO_REFERENCE if np.isnan(first.expected) else _UNWRITTEN if np.isnan(first.found) else ""
+    why = why and f" ({why})"
+    return (
+        f"{wrong} of {elements} elements of {name} are wrong on {data}; the first, "
+        f"{name}{list(first.first_wrong or ())}, "
+        f"is {first.found:.9g}{why} where {first.expected:.9g} was expected."
+    )

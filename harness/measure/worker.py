@@ -1,0 +1,305 @@
+"""The child process that touches the device: ``python -m harness.measure.worker``.
+
+Whatever a kernel does to its process, its context or its card's driver ends here. Requests come on standard
+input, replies go to what was standard output; anything that a kernel or a library prints goes to standard
+error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import msgspec
+
+from harness.device.backends import nvcc, open_device
+from harness.device.backends.base import Built, Device
+from harness.device.static.architecture_builds import builds, facts_of_arch
+from harness.errors import HarnessError, Side
+from harness.measure import protocol
+from harness.measure.buffers import Buffers
+from harness.measure.paired_kernels import (
+    HeldKernel,
+    PairBench,
+    PreparedKernel,
+    arguments_of,
+    build,
+    first_launch,
+    launch_on,
+    library_share,
+    prepare,
+)
+from harness.measure.protocol import SideName
+from harness.measure.remote_suite import remote_suite
+from harness.measure.timing import Subject, limited, measure, single_blocks
+from harness.measure.turns import TurnTaker
+from harness.measure.verifier import Checker, Restoring, Rotation
+from harness.measure.verify import first_wrong
+from harness.records.types import Launch, Row, RowStatus
+from harness.suite.device_facts import facts_of
+from harness.suite.kernel import on_device
+from harness.suite.loader import imports_of, load_folder
+from harness.suite.planning import PlannedCase, launch_of
+from harness.suite.problem import Case, Value
+from harness.suite.sources import Program, program
+from harness.suite.suite import Suite
+from harness.suite.tampering import TamperCheck
+from harness.system.cache import BinaryCache
+from harness.system.file_access import check_committed, reaches_beside, watch
+from harness.system.process import Channel, Progress, serve
+
+
+def _suites(request: protocol.Open, channel: Channel) -> dict[str, Suite]:
+    """Return the suite of each side. Of two commits at most one is loaded in this process."""
+    assert request.suite is not None
+    folders: dict[SideName, str] = {"base": request.base or request.suite, "head": request.suite}
+    here = {folder for side, folder in folders.items() if side not in request.told}
+    assert len(here) <= 1, "two commits of a suite must not share a process"
+    loaded = {folder: load_folder(Path(folder)) for folder in here}
+    return {
+        side: loaded.get(folder)
+        or remote_suite(side, request.told[side], Path(folder), channel, Path(request.scratch))
+        for side, folder in folders.items()
+    }
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+class Worker:
+    """One open device and one suite, or two to compare."""
+
+    def __init__(self, request: protocol.Open, channel: Channel) -> None:
+        def tell(stage: str, side: Side = "") -> None:
+            channel.send(Progress(stage, side))
+
+        self.report = tell
+        for data in request.told.values() if len(request.told) == 2 else ():
+            _set(data.variables)  # the same of both, or each side would have a process of its own
+        self.device: Device = open_device(request.device)
+        self._tamper_check = TamperCheck(self.device)
+        scratch = Path(request.scratch)
+        watch(Path(request.work_tree) if request.work_tree else None)
+        if request.suite is not None:
+            suites = _suites(request, channel)
+            self.suite: Suite = suites["head"]
+            self.checker = Checker(self.device, self.suite, scratch, tell)
+            self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)
+            self.turns = TurnTaker(self.pairs)
+
+        self._held: HeldKernel | None = None
+
+    def answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:
+        """Raises TamperedError where the suite has changed what it is judged by."""
+        self._tamper_check.check()
+        try:
+            return self._answer(request)
+        finally:
+            self._tamper_check.check()
+
+    def _answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:
+        if isinstance(request, protocol.Timers):
+            return self.ticks()
+        answers: dict[type, Callable[[Any], msgspec.Struct]] = {
+            protocol.BuildAll: self.pairs.build_all,
+            protocol.BuildOnly: self.build_only,
+            protocol.Sanitize: self.sanitize,
+            protocol.Measure: lambda asked: protocol.MeasureReply(row=self.run(asked)),
+            protocol.HoldAgainst: self.hold_against,
+            protocol.Prepare: self.pairs.prepare,
+            protocol.Inspect: self.pairs.inspect,
+            protocol.Differences: self.pairs.differences,
+            protocol.Compare: self.pairs.compare,
+            protocol.FindSteps: self.pairs.find_steps,
+            protocol.RunAlone: self.pairs.solo,
+            protocol.BuildSide: self.pairs.build_side,
+            protocol.Join: self.turns.join,
+            protocol.Verify: self.turns.verify,
+            protocol.WarmUp: self.turns.warm_up,
+            protocol.Take: self.turns.take,
+            protocol.Finish: self.turns.finish,
+        }
+        return answers[type(request)](request)
+
+    def ticks(self) -> protocol.TimersReply:
+        tick_ns = self.device.tick_ns()
+        try:
+            return protocol.TimersReply(
+                tick_ns=tick_ns, globaltimer_tick_ns=self.device.globaltimer_tick_ns()
+            )
+        except HarnessError as error:
+            return protocol.TimersReply(tick_ns=tick_ns, problem=error.message, log=error.log)
+
+    def build_only(self, request: protocol.BuildOnly) -> protocol.BuildOnlyReply:
+        def make(planned: PlannedCase, arch: str) -> Program:
+            kernel = planned.kernel
+            with imports_of(self.suite, kernel, "cuda"):
+                case = on_device(kernel, planned.case, facts_of_arch(arch))
+                launch = launch_of(kernel, case) if kernel.dispatch else None
+                return program(self.suite, kernel, case, "cuda", arch, launch, self.checker.scratch)
+
+        kernels = [(self.suite.by_name[case.kernel], case.sizes) for case in request.cases]
+        planned = [PlannedCase(kernel, self.suite.case(kernel, sizes)) for kernel, sizes in kernels]
+        cache = BinaryCache()
+        found = builds(
+            planned,
+            request.archs,
+            make,
+            cache=cache,
+            instructions=request.instructions,
+            libraries=request.libraries,
+            timeout_s=request.timeout_s,
+            tell=lambda done, every: self.report(f"compiled {done} of {every}"),
+        )
+        relied_on = None if reaches_beside(self.suite.root) else cache.relied_on
+        return protocol.BuildOnlyReply(builds=tuple(found), compiler=nvcc.version(), relied_on=relied_on)
+
+    def sanitize(self, request: protocol.Sanitize) -> protocol.Done:
+        case = self._case(request.kernel, request.sizes)
+        prepared = self._prepare(case)
+        source = replace(prepared.source, options=(*prepared.source.options, *request.options))
+        built = build(self.device, replace(prepared, source=source))
+        with Buffers(self.device, self.suite.problem, case, guarded=False) as buffers:
+            buffers.write(self.checker.inputs(case, request.seed))
+            buffers.begin()
+            self.report("sanitize")
+            self.device.launch(built, prepared.launch, arguments_of(buffers, prepared))
+            self.device.synchronize()
+        return protocol.Done()
+
+    def _case(self, kernel: str, sizes: Mapping[str, int], macros: Mapping[str, Value] = {}) -> Case:
+        return self.suite.case(self.suite.by_name[kernel], sizes, macros, facts_of(self.device.info))
+
+    def _prepare(self, case: Case, launch: Launch | None = None) -> PreparedKernel:
+        return prepare(self.device, self.suite, case, self.checker.scratch, launch)
+
+    def _launch(self, request: protocol.Measure, case: Case) -> Launch:
+        """The kernel's own launch, or the same in parts that each take less than was asked for."""
+        launch = launch_on(self.device, self.suite, case, self.checker.scratch)
+        if request.max_launch_ms is None or self.device.info.backend == "cpu":
+            return launch
+        self.report("parts")
+        parted = single_blocks(launch)
+        prepared = self._prepare(case, parted)
+        built = build(self.device, prepared)
+        with Buffers(self.device, self.suite.problem, case) as buffers:
+            buffers.write(self.checker.inputs(case, request.seed))
+            subject = Subject(built, parted, arguments_of(buffers, prepared))
+            return limited(self.device, subject, launch, request.max_launch_ms, Restoring(buffers))
+
+    def run(self, request: protocol.Measure) -> Row:
+        self._release()
+        case = self._case(request.kernel, request.sizes, request.macros)
+        launch = self._launch(request, case)
+        self.report("build")
+        prepared = self._prepare(case, launch)
+        kernel, built = prepared.kernel, build(self.device, prepared, self.report)
+        with contextlib.ExitStack() as stack:
+            buffers = stack.enter_context(Buffers(self.device, self.suite.problem, case))
+            subject = Subject(built, launch, arguments_of(buffers, prepared))
+            inputs = partial(self.checker.inputs, case, request.seed)
+            first_launch(prepared, buffers, subject, inputs, self.report)
+            by_base = ""
+            if request.by_base:  # before the suite's own data, which are what is timed
+                by_base = self.pairs.wrong_by_base(case, buffers, subject, request.seed, self.suite)
+            verification = self.checker.check(case, buffers, subject, request.seed)
+            measurement = None
+            if verification.passed and request.settings is not None:
+                rng = random.Random(request.seed)  # noqa: S311 - an order, not a secret
+                # A sweep's configurations are many, and of one source: their data cost more than they show.
+                sets: Literal[1, 3] = 1 if request.macros else 3
+                rotation = Rotation(self.checker, buffers, case, request.seed, rng, sets=sets)
+                rotation.admit(subject, case)
+                self.report("measure")
+                measurement = measure(self.device, subject, request.settings, rotation)
+                check_committed([self.suite.root])
+                self.pairs.check_rates(prepared, measurement.l2, median(measurement.times_ns))
+                if request.hold:
+                    self._held = HeldKernel(subject, rotation, measurement, stack.pop_all())
+        wrong = first_wrong(verification)
+        failure = wrong or by_base
+        return Row(
+            case=case.id,
+            kernel=kernel.name,
+            sizes=case.sizes,
+            dtype=kernel.dtype,
+            status=self._status(failure, timed=measurement is not None),
+            reason="wrong-result" if wrong else "wrong-by-base" if by_base else "",
+            message=failure,
+            flop=self.suite.problem.flop(case),
+            moved_bytes=self.suite.problem.moved_bytes(case),
+            launch=launch,
+            verification=verification,
+            measurement=measurement,
+            **self._identity(prepared, built),
+        )
+
+    def _identity(self, prepared: PreparedKernel, built: Built) -> dict[str, Any]:
+        """The hashes of what ran, with its resources; none for a function of the host that reads, or may yet
+        import, what lies beside the suite: that can change where no hash does.
+        """
+        resources = built.resources
+        if prepared.source.kind != "host" or not reaches_beside(self.suite.root):
+            return {"source_sha256": prepared.source.sha256, "resources": resources}
+        return {"resources": replace(resources, binary_sha256=None, code_sha256=None)}
+
+    def _status(self, failure: str, *, timed: bool) -> RowStatus:
+        if failure:
+            return "failed"
+        if timed:
+            return "measured"
+        # There the reference stands in for the kernel: it proves the suite, and nothing of the source.
+        return "not-built" if self.device.info.backend == "null" else "verified"
+
+    def hold_against(self, request: protocol.HoldAgainst) -> protocol.HoldAgainstReply:
+        assert self._held is not None, "a Measure with hold comes first"
+        case = self._case(request.library, self._held.rotation.case.sizes)
+        self.report("library")
+        prepared = self._prepare(case)
+        built = build(self.device, prepared)
+        buffers, seed = self._held.rotation.buffers, self._held.rotation.first()
+        subject = Subject(built, prepared.launch, arguments_of(buffers, prepared, case))
+        inputs = partial(self.checker.inputs, case, seed)
+        first_launch(prepared, buffers, subject, inputs, self.report)
+        share = library_share(self.checker, self._held, case, subject)
+        self.pairs.check_rates(prepared, self._held.measurement.l2, share.library_time_ns)
+        self._release()
+        return protocol.HoldAgainstReply(library=share)
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.stack.close()
+
+
+def main() -> int:
+    """Serve requests until standard input ends. The exit status says nothing: replies do."""
+    worker: Worker | None = None
+
+    def answer(request: protocol.WorkerRequest, channel: Channel) -> msgspec.Struct:
+        nonlocal worker
+        if worker is None:
+            assert isinstance(request, protocol.Open), "the first request opens the device"
+            worker = Worker(request, channel)
+            return protocol.OpenReply(device=worker.device.info, toolchain=worker.device.toolchain)
+        return worker.answer(request)
+
+    serve(protocol.WorkerRequest, answer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,0 @@
-"""What users see of runs, comparisons, sweeps and histories: in a terminal, as Markdown, as HTML.
-
-Nothing here measures or judges. Pages of a history are in `harness.site`.
-"""

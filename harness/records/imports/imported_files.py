@@ -1,0 +1,95 @@
+"""A file of any other harness that is known, by what is in it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from harness.errors import StoreError
+from harness.records.imports.google_benchmark_files import read_google_benchmark
+from harness.records.imports.imported import FORMATS, Format, ImportedCase, ImportedFile, load_json
+from harness.records.imports.nvbench_files import read_nvbench
+from harness.records.imports.pytest_benchmark_files import (
+    Benchmark,
+    BenchmarkFile,
+    Extra,
+    Untimed,
+    benchmark_file,
+)
+
+
+def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
+    """A file of any known format; of the `wanted` one alone, where one is. Raises StoreError."""
+    return _imported(path, load_json(path), wanted)
+
+
+def _imported(path: Path, content: Any, wanted: Format | None = None) -> ImportedFile:
+    found = _format_of(content)
+    if found is None:
+        raise StoreError(
+            f"{path} is no file of {' or '.join(FORMATS)}: expected what --json FILE or --jsonbin FILE of an "
+            "nvbench executable writes, or --benchmark_out=FILE of a Google Benchmark executable."
+        )
+    if wanted and found != wanted:
+        raise StoreError(f"{path} is a file of {found}, not of {wanted}: 'harness import {found}' reads it.")
+    return read_nvbench(path, content) if found == "nvbench" else read_google_benchmark(path, content)
+
+
+def _format_of(content: Any) -> Format | None:
+    if not isinstance(content, dict) or not isinstance(content.get("benchmarks"), list):
+        return None
+    if isinstance(content.get("context"), dict):
+        return "google-benchmark"
+    is_nvbench = "meta" in content or "devices" in content
+    return "nvbench" if is_nvbench else None
+
+
+def read_saved(path: Path) -> BenchmarkFile:
+    """What one process saved, with pytest-benchmark or another harness that is known. Raises StoreError."""
+    content = load_json(path)
+    if _format_of(content) is None:
+        return benchmark_file(path, content)
+    file = _imported(path, content)
+    if len(file.devices) != 1:
+        raise StoreError(
+            f"{path} is of {len(file.devices)} devices; expected one. Measure on one at a time: nvbench has "
+            "--devices 0 for that."
+        )
+    [found] = file.devices
+    device, timed = found.device, [_benchmark(case) for case in found.cases if case.times_ns]
+    return BenchmarkFile(
+        path=str(path),
+        saved_at=file.started_at or dt.datetime.fromtimestamp(path.stat().st_mtime, dt.timezone.utc),
+        identity=found.identity,
+        device=device.name,
+        # Google Benchmark's times may be anybody's: its file does not say whose clock took them.
+        on_gpu=file.format == "nvbench" and device.kind == "gpu",
+        benchmarks={benchmark.fullname: benchmark for benchmark in timed},
+        harness=file.format,
+        untimed={
+            (name := _name(case)): Untimed(
+                name=name, why=case.skipped or case.failed, skipped=bool(case.skipped)
+            )
+            for case in found.cases
+            if not case.times_ns
+        },
+        notes=file.problems,
+    )
+
+
+def _name(case: ImportedCase) -> str:
+    sizes = ",".join(f"{axis}={size}" for axis, size in case.sizes.items())
+    return f"{case.kernel}[{sizes}]" if sizes else case.kernel
+
+
+def _benchmark(case: ImportedCase) -> Benchmark:
+    return Benchmark(
+        name=_name(case),
+        fullname=_name(case),
+        timer=case.clock,
+        median_ns=median(case.times_ns),
+        times_ns=case.times_ns,
+        extra=Extra(sm_clock_mhz=case.sm_clock_mhz),
+    )

@@ -1,0 +1,317 @@
+"""Files of pytest-benchmark, as `--benchmark-save` and `--benchmark-json` write them, one a process: read
+strictly, whoever measured what with them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import glob
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import StoreError, UsageError
+from harness.records.imports.identity import Identity, identity_of, names_model, texts_of
+from harness.records.imports.imported import Integer, converted, utc_moment
+
+_KNOWN = range(2, 6)
+"""Major versions of pytest-benchmark whose files are known."""
+_SHORTEST_S, _LONGEST_S = 1e-15, 1e9
+"""Times that anything takes: beyond them ratios leave the range of a float."""
+_EARLIEST = dt.datetime(2000, 1, 1, tzinfo=dt.timezone.utc)
+_WALL = re.compile(r"^(time\.)?(perf_counter|monotonic|time|default_timer)(_ns)?$")
+"""Timers that go as the clock on the wall does."""
+_COMMIT = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
+_MACHINE = (
+    "node",
+    "system",
+    "release",
+    "machine",
+    "processor",
+    "python_implementation",
+    "python_implementation_version",
+    "python_version",
+    "python_compiler",
+    "python_build",
+)
+"""Facts of a machine that pytest-benchmark writes. Keys that a project adds are sorted by their words."""
+_MOMENTARY = ("hz_", "cpuinfo_version")
+"""Beginnings of keys of the processor that change from one second to the next, or say who read them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """What the harness's own fixture adds to a benchmark; None in other people's."""
+
+    device: str | None = None
+    uuid: str | None = None
+    driver: str | None = None
+    commit: str | None = None
+    dirty: bool | None = None
+    sm_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One benchmark in one process."""
+
+    name: str
+    fullname: str
+    timer: str
+    median_ns: float
+    times_ns: tuple[float, ...] = ()
+    """The time of every round, in the order measured; empty where the file has no raw data."""
+    busy_s: float = 0.0
+    """How long its rounds took on the wall; 0 where its timer does not tell."""
+    extra: Extra = field(default_factory=Extra)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untimed:
+    """A benchmark of one process that has no time."""
+
+    name: str
+    why: str
+    """The benchmark's own reason."""
+    skipped: bool
+    """True where it skipped itself, False where it failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkFile:
+    """What one process saved."""
+
+    path: str
+    saved_at: dt.datetime
+    identity: Identity
+    device: str
+    """A name to show: the GPU's if its fixture says it, else the processor's."""
+    on_gpu: bool
+    """Whether a GPU's own clock took the times."""
+    benchmarks: Mapping[str, Benchmark]
+    """The benchmarks by full name, in the order run."""
+    harness: str = "pytest-benchmark"
+    """What wrote it."""
+    untimed: Mapping[str, Untimed] = field(default_factory=dict)
+    """The benchmarks that were skipped or failed, by full name, where the format keeps them."""
+    rerun: tuple[str, ...] = ()
+    """Full names of benchmarks that the process ran again; the last run counts."""
+    notes: tuple[str, ...] = ()
+    """What its reader found odd, a sentence each, such as a benchmark that needed another name."""
+
+    @property
+    def began_at(self) -> dt.datetime:
+        """The latest moment at which its first round can have begun."""
+        busy_s = math.fsum(benchmark.busy_s for benchmark in self.benchmarks.values())
+        return self.saved_at - dt.timedelta(seconds=min(busy_s, _LONGEST_S))
+
+
+class _Stats(msgspec.Struct):
+    min: float
+    max: float
+    mean: float
+    median: float
+    rounds: Integer
+    iterations: Integer = 1
+    data: tuple[float, ...] = ()
+
+
+class _Options(msgspec.Struct):
+    timer: str
+
+
+class _SavedBenchmark(msgspec.Struct):
+    name: str
+    fullname: str
+    options: _Options
+    stats: _Stats
+    extra_info: dict[str, Any] = {}
+
+
+class _CommitInfo(msgspec.Struct):
+    id: str
+    dirty: bool = False
+
+
+class _SavedFile(msgspec.Struct):
+    machine_info: dict[str, Any]
+    commit_info: _CommitInfo
+    benchmarks: list[dict[str, Any]]
+    datetime: str
+    version: str
+
+
+def find_files(given: Sequence[str], option: str) -> list[Path]:
+    """The files that an option names: each word is a file, a folder with all below it, or a glob.
+
+    Raises UsageError for a word that finds nothing, and for a file found twice.
+    """
+    found: list[Path] = []
+    for word in given:
+        path = Path(word)
+        if word and path.is_dir():
+            files = sorted(path.rglob("*.json"))
+        elif path.is_file():
+            files = [path]
+        else:
+            matches = map(Path, glob.glob(word, recursive=True))  # noqa: PTH207 - that takes no absolute one
+            files = sorted(match for match in matches if match.is_file())
+        if not files:
+            raise UsageError(
+                f"{option} {word}: no file of that name, no folder with .json files, and no glob that finds "
+                "one. pytest --benchmark-save NAME writes them to .benchmarks."
+            )
+        found += files
+    seen: set[Path] = set()
+    for path in found:
+        if path.resolve() in seen:
+            raise UsageError(f"{option} names {path} twice: each process counts once.")
+        seen.add(path.resolve())
+    return found
+
+
+def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
+    """What a file of JSON says, as it was saved, except that times are in nanoseconds.
+
+    Raises StoreError, with file and benchmark, for anything that pytest-benchmark does not write: other JSON,
+    another version's format, a time that is no positive finite number. Of a benchmark that was run again, as
+    pytest-rerunfailures does, the last run counts.
+    """
+    try:
+        given = msgspec.convert(content, type=_SavedFile)
+    except ValueError as error:
+        raise StoreError(f"{path} is no file of pytest-benchmark: {error}.") from None
+    major = re.match(r"(\d{1,4})\.", given.version)
+    if major is None or int(major[1]) not in _KNOWN:
+        raise StoreError(
+            f"{path} was written by pytest-benchmark {given.version[:40]!r}; the formats of versions "
+            f"{_KNOWN[0]} to {_KNOWN[-1]} are known here. Upgrade gpu-harness to read it."
+        )
+    read = [_benchmark(path, number, each) for number, each in enumerate(given.benchmarks, 1)]
+    benchmarks = {each.fullname: each for each in read}
+    often = Counter(each.fullname for each in read)
+    info = given.machine_info
+    cpu, gpu = (part if isinstance(part := info.get(key), dict) else {} for key in ("cpu", "gpu"))
+    identity = _identity(path, given, cpu)
+    return BenchmarkFile(
+        path=str(path),
+        saved_at=_moment(path, given.datetime),
+        identity=replace(
+            identity,
+            commit=_own_commit(benchmarks.values(), given.commit_info.id),
+            dirty=given.commit_info.dirty or any(each.extra.dirty for each in benchmarks.values()),
+        ),
+        device=_text(gpu.get("name"))
+        or ", ".join(identity.cards)
+        or _text(cpu.get("brand_raw") or cpu.get("brand"))
+        or _text(info.get("machine"))
+        or "a machine without a name",
+        on_gpu=isinstance(info.get("gpu"), dict) and gpu.get("kind") != "cpu",
+        benchmarks=benchmarks,
+        rerun=tuple(name for name, count in often.items() if count > 1),
+    )
+
+
+def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
+    name = given.get("fullname")
+    where = f"{path}, {name}" if isinstance(name, str) and name else f"{path}, benchmark {number}"
+    found = converted(f"{where}: it", given, _SavedBenchmark, "pytest-benchmark")
+    if not found.fullname:
+        raise StoreError(f"{where}: it has no full name.")
+    stats = found.stats
+    times = [(what, getattr(stats, what)) for what in ("min", "median", "mean", "max")]
+    for what, value in (*times, *(("data", value) for value in stats.data)):
+        if not _SHORTEST_S <= value <= _LONGEST_S:
+            raise StoreError(
+                f"{where}: a time of {value} in {what}; expected a positive number of seconds, at most "
+                f"{_LONGEST_S:g}. Is its timer too coarse? More iterations in a round help."
+            )
+    if not stats.min <= stats.median <= stats.max or min(stats.rounds, stats.iterations) < 1:
+        raise StoreError(f"{where}: its statistics contradict each other.")
+    timer = found.options.timer
+    return Benchmark(
+        name=found.name,
+        fullname=found.fullname,
+        timer=timer,
+        median_ns=1e9 * stats.median,
+        times_ns=tuple(1e9 * time_s for time_s in stats.data),
+        busy_s=stats.mean * stats.rounds * stats.iterations if _WALL.match(timer) else 0.0,
+        extra=_extra(found.extra_info),
+    )
+
+
+def _extra(given: Mapping[str, Any]) -> Extra:
+    """Return what the harness's fixture wrote; of a stranger's keys, the names of cards alone."""
+    if not (isinstance(given.get("case"), str) and isinstance(given.get("direction"), str)):
+        return Extra(device=", ".join(filter(names_model, texts_of(given).values())) or None)
+    commit, dirty = given.get("commit"), given.get("dirty")
+    readings: dict[str, Any] = {key: _text(given.get(key)) for key in ("device", "uuid", "driver")}
+    readings |= {key: _number(given.get(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w")}
+    return Extra(
+        commit=commit if isinstance(commit, str) and _COMMIT.match(commit) else None,
+        dirty=dirty if isinstance(dirty, bool) else None,
+        **readings,
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 < value < 1e9 else None
+
+
+def _own_commit(benchmarks: Iterable[Benchmark], of_file: str) -> str | None:
+    """The commit whose kernels were measured, if the fixture says one for all; else that of the checkout."""
+    commits = {benchmark.extra.commit for benchmark in benchmarks}
+    if len(commits) == 1 and (commit := commits.pop()):
+        return commit
+    return of_file if _COMMIT.match(of_file) else None
+
+
+def _moment(path: Path, text: str) -> dt.datetime:
+    moment = utc_moment(text, dt.timezone.utc)  # versions before 5 write UTC without saying so
+    if moment is None or moment < _EARLIEST:
+        raise StoreError(
+            f"{path}: {text[:60]!r} is not when it was saved; expected a date and time such as "
+            "2026-01-31T12:00:00+00:00."
+        )
+    return moment
+
+
+def _identity(path: Path, given: _SavedFile, cpu: Mapping[str, Any]) -> Identity:
+    info = given.machine_info
+    if not _text(info.get("node")):
+        raise StoreError(f"{path}: machine_info has no node, so nobody can tell on which machine it was.")
+    return identity_of(
+        str(path),
+        f"pytest-benchmark {given.version}",
+        machine={
+            "harness": "pytest-benchmark",
+            **{key: info[key] for key in _MACHINE if key in info},
+            "cpu": {key: value for key, value in cpu.items() if not key.startswith(_MOMENTARY)},
+        },
+        others=_common_options(given.benchmarks),
+        given={key: value for key, value in info.items() if key not in (*_MACHINE, "cpu")},
+    )
+
+
+def _common_options(benchmarks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options that all benchmarks share, such as `disable_gc`; the timer is judged by itself."""
+    given = [each["options"] for each in benchmarks if isinstance(each.get("options"), dict)]
+    return {
+        f"options.{name}": value
+        for name, value in (given[0].items() if given else ())
+        if name != "timer" and all(each.get(name) == value for each in given)
+    }

@@ -1,0 +1,442 @@
+"""Records on disk: one JSON Lines file per run or comparison, what asv's files are made of.
+
+The first line is the run, each further line a row, the last says whether the run came to its end. Lines of a
+comparison are its raw blocks, as they were measured, and then its verdicts. Lines are appended to a ``.part``
+file as they come, so that what was measured survives the harness; the file gets its name at the end, or from
+the next run that writes a record beside it. A record may be packed by gzip afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import inspect
+import os
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+
+from harness.errors import StoreError
+from harness.records.types import SCHEMA_VERSION, CaseBlock, Comparison, Row, Run, Source, Verdict
+from harness.system.files import MOST_BYTES, UNREADABLE, open_regular, read_regular, try_lock
+
+T = TypeVar("T")
+
+PART = ".part"
+"""What a record's name ends in while it is written, and after its run was killed."""
+PACKED = ".gz"
+"""What the name of a record ends in that gzip has packed."""
+_ENDINGS = (".jsonl", f".jsonl{PACKED}")
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of a record: exactly one field is given."""
+
+    run: Run | None = None
+    row: Row | None = None
+    comparison: Comparison | None = None
+    block: CaseBlock | None = None
+    verdict: Verdict | None = None
+    complete: bool | None = None
+    left_out: tuple[str, ...] = ()
+    """Stands in the last line of a comparison, as do the changes of its problem."""
+    problem_changes: tuple[str, ...] = ()
+
+
+_FIELDS = {Run: "run", Row: "row", Comparison: "comparison", CaseBlock: "block", Verdict: "verdict"}
+"""The field of a line that holds a record of each kind."""
+
+
+class _SchemaVersion(msgspec.Struct):
+    schema_version: int
+
+
+class _RecordHead(msgspec.Struct):
+    run: _SchemaVersion | None = None
+    comparison: _SchemaVersion | None = None
+
+
+_RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)[^-]+-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    run: Run
+    rows: tuple[Row, ...]
+    complete: bool
+    """False for a run that was interrupted: its rows are good, but not all that were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row, its run, and the name of the device's folder."""
+
+    machine: str
+    run: Run
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class StoredComparison:
+    comparison: Comparison
+    blocks: tuple[CaseBlock, ...]
+    verdicts: tuple[Verdict, ...]
+    """Empty for a comparison that was killed: its blocks can still be judged."""
+    complete: bool
+    left_out: tuple[str, ...] = ()
+    """Sentences; why cases were not compared at all."""
+    problem_changes: tuple[str, ...] = ()
+    """Sentences; how head's problem differs from base's."""
+
+
+def record_name(described: Run | Comparison) -> str:
+    """``20260102T030405Z-1a2b3c4d-matmul-5e6f7a8b.jsonl``: sorts by time, unique by its id; of a comparison
+    ``20260102T030405Z-1a2b3c4d..9c0d1e2f-matmul-5e6f7a8b.jsonl``.
+    """
+    stamp = described.started_at.replace("-", "").replace(":", "").partition(".")[0].partition("+")[0] + "Z"
+    if isinstance(described, Run):
+        suite, commits = described.source.suite, _short(described.source)
+    else:
+        suite, commits = described.head.suite, f"{_short(described.base)}..{_short(described.head)}"
+    return f"{stamp}-{commits}-{suite}-{described.run_id[:8]}.jsonl"
+
+
+def _short(source: Source) -> str:
+    return (source.commit or "nocommit")[:8] + ("+" if source.dirty else "")
+
+
+class JsonLines:
+    """A file of JSON lines while it is written; each line is there at once, so it survives a crash."""
+
+    def __init__(self, path: Path, file: IO[bytes], advice: str) -> None:
+        self.path, self.file, self._advice = path, file, advice
+        self.problem = ""
+        """Why `keep` writes no more."""
+
+    def append(self, line: msgspec.Struct) -> None:
+        """Raises StoreError, with the advice, where the disk is full."""
+        try:
+            self.file.write(msgspec.json.encode(line) + b"\n")
+            self.file.flush()
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write to {self.path}: {error.strerror or error}. {self._advice}"
+            ) from None
+
+    def keep(self, line: msgspec.Struct) -> None:
+        """Append as long as that can be done: a disk that fills up must not cost what is being measured."""
+        if not self.problem:
+            try:
+                self.append(line)
+            except StoreError as error:
+                self.problem = error.message
+
+    def sync(self) -> None:
+        """Have the disk keep it through a crash of the whole machine. Raises OSError."""
+        os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # closing flushes once more, which a full disk refuses again
+            self.file.close()
+
+
+@contextlib.contextmanager
+def writing_results(folder: Path) -> Iterator[None]:
+    """Make a folder of results; raises StoreError where it, or what is opened in it, cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write results to {folder}: {error.strerror or error}. "
+            "Choose another folder with --results, or none with --no-save."
+        ) from None
+
+
+class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
+    """Writes the record of a run or comparison. What can fail on opening fails before a measurement starts.
+
+    Raises StoreError where the folder cannot be written, or the disk is full.
+    """
+
+    def __init__(self, folder: Path, described: Run | Comparison) -> None:
+        self.path = folder / record_name(described)
+        self._part = self.path.with_name(self.path.name + PART)
+        with writing_results(folder):
+            _adopt_parts(folder)
+            file = self._part.open("xb")
+            with contextlib.suppress(OSError):  # a file system without locks
+                try_lock(file.fileno())
+        self._lines = JsonLines(self._part, file, "Rows written before are kept there.")
+        try:
+            self.add(described)
+        except StoreError:
+            self._lines.close()
+            with contextlib.suppress(OSError):
+                self._part.unlink()
+            raise
+
+    def add(self, item: Run | Row | Comparison | CaseBlock | Verdict) -> None:
+        line: dict[str, Any] = {_FIELDS[type(item)]: item}
+        self._lines.append(_Line(**line))
+
+    def finish(
+        self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
+    ) -> Path:
+        """Give the record its name. A part file left by a crash can be read like a finished record."""
+        changes = tuple(problem_changes)
+        self._lines.append(_Line(complete=complete, left_out=tuple(left_out), problem_changes=changes))
+        try:
+            self._lines.sync()
+            self._part.replace(self.path)
+        except OSError as error:
+            raise StoreError(
+                f"Cannot finish {self.path}: {error.strerror or error}. The rows are in {self._part}."
+            ) from None
+        finally:
+            self._lines.close()  # last: until then it is locked as one that is being written
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        if not self._lines.file.closed:
+            with contextlib.suppress(StoreError):
+                self.finish(complete=False)
+            self._lines.close()
+
+
+def _adopt_parts(folder: Path) -> None:
+    """Give records of killed runs, whose files are not locked, their names; leave what is no record."""
+    for part in folder.glob(f"*.jsonl{PART}"):
+        with contextlib.suppress(OSError, *UNREADABLE), open_regular(part) as file:
+            first = msgspec.json.decode(file.readline(MOST_BYTES), type=_RecordHead)
+            described = first.run or first.comparison
+            if described and not part.is_symlink() and try_lock(file.fileno()):
+                part.rename(part.with_name(part.name.removesuffix(PART)))
+
+
+class Journal(contextlib.AbstractContextManager["Journal"]):
+    """A record, written as long as it can be: a disk that fills up must not cost what is being measured."""
+
+    def __init__(self, writer: RecordWriter | None) -> None:
+        self._writer = writer
+        self.path = writer.path if writer else None
+        self.problem = ""
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer:
+            self._writer.__exit__()
+
+    def add(self, item: Row | CaseBlock | Verdict) -> None:
+        self._attempt(RecordWriter.add, item)
+
+    def finish(
+        self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
+    ) -> None:
+        ending = {"complete": complete, "left_out": left_out, "problem_changes": problem_changes}
+        self._attempt(RecordWriter.finish, **ending)
+
+    def _attempt(self, write: Callable[..., object], *given: object, **named: object) -> None:
+        if self._writer and not self.problem:
+            try:
+                write(self._writer, *given, **named)
+            except StoreError as error:
+                self.problem, self.path = error.message, None
+
+
+def read_run(path: Path) -> StoredRun:
+    """A run's record from disk. Raises StoreError, with the line, for a damaged one or a newer schema."""
+    lines = _decoded(path)
+    if (run := lines[0].run) is None:
+        raise StoreError(f"{path} is the record of a comparison; expected that of a run.")
+    rows = tuple(line.row for line in lines if line.row is not None)
+    return StoredRun(run, rows, complete=any(line.complete for line in lines))
+
+
+def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list[StoredRow], list[str]]:
+    """The newest row of each of a suite's cases on each device, and why records could not be read.
+
+    Rows that were only verified do not count, and those that were skipped only where a case has no other.
+    """
+    found: list[StoredRow] = []
+    problems: list[str] = []
+    for folder in sorted({path.parent for path in results.glob("*/*.jsonl*")}):
+        newest: dict[str, StoredRow] = {}
+        for path in sorted(folder.glob("*.jsonl*"), reverse=True):
+            match = _RUN_NAME.fullmatch(path.name.removesuffix(PART))
+            wanted = {case for case in cases if case not in newest or newest[case].row.status == "skipped"}
+            if not match or match["suite"] != suite or not wanted:
+                continue
+            try:
+                stored = read_run(path)
+            except StoreError as error:
+                problems.append(error.message)
+                continue
+            for row in stored.rows if stored.run.command != "check" else ():
+                is_new = row.status != "skipped" or row.case not in newest
+                if row.case in wanted and row.status not in ("verified", "not-built") and is_new:
+                    newest[row.case] = StoredRow(folder.name, stored.run, row)
+        found += newest.values()
+    return found, problems
+
+
+def read_comparison(path: Path) -> StoredComparison:
+    """A comparison's record from disk. Raises StoreError like read_run."""
+    lines = _decoded(path)
+    if (comparison := lines[0].comparison) is None:
+        raise StoreError(f"{path} is the record of a run; expected that of a comparison.")
+    return StoredComparison(
+        comparison,
+        tuple(line.block for line in lines if line.block is not None),
+        tuple(line.verdict for line in lines if line.verdict is not None),
+        complete=any(line.complete for line in lines),
+        left_out=tuple(reason for line in lines for reason in line.left_out),
+        problem_changes=tuple(change for line in lines for change in line.problem_changes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """What lies at some places."""
+
+    comparisons: tuple[Path, ...]
+    others: int
+    """Number of records in folders that are of something else."""
+    problems: tuple[str, ...]
+    """What could not be read, a sentence each."""
+
+
+def find_comparisons(places: Sequence[Path]) -> FoundRecords:
+    """The records of comparisons at these places: named files, and those in folders or below; each once."""
+    found: dict[Path, Path] = {}
+    others, problems = 0, []
+    for place in places:
+        if not place.is_dir():
+            found.setdefault(place.resolve(), place)
+            continue
+        names = sorted(path for path in place.rglob("*") if path.name.endswith(_ENDINGS))
+        below = [path for path in names if not path.is_dir()]
+        if not below:
+            endings = " or ".join(_ENDINGS)
+            problems.append(f"There is no record in {place} or below: expected files that end in {endings}.")
+        for path in below:
+            try:
+                with opened(path) as content:
+                    first = _first(path, content.readline(MOST_BYTES))
+            except StoreError as error:
+                problems.append(error.message)
+                continue
+            if first.comparison:
+                found.setdefault(path.resolve(), path)
+            else:
+                others += 1  # lines of JSON of any other kind
+    return FoundRecords(tuple(found.values()), others, tuple(problems))
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """A record to be read from its beginning, unpacked. Raises StoreError, also while it is read."""
+    with reading(path), open_regular(path) as file:
+        packed = path.name.endswith(PACKED)
+        yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Tell in a sentence what keeps a file or folder from being read. Raises StoreError."""
+    try:
+        yield
+    except gzip.BadGzipFile as error:
+        raise StoreError(
+            f"{path} is not packed by gzip, as its name says ({error}): take {PACKED} from the name, "
+            "or fetch the file again."
+        ) from None
+    except (EOFError, zlib.error) as error:
+        raise StoreError(f"{path} is damaged ({error}): fetch it, or pack it, again.") from None
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+
+
+def unpacked_rest(file: IO[bytes]) -> bytes:
+    """The rest of a packed record: a few bytes may unpack to more than there is memory. Raises OSError."""
+    content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"unpacked it has more than {MOST_BYTES} bytes")
+    return content
+
+
+def _lines(path: Path) -> list[bytes]:
+    if path.name.endswith(PACKED):
+        with opened(path) as file:
+            content = unpacked_rest(file)
+    else:
+        with reading(path):
+            content = read_regular(path)
+    lines = whole_lines(content)
+    _check_version(path, lines)
+    return lines
+
+
+def whole_lines(content: bytes) -> list[bytes]:
+    """The lines of a record but for half a line at its end, which a harness that was killed, or a disk that
+    was full, leaves: what stands before it is good.
+    """
+    lines = content.splitlines()
+    if lines and not content.endswith(b"\n"):
+        try:
+            msgspec.json.decode(lines[-1])
+        except UNREADABLE:
+            lines.pop()
+    return lines
+
+
+def _first(path: Path, line: bytes) -> _RecordHead:
+    try:
+        return msgspec.json.decode(line, type=_RecordHead)
+    except UNREADABLE as error:
+        raise StoreError(
+            f"{path} is no run record: its first line does not describe a run ({error})."
+        ) from None
+
+
+def _check_version(path: Path, lines: list[bytes]) -> None:
+    first = _first(path, lines[0] if lines else b"")
+    described = first.run or first.comparison
+    if described is None:
+        raise StoreError(f"{path} is no run record: its first line describes neither a run nor a comparison.")
+    if (version := described.schema_version) > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} has schema version {version}; this harness reads up to {SCHEMA_VERSION}. "
+            "Upgrade gpu-harness to read it."
+        )
+
+
+def _decoded(path: Path) -> list[_Line]:
+    advice = "Delete the line to read the rest."
+    return [decoded_line(path, number, line, _Line, advice) for number, line in enumerate(_lines(path), 1)]
+
+
+def decoded_line(path: Path, number: int, line: bytes, kind: type[T], advice: str) -> T:
+    """A line of JSON. Raises StoreError, with its number and the advice, where it is damaged."""
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except UNREADABLE as error:
+        raise StoreError(f"{path}, line {number} is damaged ({error}). {advice}") from None
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of one line of a record."""
+    described = msgspec.json.schema(_Line)
+    for definition in described["$defs"].values():
+        if "description" in definition:  # a docstring, whose indentation Python 3.13 takes off by itself
+            definition["description"] = inspect.cleandoc(definition["description"])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"gpu-harness run record, one line, schema version {SCHEMA_VERSION}",
+        **described,
+    }

@@ -1,0 +1,707 @@
+"""What others published, with what we measured of the same kernels beside it, and what is to be measured yet:
+read from records and from sweeps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.device import backends
+from harness.device.machine import machine_name
+from harness.device.peaks import peak_of
+from harness.errors import HarnessError, UsageError
+from harness.records.record_files import StoredRow, newest_rows
+from harness.records.types import DeviceInfo, Host, RowStatus, Source
+from harness.report.terminal.run_tables import summary_of
+from harness.run.sweep.journal import SweepState, read_sweep
+from harness.run.sweep.sweep_types import Configuration, Sweep, SweepRow, configurations
+from harness.suite.case_id import Selector, Size, size_label
+from harness.suite.kernel import Kernel
+from harness.suite.loader import LoadedSuite
+from harness.suite.planning import PlannedCase
+from harness.suite.problem import Case, Value
+from harness.suite.suite import Ladder, Rung, Suite
+
+SLOW_FLOP = 4e9
+"""Operations of a launch that are too many for a processor in a card's place to be measured unasked."""
+MORE_DEVICES = ("opengl:0", "cpu:0")
+"""Where ladders are measured too, beside the default device: the compute shader's, and what both are held
+against."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours:
+    """What became of a rung on one device when it was last measured there."""
+
+    device: DeviceInfo
+    machine: str
+    """The device's folder of records."""
+    kernel: str
+    status: RowStatus
+    reason: str = ""
+    message: str = ""
+    time_ms: float | None = None
+    rate: float | None = None
+    """The rate in the unit of the suite's headline, of several configurations the best one's."""
+    average: float | None = None
+    speed_up: float | None = None
+    peak_percent: float | None = None
+    library_percent: float | None = None
+    """The rate over that of the vendor's own kernel, measured in turns with it."""
+    library: str = ""
+    """That kernel; or, where there is no share, why, as a sentence."""
+    measured_at: str
+    """When the run began: UTC, ISO 8601."""
+    commit: str | None
+    dirty: bool
+    stale: bool
+    """Whether the suite's files were others than they are now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A device that has records of a ladder, by the name of their folder."""
+
+    name: str
+    device: DeviceInfo
+    host: Host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LadderLine:
+    """A rung at a point of the axes, the author's figures and ours."""
+
+    rung: Rung
+    kernel: Kernel
+    sizes: Mapping[str, int]
+    """Empty for what stands for a whole sweep."""
+    speed_up: float | None = None
+    peak_percent: float | None = None
+    ours: Mapping[str, Ours] = field(default_factory=dict)
+    slow: frozenset[str] = frozenset()
+    repairs: str = ""
+    """The label of the author's rung that this kernel of ours repairs; empty of a rung."""
+    reference: bool = False
+    """Whether it is no rung of the author's but a vendor's own kernel, beside which the others stand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LadderReport:
+    suite: str
+    unit: str
+    ladder: Ladder
+    lines: tuple[LadderLine, ...]
+    machines: tuple[Machine, ...]
+    best: Mapping[str, Mapping[str, Ours]] = field(default_factory=dict)
+    """The kernel that stands for a machine at a size, where a ladder holds kernels against another."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweptConfiguration:
+    machine: str
+    sweep: Sweep
+    sizes: Mapping[str, int]
+    parameters: Mapping[str, Value]
+    time_ms: float
+    rate: float
+    peak: float | None
+    """The card's peak in the unit of the rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What records and sweeps hold of a suite, whose files now have the hash `tree`."""
+
+    suite: Suite
+    tree: str
+    rows: Mapping[str, Mapping[str, StoredRow]]
+    """Rows by machine and case."""
+    swept: Sequence[SweptConfiguration]
+
+
+def placed(suite: Suite, ladder: Ladder, sizes: Sequence[Mapping[str, int]] = ()) -> list[LadderLine]:
+    """A ladder's rungs with the author's figures, nothing of ours yet; at other sizes where they are asked
+    for.
+
+    A ladder of one size moves to another with its figures; of several, figures stay at the sizes they are of.
+    """
+    lines = [_line(suite, ladder, rung) for rung in ladder.rungs]
+    if sizes:
+        chosen = [line for line in lines if line.rung.swept]
+        for point in sizes:
+            there = [line for line in lines if line.sizes == point]
+            chosen += there or _moved(lines, point)
+        lines = chosen
+    return [*lines, *_repaired(suite, lines), *_references(suite, ladder, lines)]
+
+
+def _repaired(suite: Suite, lines: Sequence[LadderLine]) -> Iterator[LadderLine]:
+    """The kernels that repair what a ladder's authors wrote, at the same sizes."""
+    for line in lines:
+        if name := line.rung.repaired:
+            rung = dataclasses.replace(
+                line.rung, label=f"{line.rung.label}, repaired", kernel=name, rate=None
+            )
+            yield LadderLine(rung=rung, kernel=suite.by_name[name], sizes=line.sizes, repairs=line.rung.label)
+
+
+def _references(suite: Suite, ladder: Ladder, lines: Sequence[LadderLine]) -> Iterator[LadderLine]:
+    """The vendors' own kernels of the types that a ladder's are of, at its sizes."""
+    if ladder.against:
+        return
+    dtypes = {line.kernel.dtype for line in lines}
+    rungs = {(line.kernel.name, size_label(line.sizes)) for line in lines}
+    for label, point in {size_label(line.sizes): line.sizes for line in lines if line.sizes}.items():
+        for kernel in suite.kernels:
+            if kernel.library and kernel.dtype in dtypes and (kernel.name, label) not in rungs:
+                rung = Rung(kernel.name, kernel.name, sizes=point)
+                yield LadderLine(rung=rung, kernel=kernel, sizes=point, reference=True)
+
+
+def _line(suite: Suite, ladder: Ladder, rung: Rung) -> LadderLine:
+    sizes = {} if rung.swept else suite.rung_sizes(ladder, rung)
+    bases = (each for each in ladder.rungs if _is_base(ladder, each) and not each.swept)
+    base = next((each for each in bases if suite.rung_sizes(ladder, each) == sizes), None)
+    counted = rung.rate / base.rate if rung.rate and base and base.rate and not rung.swept else None
+    return LadderLine(
+        rung=rung,
+        kernel=suite.by_name[rung.kernel],
+        sizes=sizes,
+        speed_up=rung.speed_up or counted,
+        peak_percent=100 * rung.rate / ladder.peak if rung.rate and ladder.peak else None,
+    )
+
+
+def _is_base(ladder: Ladder, rung: Rung) -> bool:
+    """Whether speed-ups are counted from it, at its sizes."""
+    if ladder.against:
+        return rung.kernel == ladder.against
+    first = ladder.rungs[0]
+    return (rung.kernel, rung.macros) == (first.kernel, first.macros)
+
+
+def _moved(lines: Sequence[LadderLine], point: Mapping[str, int]) -> list[LadderLine]:
+    lines = [line for line in lines if not line.rung.swept]
+    figures_move = len({size_label(line.sizes) for line in lines}) == 1
+    largest = max(point.values())
+    slow = {line.rung.label for line in lines if line.rung.slow and max(line.sizes.values()) <= largest}
+    moved: dict[str, LadderLine] = {}
+    for line in lines:
+        rung = dataclasses.replace(line.rung, slow=line.rung.label in slow)
+        there = dataclasses.replace(line, rung=rung, sizes=dict(point))
+        if not figures_move:
+            rung = dataclasses.replace(rung, rate=None, time_ms=None, speed_up=None)
+            there = LadderLine(rung=rung, kernel=line.kernel, sizes=dict(point))
+        moved.setdefault(rung.label, there)
+    return list(moved.values())
+
+
+def is_slow(line: LadderLine, suite: Suite, device: DeviceInfo) -> bool:
+    """Whether measuring it takes so long that it must be asked for."""
+    if line.rung.slow or line.rung.swept:
+        return line.rung.slow
+    if line.rung.backend or device.kind == "gpu" or device.backend == "null":
+        return False
+    return (suite.problem.flop(suite.case(line.kernel, line.sizes)) or 0) > SLOW_FLOP
+
+
+def is_plain(line: LadderLine, suite: Suite) -> bool:
+    """Whether the kernel as it stands is what the rung is, and not another configuration of a sweep's."""
+    if line.rung.swept:
+        return False
+    own = suite.case(line.kernel, line.sizes).macros
+    return all(own.get(name) == value for name, value in line.rung.macros.items())
+
+
+def planned(suite: Suite, report: LadderReport) -> list[PlannedCase]:
+    """The kernels of a ladder's rungs and what repairs them that have CUDA text of their own, each at the
+    largest of its sizes, in the suite's order.
+    """
+    largest: dict[str, LadderLine] = {}
+    for line in sorted(report.lines, key=lambda line: max(line.sizes.values(), default=0)):
+        if is_plain(line, suite) and isinstance(line.kernel.source_for("cuda"), str):
+            largest[line.kernel.name] = line
+    return [
+        PlannedCase(kernel, suite.case(kernel, largest[kernel.name].sizes))
+        for kernel in suite.kernels
+        if kernel.name in largest
+    ]
+
+
+def ladder_report(
+    suite: Suite,
+    tree: str,
+    ladder: Ladder,
+    lines: Sequence[LadderLine],
+    rows: Sequence[StoredRow],
+    swept: Sequence[SweptConfiguration] = (),
+    *,
+    shown: Callable[[DeviceInfo], bool] = lambda _: True,
+    against: str = "",
+) -> LadderReport:
+    """Put figures to the lines of a ladder. `tree` is the hash of the suite as it is now; `shown` tells which
+    devices it is for; `against` names the kernel to hold against the host's, in place of the author's or the
+    fastest.
+    """
+    by_machine: dict[str, dict[str, StoredRow]] = {}
+    for stored in rows:
+        by_machine.setdefault(stored.machine, {})[stored.row.case] = stored
+    measured = _Measured(suite, tree, by_machine, swept)
+    machines = tuple(each for each in _machines(measured, ladder, lines) if shown(each.device))
+    filled = [
+        dataclasses.replace(
+            line,
+            ours={m.name: ours for m in machines if (ours := _ours(measured, line, m))},
+            slow=frozenset(m.name for m in machines if is_slow(line, suite, m.device)),
+        )
+        for line in lines
+    ]
+    filled = [_with_speed_ups(line, filled, ladder) for line in filled]
+    best = {m.name: _best(measured, ladder, filled, m, against) for m in machines} if ladder.against else {}
+    return LadderReport(
+        suite=suite.name,
+        unit=suite.headline,
+        ladder=ladder,
+        lines=tuple(filled),
+        machines=machines,
+        best=best,
+    )
+
+
+def _machines(measured: _Measured, ladder: Ladder, lines: Sequence[LadderLine]) -> list[Machine]:
+    """The devices that ladders are shown for: the host's own processor where a kernel is measured there for
+    its own sake, or where there is nothing else.
+    """
+    suite = measured.suite
+    cases = {_case(suite, line) for line in lines if not line.rung.backend and not line.reference}
+    if ladder.against:
+        cases = {Case(suite.name, k.name, line.sizes).id for k in suite.kernels for line in lines}
+        cases -= {_case(suite, line) for line in lines if line.rung.backend}
+    found = _with_rows(measured, cases)
+    if ladder.against:
+        found = {name: each for name, each in found.items() if not _is_host(suite, ladder, each.device)}
+    configured = {line.kernel.name for line in lines if line.rung.macros}
+    for each in measured.swept:
+        if each.sweep.kernel in configured:
+            found.setdefault(each.machine, Machine(each.machine, each.sweep.device, each.sweep.host))
+    return list((found or _with_rows(measured, {_case(suite, line) for line in lines})).values())
+
+
+def _with_rows(measured: _Measured, cases: Collection[str]) -> dict[str, Machine]:
+    """The devices that have a row of any of these cases, as the newest run tells of them."""
+    found: dict[str, Machine] = {}
+    for machine, rows in measured.rows.items():
+        if runs := [stored.run for case, stored in rows.items() if case in cases]:
+            newest = max(runs, key=lambda run: run.started_at)
+            found[machine] = Machine(machine, newest.device, newest.host)
+    return found
+
+
+def _is_host(suite: Suite, ladder: Ladder, device: DeviceInfo) -> bool:
+    return (
+        any(rung.backend == device.backend for rung in ladder.rungs if rung.kernel == ladder.against)
+        and suite.by_name[ladder.against].source_for(device.backend) is not None
+    )
+
+
+def _case(suite: Suite, line: LadderLine) -> str:
+    return Case(suite.name, line.kernel.name, line.sizes).id
+
+
+def _ours(measured: _Measured, line: LadderLine, machine: Machine) -> Ours | None:
+    if not is_plain(line, measured.suite):
+        return _of_sweep(measured, line, machine)
+    case, wanted = _case(measured.suite, line), line.rung.backend
+    rows = [stored for by_case in measured.rows.values() if (stored := by_case.get(case))]
+    if wanted in ("", machine.device.backend):
+        rows = [stored for stored in rows if stored.machine == machine.name]
+    else:
+        rows = [
+            stored
+            for stored in rows
+            if stored.run.device.backend == wanted and stored.run.host.cpu == machine.host.cpu
+        ]
+    if rows:
+        return _of_row(max(rows, key=lambda each: each.run.started_at), measured.tree)
+    return _of_sweep(measured, line, machine) if line.rung.macros else None
+
+
+def _of_row(stored: StoredRow, tree: str) -> Ours:
+    row, run = stored.row, stored.run
+    summary = summary_of(row, run)
+    return Ours(
+        device=run.device,
+        machine=stored.machine,
+        kernel=row.kernel,
+        status=row.status,
+        reason=row.reason,
+        message=row.message,
+        time_ms=summary.time_ms,
+        rate=summary.rate,
+        peak_percent=summary.peak_percent,
+        library_percent=summary.library_percent,
+        library=row.library.kernel if row.library else row.library_missing,
+        measured_at=run.started_at,
+        **_origin(run.source, tree),
+    )
+
+
+def _origin(source: Source, tree: str) -> dict[str, Any]:
+    return {"commit": source.commit, "dirty": source.dirty, "stale": source.tree_sha256 != tree}
+
+
+def _of_sweep(measured: _Measured, line: LadderLine, machine: Machine) -> Ours | None:
+    """The best of the configurations that have the rung's parameters, and their average where it is asked."""
+    matching = [
+        each
+        for each in measured.swept
+        if each.machine == machine.name
+        and each.sweep.kernel == line.kernel.name
+        and (line.rung.swept or each.sizes == line.sizes)
+        and all(each.parameters.get(name) == value for name, value in line.rung.macros.items())
+    ]
+    if not matching:
+        return None
+    best = max(matching, key=lambda each: each.rate)
+    average = sum(each.rate for each in matching) / len(matching)
+    return Ours(
+        device=best.sweep.device,
+        machine=best.machine,
+        kernel=best.sweep.kernel,
+        status="measured",
+        time_ms=best.time_ms,
+        rate=best.rate,
+        average=average if line.rung.swept else None,
+        peak_percent=100 * best.rate / best.peak if best.peak else None,
+        measured_at=best.sweep.started_at,
+        **_origin(best.sweep.source, measured.tree),
+    )
+
+
+def _with_speed_ups(line: LadderLine, lines: Sequence[LadderLine], ladder: Ladder) -> LadderLine:
+    bases = (each for each in lines if each.sizes == line.sizes and _is_base(ladder, each.rung))
+    base = next(bases, None)
+    if base is None or line.rung.swept:
+        return line
+    return dataclasses.replace(line, ours={m: _sped(ours, base.ours.get(m)) for m, ours in line.ours.items()})
+
+
+def _sped(ours: Ours, base: Ours | None) -> Ours:
+    if not ours.rate or base is None or not base.rate:
+        return ours
+    return dataclasses.replace(ours, speed_up=ours.rate / base.rate)
+
+
+def _best(
+    measured: _Measured, ladder: Ladder, lines: Sequence[LadderLine], machine: Machine, against: str
+) -> dict[str, Ours]:
+    """What a device has to hold against the host, by size: the kernel that is asked for, else the author's,
+    else the fastest that computes in the same type and is no vendor's own.
+    """
+    suite, rows = measured.suite, measured.rows.get(machine.name, {})
+    theirs = [line.kernel.name for line in lines if not line.rung.backend]
+    best: dict[str, Ours] = {}
+    for line in (line for line in lines if line.kernel.name == ladder.against):
+        for names in ([against],) if against else (theirs, comparable(suite, ladder)):
+            cases = [Case(suite.name, name, line.sizes).id for name in names]
+            ours = [_of_row(rows[case], measured.tree) for case in cases if case in rows]
+            if timed := [each for each in ours if each.rate]:
+                chosen = max(timed, key=lambda each: each.rate or 0)
+                best[size_label(line.sizes)] = _sped(chosen, line.ours.get(machine.name))
+                break
+    return best
+
+
+def comparable(suite: Suite, ladder: Ladder) -> list[str]:
+    """Kernels that may stand for a device: what computes in the host's type, and is no vendor's own."""
+    dtype = suite.by_name[ladder.against].dtype
+    return [kernel.name for kernel in suite.kernels if kernel.dtype == dtype and not kernel.library]
+
+
+def fastest(suite: Suite, ladder: Ladder, rows: Sequence[StoredRow]) -> Kernel | None:
+    """Which kernel stands for a device, by its rows: the fastest at the largest size that it has any of."""
+    fair = comparable(suite, ladder)
+    timed = [
+        (max(stored.row.sizes.values()), rate, stored.row.kernel)
+        for stored in rows
+        if stored.row.kernel in fair and (rate := summary_of(stored.row, stored.run).rate)
+    ]
+    return suite.by_name[max(timed)[2]] if timed else None
+
+
+def newest_swept(
+    results: Path, suite: Suite, kernels: Collection[str]
+) -> tuple[list[SweptConfiguration], list[str]]:
+    """Every configuration of the newest sweep of each kernel on each device that came to its end, and what
+    could not be read, a sentence each.
+    """
+    newest: dict[tuple[str, str], tuple[Sweep, SweepState]] = {}
+    problems: list[str] = []
+    for kernel in kernels:
+        for path in sorted(results.glob(f"*/sweeps/{suite.name}.{kernel}-*.jsonl")):
+            try:
+                sweep, found = read_sweep(path)
+            except HarnessError as error:
+                problems.append(error.message)
+                continue
+            key = path.parent.parent.name, kernel
+            if found.complete and (key not in newest or newest[key][0].started_at < sweep.started_at):
+                newest[key] = sweep, found
+    return [
+        each
+        for (machine, _), (sweep, found) in newest.items()
+        for each in _swept(suite, machine, sweep, found)
+    ], problems
+
+
+def _swept(suite: Suite, machine: str, sweep: Sweep, found: SweepState) -> Iterator[SweptConfiguration]:
+    finals = {final.number: final.time_ns for final in found.finals}
+    for configuration, row in _rows(suite, sweep, found):
+        time_ns = finals.get(row.configuration.number) or row.time_ns
+        work = row.flop if suite.headline == "GFLOP/s" else row.moved_bytes
+        if time_ns and work:
+            yield SweptConfiguration(
+                machine,
+                sweep,
+                configuration.sizes,
+                configuration.parameters,
+                time_ms=time_ns / 1e6,
+                rate=work / time_ns,
+                peak=peak_of(sweep.peaks, suite.headline, row.dtype, work / time_ns),
+            )
+
+
+def _rows(suite: Suite, sweep: Sweep, found: SweepState) -> Iterator[tuple[Configuration, SweepRow]]:
+    """Configurations with the row that holds for each: its own, or that of one whose code is the same."""
+    measured = {number: row for number, row in found.rows.items() if row.status == "measured"}
+    first: dict[tuple[str, str], SweepRow] = {}
+    for number, row in measured.items():
+        yield row.configuration, row
+        if prepared := found.prepared.get(number):
+            first[row.configuration.case, prepared.code] = row
+    for configuration in _all(suite, sweep, found):
+        prepared = found.prepared.get(configuration.number)
+        if prepared and prepared.code and configuration.number not in found.rows:
+            original = first.get((configuration.case, prepared.code))
+            if original is not None:
+                yield configuration, original
+
+
+def _all(suite: Suite, sweep: Sweep, found: SweepState) -> tuple[Configuration, ...]:
+    """Every configuration of a sweep; none where the suite's list is another now."""
+    kernel = suite.by_name.get(sweep.kernel)
+    if kernel is None or kernel.tune is None:
+        return ()
+    by_number = [found.rows[number].configuration for number in sorted(found.rows)]
+    points = list({tuple(each.sizes.items()): each.sizes for each in by_number}.values())
+    every = configurations(suite, kernel, kernel.tune, points)
+    same = len(every) == sweep.total and all(every[each.number - 1] == each for each in by_number)
+    return every if same else ()
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteLadders:
+    """Ladders of one suite, at the sizes to show."""
+
+    loaded: LoadedSuite
+    ladders: tuple[tuple[Ladder, tuple[LadderLine, ...]], ...]
+    results: Path
+    devices: tuple[str, ...]
+    """To show or to measure on; empty for every device but the null one, whose times are made up."""
+    against: str
+    """The kernel to hold against the host; empty for the fastest."""
+    slow: bool
+    """Whether to measure what takes minutes too."""
+
+    @property
+    def suite(self) -> Suite:
+        return self.loaded.suite
+
+    @property
+    def lines(self) -> list[LadderLine]:
+        return [line for _, lines in self.ladders for line in lines]
+
+    def reports(self) -> tuple[list[LadderReport], list[str]]:
+        """Every ladder with its figures, and what could not be read, a sentence each."""
+        rows, problems = self._rows()
+        tuned = {line.kernel.name for line in self.lines if line.kernel.tune}
+        swept, unread = newest_swept(self.results, self.suite, sorted(tuned))
+        rows = [each for each in rows if self._is_wanted(each.run.device)]
+        swept = [each for each in swept if self._is_wanted(each.sweep.device)]
+        tree = self.loaded.source.tree_sha256
+        return [
+            ladder_report(
+                self.suite, tree, ladder, lines, rows, swept, shown=self._is_shown, against=self.against
+            )
+            for ladder, lines in self.ladders
+        ], problems + unread
+
+    def specs(self, default: str | None) -> list[str | None]:
+        """The devices to measure on; None for the first that works."""
+        if self.devices:
+            return [*self.devices]
+        there = {backend for kernel in self.loaded.suite.kernels for backend in kernel.sources}
+        specs = dict.fromkeys((default, *MORE_DEVICES))
+        return [spec for spec in specs if spec is None or spec.partition(":")[0] in there]
+
+    def missing(self, device: DeviceInfo) -> list[PlannedCase]:
+        """What a device can be asked for, kernel by kernel, and has no figure of with the suite as it is."""
+        wanted = {
+            (line.kernel.name, size_label(line.sizes)): self._planned(line.kernel, line)
+            for line in self.lines
+            if is_plain(line, self.suite)
+            and line.rung.backend in ("", device.backend)
+            and line.kernel.source_for(device.backend) is not None
+            and (self.slow or not is_slow(line, self.suite, device))
+        }
+        order = [kernel.name for kernel in self.suite.kernels]
+        plan = sorted(wanted.values(), key=lambda planned: order.index(planned.kernel.name))
+        return self._not_stored(device, plan)
+
+    def missing_fastest(self, device: DeviceInfo) -> list[PlannedCase]:
+        """The kernel that stands for a device in a table against the host, where the author's cannot run."""
+        plan: list[PlannedCase] = []
+        for ladder, lines in self.ladders if device.backend != "cpu" else ():
+            kernel = self._standing(ladder, lines, device) if ladder.against else None
+            if kernel is None:
+                continue
+            for line in (line for line in lines if line.kernel.name == ladder.against):
+                rung = dataclasses.replace(line.rung, slow=False, backend="")
+                moved = dataclasses.replace(line, kernel=kernel, rung=rung)
+                if self.slow or not is_slow(moved, self.suite, device):
+                    plan.append(self._planned(kernel, line))
+        return self._not_stored(device, plan)
+
+    def _standing(self, ladder: Ladder, lines: Sequence[LadderLine], device: DeviceInfo) -> Kernel | None:
+        if self.against:
+            kernel = self.suite.by_name[self.against]
+            return kernel if kernel.source_for(device.backend) is not None else None
+        theirs = [line.kernel for line in lines if not line.rung.backend]
+        if any(kernel.source_for(device.backend) is not None for kernel in theirs):
+            return None
+        return fastest(self.suite, ladder, self._stored_on(device))
+
+    def _planned(self, kernel: Kernel, line: LadderLine) -> PlannedCase:
+        return PlannedCase(kernel, self.suite.case(kernel, line.sizes))
+
+    def _not_stored(self, device: DeviceInfo, plan: Sequence[PlannedCase]) -> list[PlannedCase]:
+        tree = self.loaded.source.tree_sha256
+        fresh = {
+            stored.row.case
+            for stored in self._stored_on(device)
+            if stored.row.status == "measured" and stored.run.source.tree_sha256 == tree
+        }
+        return [planned for planned in plan if planned.case.id not in fresh]
+
+    def _stored_on(self, device: DeviceInfo) -> list[StoredRow]:
+        return [stored for stored in self._rows()[0] if stored.machine == machine_name(device)]
+
+    def _rows(self) -> tuple[list[StoredRow], list[str]]:
+        """What is stored of any kernel of the suite at the sizes of its ladders."""
+        points = {size_label(line.sizes): line.sizes for line in self.lines if line.sizes}
+        kernels = self.suite.kernels
+        cases = {Case(self.suite.name, k.name, point).id for k in kernels for point in points.values()}
+        return newest_rows(self.results, self.suite.name, cases)
+
+    def _is_wanted(self, device: DeviceInfo) -> bool:
+        return device.backend != "null" or self._is_shown(device)
+
+    def _is_shown(self, device: DeviceInfo) -> bool:
+        specs = [backends.parse_spec(spec) for spec in self.devices]
+        return backends.parse_spec(device.spec) in specs if specs else device.backend != "null"
+
+
+def find_ladders(
+    suites: Sequence[LoadedSuite],
+    names: Sequence[str],
+    sizes: Sequence[str],
+    *,
+    results: Path,
+    devices: tuple[str, ...],
+    against: str,
+    slow: bool,
+) -> Iterator[SuiteLadders]:
+    """The ladders of these names, or all. Raises UsageError for a name that is none, a size that fits
+    nothing, and where nobody published.
+    """
+    known = [(loaded, ladder) for loaded in suites for ladder in loaded.suite.ladders]
+    if not known:
+        raise UsageError(
+            "No suite here has ladders: Suite(ladders=[Ladder(...)]) says what others published."
+        )
+    for name in names:
+        if not any(_is_of(name, loaded.suite, ladder) for loaded, ladder in known):
+            there = [f"{loaded.suite.name}.{ladder.name}" for loaded, ladder in known]
+            near = difflib.get_close_matches(name, [*there, *(each.partition(".")[2] for each in there)], 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise UsageError(f"No suite or ladder is called {name!r}.{hint} Ladders: {', '.join(there)}.")
+    against = Selector.parse(against).name.rpartition(".")[2]
+    for loaded in suites:
+        suite = loaded.suite
+        chosen = [
+            (ladder, [Selector.parse(name) for name in names if _is_of(name, suite, ladder)])
+            for ladder in suite.ladders
+        ]
+        chosen = [(ladder, selectors) for ladder, selectors in chosen if selectors or not names]
+        if not chosen:
+            continue
+        if against and against not in suite.by_name:
+            raise UsageError(f"--against {against}: suite {suite.name!r} has no such kernel.")
+        ladders = []
+        for ladder, selectors in chosen:
+            wanted = dict.fromkeys((*sizes, *(each.size for each in selectors if each.size)))
+            points = [Size.parse(size).at(suite.problem.axes) for size in wanted]
+            ladders.append((ladder, tuple(placed(suite, ladder, points))))
+        yield SuiteLadders(loaded, tuple(ladders), results, devices, against, slow)
+
+
+def _is_of(name: str, suite: Suite, ladder: Ladder) -> bool:
+    """Whether it names a ladder, its suite, or a kernel or case on it."""
+    if name in (suite.name, ladder.name, f"{suite.name}.{ladder.name}"):
+        return True
+    selector = Selector.parse(name)
+    return any(selector.names(suite.name, rung.kernel) for rung in ladder.rungs)
+
+
+_PUBLISHED = ("title", "source", "publication", "author", "url", "date", "card", "peak", "against", "note")
+
+
+def as_json(report: LadderReport) -> dict[str, Any]:
+    ladder = report.ladder
+    return {
+        "suite": report.suite,
+        "unit": report.unit,
+        "ladder": ladder.name,
+        **{name: getattr(ladder, name) for name in _PUBLISHED},
+        "rungs": [_line_json(line) for line in report.lines],
+        "held_against": {
+            machine: {size: _ours_json(ours) for size, ours in by_size.items()}
+            for machine, by_size in report.best.items()
+        },
+    }
+
+
+def _line_json(line: LadderLine) -> dict[str, Any]:
+    rung = line.rung
+    published = {name: getattr(rung, name) for name in ("rate", "average", "time_ms")}
+    return {
+        "label": rung.label,
+        "reference": line.reference,
+        "repairs": line.repairs,
+        "kernel": rung.kernel,
+        "about": line.kernel.about,
+        "sizes": line.sizes,
+        "macros": rung.macros,
+        "published": {**published, "speed_up": line.speed_up, "peak_percent": line.peak_percent},
+        "ours": list(map(_ours_json, line.ours.values())),
+    }
+
+
+def _ours_json(ours: Ours) -> dict[str, Any]:
+    given = {name: getattr(ours, name) for name in Ours.__slots__ if name != "device"}
+    return {"device": ours.device.spec, "name": ours.device.name, **given}

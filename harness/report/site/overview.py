@@ -1,0 +1,283 @@
+"""What shows every card: the first document, events and changes, the feed and the badges."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from harness.history.events import Event, Spans
+from harness.history.figures import SeriesCase
+from harness.history.reading import staleness, with_stale
+from harness.history.sources.our_records import Commits, cache_file, read_cached, write_cached
+from harness.history.triage import WORSE, Stated
+from harness.report.site.card_documents import CardSummary
+from harness.report.site.documents import (
+    COMMITS_A_FILE,
+    EVERY,
+    SCHEMA_VERSION,
+    CardStatus,
+    Numbers,
+    Rows,
+    Site,
+    atom,
+    badge,
+    badge_svg,
+    change_document,
+    placed_change,
+    rough,
+    series_file,
+)
+
+_CHANGES = 120
+"""How many changes programs are told of, open ones first; every series has all of its own."""
+_EVENTS = 60
+"""How many events the overview has at most, open ones first; the page of a commit has all of its own."""
+_CHANGES_OF_EVENT, _SUSPECTS = 12, 3
+_KINDS = (
+    *("new", "acknowledged", "expired", "fixed", "unjudged", "stale"),
+    *("improvement", "environment", "change"),
+)
+_OF_CARD = ("file", "name", "gpu", "host", "driver", "kind", "newest", "points", "calibration")
+_OF_BRIEF = ("id", "kind", "effect", "low", "high")
+
+
+@dataclass(frozen=True)
+class Overview:
+    site: Site
+    cards: Sequence[CardSummary]
+    names: Sequence[str]
+    """What changes call each card."""
+    cases: Sequence[SeriesCase]
+    commits: Commits
+
+    @cached_property
+    def _is_stale(self) -> Callable[[int], bool]:
+        return staleness((at for card in self.cards for at in card.measured), self.commits)
+
+    @cached_property
+    def changes(self) -> list[Stated]:
+        """The changes of every card, settled but for decisions about events."""
+        return [
+            each
+            for card in self.cards
+            for each in with_stale(card.changes, card.spans, {*card.ended}, self._is_stale)
+        ]
+
+    @property
+    def spans(self) -> Spans:
+        return {name: card.spans for name, card in self._named}
+
+    def write(self, about: Mapping[str, Any], events: Sequence[Event]) -> None:
+        """`about` is what the first document says besides; `events` are made of the changes."""
+        changes = sorted(
+            (each for event in events for each in event.changes),
+            key=lambda each: (not each.is_open, -each.change.bad),
+        )
+        self._settle(changes)
+        documents = {each.change.id: self._change(each) for each in changes}
+        listed = [self._event(event, documents) for event in events]
+        self.site.write("events", listed[:_EVENTS])
+        self.site.write_json("api/changes.json", [documents[each.change.id] for each in changes[:_CHANGES]])
+        self._by_commit(list(documents.values()), listed)
+        statuses = self._statuses(changes)
+        self._first(about, changes, events, statuses)
+        fed = [event for event in listed if event["kind"] != "environment"][:100]
+        names = [(card.file, card.gpu or card.name) for card in self.cards]
+        self.site.put(
+            "feed.xml",
+            atom(fed, names, [case.name for case in self.cases], about["project"], about["generated_at"]),
+        )
+        for (file, name), status in zip(names, statuses, strict=True):
+            self.site.write_json(f"badges/{file}.json", badge(name, status))
+            self.site.put(f"badges/{file}.svg", badge_svg(name, status))
+
+    @property
+    def _named(self) -> Iterator[tuple[str, CardSummary]]:
+        return zip(self.names, self.cards, strict=True)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def _by_name(self) -> dict[str, SeriesCase]:
+        return {case.name: case for case in self.cases}
+
+    def _change(self, each: Stated) -> dict[str, Any]:
+        change = each.change
+        return change_document(each, self._by_name[change.case], self._numbers[change.card], self.commits)
+
+    def _settle(self, changes: Sequence[Stated]) -> None:
+        """A decision about an event reaches series of several cards, whose documents are there already."""
+        before = {each.change.id: each for card in self.cards for each in card.changes}
+        moved = {(each.change.card, each.change.case) for each in changes if before[each.change.id] != each}
+        kept = cache_file(self.site.folder, "settled")
+        shown = {(name, self.cases[row["case"]].name) for name, card in self._named for row in card.series}
+        # What was decided about an event before may not be any more.
+        earlier = shown.intersection(read_cached(kept, list[tuple[str, str]]) or ())
+        write_cached(kept, sorted(moved))
+        own: dict[tuple[str, str], list[Stated]] = defaultdict(list)
+        for each in changes:
+            own[each.change.card, each.change.case].append(each)
+        for card, name in moved | earlier:
+            case, number = self._by_name[name], self._numbers[card]
+            in_order = sorted(own[card, name], key=lambda each: each.change.at)
+            documents = [placed_change(each, case, number, self.commits) for each in in_order]
+            self.site.change(f"series/{series_file(card, case)}", {"changes": documents})
+
+    def _event(self, event: Event, documents: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        brief = [documents[each.change.id] for each in event.changes[:_CHANGES_OF_EVENT]]
+        suspects = event.suspects[:_SUSPECTS] or (event.bad,)
+        return {
+            "id": event.id,
+            "kind": event.kind,
+            "state": event.state,
+            "cause": event.cause,
+            "good": event.good,
+            "bad": event.bad,
+            "good_hash": self.commits[event.good].hash,
+            "bad_hash": self.commits[event.bad].hash,
+            "accused": event.accused,
+            "commits": len(event.suspects),
+            "likely": event.likely,
+            "suspects": [self._suspect(position) for position in suspects],
+            "cards": sorted(self._numbers[name] for name in event.cards),
+            "cases": len(event.cases),
+            "changes": len(event.changes),
+            "worst": brief[0],
+            "brief": Rows(
+                [
+                    {"card": each["card"], "case": each["case"], "state": each["state"]}
+                    | {name: each[name] for name in _OF_BRIEF}
+                    for each in brief
+                ]
+            ),
+        }
+
+    def _suspect(self, position: int) -> dict[str, Any]:
+        commit = self.commits[position]
+        return {
+            "position": position,
+            "hash": commit.hash,
+            "subject": commit.subject[:200],
+            "author": commit.author[:100],
+            "time": commit.time_s,
+        }
+
+    def _by_commit(self, changes: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]]) -> None:
+        """Changes and events by the commits that may have made them, for the page of a commit."""
+        for first in range(0, len(self.commits), EVERY):
+            own = [
+                [each for each in every if each["bad"] >= first > each["good"] - EVERY]
+                for every in (changes, events)
+            ]
+            if any(own):
+                document = {"changes": own[0], "events": own[1]}
+                self.site.write(f"changed/{first // EVERY}", document, api=False)
+            else:
+                self.site.remove(f"data/changed/{first // EVERY}.js")
+
+    def _statuses(self, changes: Sequence[Stated]) -> list[CardStatus]:
+        """The status of each card, in the order of `cards`."""
+        opened = Counter(each.change.card for each in changes if each.is_open)
+        unjudged = Counter(
+            each.change.card for each in changes if is_unjudged(each) and each.change.kind in WORSE
+        )
+        judged = {
+            name: [row for row in card.series if self.cases[row["case"]].direction != "none"]
+            for name, card in self._named
+        }
+        return [
+            CardStatus(
+                open=opened[name],
+                unjudged=unjudged[name],
+                unknown=sum(row["noise"] is None for row in judged[name]),
+                series=len(judged[name]),
+                stale=card.newest is not None and self._is_stale(card.newest["commit"]),
+            )
+            for name, card in self._named
+        ]
+
+    def _first(
+        self,
+        about: Mapping[str, Any],
+        changes: Sequence[Stated],
+        events: Sequence[Event],
+        statuses: Sequence[CardStatus],
+    ) -> None:
+        kinds: Counter[str] = Counter(each.state or each.change.kind for each in changes)
+        of_events: Counter[str] = Counter(each.state or each.kind for each in events)
+        newest = self.commits[-1]
+        self.site.write(
+            "site",
+            {
+                "schema": SCHEMA_VERSION,
+                **about,
+                "asv": (self.site.folder.parent / "asv.js").exists(),
+                "commits": {
+                    "count": len(self.commits),
+                    "chunk": COMMITS_A_FILE,
+                    "every": EVERY,
+                    **_days(self.commits),
+                    "newest": {"hash": newest.hash, "time": newest.time_s, "subject": newest.subject[:500]},
+                },
+                "cards": [
+                    {
+                        **{name: getattr(card, name) for name in _OF_CARD},
+                        **asdict(status),
+                        "health": card.health + _behind(card, self.commits),
+                    }
+                    for card, status in zip(self.cards, statuses, strict=True)
+                ],
+                "cases": Rows([asdict(case) for case in self.cases]),
+                "series": Rows(self._series(changes)),
+                "counts": {kind: kinds[kind] for kind in _KINDS},
+                "events": {kind: of_events[kind] for kind in _KINDS},
+                "problems": [problem for card in self.cards for problem in card.problems],
+            },
+        )
+
+    def _series(self, changes: Sequence[Stated]) -> list[dict[str, Any]]:
+        """The rows of series, with the worst of what is open and of what nobody can judge yet."""
+        opened: dict[tuple[str, str], float] = {}
+        unjudged: dict[tuple[str, str], float] = {}
+        for each in changes:
+            found = opened if each.is_open else unjudged if is_unjudged(each) else None
+            if found is not None:
+                key = each.change.card, each.change.case
+                found[key] = max(found.get(key, 0.0), each.change.effect, key=abs)
+        return [
+            row
+            | {
+                "open": rough(opened.get((name, self.cases[row["case"]].name))),
+                "unjudged": rough(unjudged.get((name, self.cases[row["case"]].name))),
+            }
+            for name, card in self._named
+            for row in card.series
+        ]
+
+
+def is_unjudged(each: Stated) -> bool:
+    """Whether the newest figures are off their level, and the card does not explain it."""
+    return each.state == "unjudged" and each.change.kind != "environment"
+
+
+def _days(commits: Commits) -> dict[str, Numbers]:
+    """The days since 1970 on which there are commits, and the first commit of each. Clocks of authors go
+    astray; a time axis cannot, so a commit is of no earlier day than those before it.
+    """
+    times = np.array([commit.time_s for commit in commits.line], np.int64)
+    days = np.maximum.accumulate(times // 86_400)
+    firsts = np.flatnonzero(np.diff(days, prepend=-1))
+    return {"days": Numbers(days[firsts], "u32"), "firsts": Numbers(firsts, "u32")}
+
+
+def _behind(card: CardSummary, commits: Commits) -> list[dict[str, str]]:
+    behind = len(commits) - 1 - card.newest["commit"] if card.newest else 0
+    text = f"{behind} commit{'s' if behind > 1 else ''} behind the newest."
+    return [{"level": "warning" if behind > EVERY else "good", "text": text}] if behind else []

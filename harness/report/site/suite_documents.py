@@ -1,0 +1,162 @@
+"""What a suite says of its kernels, for the pages: what others published, what a kernel asks of a card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from os import cpu_count
+from pathlib import Path
+from typing import Any
+
+from harness.device.static.accesses import Access, accesses
+from harness.device.static.occupancy import CAPABILITIES, CARDS, CardModel, residency
+from harness.errors import HarnessError
+from harness.history.figures import SeriesCase
+from harness.numbers import number, times
+from harness.records.types import DeviceInfo, Row
+from harness.report.ladders import LadderLine, comparable, is_plain, placed
+from harness.report.terminal.ladder_tables import given
+from harness.suite.case_id import Size, size_label
+from harness.suite.kernel import Kernel
+from harness.suite.planning import at_least_one, launch_of
+from harness.suite.suite import Ladder, Suite
+from harness.suite.suite_files import first_line
+
+_OF_LADDER = ("name", "title", "source", "publication", "author", "url", "date", "card", "against", "note")
+
+
+def suite_document(
+    suite: Suite, gpus: Sequence[str], cases: Iterable[SeriesCase], repository: Path | None = None
+) -> dict[str, Any]:
+    """A suite's ladders with the authors' figures, where its kernels' sources lie in the repository, and how
+    the kernels of these cases reach memory.
+
+    `gpus` are the models of the site's cards, by number.
+    """
+    return {
+        "suite": suite.name,
+        "unit": suite.headline,
+        "ladders": [_ladder(suite, ladder, gpus) for ladder in suite.ladders],
+        "sources": dict(_sources(suite, repository)) if repository else {},
+        "accesses": _accesses(suite, [each for each in cases if each.suite == suite.name]),
+    }
+
+
+def _sources(suite: Suite, repository: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The file and the line that each kernel begins at now, where it is a file of the repository."""
+    for kernel in suite.kernels:
+        for file in kernel.files[:1]:
+            path = suite.root / file
+            with suppress(OSError, ValueError):
+                within = path.resolve().relative_to(repository.resolve()).as_posix()
+                yield kernel.name, {"path": within, "line": first_line(path, kernel.function)}
+
+
+def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str]) -> dict[str, Any]:
+    lines = [line for line in placed(suite, ladder) if not line.repairs and not line.reference]
+    return {
+        **{name: getattr(ladder, name) for name in _OF_LADDER},
+        "comparable": comparable(suite, ladder) if ladder.against else [],
+        "cards": [number for number, gpu in enumerate(gpus) if is_of_family(gpu, ladder.card)],
+        "rungs": [_rung(suite, ladder, line) for line in lines],
+    }
+
+
+def is_of_family(gpu: str, card: str) -> bool:
+    """Whether a device's name has every word of an author's: ``NVIDIA GeForce RTX 3060 Ti`` is of the family
+    of the ``RTX 3060``.
+    """
+    return bool(card) and _words(card) <= _words(gpu)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", name.lower()))
+
+
+def _rung(suite: Suite, ladder: Ladder, line: LadderLine) -> dict[str, Any]:
+    """Figures as numbers, to draw by, and as texts as they were published."""
+    rung = line.rung
+    counted = "" if rung.kernel == ladder.against else times(line.speed_up)
+    return {
+        "label": rung.label,
+        "kernel": rung.kernel,
+        "repaired": rung.repaired,
+        "size": size_label(line.sizes) if line.sizes else "",
+        "backend": rung.backend,
+        "macros": {name: str(value) for name, value in rung.macros.items()},
+        "plain": is_plain(line, suite),
+        "rate": rung.rate,
+        "speed_up": line.speed_up,
+        "told": {
+            "rate": given(rung.rate, ladder.decimals),
+            "average": given(rung.average),
+            "time_ms": given(rung.time_ms),
+            "speed_up": f"{rung.speed_up:g}x" if rung.speed_up else counted,
+            "peak_percent": number(line.peak_percent, 3),
+        },
+    }
+
+
+def _accesses(suite: Suite, cases: Sequence[SeriesCase]) -> list[dict[str, Any]]:
+    """The accesses of each kernel at the largest size that it was measured at: following them takes long."""
+    largest: dict[str, dict[str, int]] = {}
+    for case in cases:
+        try:
+            point = Size.parse(case.size).at(suite.problem.axes)
+        except HarnessError:  # of a suite that had other axes
+            continue
+        before = largest.get(case.kernel)
+        if case.kernel in suite.by_name and (before is None or max(point.values()) > max(before.values())):
+            largest[case.kernel] = point
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        return list(pool.map(lambda each: _followed(suite, suite.by_name[each[0]], each[1]), largest.items()))
+
+
+def _followed(suite: Suite, kernel: Kernel, point: dict[str, int]) -> dict[str, Any]:
+    found: tuple[Access, ...] = ()
+    problem = ""
+    if isinstance(kernel.source_for("cuda"), str):
+        try:
+            # How a warp reaches memory is the same on every card; a grid that asks for one is told some.
+            case = suite.case(kernel, point, device=CARDS["h200"].facts)
+            found = accesses(suite, kernel, case, launch_of(kernel, case, at_least_one))
+        except HarnessError as error:
+            problem = error.message
+    else:
+        problem = "It has no CUDA source, or one that a library or a function makes where it is built."
+    return {
+        "kernel": kernel.name,
+        "size": size_label(point),
+        "found": [asdict(each) | {"fewest_sectors": each.fewest_sectors} for each in found],
+        "problem": problem,
+    }
+
+
+def demand_document(device: DeviceInfo, row: Row) -> dict[str, Any] | None:
+    """What a measured kernel asked of its card, by arithmetic on what the driver and the launch say; None
+    where they do not say it, as of a device that is no NVIDIA card.
+    """
+    launch, resources, capability = row.launch, row.resources, device.compute_capability
+    if launch is None or resources is None or not resources.registers:
+        return None
+    if capability is None or capability not in CAPABILITIES or device.compute_units is None:
+        return None
+    card = CardModel(device.name, capability, device.compute_units)
+    static_bytes = resources.static_shared_bytes or 0
+    held = residency(card, launch, resources.registers, static_bytes)
+    return {
+        "multiprocessors": card.multiprocessors,
+        "block": launch.block,
+        "grid": launch.grid,
+        "registers": resources.registers,
+        "shared_bytes": static_bytes + launch.dynamic_shared_bytes,
+        "local_bytes": resources.local_bytes,
+        "blocks": held.blocks,
+        "occupancy": held.occupancy,
+        "limit": held.limit,
+        "waves": held.waves,
+        "last_wave": held.last_wave if held.blocks else None,
+    }

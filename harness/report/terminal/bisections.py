@@ -1,0 +1,129 @@
+"""What a bisection found, for the terminal and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from harness.errors import ExitCode
+from harness.numbers import counted, half_width, interval, moved, percent, percent_figure, seconds
+from harness.records.types import Effect
+from harness.report.table import Cell, Column, Sheet
+from harness.report.terminal.run_tables import console, print_end, print_out
+from harness.report.words.of_verdict import effect_figure
+from harness.run.bisect.search import BisectResult, Looked
+from harness.suite.case_id import in_short
+from harness.system.git import Commit
+from harness.system.texts import harmless
+
+SCHEMA_VERSION = 1
+_MARKS = {"good": "unchanged", "bad": "regression", "unsure": "inconclusive", "skipped": "failed"}
+_SUSPECTS = 20
+"""The most that are listed."""
+
+
+def exit_code(result: BisectResult) -> ExitCode:
+    if result.interrupted:
+        return ExitCode.INTERRUPTED
+    if result.outcome == "found":
+        return ExitCode.FINE
+    return ExitCode.NOT_MEASURED if result.problem else ExitCode.INCONCLUSIVE
+
+
+def as_json(result: BisectResult) -> dict[str, Any]:
+    """Effects are shares."""
+    return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(result)}
+
+
+def print_bisection(result: BisectResult, status: ExitCode) -> None:
+    """The commits that were looked at and what they come to, on standard output."""
+    out = console()
+    if result.looked:
+        print_out(_table(result))
+        out.print()
+    for line in _lines(result):
+        out.print(line)
+    print_end(result.problem, None, "the same command goes on from here" if result.interrupted else "")
+    out.print(f"{_spent(result)} Exit status {int(status)}.")
+
+
+def _table(result: BisectResult) -> Sheet:
+    looked = result.looked
+    effects = [each.effect for each in looked]
+    span = f"{result.good.hash[:10]}..{result.bad.hash[:10]}"
+    against = ["GOOD" if each.against == result.good else each.against.hash[:10] for each in looked]
+    return Sheet(
+        title=f"{in_short(result.case)}: {span} on {result.devices[0].name}",
+        columns=[
+            Column("commit", [each.commit.hash[:10] for each in looked], text=True, whole=True),
+            Column("side", [Cell(each.side, _MARKS[each.side]) for each in looked], text=True, whole=True),
+            Column("change %", list(map(effect_figure, effects))),
+            Column("±", [percent_figure(half_width(each)) for each in effects]),
+            Column("against", against, text=True, whole=True),
+            Column("", [told(each) for each in looked], text=True),
+        ],
+        cut=True,
+    )
+
+
+def told(looked: Looked) -> str:
+    """What the figures of a commit do not say."""
+    if looked.side == "skipped":
+        return f"{looked.reason}: {looked.message}"
+    how = f"same code as {looked.same_as[:10]}; " if looked.same_as else ""
+    how = how or ("measured before; " if looked.remembered else "")
+    how = how or ("follows from both over GOOD; " if looked.derived else "")
+    return f"{how}{looked.commit.subject}"
+
+
+def _lines(result: BisectResult) -> Iterator[Text]:
+    if result.outcome == "nothing":
+        yield Text(f"Nothing to bisect: BAD is no other than GOOD{_by(result)}.", style="bold")
+        return
+    if not result.suspects:
+        why = f" ({result.ends.reason})" if result.ends else ""
+        yield Text(f"Whether BAD differs from GOOD cannot be told{why}{_by(result)}.", style="bold")
+        return
+    whole = result.ends.effect.effect if result.ends and result.ends.effect else 0.0
+    word = "slower" if whole > 0 else "faster"
+    sure = f"{math.floor(1000 * result.sure) / 10:g} % sure"
+    if result.outcome == "found":
+        (commit,) = result.suspects
+        yield Text(f"{commit.hash[:10]} made {in_short(result.case)} {word}, {sure}.", style="bold")
+        yield _who(commit)
+    else:
+        many = counted(len(result.suspects), "commit")
+        some = f"One of {many}" if result.sure else f"Several of {many}"
+        told = f", {sure}:" if result.sure else ":"
+        yield Text(f"{some} made {in_short(result.case)} {word}{told}", style="bold")
+        for commit in result.suspects[:_SUSPECTS]:
+            yield _who(commit)
+        if len(result.suspects) > _SUSPECTS:
+            yield Text(f"  and {len(result.suspects) - _SUSPECTS} more.")
+    if result.step and result.step.effect:
+        unit = ", in cycles" if result.ruler == "cycles" else ""
+        against = result.step.against.hash[:10]
+        yield Text(f"Against {against}, right before: {moved(result.step.effect, 'slower', 'faster')}{unit}.")
+    for note in result.notes:
+        yield Text(note, style="yellow")
+
+
+def _by(result: BisectResult) -> str:
+    effect: Effect | None = result.ends.effect if result.ends else None
+    if effect is None:
+        return ", their code is the same" if result.ends and result.ends.same_as else ""
+    return f", {percent(effect.effect, sign=True)} ({interval(effect.low, effect.high)})"
+
+
+def _who(commit: Commit) -> Text:
+    return Text(harmless(f"  {commit.hash[:10]} {commit.subject} ({commit.author})"))
+
+
+def _spent(result: BisectResult) -> str:
+    compared = counted(result.comparisons, "comparison")
+    among = f"{counted(result.commits, 'commit')}, {result.touching} of which touch what is built"
+    return f"{compared} among {among}; {seconds(result.gpu_s)} of device time."

@@ -1,0 +1,422 @@
+"""Verdicts of comparisons, of files, and of stored comparisons judged again: the terminal, JSON, and the exit
+status.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from textwrap import indent
+from typing import Any, TypeAlias
+
+from rich.text import Text
+
+from harness.errors import ExitCode
+from harness.judgement.judge import Policy
+from harness.judgement.noise import Calibration
+from harness.judgement.saved_runs import FilesResult
+from harness.judgement.statistics.rates import false_alarm_bound
+from harness.numbers import exact, rough, seconds
+from harness.records.types import FAILING, Comparison, DeviceInfo, Verdict, nothing_compared
+from harness.report.table import Cell, Column, Sheet
+from harness.report.terminal.run_tables import console, print_end, print_error, print_out, styled
+from harness.report.words.of_verdict import (
+    IN_TURNS,
+    PROCESSES,
+    JudgedCase,
+    basis,
+    commit_label,
+    explained,
+    notes_of,
+    source_label,
+    suite_label,
+    toolchain_labels,
+    verdict_columns,
+)
+from harness.run.compare import ComparisonResult
+from harness.run.rejudge import Label, Rejudged, RejudgedRecord, Truth, score
+from harness.system.texts import harmless, plain_log
+
+_BY_DEFAULT = frozenset(FAILING[:5])
+_ALWAYS = frozenset({"missing", "failed"})
+"""A case that vanished or failed never passes silently."""
+_ORDER = (
+    "regression",
+    "improvement",
+    "unchanged",
+    "identical",
+    "inconclusive",
+    "invalid",
+    "new",
+    "missing",
+    "failed",
+)
+_QUIET = ("identical", "unchanged")
+"""Verdicts that the table says enough of."""
+_PAIRS = ("pair of processes", "pairs of processes")
+_NOTHING = "nothing"
+
+JudgedResult: TypeAlias = ComparisonResult | FilesResult | RejudgedRecord
+
+
+def exit_code(results: Sequence[JudgedResult], fail_on: Collection[str] = ()) -> ExitCode:
+    """What the verdicts mean for a command; `fail_on` names those that count, none for the default.
+
+    Where nothing was compared it is inconclusive at best, whatever counts.
+    """
+    if any(result.interrupted for result in results):
+        return ExitCode.INTERRUPTED
+    verdicts = [verdict for result in results for verdict in result.verdicts]
+    codes = {_code(verdict) for verdict in verdicts if fails(verdict, fail_on)}
+    if any(result.problem for result in results):
+        codes.add(ExitCode.NOT_MEASURED)
+    if nothing_compared(verdict.status for verdict in verdicts):
+        codes.add(ExitCode.INCONCLUSIVE)
+    order = (ExitCode.REGRESSION, ExitCode.NOT_MEASURED, ExitCode.INCONCLUSIVE, ExitCode.FINE)
+    return next(code for code in order if code in {*codes, ExitCode.FINE})
+
+
+def fails(verdict: Verdict, fail_on: Collection[str] = ()) -> bool:
+    """Whether a verdict by itself fails a comparison."""
+    return verdict.status in (frozenset(fail_on) or _BY_DEFAULT) | _ALWAYS
+
+
+def _code(verdict: Verdict) -> ExitCode:
+    if verdict.status == "inconclusive":
+        return ExitCode.INCONCLUSIVE
+    if verdict.status == "invalid" or (verdict.status == "failed" and verdict.side != "head"):
+        return ExitCode.NOT_MEASURED
+    return ExitCode.REGRESSION
+
+
+def rejudged_exit_code(
+    records: Sequence[RejudgedRecord], problems: Collection[str], fail_on: Collection[str]
+) -> ExitCode:
+    """The exit status by what is said now; what could not be read counts as not measured."""
+    status = exit_code(records, fail_on) if records else ExitCode.NOT_MEASURED
+    return ExitCode.NOT_MEASURED if problems and status is not ExitCode.REGRESSION else status
+
+
+def as_json(result: ComparisonResult) -> dict[str, Any]:
+    return {
+        "comparison": result.comparison,
+        "complete": not result.interrupted,
+        "record": str(result.path) if result.path else None,
+        "problem": result.problem,
+        "verdicts": [with_sentence(verdict, units_of(result.comparison)) for verdict in result.verdicts],
+        "twins": list(map(with_sentence, result.twins)),
+        "left_out": result.left_out,
+        "problem_changes": result.problem_changes,
+    }
+
+
+def judgement_as_json(result: FilesResult) -> dict[str, Any]:
+    """Margin, tolerance and confidence are shares."""
+    return {
+        "base": result.base,
+        "head": result.head,
+        "pairs": result.pairs,
+        "device": result.device,
+        "margin": result.policy.margin,
+        "tolerance": result.policy.tolerance,
+        "confidence": result.policy.confidence,
+        "verdicts": [with_sentence(verdict, _PAIRS) for verdict in result.verdicts],
+        "notes": result.notes,
+    }
+
+
+def rejudged_as_json(record: RejudgedRecord) -> dict[str, Any]:
+    """Margin, tolerance and confidence are shares."""
+    return {
+        "comparison": record.comparison,
+        "complete": record.complete,
+        "record": str(record.path),
+        "margin": record.policy.margin,
+        "tolerance": record.policy.tolerance,
+        "confidence": record.policy.confidence,
+        "calibrated_at": record.calibration.measured_at if record.calibration else None,
+        "verdicts": [_rejudged_case_json(record, case) for case in record.cases],
+        "twins": [_rejudged_case_json(record, case) for case in record.twins],
+    }
+
+
+def _rejudged_case_json(record: RejudgedRecord, case: Rejudged) -> dict[str, Any]:
+    label = record.labels.get(case.now.case)
+    return {
+        **dataclasses.asdict(with_sentence(case.now)),
+        "said": record.said(case),
+        "gpu_s_then": case.then_gpu_s,
+        "processes": case.blocks,
+        "truth": label.truth if label else None,
+    }
+
+
+def with_sentence(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> Verdict:
+    """For those who read JSON: with all that is said of it as its message."""
+    return dataclasses.replace(verdict, message=explained(verdict, units))
+
+
+def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> None:
+    """Tables and closing line on standard output; what else there is to know on standard error."""
+    for result in results:
+        rows = (*result.verdicts, *result.twins)
+        names = [*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)]
+        print_out(Sheet(title=title(result.comparison), columns=verdict_columns("kernel", names, rows)))
+        rests_on = _of_executables(result.comparison) or calibrated(
+            result.calibration, result.comparison.device, rows
+        )
+        if any(block.in_turns for blocks in result.kept.values() for block in blocks):
+            rests_on = f"{rests_on} {IN_TURNS}".lstrip()
+        units = units_of(result.comparison)
+        _print_reasons(result.verdicts, rests_on, units=units, changes=result.problem_changes)
+        for message in result.left_out:
+            print_error(f"Left out: {message}")
+        left = "verdicts rest on what was finished" if result.interrupted else ""
+        print_end(result.problem, result.path, left)
+        console().print()
+    rows = tuple(verdict for result in results for verdict in (*result.verdicts, *result.twins))
+    verdicts = [verdict for result in results for verdict in result.verdicts]
+    device_s = sum(verdict.gpu_s for verdict in rows) if results else None
+    console().print(f"{closing(verdicts, device_s)} Exit status {int(status)}.")
+
+
+def units_of(comparison: Comparison) -> tuple[str, str]:
+    """What an effect was measured in, one and many."""
+    processes = comparison.settings.get("processes_a_block")
+    return (f"round of {processes} runs", f"rounds of {processes} runs") if processes else PROCESSES
+
+
+def _of_executables(comparison: Comparison) -> str:
+    """What verdicts of executables rest on; empty for kernels."""
+    if "processes_a_block" not in comparison.settings:
+        return ""
+    method = comparison.settings.get("method") or comparison.settings.get("format")
+    told = (
+        f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
+        f"verified.{_of_modules(comparison)}"
+    )
+    return " ".join((told, *notes_of(comparison)))
+
+
+def _of_modules(comparison: Comparison) -> str:
+    """Sentences on whose Python code the executables ran; empty where none ran."""
+    own, silent = (comparison.settings.get(name) for name in ("own_modules", "not_proved"))
+    words = f" The repository's Python modules came from their own side's files: {own}." if own else ""
+    return f"{words} Not proved for all of its Python: {silent}." if silent else words
+
+
+def print_judgement(result: FilesResult, status: ExitCode) -> None:
+    often = Counter(verdict.kernel for verdict in result.verdicts)
+    names = [each.kernel if often[each.kernel] == 1 else each.case for each in result.verdicts]
+    base, head = result.base, result.head
+    ends = " against ".join(commit_label(side.commit, dirty=side.dirty) for side in (base, head))
+    columns = verdict_columns("benchmark", names, result.verdicts)
+    print_out(Sheet(title=f"{ends} on {result.device}", columns=columns))
+    files = f"Files of {result.harness}, {len(base.files)} of base and {len(head.files)} of head."
+    limits = f"{_limits_in_words(result.policy)} of each verdict."
+    _print_reasons(result.verdicts, f"{files} {limits}", units=_PAIRS)
+    for note in result.notes:
+        console().print(Text(f"Note: {harmless(note)}"))
+    console().print(f"\n{closing(result.verdicts, None)} Exit status {int(status)}.")
+
+
+def _print_reasons(
+    verdicts: Sequence[Verdict],
+    rests_on: str,
+    *,
+    units: tuple[str, str],
+    changes: Sequence[str] = (),
+) -> None:
+    """What verdicts rest on, how head's problem changed, and the reasons of those that are acted on."""
+    out = console()
+    if rests_on:
+        out.print(rests_on, style="dim")
+    for change in changes:
+        out.print(Text(f"Problem changed: {harmless(change)}", style="bold yellow"))
+    for line in lines_of(verdicts, units):
+        out.print(line)
+
+
+def _limits_in_words(policy: Policy) -> str:
+    return (
+        f"Margin {exact(policy.margin)}, tolerance {exact(policy.tolerance)}, confidence "
+        f"{exact(policy.confidence)}"
+    )
+
+
+def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[JudgedCase]) -> str:
+    """What verdicts rest on: this device's own noise, or an assumption; empty where nothing was measured."""
+    if known is None or not known.verdicts:
+        return basis(0, 0, "") if any(case.time for case in cases) else ""
+    told = basis(known.verdicts, known.false_alarms, known.measured_at)
+    if known.driver != device.driver:
+        told += f" Since then the driver went from {known.driver} to {device.driver}: calibrate again."
+    return told
+
+
+def title(comparison: Comparison) -> str:
+    base, head = map(source_label, (comparison.base, comparison.head))
+    device, suite = comparison.device, suite_label(comparison.base)
+    if labels := toolchain_labels(comparison):
+        suite, (base, head) = f"{suite} at {head}", labels
+    return f"{suite}: {base} against {head} on {device.name} ({device.spec})"
+
+
+def lines_of(
+    verdicts: Sequence[Verdict],
+    units: tuple[str, str] = PROCESSES,
+    names: Mapping[str, str] | None = None,
+    *,
+    logs: bool = True,
+) -> Iterator[Text]:
+    """What a table cannot say: why, of every verdict that somebody has to act on; once where several in a row
+    say the same. `names` are what cases are called, where not by their ids.
+    """
+    shown: set[str] = set()
+    loud = (verdict for verdict in verdicts if verdict.status not in _QUIET or verdict.settings_changed)
+    for _, (verdict, *alike) in groupby(loud, key=lambda v: (v.status, v.reason, explained(v), v.log)):
+        cause = f", {verdict.attribution}" if verdict.attribution else ""
+        more = f" and {len(alike)} more" if alike else ""
+        words = f"{more} ({verdict.reason}{cause}): {explained(verdict, units)}"
+        name = names[verdict.case] if names else verdict.case
+        yield Text.assemble(
+            styled(f"{verdict.status} ", verdict.status), (harmless(name), "bold"), harmless(words, keep="\n")
+        )
+        if logs and verdict.log and verdict.log not in shown:
+            shown.add(verdict.log)  # one broken file costs many cases
+            yield Text(indent(plain_log(verdict.log), "    ", lambda _: True), style="dim")
+
+
+def closing(verdicts: Sequence[Verdict], device_s: float | None) -> str:
+    """``1 regression, 3 unchanged. 12.3 s of device time.``"""
+    counts = Counter(verdict.status for verdict in verdicts)
+    told = counted_statuses(counts) or "no case was compared"
+    if counts and nothing_compared(counts):
+        why = f"{'base' if 'new' in counts else 'head'} has none of these cases"
+        why = why if len(counts) == 1 else "base and head have no case in common"
+        told += f". Nothing was compared: {why}"
+    return f"{told}." + (f" {seconds(device_s)} of device time." if device_s is not None else "")
+
+
+def counted_statuses(counts: Mapping[Any, int]) -> str:
+    """``1 regression, 3 unchanged``; what matters most comes first."""
+    return ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts.get(name))
+
+
+def print_rejudged(records: Sequence[RejudgedRecord], asides: Sequence[str], status: ExitCode) -> None:
+    """A table a record, and what it comes to, on standard output; `asides` on standard error."""
+    out = console()
+    for record in records:
+        _print_record(record)
+    labelled = [
+        (record, label, case)
+        for record in records
+        for case in record.cases
+        if (label := record.labels.get(case.now.case))
+    ]
+    if labelled:
+        print_out(_scores(labelled))
+        out.print()
+    told: dict[str, None] = {}
+    for record in records:
+        cases = [case.now for case in (*record.cases, *record.twins)]
+        rests_on = calibrated(record.calibration, record.comparison.device, cases)
+        told[f"{_limits_in_words(record.policy)}. {rests_on}".strip()] = None
+    for line in told:
+        out.print(harmless(line), style="dim")
+    for aside in asides:
+        print_error(aside)
+    if records:
+        out.print(_closing_of_records(records, status))
+
+
+def _print_record(record: RejudgedRecord) -> None:
+    out = console()
+    out.print(harmless(record.path.name), style="bold", soft_wrap=True)
+    print_out(_then_and_now(record))
+    if untouched := sum(map(_is_quiet, record.cases)):
+        out.print(f"And {untouched} identical.", style="dim")
+    if not record.complete:
+        out.print("Interrupted then: what was measured is judged.", style="dim")
+    for line in lines_of([case.now for case in record.cases if not case.same]):
+        out.print(line)
+    out.print()
+
+
+def _is_quiet(case: Rejudged) -> bool:
+    """Whether a case is left out of the table: nothing was measured of it, and nothing is the matter."""
+    return case.same and case.now.status == "identical"
+
+
+def _then_and_now(record: RejudgedRecord) -> Sheet:
+    cases = [case for case in record.cases if not _is_quiet(case)]
+    rows = [*cases, *record.twins]
+    now = [case.now for case in rows]
+    names = [*(case.now.kernel for case in cases), *(case.now.case for case in record.twins)]
+    given = {column.name: column for column in verdict_columns("kernel", names, now)}
+    labels = [record.labels.get(verdict.case) for verdict in now]
+    then = [Cell(case.then.status, case.then.status) if case.then else _NOTHING for case in rows]
+    same = "" if all(case.same for case in rows) else "  "
+    said = [Cell(f"{same if case.same else '→ '}{case.now.status}", case.now.status) for case in rows]
+    return Sheet(
+        title=title(record.comparison),
+        columns=[
+            given["kernel"],
+            given["size"],
+            given["change %"],
+            dataclasses.replace(given["±"], spare=2),
+            Column("s then", [_seconds(case.then_gpu_s) for case in rows], spare=1),
+            Column("s now", [_seconds(case.now.gpu_s) for case in rows]),
+            Column("truth", [label.truth if label else "" for label in labels], spare=3),
+            Column("then", then, text=True),
+            Column("now", said, text=True),
+        ],
+    )
+
+
+def _scores(labelled: Sequence[tuple[RejudgedRecord, Label, Rejudged]]) -> Sheet:
+    """What is known of the cases, against what was said and is said of them."""
+    said: Mapping[str, list[tuple[Truth, str, float]]] = {
+        "then": [(label.truth, record.said(case) or "", case.then_gpu_s) for record, label, case in labelled],
+        "now": [(label.truth, case.now.status, case.now.gpu_s) for _, label, case in labelled],
+    }
+    counts = [score([(truth, status) for truth, status, _ in told]) for told in said.values()]
+    now, caption = counts[-1], ""
+    if now.same:
+        bound = rough(false_alarm_bound(now.false_alarms, now.same))
+        caption = f"False alarms now: {now.false_alarms} of {now.same}, so below {bound} (95 % confidence)."
+    return Sheet(
+        caption=caption,
+        columns=[
+            Column("labelled", list(said), text=True),
+            Column("found", [f"{each.found} of {each.changed}" for each in counts]),
+            Column("missed", [str(each.missed) for each in counts]),
+            Column("unchanged", [f"{each.unchanged} of {each.same}" for each in counts]),
+            Column("false alarms", [str(each.false_alarms) for each in counts]),
+            Column("undecided", [str(each.undecided) for each in counts]),
+            Column("device s", [_seconds(sum(gpu_s for *_, gpu_s in told)) for told in said.values()]),
+        ],
+    )
+
+
+def _closing_of_records(records: Sequence[RejudgedRecord], status: ExitCode) -> str:
+    cases = [case for record in records for case in record.cases]
+    twins = [case for record in records for case in record.twins]
+    otherwise = Counter(
+        (case.then.status if case.then else _NOTHING, case.now.status) for case in cases if not case.same
+    )
+    same = sum(case.same for case in cases)
+    changes = ", ".join(f"{count} {then} → {now}" for (then, now), count in otherwise.most_common())
+    then_s = sum(case.then_gpu_s for case in (*cases, *twins))
+    now_s = sum(case.now.gpu_s for case in (*cases, *twins))
+    told = counted_statuses(Counter(case.now.status for case in cases)) or "no case"
+    return (
+        f"{same} as then{f', {len(cases) - same} otherwise: {changes}' if otherwise else ''}.\n"
+        f"Now {told}. {seconds(then_s)} of device time then, {seconds(now_s)} now. Exit status {int(status)}."
+    )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f}" if value else ""

@@ -1,0 +1,499 @@
+"""A history for the terminal: what is open and what did it, what cannot be judged yet, what else happened."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from harness.errors import ExitCode
+from harness.history.changes import Analysed, Change
+from harness.history.events import Event, settling
+from harness.history.figures import SeriesCase
+from harness.history.reading import CardHistory, History, sentence
+from harness.history.sources.our_records import Commits
+from harness.history.triage import WORSE, Stated
+from harness.numbers import counted, half_width, is_unsure, percent, percent_figure
+from harness.report.table import Cell, Column, Sheet
+from harness.report.terminal.run_tables import console, distinct, print_error, print_out, styled
+from harness.system.git import Commit
+from harness.system.texts import harmless
+
+SCHEMA_VERSION = 1
+_CLIP = 60
+_CARDS = 6
+"""Up to so many cards have a line each."""
+_LATE = 20
+"""Commits by which a card is behind before that is told."""
+_OTHERS = 5
+"""Events that are not open, and are shown all the same."""
+_LATE_NAMED = 2
+"""Cards that are behind and are named, each in a line."""
+_BROKEN = 8
+"""Commits that made cases fail, of which each has a line."""
+_MOST, _MOST_EARLY = 30, 8
+"""Events that a log shows: what is open, newest first, and what is too early to judge, worst first."""
+_FEWEST, _LINES, _REST = 2, 3, 20
+"""A terminal shows so many events of a kind at the least; the lines that one takes, and all that is not of
+events."""
+_STATE, _EFFECT, _WHAT = 9, 15, 13
+"""Widths of columns."""
+_INDENT = "  "
+_NAMED = 4
+"""Commits of several that are named."""
+_FIGURES = ("before", "after", "effect", "low", "high", "p_value", "cycles_effect")
+_MARKS = {"new": "open", "drift": "open"}
+"""The styles of states that have not their own."""
+_STATES = (
+    *("new", "expired", "unjudged", "acknowledged", "stale", "fixed"),
+    *("improvement", "environment", "change"),
+)
+"""States and kinds in the order in which the last line counts them."""
+
+
+def exit_code(history: History) -> ExitCode:
+    """A regression is open, or what could be measured once fails now: neither passes in silence. Nor does
+    what became worse and cannot be judged yet, which is neither fine nor a regression.
+    """
+    if any(history.open) or any(card.failing for card in history.cards):
+        return ExitCode.REGRESSION
+    return ExitCode.INCONCLUSIVE if any(history.unjudged) else ExitCode.FINE
+
+
+def print_history(history: History, *, every: bool = False, since: str = "") -> None:
+    """An event each: what is open, what cannot be judged yet, and the newest of what is neither, or all since
+    a commit or date. With `every` a line for each change of each card in their place.
+    """
+    if every:
+        for card in history.cards:
+            _print_card(card, history.commits)
+    else:
+        _print_cards(history)
+        _print_events(history, since)
+        console().print()
+    if history.undirected:
+        console().print(_asking(history.undirected))
+    console().print(_closing(history))
+
+
+def _asking(benchmarks: Sequence[str]) -> str:
+    """What to set where it is not known which way is better."""
+    tracks = sorted({name.rpartition(".")[2] for name in benchmarks})
+    shown = ", ".join(map(clean, tracks[:3])) + (" and others" if len(tracks) > 3 else "")
+    key = f'directions = {{ "{clean(tracks[0])}" = "higher" }}'
+    return (
+        f"Whether more is better is unknown of {counted(len(benchmarks), 'benchmark')} ({shown}): their "
+        f"changes are neither regressions nor improvements. To tell, set {key}, or lower, in [tool.harness]."
+    )
+
+
+def _print_cards(history: History) -> None:
+    """A line a card where they are few, else one for all; and what is amiss with them."""
+    out, commits = console(), history.commits
+    newest = max(map(_newest, history.cards), default=-1)
+    few = len(history.cards) <= _CARDS
+    if not few:
+        series = counted(sum(len(card.analysed) for card in history.cards), "case")
+        out.print(f"{len(history.cards)} cards, {series} in all{_newest_hash(newest, commits)}", style="bold")
+    late = [
+        f"{harmless(card.name)} {how}" for card in history.cards if (how := _behind(card, commits, newest))
+    ]
+    if len(late) > _LATE_NAMED:
+        late = [f"{len(late)} cards are behind: {late[0]}"]
+    for card in history.cards if few else ():
+        out.print(_title(card, commits), style="bold", soft_wrap=True)
+    for words in (*late, *_ended(history), *_limits(history.cards)):
+        out.print(words, style="dim", soft_wrap=not out.is_terminal)
+    failing = _failing(history)
+    for line in failing[:_BROKEN]:
+        out.print(line)
+    if (more := len(failing) - _BROKEN) > 0:
+        out.print(f"failing since {counted(more, 'other commit')}: --all has them", style="dim")
+    for card in history.cards:
+        for problem in card.problems:
+            print_error(f"{card.name}: {problem}")
+
+
+def _limits(cards: Iterable[CardHistory]) -> Iterator[str]:
+    """The limits of asv's configuration, with the number of cases that each applies to."""
+    limits = (one.limit for card in cards for one in card.analysed if one.limit)
+    applied = Counter(f"{limit.file}: {each}" for limit in limits for each in limit.sentences)
+    return (f"{harmless(each)} ({counted(number, 'case')})" for each, number in applied.items())
+
+
+def _failing(history: History) -> list[Text]:
+    """What a commit made fail is a line, the newest commit first."""
+    found: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for card in history.cards:
+        for one in card.failing:
+            found[one.bad, one.good].add(one.case)
+    return [
+        _failed(sorted(cases), _span(good, bad, history.commits))
+        for (bad, good), cases in sorted(found.items(), reverse=True)
+    ]
+
+
+def _ended(history: History) -> Iterator[str]:
+    """How many cases are measured no more, and how many of them may go on under another name."""
+    ended = {case: renamed_to for card in history.cards for case, renamed_to in card.ended.items()}
+    if ended:
+        renamed = sum(map(bool, ended.values()))
+        may_be = f", {renamed} may be renamed" if renamed else ""
+        yield f"{counted(len(ended), 'case is', 'cases are')} measured no more{may_be}"
+
+
+def _newest(card: CardHistory) -> int:
+    """The position of the newest commit that a card has measured; -1 for none."""
+    return max((last for _, last in card.spans.values()), default=-1)
+
+
+def _newest_hash(newest: int, commits: Commits) -> str:
+    return f", newest {commits[newest].hash[:10]}" if newest >= 0 else ""
+
+
+def _behind(card: CardHistory, commits: Commits, newest: int) -> str:
+    """How far a card is behind the newest commit that any has measured; nothing where that is not far."""
+    at = _newest(card)
+    if at < 0 or newest - at < _LATE:
+        return ""
+    days = max(0, commits[newest].time_s - commits[at].time_s) // 86400
+    return f"was last measured {newest - at} commits, {counted(days, 'day')}, before the newest"
+
+
+def _print_events(history: History, since: str) -> None:
+    events = history.events
+    opened = [each for each in events if each.is_open]
+    early = [each for each in events if each.state == "unjudged" and each.kind in WORSE]
+    early.sort(key=lambda each: -each.worst.change.size)
+    others = [each for each in events if not each.is_open and each not in early]
+    others.sort(key=lambda each: -each.bad)
+    room = _room(len(opened), len(early))
+    if opened:
+        _print_list("", opened, room[0], history)
+    if early:
+        _print_list("Too early to judge", early, room[1], history)
+    if others:
+        shown = others if since else others[:_OTHERS]
+        title = f"Also since {since}" if since else "Not open"
+        _print_others(title, shown, len(others) - len(shown), history)
+
+
+def _room(opened: int, early: int) -> tuple[int, int]:
+    """How many open events, and how many that cannot be judged yet, are shown: in a terminal what fits."""
+    out = console()
+    if not out.is_terminal:
+        return min(opened, _MOST), min(early, _MOST_EARLY)
+    lines = out.height - _REST
+    some = min(early, max(_FEWEST, lines // _LINES // 3))
+    return max(_FEWEST, (lines - some * (_LINES + 1)) // _LINES), some
+
+
+def _print_list(title: str, events: Sequence[Event], room: int, history: History) -> None:
+    """How much, which commits and why; below the case that it is worst in, and what there is to know."""
+    out = console()
+    out.print()
+    if title:
+        out.print(title, style="bold")
+    names = distinct((event.worst.change.case for event in events), out.width - len(_INDENT))
+    for event in events[:room]:
+        change = event.worst.change
+        state = "drift" if event.kind == "drift" and event.state == "new" else event.state or event.kind
+        where = f"{_effect(change):>{_EFFECT}}  {_who(event, history.commits)}"
+        out.print(Text.assemble(styled(f"{state:{_STATE}} ", _MARKS.get(state, state)), where))
+        out.print(Text(f"{_INDENT}{names[change.case]}", style="bold"))
+        for line in filter(None, _about(event, history)):
+            out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
+    if len(events) > room:
+        out.print(f"and {len(events) - room} more: --json, or each change with --all", style="dim")
+
+
+def _effect(change: Change) -> str:
+    """``-5.25 ± 0.53 %``; with a tilde and no interval where that is too wide to mean much. Of what has no
+    noise ``0 → 128``: no percentage tells a step from 0.
+    """
+    if change.low == change.high:
+        return f"{change.before:g} → {change.after:g}"
+    told = percent(change.effect, sign=True)
+    if is_unsure(change):
+        return f"~{told}"
+    return f"{told.removesuffix(' %')} ± {percent_figure(half_width(change))} %"
+
+
+def _who(event: Event, commits: Commits) -> str:
+    cards = counted(len(event.cards), "card")
+    if event.kind == "drift":
+        return f"since {commits[event.good].hash[:10]}, by no commit alone, {cards}"
+    span = _span(event.good, event.bad, commits)
+    where = span if event.accused is None else commits[event.accused].hash[:10]
+    return f"{where}  {event.cause}, {cards}"
+
+
+def _about(event: Event, history: History) -> Iterator[str]:
+    commits, worst, one = history.commits, event.worst, event.accused
+    if spread := _spread(event):
+        yield spread
+    if event.kind == "drift":
+        yield f"accepted as {event.id}" if worst.decision else f"to accept it: --acknowledge {event.id}"
+    elif one is not None:
+        yield f"{clean(commits[one].subject)} ({clean(commits[one].author)})"
+    elif event.likely < len(event.suspects):
+        likely = " ".join(commits[at].hash[:10] for at in event.suspects[: event.likely][:_NAMED])
+        yield f"{event.likely} of them touch what is slower: {likely}"
+    if worst.decision:
+        yield f"{event.state}: {clean(worst.decision.reason)} ({clean(worst.decision.author)})"
+    if event.state == "unjudged" or event.kind == "drift":
+        yield settling(event, history.cases[worst.change.case], commits)
+
+
+def _spread(event: Event) -> str:
+    """How many cases it moved, where it moved more than one."""
+    worse = {each.change.case for each in event.changes if each.change.kind in WORSE}
+    better = {each.change.case for each in event.changes if each.change.kind == "improvement"}
+    if not better:
+        return f"{len(worse)} cases" if len(worse) > 1 else ""
+    return f"{counted(len(worse), 'case')} worse, {len(better)} better" if worse else f"{len(better)} cases"
+
+
+def _print_others(title: str, events: Sequence[Event], more: int, history: History) -> None:
+    """A line each."""
+    out, commits = console(), history.commits
+    out.print()
+    out.print(title, style="bold")
+    whats = [
+        event.state or (event.worst.change.attribution if event.kind == "environment" else event.kind)
+        for event in events
+    ]
+    heads = [
+        f"{what:{_WHAT}}{_span(event.good, event.bad, commits)} {_sizes(event)}"
+        for event, what in zip(events, whats, strict=True)
+    ]
+    cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), _CLIP // 2)
+    tails = [
+        f"on {cards[event.cards[0]] if event.kind == 'environment' else counted(len(event.cards), 'card')}"
+        for event in events
+    ]
+    rows = list(zip(events, heads, tails, strict=True))
+    alone = [len(head) + len(tail) + 2 for event, head, tail in rows if len(event.cases) == 1]
+    room = max(_CLIP // 4, out.width - max(alone, default=0))
+    names = distinct((event.cases[0] for event in events if len(event.cases) == 1), room)
+    for event, head, tail in rows:
+        case = names[event.cases[0]] if len(event.cases) == 1 else counted(len(event.cases), "case")
+        out.print(Text(f"{head} {case} {tail}"))
+    if more:
+        out.print(f"and {counted(more, 'older one')}: --since COMMIT, or --all", style="dim")
+
+
+def _sizes(event: Event) -> str:
+    if not all(each.change.before for each in event.changes):
+        return _effect(event.worst.change)
+    effects = sorted(each.change.effect for each in event.changes)
+    low, high = percent(effects[0], sign=True), percent(effects[-1], sign=True)
+    return low if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def _print_card(card: CardHistory, commits: Commits) -> None:
+    """Every change in a line of its own, and what there is to say of it."""
+    out = console()
+    out.print(_title(card, commits), style="bold", soft_wrap=True)
+    for one in card.failing:
+        out.print(_failed([one.case], _span(one.good, one.bad, commits)))
+    if card.changes:
+        print_out(_changes(card.changes, commits))
+    cases = card.cases
+    for each in card.changes:
+        # Of what is unjudged the table says all, unless one commit did it or somebody has decided.
+        if each.decision or each.change.commits == 1 or not math.isnan(each.change.p_value):
+            _print_change(each, cases[each.change.case], commits)
+    for line in (*_epochs(card, commits), *_limits([card])):
+        out.print(line, style="dim")
+    for problem in card.problems:
+        print_error(f"{card.name}: {problem}")
+    out.print()
+
+
+def _failed(cases: Sequence[str], span: str) -> Text:
+    others = f" and {counted(len(cases) - 1, 'other case')}" if len(cases) > 1 else ""
+    return Text.assemble(styled("failing", "failed"), f" {clean(cases[0])}{others} since {span}")
+
+
+def _title(card: CardHistory, commits: Commits) -> str:
+    measured = {int(at) for one in card.analysed for at in one.series.positions}
+    name = harmless(f"{card.name} ({card.machine.get('gpu', 'unknown card')})")
+    counts = f"{counted(len(card.analysed), 'case')}, {counted(len(measured), 'commit')}"
+    return f"{name}: {counts}{_newest_hash(_newest(card), commits)}"
+
+
+def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
+    changes = [each.change for each in shown]
+    states = [each.state or each.change.kind for each in shown]
+    names = distinct((change.case for change in changes), _CLIP)
+    halves = ["unsure" if is_unsure(each) else percent_figure(half_width(each)) for each in changes]
+    spans = [_span(change.good, change.bad, commits) for change in changes]
+    return Sheet(
+        columns=[
+            Column("state", [Cell(state, _MARKS.get(state, state)) for state in states], text=True),
+            Column("case", [names[change.case] for change in changes], text=True),
+            Column("change %", [percent_figure(change.effect, sign=True) for change in changes]),
+            Column("±", halves, spare=1),
+            Column("commits", spans, text=True, whole=True),
+            Column("id", [change.id for change in changes], text=True, whole=True),
+        ]
+    )
+
+
+def _span(good: int, bad: int, commits: Commits) -> str:
+    last = commits[bad].hash[:10]
+    return last if bad - good == 1 else f"{commits[good].hash[:10]}..{last} ({bad - good})"
+
+
+def _print_change(each: Stated, case: SeriesCase, commits: Commits) -> None:
+    out, commit = console(), commits[each.change.bad]
+    out.print(Text.assemble((clean(each.change.case), "bold"), " ", harmless(sentence(each.change, case))))
+    if each.change.commits == 1:
+        who = f"  {commit.hash[:10]} {clean(commit.subject)} ({clean(commit.author)})"
+        out.print(who, style="dim", overflow="ellipsis", no_wrap=True)
+    if each.decision:
+        why = f"  {each.state}: {clean(each.decision.reason)} ({clean(each.decision.author)})"
+        out.print(why, style="dim")
+
+
+def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
+    """Each beginning of an epoch once, however many series it splits."""
+    seen: dict[tuple[str, ...], int] = {}
+    for one in card.analysed:
+        for epoch in one.series.epochs[1:]:
+            at = int(one.series.positions[epoch.start])
+            seen[epoch.changed] = min(at, seen.get(epoch.changed, at))
+    for changed, at in sorted(seen.items(), key=lambda item: item[1]):
+        yield f"epoch from {commits[at].hash[:10]}: {clean(', '.join(changed))}"
+
+
+def _closing(history: History) -> str:
+    states = [each.state or each.change.kind for card in history.cards for each in card.changes]
+    rises = "improvement" if states.count("improvement") == 1 else "improvements"
+    words = {"improvement": rises, "environment": "by the card", "change": "either way"}
+    counts = ", ".join(f"{states.count(each)} {words.get(each, each)}" for each in _STATES if each in states)
+    opened, events = sum(1 for _ in history.open), sum(each.is_open for each in history.events)
+    left = f"{opened} regressions are open" if opened > 1 else f"{opened or 'No'} regression is open"
+    left += f", of {counted(events, 'event')}." if opened > 1 else "."
+    if early := sum(1 for _ in history.unjudged):
+        left += f" {counted(early, 'case')} became worse too lately to judge."
+    if failing := sum(len(card.failing) for card in history.cards):
+        left += f" {failing} case{'s fail' if failing > 1 else ' fails'} that had figures."
+    return f"{left} Changes: {counts or 'none'}. Exit status {int(exit_code(history))}."
+
+
+def clean(text: str) -> str:
+    """Text of others on one line of a terminal, cut to a width that leaves room for more."""
+    plain = harmless(text)
+    return plain if len(plain) <= _CLIP else plain[: _CLIP - 1] + "…"
+
+
+def as_json(history: History) -> dict[str, Any]:
+    """The whole history but its points."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "commits": {
+            "count": len(history.commits),
+            "newest": _commit_json(history.commits[-1]) if len(history.commits) else None,
+        },
+        "open": sum(1 for _ in history.open),
+        "unjudged": sum(1 for _ in history.unjudged),
+        "events": [_event_json(event, history) for event in history.events],
+        "undirected": history.undirected,
+        "cards": [_card_json(card, history.commits) for card in history.cards],
+    }
+
+
+def _commit_json(commit: Commit) -> dict[str, Any]:
+    return {
+        "hash": commit.hash,
+        "time": commit.time_s,
+        "author": commit.author,
+        "subject": commit.subject,
+    }
+
+
+def _event_json(event: Event, history: History) -> dict[str, Any]:
+    commits, worst = history.commits, event.worst.change
+    return {
+        "id": event.id,
+        "kind": event.kind,
+        "state": event.state,
+        "cause": event.cause,
+        "good": commits[event.good].hash,
+        "bad": commits[event.bad].hash,
+        "suspects": [commits[at].hash for at in event.suspects],
+        "likely": event.likely,
+        "accused": None if event.accused is None else commits[event.accused].hash,
+        "worst": {"case": worst.case, "card": worst.card, "effect": worst.effect},
+        "cards": event.cards,
+        "cases": event.cases,
+        "changes": [each.change.id for each in event.changes],
+        "command": settling(event, history.cases[worst.case], commits),
+    }
+
+
+def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
+    cases = card.cases
+    return {
+        "name": card.name,
+        "machine": card.machine,
+        "cases": [_case_json(one, card, commits) for one in card.analysed],
+        "failing": [
+            {"case": one.case, "good": commits[one.good].hash, "bad": commits[one.bad].hash}
+            for one in card.failing
+        ],
+        "changes": [_change_json(each, cases[each.change.case], commits) for each in card.changes],
+        "problems": card.problems,
+    }
+
+
+def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, Any]:
+    series, name = one.series, one.series.case.name
+    return {
+        "case": series.case,
+        "points": len(series.positions),
+        "failed": int(series.failed.sum()),
+        "noise": None if math.isnan(one.noise) else one.noise,
+        "floor": one.floor,
+        "limit": one.limit,
+        "newest": commits[int(series.positions[-1])].hash,
+        "stale": name in card.ended,
+        "renamed_to": card.ended.get(name, ""),
+        "level": one.levels[-1].level if one.levels else None,
+        "epochs": [
+            {"from": commits[int(series.positions[epoch.start])].hash, "changed": epoch.changed}
+            for epoch in series.epochs
+        ],
+    }
+
+
+def _change_json(each: Stated, case: SeriesCase, commits: Commits) -> dict[str, Any]:
+    change = each.change
+    return {
+        "id": change.id,
+        "case": change.case,
+        "kind": change.kind,
+        "state": each.state,
+        "attribution": change.attribution,
+        "direction": case.direction,
+        "unit": case.unit,
+        **{name: getattr(change, name) for name in _FIGURES},
+        "clock_before_mhz": change.clock_before,
+        "clock_after_mhz": change.clock_after,
+        "static": change.static,
+        "shifts": [str(each) for each in change.shifts],
+        "compared": change.compared,
+        "good": commits[change.good].hash,
+        "bad": commits[change.bad].hash,
+        "commits": [commits[at].hash for at in range(change.good + 1, change.bad + 1)],
+        "subject": commits[change.bad].subject,
+        "author": commits[change.bad].author,
+        "decision": each.decision,
+        "fixed_by": each.fixed_by,
+        "sentence": sentence(change, case),
+    }

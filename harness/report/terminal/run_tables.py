@@ -1,0 +1,348 @@
+"""The figures that are derived from a row's raw values, and the tables that the terminal shows of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.device.peaks import peak_of, unit_of
+from harness.history.figures import median_during
+from harness.judgement.statistics import summarize
+from harness.numbers import binary, number, percent_figure, times
+from harness.records.types import DeviceInfo, Row, Run
+from harness.report.table import Cell, Column, Sheet
+from harness.report.words.of_verdict import source_label, suite_label
+from harness.run.run import RunResult
+from harness.suite.case_id import size_label
+from harness.system.texts import harmless
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSummary:
+    """What a measured row says. None where there is no measurement, or the card could not tell."""
+
+    time_ms: float | None = None
+    time_low_ms: float | None = None
+    time_high_ms: float | None = None
+    """The 99 % interval of the median."""
+    spread: float | None = None
+    slots: int = 0
+    rate: float | None = None
+    """The rate in the unit of the suite's headline."""
+    gflops: float | None = None
+    gbytes_per_s: float | None = None
+    peak_percent: float | None = None
+    unit: str = ""
+    """The unit whose peak the rate in FLOP/s is held against: the dtype's, or tf32 for a float32 rate beyond
+    float32's. Empty where no operations are counted."""
+    library_percent: float | None = None
+    """The rate over that of the vendor's own kernel, measured in turns."""
+    library_low_percent: float | None = None
+    library_high_percent: float | None = None
+    """The 99 % interval, as far as one process tells."""
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    energy_j: float | None = None
+    """The energy of the whole measurement."""
+    clock_event_reasons: tuple[str, ...] | None = None
+
+
+def summary_of(row: Row, run: Run) -> RowSummary:
+    """Medians over a row's slots and over the snapshots taken while it was measured."""
+    if row.measurement is None:
+        return RowSummary()
+    times = summarize(row.measurement.times_ns)
+    gflops = row.flop / times.median_ns if row.flop else None
+    gbytes = row.moved_bytes / times.median_ns if row.moved_bytes else None
+    rate = {"GFLOP/s": gflops, "GB/s": gbytes}.get(run.headline)
+    peak = peak_of(run.peaks, run.headline, row.dtype, rate)
+    library = row.library
+    during = row.telemetry.during if row.telemetry else ()
+    energies = [each.energy_j for each in during if each.energy_j is not None]
+    reasons = [each.clock_event_reasons for each in during if each.clock_event_reasons is not None]
+    return RowSummary(
+        time_ms=times.median_ns / 1e6,
+        time_low_ms=times.low_ns / 1e6,
+        time_high_ms=times.high_ns / 1e6,
+        spread=times.spread,
+        slots=times.count,
+        rate=rate,
+        gflops=gflops,
+        gbytes_per_s=gbytes,
+        peak_percent=100 * rate / peak if rate and peak else None,
+        unit=unit_of(run.peaks, row.dtype, gflops) if gflops else "",
+        library_percent=_percent(library.share if library else None),
+        library_low_percent=_percent(library.low if library else None),
+        library_high_percent=_percent(library.high if library else None),
+        sm_clock_mhz=median_during(row, "sm_clock_mhz"),
+        memory_clock_mhz=median_during(row, "memory_clock_mhz"),
+        temperature_c=median_during(row, "temperature_c"),
+        power_w=median_during(row, "power_w"),
+        energy_j=energies[-1] - energies[0] if len(energies) > 1 else None,
+        clock_event_reasons=tuple(sorted(set().union(*reasons))) if reasons else None,
+    )
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def outcome(row: Row) -> str:
+    """A row in a few words, for a progress line: ``measured, 1.234 ms``, or what became of it and why."""
+    if row.measurement is not None:
+        return f"{row.status}, {summarize(row.measurement.times_ns).median_ns / 1e6:.4g} ms"
+    return f"{row.status} ({row.reason})" if row.reason else row.status
+
+
+LOG_WIDTH = 120
+STYLES: Mapping[str, str] = {
+    "measured": "green",
+    "verified": "green",
+    "built": "green",
+    "not-built": "dim",
+    "skipped": "dim",
+    "best": "bold green",
+    "tied": "green",
+    "regression": "bold red",
+    "improvement": "bold green",
+    "unchanged": "green",
+    "identical": "dim green",
+    "inconclusive": "yellow",
+    "invalid": "bold yellow",
+    "missing": "bold red",
+    "failed": "bold red",
+    "new": "cyan",
+    "open": "bold red",
+    "expired": "bold red",
+    "unjudged": "bold yellow",
+    "stale": "dim",
+    "acknowledged": "yellow",
+    "fixed": "green",
+    "environment": "cyan",
+    "none": "dim",
+    # Viridis, whose brightness rises evenly, so that it also reads in grey.
+    "l0": "white on #440154",
+    "l1": "white on #443983",
+    "l2": "white on #31688e",
+    "l3": "black on #21918c",
+    "l4": "black on #35b779",
+    "l5": "black on #90d743",
+    "l6": "black on #fde725",
+}
+"""Styles of the terminal by mark."""
+
+
+def console() -> Console:
+    """Standard output, as wide as the terminal; a log gets the room it needs, unless COLUMNS is set. Texts
+    are shown as they are.
+    """
+    out = Console(highlight=False, markup=False, emoji=False)
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out.width = LOG_WIDTH
+    return out
+
+
+def distinct(names: Iterable[str], width: int) -> dict[str, str]:
+    """Each name in so many characters, cut in the middle; in more where two would look alike."""
+    plain = {name: harmless(name) for name in names}
+    longest = max(map(len, plain.values()), default=0)
+    while True:
+        cut = {name: _middle_cut(text, width) for name, text in plain.items()}
+        if width >= longest or len(set(cut.values())) == len(set(plain.values())):
+            return cut
+        width += 8
+
+
+def _middle_cut(text: str, width: int) -> str:
+    half = (width - 1) // 2
+    return text if len(text) <= width else f"{text[: width - 1 - half]}…{text[-half:]}"
+
+
+def print_error(text: str) -> None:
+    """A line on standard error, as it is and never wrapped."""
+    out = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    out.print(harmless(text), soft_wrap=True)
+
+
+def print_end(problem: str, path: Path | str | None, interrupted: str) -> None:
+    """What is wrong with a record, where it is, and what an interrupted run left, on standard error."""
+    for line in f"harness: {problem}".splitlines() if problem else ():
+        print_error(line)
+    if path:
+        print_error(f"Record: {path}")
+    if interrupted:
+        print_error(f"Interrupted: {interrupted}.")
+
+
+def print_out(sheet: Sheet | Text, out: Console | None = None) -> None:
+    """A sheet with its title and caption, with the columns that fit; a text as it is."""
+    out = out or console()
+    if isinstance(sheet, Text):
+        out.print(sheet)
+        return
+    # Apart from the table: what is inside is wrapped at the table's width, which may be a few words.
+    if sheet.title:
+        out.print(Text(harmless(sheet.title)), style="bold", soft_wrap=True)
+    if sheet.columns[0].cells:
+        out.print(_table(sheet.fitting(out.width)))
+    if sheet.caption:
+        out.print(Text(harmless(sheet.caption, keep="\n")), style="dim", soft_wrap=True)
+
+
+def _table(sheet: Sheet) -> Table:
+    table = Table(box=None, padding=(0, sheet.gap // 2), pad_edge=False, header_style="dim")
+    columns = sheet.shown
+    over = "\n" if any(column.over for column in columns) else ""
+    for column in columns:
+        table.add_column(
+            Text(f"{harmless(column.over)}{over}{harmless(column.name)}"),
+            justify="left" if column.text else "right",
+            overflow="fold",
+            no_wrap=column.whole or not column.text,
+        )
+    for mark, row in sheet.marked_rows:
+        table.add_row(
+            *(styled(*cell[:2]) if isinstance(cell, Cell) else styled(cell) for cell in row),
+            style=STYLES.get(mark, ""),
+        )
+    return table
+
+
+def styled(text: str, mark: str = "") -> Text:
+    return Text(harmless(text), style=STYLES.get(mark, ""))
+
+
+def devices_table(devices: Sequence[DeviceInfo]) -> Sheet:
+    specs = [each.spec + (" (default)" if at == 0 else "") for at, each in enumerate(devices)]
+    return Sheet(
+        columns=[
+            Column("spec", specs, text=True),
+            Column("device", [each.name for each in devices], text=True),
+            Column("arch", [each.arch if each.backend == "cuda" else "" for each in devices], text=True),
+            Column("units", [str(each.compute_units or "") for each in devices]),
+            Column("memory", [binary(each.memory_bytes) for each in devices]),
+            Column("driver", [each.driver for each in devices], text=True),
+        ]
+    )
+
+
+def check_table(result: RunResult) -> Sheet:
+    """A line a kernel and size: verified or not, and how far the largest error is from its bound."""
+    rows = result.rows
+    return Sheet(
+        title=_title(result.run),
+        columns=[
+            Column("kernel", [row.kernel for row in rows], text=True),
+            Column("size", [size_label(row.sizes) for row in rows]),
+            Column("result", list(map(_status, rows)), text=True),
+            Column("error / bound", list(map(_error, rows))),
+        ],
+    )
+
+
+def imported_table(run: Run, rows: Sequence[Row]) -> Sheet:
+    """A line a case of another harness's file: its time, of how many samples, and that none is verified."""
+    found = [summary_of(row, run) for row in rows]
+    return Sheet(
+        title=_title(run),
+        columns=[
+            Column("kernel", [row.kernel for row in rows], text=True),
+            Column("size", [size_label(row.sizes) for row in rows]),
+            Column("ms", [number(s.time_ms) for s in found]),
+            Column("±%", [_half_width(s) for s in found], spare=2),
+            Column("samples", [str(s.slots or "") for s in found], spare=3),
+            Column("GB/s", [number(s.gbytes_per_s) for s in found], spare=1),
+            Column("SM MHz", [number(s.sm_clock_mhz) for s in found]),
+            Column("result", list(map(_status, rows)), text=True),
+        ],
+    )
+
+
+def _error(row: Row) -> str:
+    ratios = [check.largest_ratio for check in (row.verification.checks if row.verification else ())]
+    known = [ratio for ratio in ratios if ratio is not None]
+    return f"{max(known):.2f}" if known and len(known) == len(ratios) else ""
+
+
+def run_tables(result: RunResult) -> Iterator[Sheet]:
+    """A ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature, result."""
+    for size in dict.fromkeys(size_label(row.sizes) for row in result.rows):
+        rows = [row for row in result.rows if size_label(row.sizes) == size]
+        yield Sheet(
+            title=f"{_title(result.run)}, size {size}",
+            columns=[
+                Column("kernel", [row.kernel for row in rows], text=True),
+                *_figures(result.run, rows),
+                Column("result", list(map(_status, rows)), text=True),
+            ],
+            caption="\n".join((*_unit_notes(result.run, rows), *_library_notes(rows))),
+        )
+
+
+def _figures(run: Run, rows: Sequence[Row]) -> list[Column]:
+    found = [summary_of(row, run) for row in rows]
+    first = next((s.rate for row, s in zip(rows, found, strict=True) if row.kernel == run.kernels[0]), None)
+    return [
+        Column("ms", [number(s.time_ms) for s in found], spare=1),
+        Column("±%", [_half_width(s) for s in found], spare=2),
+        Column(run.headline, [number(s.rate) for s in found]),
+        Column("speed-up", [times(s.rate / first if s.rate and first else None) for s in found]),
+        Column("% peak", [number(s.peak_percent, 3) for s in found]),
+        Column(f"% {_library_name(rows)}", [number(s.library_percent, 3) for s in found]),
+        Column("SM MHz", [number(s.sm_clock_mhz) for s in found]),
+        Column("°C", [number(s.temperature_c, 2) for s in found]),
+        Column("W", [number(s.power_w, 3) for s in found], spare=3),
+    ]
+
+
+def _library_name(rows: Sequence[Row]) -> str:
+    """What the vendor's own kernels are called: all alike but for their types, as a rule."""
+    names = {row.library.kernel for row in rows if row.library}
+    if len(names) > 1:
+        names = {name.partition("_")[0] for name in names}
+    return names.pop() if len(names) == 1 else "library"
+
+
+def _unit_notes(run: Run, rows: Sequence[Row]) -> Iterator[str]:
+    """Which kernels compute otherwise than their dtype says, as their rates show."""
+    units = [(row, summary_of(row, run).unit) for row in rows]
+    for unit in dict.fromkeys(unit for row, unit in units if unit not in ("", row.dtype)):
+        names = ", ".join(row.kernel for row, each in units if each == unit != row.dtype)
+        yield f"Faster than float32's peak, so computed in {unit}, of whose peak % peak is: {names}."
+
+
+def _library_notes(rows: Sequence[Row]) -> Iterator[str]:
+    """Which kernel is held against which, where that is not one, and why one is held against none."""
+    name = _library_name(rows)
+    held = {row.dtype: row.library.kernel for row in rows if row.library}
+    if len(held) > 1:
+        pairs = (f"{dtype} against {kernel}" for dtype, kernel in held.items())
+        yield f"% {name}: {', '.join(pairs)}."
+    for reason in dict.fromkeys(row.library_missing for row in rows if row.library_missing):
+        yield f"% {name}: {reason}"
+
+
+def _title(run: Run) -> str:
+    suite, commit = suite_label(run.source), source_label(run.source)
+    return f"{suite} at {commit} on {run.device.name} ({run.device.spec})"
+
+
+def _status(row: Row) -> Cell:
+    said = "verified" if row.verification else "not verified"
+    return Cell(row.reason or (row.status if row.status == "not-built" else said), row.status)
+
+
+def _half_width(summary: RowSummary) -> str:
+    if summary.time_ms is None or summary.time_low_ms is None or summary.time_high_ms is None:
+        return ""
+    if summary.slots < 2:  # one time says nothing of how it scatters
+        return ""
+    return percent_figure((summary.time_high_ms - summary.time_low_ms) / (2 * summary.time_ms))

@@ -1,0 +1,335 @@
+"""A verdict in words, the same on every face: terminal, pytest, comment, check, page.
+
+All but `explained` is made from numbers and codes alone, so it may be said of what a stranger's job wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from harness.judgement.attribution import POWER_COUPLED
+from harness.judgement.statistics.rates import false_alarm_bound
+from harness.numbers import (
+    clock,
+    counted,
+    duration,
+    effect,
+    half_width,
+    milliseconds,
+    moved,
+    number,
+    percent,
+    percent_figure,
+    rough,
+)
+from harness.records.types import Comparison, Effect, Source, Verdict
+from harness.report.document.document import CaseReview, EffectReview
+from harness.report.table import Cell, Column
+from harness.suite.case_id import size_label
+
+_SMALL_NS = 1e4
+"""Shorter times than this are awkward in milliseconds."""
+_COMPILERS = re.compile(r", (?!V[0-9])")
+"""Between the names of what compiles; the version of an nvcc has a comma itself."""
+PROCESSES = ("process", "processes")
+"""What an effect is measured in, one and many."""
+ROUNDS = ("round of runs", "rounds of runs")
+"""The same of executables."""
+_REASONS: Mapping[str, tuple[str, str]] = {
+    "too-noisy": ("too noisy to tell", "quieten the card (harness doctor), or allow a wider tolerance"),
+    "not-confirmed": ("not confirmed by fresh processes", "run it again"),
+    "budget-spent": ("the budget of device time was spent", "allow more with --budget, or name fewer cases"),
+    "interrupted": ("interrupted before there was enough to judge by", "run it again"),
+    "record-ends": ("the record ends before there was enough to judge by", "measure it again"),
+    "clocks": ("time and cycles contradict each other", "lock the SM clock, and run it again"),
+    "order": ("it depends on which kernel ran before", "look at what they leave behind in caches or clocks"),
+    "contention": ("other processes were on the card", "end them, or make the card exclusive"),
+    "thermal-throttle": ("heat held the clock down", "look at the cooling, or lock a lower clock"),
+    "power-brake": ("the power supply held the clock down", "look at the supply, or lower the power limit"),
+    "memory-clock": ("the memory clock changed", "keep other work off the card"),
+    "p-state": ("the performance state changed", "keep other work off the card"),
+    "sm-clock": ("the SM clock moved", "lock it below what the card reaches by itself"),
+    "clocks-apart": ("base and head saw different SM clocks", "lock the clock below what the card reaches"),
+    "temperature": ("the temperature moved", "warm the card up first, and look at its cooling"),
+    "canary": ("something else slowed the card", "find what else runs on it"),
+    "too-few-quads": ("too few times can be read", "compare larger sizes"),
+    "twin-flagged": ("a kernel came out as different from itself", "calibrate, and look at the card"),
+    "twin-missed": ("a planted slowdown was not found", "calibrate, and look at the card"),
+    "build-failed": ("build failed", ""),
+    "wrong-result": ("wrong results", ""),
+    "wrong-by-base": (
+        "right by its own problem, and wrong by base's",
+        "land the change of reference, tolerance or data in a commit of its own first, if it is meant",
+    ),
+    "loose-bound": ("a tolerance within which wrong answers pass", "derive it from the kernel's roundings"),
+    "wrong-when-timed": ("right when verified, and not when timed", "it may keep something, or have a race"),
+    "skips-work": ("work left out that was found done", ""),
+    "foreign-stream": ("work on a stream that nobody times", "put all work on the stream that it is given"),
+    "beyond-peak": ("faster than the card can be", "look at what is left out, at flop() and moved_bytes()"),
+    "tampered": ("the suite replaced what judges it", ""),
+    "kernel-fault": ("fault on the device", "'harness check --sanitize' finds the line"),
+    "launch-refused": ("launch refused", ""),
+    "out-of-memory": ("out of memory", "compare smaller sizes"),
+    "crashed": ("the process crashed", ""),
+    "no-json": ("no JSON was written", "put {out} in the command, where it takes the name of its file"),
+    "store": ("what it wrote cannot be read", ""),
+    "not-measured": ("there is no time of it", ""),
+    "skips-itself": ("it skips itself", ""),
+    "other-machine": ("machine, card, build or environment differ", "measure both commits on one machine"),
+    "timed-out": ("timed out", "allow more with --timeout if it is only slow"),
+    "suite": ("broken suite", ""),
+    "no-suite": ("no suite.py in its folder", ""),
+    "not-comparable": ("base and head take other arrays", ""),
+    "no-device": ("the card could not be opened again", "look at it with nvidia-smi"),
+}
+"""What is the matter, and what to do about it, by reason."""
+
+JudgedCase: TypeAlias = Verdict | CaseReview
+"""What words and tables are made from."""
+
+
+def sentence(case: JudgedCase, units: tuple[str, str] = PROCESSES) -> str:
+    """``1.70 % slower (+1.63 to +1.77 %) in 2 processes. The code: 1.68 % more cycles.``
+
+    `units` is what an effect was measured in, one and many.
+    """
+    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case), _settings(case))
+    return " ".join(part for part in parts if part)
+
+
+def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
+    """The sentence, and what only who measured could add to it: a compiler's error, a process on the card."""
+    return f"{sentence(verdict, units)} {verdict.message}".strip()
+
+
+def reason(case: JudgedCase) -> str:
+    """What is the matter with a case that failed or could not be judged; empty where the code is unknown."""
+    return _REASONS.get(case.reason, ("", ""))[0]
+
+
+def remedy(case: JudgedCase, *, calibrated: bool) -> str:
+    """What to do about it; empty where nothing can be said in general."""
+    if case.status == "inconclusive" and case.reason in ("too-noisy", "not-confirmed") and not calibrated:
+        return "calibrate the card once (harness calibrate), then run it again"
+    hint = _REASONS.get(case.reason, ("", ""))[1]
+    return hint or ("compare with a base on which it works" if case.side == "base" else "")
+
+
+def leading(case: JudgedCase) -> tuple[Effect | EffectReview | None, str]:
+    """What a verdict rests on: the change of time or of cycles, with its name."""
+    by_cycles = case.reason.endswith("-in-cycles") and case.cycles is not None
+    return (case.cycles, "cycles") if by_cycles else (case.time, "time")
+
+
+def effect_figure(change: Effect | EffectReview | None) -> str:
+    """``+1.70``: percent, for a column whose heading has the unit."""
+    return percent_figure(change.effect if change else None, sign=True)
+
+
+def clocks(case: JudgedCase) -> str:
+    """``1,980 → 1,975``: megahertz at base and at head, once where they are the same."""
+    known = [side.sm_clock_mhz if side else None for side in (case.base, case.head)]
+    return "" if known == [None, None] else " → ".join(dict.fromkeys(clock(mhz) or "?" for mhz in known))
+
+
+def commit_label(commit: str | None, *, dirty: bool = False) -> str:
+    """``3f2a91c0de + changes``."""
+    return (commit or "no commit")[:10] + (" + changes" if dirty else "")
+
+
+def source_label(source: Source) -> str:
+    """``3f2a91c0de + changes``: a source's commit."""
+    return commit_label(source.commit, dirty=source.dirty)
+
+
+def toolchain_labels(comparison: Comparison) -> tuple[str, str] | None:
+    """What each side has and the other has not, such as ``nvcc 13.0, V13.0.88`` or ``triton 3.6.0``, and how
+    it was named where that is nothing. None where commits are compared.
+    """
+    if not comparison.toolchains:
+        return None
+    all_of = {side: _COMPILERS.split(toolchain.compiler) for side, toolchain in comparison.toolchains.items()}
+
+    def label(side: str, other: str) -> str:
+        own = [each for each in all_of[side] if each not in all_of[other]]
+        return ", ".join(own) or f"{all_of[side][0]} ({comparison.settings.get(f'{side}_toolchain')})"
+
+    return label("base", "head"), label("head", "base")
+
+
+def notes_of(comparison: Comparison) -> tuple[str, ...]:
+    """Sentences on what the files of executables tell beside their times; none for kernels."""
+    differs, notes = (str(comparison.settings.get(name, "")) for name in ("differences", "notes"))
+    return tuple(filter(None, (differs and f"Differs between base and head: {differs}.", notes)))
+
+
+def suite_label(source: Source) -> str:
+    """``axpy``, or ``axpy (suite.py of 3f2a91c0de)`` where that is not the commit's own."""
+    if source.suite_from is None:
+        return source.suite
+    of = "the working tree" if source.suite_from == "." else commit_label(source.suite_from)
+    return f"{source.suite} (suite.py of {of})"
+
+
+EXECUTABLES = "Times are the benchmarks' own, base and head in turns, a process each. Nothing was verified."
+
+
+IN_TURNS = (
+    "Functions had a process for each side, in turns. How far two processes differ is assumed, whatever the "
+    "calibration."
+)
+
+
+def basis(verdicts: int, false_alarms: int, measured_at: str) -> str:
+    """What is known of false alarms on a device, by a calibration with so many verdicts; 0 for none."""
+    if not verdicts:
+        return "Not calibrated: how processes differ here is assumed. Run 'harness calibrate' once."
+    told = f"{counted(false_alarms, 'false alarm')} in {counted(verdicts, 'verdict')} of code against itself"
+    if false_alarms > verdicts:
+        return f"The calibration makes no sense: {told}."
+    bound = rough(false_alarm_bound(false_alarms, verdicts))
+    day = measured_at[:10] if re.match(r"\d{4}-\d\d-\d\d", measured_at) else "before"
+    return f"Calibrated {day}: {told}, so below {bound} (95 % confidence)."
+
+
+def _measured(case: JudgedCase, units: tuple[str, str]) -> str:
+    if case.reason.endswith("-in-tail"):
+        return _strayed(case)
+    change, what = leading(case)
+    if change is None:
+        return ""
+    words = ("more cycles", "fewer cycles") if what == "cycles" else ("slower", "faster")
+    return f"{moved(change, *words)} in {counted(change.processes, *units)}."
+
+
+_MOST_SETTINGS = 6
+
+
+def _settings(case: JudgedCase) -> str:
+    changed = case.settings_changed
+    if not changed:
+        return ""
+    more = f"; and {len(changed) - _MOST_SETTINGS} more" if len(changed) > _MOST_SETTINGS else ""
+    return f"Settings differ: {'; '.join(changed[:_MOST_SETTINGS])}{more}."
+
+
+def _strayed(case: JudgedCase) -> str:
+    word = "slower" if case.reason.startswith("slower") else "faster"
+    found = case.strays
+    if found is None or not found.slots:
+        return f"Some slots of one side took far longer than usual: {word} on average."
+    return (
+        f"{percent(found.head / found.slots)} of head's slots took over 1.1 times their usual time and "
+        f"{percent(found.base / found.slots)} of base's: on average {percent(abs(found.cost))} {word}."
+    )
+
+
+def _standing(case: JudgedCase) -> str:
+    """What is the matter, where it is not the effect itself."""
+    if case.status == "unchanged":
+        return "That is within the tolerance for sure."
+    if case.status in _UNMEASURED and case.reason != "skips-itself":  # which the message says
+        return _UNMEASURED[case.status]
+    if case.status not in ("inconclusive", "invalid", "failed"):
+        return ""
+    told = reason(case)
+    if case.reason == "too-noisy" and case.smallest_visible is not None:
+        told += f": only a change beyond {percent(case.smallest_visible)} would show"
+    if case.side:
+        told += f" at {case.side}" if told else f"it failed at {case.side}"
+    return told and f"{told[0].upper()}{told[1:]}."
+
+
+_UNMEASURED: Mapping[str, str] = {
+    "new": "There is no such case at base.",
+    "missing": "There is no such case at head.",
+    "identical": "Both sides compile to the same code and launch it alike.",
+}
+
+
+def _cause(case: JudgedCase) -> str:
+    """What an effect goes back to."""
+    if case.attribution == "code":
+        return _code(case)
+    changed = case.status in ("regression", "improvement") and not case.reason.endswith("-in-tail")
+    told = "Neither cycles nor clocks tell why." if changed else ""
+    if case.status != "invalid" and case.attribution:
+        told = _CAUSES[case.attribution]
+        if case.attribution == "clocks" and "→" in clocks(case):
+            told += f" They ran at {clocks(case)} MHz."
+    touched = ", ".join(f"{gate} {quads:,}" for gate, quads in case.touched.items() if quads)
+    if touched and (told or case.status == "invalid"):
+        told += f" Quads touched: {touched}."
+    return told.strip()
+
+
+_CAUSES: Mapping[str, str] = {
+    "clocks": "The clocks explain it, not the code: look at the card first.",
+    "thermal": "Heat set the clocks apart: look at the card first.",
+    "power": "Power: base and head draw different amounts, or the supply held the clock down.",
+    "contention": "Other work on the card: end it first.",
+    "environment": "The card's memory clock or performance state changed: look at the card first.",
+}
+
+
+def _code(case: JudgedCase) -> str:
+    changed = case.status in ("regression", "improvement")
+    if case.cycles is None or (changed and not _explains(case) and leading(case)[1] == "time"):
+        return "The code: the clocks do not explain it."
+    told = f"{percent(abs(case.cycles.effect))} {'more' if case.cycles.effect > 0 else 'fewer'} cycles"
+    if leading(case)[1] == "cycles" and case.time:
+        half = case.cycles.effect / 2
+        hidden = "part of that" if case.time.effect * half >= half**2 else "that"
+        return f"The code: at its power limit the card hides {hidden} from the time ({effect(case.time)})."
+    if changed:
+        return f"The code: {told}."
+    return f"The code: {told}, which at its power limit the card hides from the time."
+
+
+def _explains(case: JudgedCase) -> bool:
+    """Whether cycles changed by half as much as time or more, in the same direction."""
+    if not case.time or not case.cycles or not case.time.effect:
+        return False
+    return case.cycles.effect / case.time.effect >= 0.5
+
+
+def _coupled(case: JudgedCase) -> str:
+    """What sides whose clocks differ when each runs alone draw then."""
+    base, head = case.base, case.head
+    if not base or not head or not base.alone_mhz or not head.alone_mhz:
+        return ""
+    if abs(head.alone_mhz / base.alone_mhz - 1) <= POWER_COUPLED:
+        return ""
+    alone = f"head runs at {clock(head.alone_mhz)} MHz and base at {clock(base.alone_mhz)} MHz"
+    told = f"POWER-COUPLED: alone, {alone}"
+    if head.alone_w is not None and base.alone_w is not None:
+        told += f", drawing {number(head.alone_w, 3)} W against {number(base.alone_w, 3)} W"
+    if case.energy:
+        told += f", energy per launch {effect(case.energy)}"
+    return f"{told}."
+
+
+def verdict_columns(
+    heading: str, names: Sequence[str | Cell], cases: Sequence[JudgedCase], *, sizes: bool = True
+) -> list[Column]:
+    """The table of verdicts, a line a case, on every face; columns that say least can be spared. Without
+    `sizes` for names that hold them.
+    """
+    times_ns = [case.base.time_ns if case.base else None for case in cases]
+    small = any(time_ns is not None and time_ns < _SMALL_NS for time_ns in times_ns)
+    return [
+        Column(heading, names, text=True),
+        Column("size", [size_label(case.sizes) if sizes else "" for case in cases]),
+        Column("base", list(map(duration, times_ns)), spare=2)
+        if small
+        else Column("base ms", list(map(milliseconds, times_ns)), spare=2),
+        Column("change %", [effect_figure(case.time) for case in cases]),
+        Column("±", [percent_figure(half_width(case.time)) for case in cases]),
+        Column("cycles %", [effect_figure(case.cycles) for case in cases], spare=4),
+        Column("visible", [percent_figure(case.smallest_visible) for case in cases], spare=1),
+        Column("floor", [percent_figure(case.noise_floor) for case in cases], spare=3),
+        Column("MHz", list(map(clocks, cases))),
+        Column("verdict", [Cell(case.status, case.status) for case in cases], text=True),
+    ]

@@ -1,0 +1,234 @@
+"""Pairs of commits compared one by one: who does it, what comes of it, and what is known of a pair already.
+
+Code is known by its identities. What was measured of two binaries is kept in a journal, so that no pair is
+measured twice, after an interrupt or a rebase either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from harness.errors import Side, SuiteError, UsageError
+from harness.measure.paired_kernels import ArraysError
+from harness.records.record_files import JsonLines, writing_results
+from harness.records.types import DeviceInfo, Toolchain, Verdict
+from harness.run.compare import CompareObserver, CompareSettings, Comparing, match
+from harness.run.device_session import DeviceSession
+from harness.run.two_workers import SIDES
+from harness.suite.case_id import CaseId
+from harness.suite.loader import LoadedSuite, begin
+from harness.suite.planning import PlannedCase, plan
+from harness.system.files import UNREADABLE, read_regular
+from harness.system.process import Failed, failure
+
+WITHOUT: Mapping[Side, str] = {"base": "only-in-head", "head": "only-in-base"}
+"""Why a case cannot be compared that a side does not have, by the side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Two commits to compare. Everything is in it, so any device will do."""
+
+    base: str
+    head: str
+    case: str
+    settings: CompareSettings
+    known: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()
+    """Identities of code that was measured, base's and head's: where it is theirs, it is enough to say so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairResult:
+    question: Question
+    base_code: frozenset[str] = frozenset()
+    head_code: frozenset[str] = frozenset()
+    verdict: Verdict | None = None
+    """None where head's code is known, or a side cannot be compared at all."""
+    failed: Failed | None = None
+    """Why a side cannot be compared, and which."""
+    interrupted: bool = False
+
+
+class PairDevices(Protocol):
+    """One device or several of one model, ready to compare."""
+
+    devices: tuple[DeviceInfo, ...]
+    toolchain: Toolchain
+
+    def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
+        """What comes of questions, as each is answered."""
+
+
+def compare(
+    question: Question, base: LoadedSuite, head: LoadedSuite, observer: CompareObserver
+) -> PairResult:
+    """Compare the case of a question in two loaded suites. Raises what opening a device does."""
+    sides = [_planned(suite, question.case) for suite in (base, head)]
+    for side, planned in zip(SIDES, sides, strict=True):
+        if not planned:
+            commit = question.base if side == "base" else question.head
+            message = f"Commit {commit[:12]} has no {question.case}."
+            failed = Failed(reason=WITHOUT[side], message=message, side=side)
+            return PairResult(question=question, failed=failed)
+    with Comparing(base, head, question.settings, observer) as comparing:
+        fit, why = comparing.divide(sides[1])
+        both, _ = match(comparing.divide(sides[0])[0], fit)
+        if not both:
+            failed = Failed(reason=ArraysError.reason, message=" ".join(why), side="head")
+            return PairResult(question=question, failed=failed)
+        entry = comparing.entry(*both[0])
+        comparing.inspect([entry])
+        found = PairResult(question=question)
+        if entry.built is not None:
+            base_code, head_code = (entry.built[each].identities() for each in SIDES)
+            found = dataclasses.replace(found, base_code=base_code, head_code=head_code)
+        if is_known(found):
+            return found
+        if entry.trial.settled:  # broken or identical: there is nothing to measure, nor to record
+            return dataclasses.replace(found, verdict=entry.trial.verdict())
+        result = comparing.compare([entry])
+        return dataclasses.replace(found, verdict=result.verdicts[0], interrupted=result.interrupted)
+
+
+def is_known(found: PairResult) -> bool:
+    return any(found.base_code & base and found.head_code & head for base, head in found.question.known)
+
+
+def _planned(loaded: LoadedSuite, case: str) -> list[PlannedCase]:
+    try:
+        return plan(loaded.suite, (case,))
+    except UsageError:  # its problem has other axes
+        return []
+
+
+Loader = Callable[[str], LoadedSuite]
+"""A suite at a commit. Raises SuiteError where that has none, or it is broken."""
+
+
+def loader(suite: Path, suite_from: str | None) -> Loader:
+    """Loads a suite of this repository at a commit; the last few stay loaded."""
+    return lru_cache(maxsize=3)(lambda commit: begin(suite, commit, suite_from=suite_from).result())
+
+
+def answer(question: Question, load: Loader, device: str | None, observer: CompareObserver) -> PairResult:
+    """What comes of a question on a device. Raises what opening it does."""
+    side: Side = "base"
+    try:
+        base = load(question.base)
+        side = "head"
+        head = load(question.head)
+    except SuiteError as error:
+        return PairResult(question=question, failed=msgspec.structs.replace(failure(error), side=side))
+    settings = dataclasses.replace(question.settings, device=device)
+    found = compare(dataclasses.replace(question, settings=settings), base, head, observer)
+    return dataclasses.replace(found, question=question)
+
+
+class OneDevice:
+    """One device, which takes suites from this repository. Raises UsageError, DeviceError."""
+
+    def __init__(
+        self,
+        loaded: LoadedSuite,
+        device: str | None,
+        observer: CompareObserver,
+        suite_from: str | None = None,
+    ) -> None:
+        self._load, self._observer = loader(loaded.path, suite_from), observer
+        with DeviceSession(observer, loaded.suite.root, device=device, busy="ignore") as session:
+            self.devices: tuple[DeviceInfo, ...] = (session.device,)
+            self.toolchain = session.toolchain
+
+    def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
+        for question in asked:
+            yield answer(question, self._load, self.devices[0].spec, self._observer)
+
+
+# What is known already
+
+
+class _Pair(msgspec.Struct, frozen=True):
+    """A line of the journal: what was measured of two pieces of code, known by any of their identities."""
+
+    context: str
+    """Whatever else a time depends on: the driver, the compiler, this harness, how the L2 is treated."""
+    base: tuple[str, ...]
+    head: tuple[str, ...]
+    verdict: Verdict
+    limits: str = ""
+    """What it was judged by. How far apart the two are is the same by any; what that is called is not."""
+
+
+class PairJournal:
+    """Verdicts on one case by the code of both sides, in a file of JSON lines; without a folder, in memory.
+
+    Lines that cannot be read are measured again. Raises StoreError where the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path | None, case: CaseId, context: str, *, fresh: bool = False) -> None:
+        self._context = context
+        self._pairs: list[_Pair] = []
+        self._before = 0
+        self._lines: JsonLines | None = None
+        if folder is None:
+            return
+        path = folder / f"{case.suite}.{case.kernel}-{case.size and case.size.label}.jsonl"
+        with writing_results(folder):
+            content = read_regular(path) if path.exists() else b""
+            file = path.open("ab")
+            if content and not content.endswith(b"\n"):
+                file.write(b"\n")  # what a harness that was killed left of its last line
+        self._lines = JsonLines(path, file, "The bisection goes on without it.")
+        for line in () if fresh else content.splitlines():
+            try:
+                pair = msgspec.json.decode(line, type=_Pair)
+            except UNREADABLE:
+                continue
+            if pair.context == context:
+                self._pairs.append(pair)
+        self._before = len(self._pairs)
+
+    @property
+    def problem(self) -> str:
+        """Why the file is not whole; empty where it is."""
+        return self._lines.problem if self._lines else ""
+
+    def add(self, base: Collection[str], head: Collection[str], verdict: Verdict, limits: str) -> None:
+        sides = tuple(base), tuple(head)
+        pair = _Pair(self._context, *sides, verdict, limits)
+        self._pairs.append(pair)
+        if self._lines:
+            self._lines.keep(pair)
+
+    def verdicts(
+        self, base: Collection[str], head: Collection[str], limits: str | None = None
+    ) -> list[tuple[Verdict, bool]]:
+        """Every verdict on two pieces of code, and whether it is from before, oldest first; with `limits`,
+        those that were reached by the same.
+        """
+        return [
+            (pair.verdict, at < self._before)
+            for at, pair in enumerate(self._pairs)
+            if limits in (None, pair.limits)
+            and not set(base).isdisjoint(pair.base)
+            and not set(head).isdisjoint(pair.head)
+        ]
+
+    def known(self, limits: str | None = None) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+        """The pairs of code that it has verdicts on; with `limits`, verdicts reached by the same."""
+        return tuple(
+            (frozenset(pair.base), frozenset(pair.head))
+            for pair in self._pairs
+            if limits in (None, pair.limits)
+        )
+
+    def close(self) -> None:
+        if self._lines:
+            self._lines.close()

@@ -1,0 +1,538 @@
+"""Which commit between two made a case slower or faster: pairs of commits compared until one is left.
+
+Every commit is held against the good one, as the question is on which side of half the change it lies; the
+suspect that is left, against what is right before it, unless that follows from what both are over the good
+one. `harness.judgement.statistics.bisection` works out what to ask and how sure the answers are, and
+`harness.run.bisect.commit_pairs` compares the pairs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import secrets
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+import harness
+from harness.device.machine import machine_name
+from harness.errors import MeasureError, NoSuiteError, SuiteError, UsageError
+from harness.judgement.statistics import bisection
+from harness.judgement.statistics.bisection import Block, Floats, Observation, Pair
+from harness.numbers import percent
+from harness.records.types import DeviceInfo, Effect, Verdict
+from harness.run.bisect.commit_pairs import WITHOUT, PairDevices, PairJournal, PairResult, Question
+from harness.run.compare import CompareObserver, CompareSettings
+from harness.suite.case_id import CaseId
+from harness.suite.loader import WORKING_TREE, LoadedSuite
+from harness.suite.suite_files import files_outside, include_folders
+from harness.system import git
+from harness.system.cache import export_root
+from harness.system.git import Commit
+from harness.system.process import Failed
+
+_WIDEST = 0.6
+"""The largest tolerance: what is several times as slow does not need a wider one."""
+_WITHOUT = (*WITHOUT.values(), NoSuiteError.reason)
+_OF_SUITES = (*_WITHOUT, SuiteError.reason)
+_SUITE_FROM = (
+    "Where its kernel is there, --suite-from HEAD measures it by a later suite.py; or name a later commit."
+)
+_MOST_ANSWERS = 4
+"""Answers for each doubling of the number of commits: four times as many as it takes where all are clear."""
+_MOST_REFUTED = 6
+"""How many suspects may turn out, against what is right before them, not to have made the change. Two are
+usual, of the last that are left; a wrong answer, or a commit that seemed to touch nothing, costs two more. So
+many are no chance: several commits share the change.
+"""
+_CLEAR = 0.99
+"""How likely a commit is on one side, to be called good or bad."""
+
+
+class BisectObserver(CompareObserver, Protocol):
+    def asking(self, against: Commit, commit: Commit) -> None: ...
+    def looked(self, looked: Looked, suspects: int) -> None:
+        """Something is known of a commit; so many are still suspected."""
+
+
+Side = Literal["good", "bad", "unsure", "skipped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What is known of a commit against one before it."""
+
+    position: int
+    commit: Commit
+    against: Commit
+    side: Side
+    """Bad where more than half of the change lies between the two."""
+    effect: Effect | None = None
+    reason: str = ""
+    message: str = ""
+    same_as: str = ""
+    """The commit whose code it has, so that nothing was measured."""
+    remembered: bool = False
+    """Whether an earlier bisection measured it."""
+    derived: bool = False
+    """Whether nothing was measured, as it follows from what both are over GOOD."""
+    gpu_s: float = 0.0
+
+
+Outcome = Literal["found", "range", "nothing", "inconclusive", "not-measured"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectResult:
+    case: str
+    good: Commit
+    bad: Commit
+    commits: int
+    """Number of commits after good, up to bad."""
+    touching: int
+    """How many of these change a file which the suite may be built from."""
+    devices: tuple[DeviceInfo, ...]
+    outcome: Outcome
+    ends: Looked | None
+    """Bad against good; None where that was interrupted."""
+    ruler: Literal["time", "cycles"] = "time"
+    """The metric that the effects are of."""
+    suspects: tuple[Commit, ...] = ()
+    sure: float = 0.0
+    """How likely one of the suspects made the change; 0 where no commit alone did."""
+    step: Looked | None = None
+    """The suspects against what is right before them."""
+    looked: tuple[Looked, ...] = ()
+    """What is known of commits, in their order."""
+    comparisons: int = 0
+    """Number of comparisons that were measured, this time."""
+    gpu_s: float = 0.0
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    interrupted: bool = False
+
+
+def _logarithms(effect: Effect) -> tuple[float, float, float]:
+    return math.log1p(effect.effect), math.log1p(effect.low), math.log1p(effect.high)
+
+
+def _limits_of(settings: CompareSettings) -> str:
+    return f"{settings.margin} {settings.tolerance} {settings.confidence}"
+
+
+# The commits
+
+
+def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
+    """The commits from `good` to `bad`, by full hash, along first parents. Raises UsageError."""
+    if good == bad:
+        raise UsageError(f"GOOD and BAD are one commit, {good[:10]}: there is nothing between them.")
+    whole = git.first_parents(repository, bad)
+    for at, commit in enumerate(whole):
+        if commit.hash == good:
+            return whole[at:]
+    base = git.merge_base(repository, good, bad)
+    if base == bad:
+        raise UsageError(
+            f"BAD, {bad[:10]}, comes before GOOD, {good[:10]}: name the older commit first. Whether the "
+            "later one is slower or faster is found out."
+        )
+    if base == good:
+        raise UsageError(
+            f"GOOD, {good[:10]}, came into BAD, {bad[:10]}, by a merge, and what is searched is the line of "
+            f"first parents: name a commit of 'git log --first-parent {bad[:10]}'."
+        )
+    raise UsageError(
+        f"GOOD, {good[:10]}, is no ancestor of BAD, {bad[:10]}: they part at {base[:10]}. Name that as GOOD, "
+        f"if 'harness compare {base[:10]} {good[:10]}' finds no change."
+    )
+
+
+def touching(repository: Path, line: Sequence[Commit], suites: Sequence[LoadedSuite]) -> frozenset[int]:
+    """The positions of commits that change a file which the suite may be built from, as both ends know it:
+    its folder, and what its sources include from elsewhere. All of them, where none does.
+
+    What a commit in between used for a while is missed, and so is what Python code reads elsewhere: the
+    suspect is held against its own parent, which shows that.
+    """
+    if git.has(repository, line[-1].hash, ".gitmodules"):
+        return frozenset(range(1, len(line)))  # git looks into no submodule for what changed
+    paths: dict[str, None] = {}
+    for loaded in suites:
+        suite, top = loaded.suite, export_root(loaded.suite.root)
+        folders = (Path(name) for kernel in suite.kernels for name in include_folders(suite, kernel))
+        for path in (suite.root, *folders, *files_outside(suite)):
+            if top and path.is_relative_to(top):
+                paths[path.relative_to(top).as_posix()] = None
+    changed = git.changing(repository, line[0].hash, line[-1].hash, *paths)
+    found = frozenset(at for at, commit in enumerate(line) if at and commit.hash in changed)
+    return found or frozenset(range(1, len(line)))
+
+
+# The search
+
+
+class Bisecting:
+    """A case, and the commits between a good and a bad one. `touching` are the positions worth asking for.
+
+    By `settings` the ends are compared; what lies between is judged by how far these are apart. `suite_from`
+    is the commit by whose suite.py all are measured: a full hash, or WORKING_TREE. With `fresh`, what earlier
+    bisections have is measured anew. Raises StoreError where the journal cannot be begun.
+    """
+
+    def __init__(
+        self,
+        case: CaseId,
+        line: Sequence[Commit],
+        touching: Collection[int],
+        devices: PairDevices,
+        settings: CompareSettings,
+        observer: BisectObserver,
+        *,
+        suite_from: str | None = None,
+        fresh: bool = False,
+    ) -> None:
+        self.case, self.line, self.observer = case, line, observer
+        self.devices, self._compare = devices.devices, devices.ask
+        self.settings, self._from = settings, suite_from or ""
+        if self._from == WORKING_TREE:
+            self._from = secrets.token_hex(8)  # it may be another the next time
+        self.last = len(line) - 1
+        self._touching = frozenset(touching)
+        self._candidates = {0, *touching, self.last}
+        """Positions worth asking for: those that touch something, and what has come under suspicion."""
+        self._broken: dict[int, Looked] = {}
+        self._codes: dict[int, frozenset[str]] = {}
+        self._answers: list[Observation] = []
+        self._asked: Counter[Pair] = Counter()
+        self._looked: dict[Pair, Looked] = {}
+        self._prior = np.array([1.0 if at in touching else bisection.UNLIKELY for at in range(1, len(line))])
+        self._whole = 0.0
+        """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
+        self._metric: Literal["time", "cycles"] = "time"
+        self._reach = NormalDist().inv_cdf((1 + settings.confidence) / 2)
+        self._comparisons, self._gpu_s, self._refuted = 0, 0.0, 0
+        results, device, compiler = settings.results, self.devices[0], devices.toolchain.compiler
+        folder = results / machine_name(device) / "bisects" if results and settings.save else None
+        context = f"{harness.__version__}, driver {device.driver}, {compiler}, L2 {settings.l2}"
+        self._journal = PairJournal(folder, case, context, fresh=fresh)
+
+    def run(self) -> BisectResult:
+        """Compare the ends, and what lies between where they differ.
+
+        Raises UsageError where an end does not have the case, MeasureError where the ends cannot be compared.
+        An interrupt ends it early: what was measured is kept, and the next run goes on from there.
+        """
+        interrupted, problem = False, ""
+        try:
+            self._look([self._ends])
+            if self._whole:
+                self._search()
+        except KeyboardInterrupt:
+            interrupted = True
+        except MeasureError as error:
+            if not self._whole:
+                raise
+            problem = error.message  # a device that was lost
+        finally:
+            self._journal.close()
+        return self._result(interrupted=interrupted, problem=problem or self._journal.problem)
+
+    @property
+    def _ends(self) -> Pair:
+        return 0, self.last
+
+    def _search(self) -> None:
+        most = _MOST_ANSWERS * (self.last.bit_length() + 1)
+        budget_s = math.inf if self.settings.budget_s is None else self.settings.budget_s
+        while len(self._answers) < most and self._refuted < _MOST_REFUTED and self._gpu_s < budget_s:
+            pairs = bisection.questions(
+                self._likely, self._cuts, self._measurable, self._broken, self._asked, len(self.devices)
+            )
+            if not pairs:
+                return
+            if not self._derive(pairs[0]):
+                self._look(pairs)
+
+    def _derive(self, pair: Pair) -> bool:
+        """Whether it follows from what was measured against GOOD, as surely as a comparison may tell, that
+        the change lies between two commits. It is no answer: what it follows from has been counted.
+        """
+        over_good = self._over_good()
+        if self._asked[pair] or not pair[0] or not over_good.keys() >= set(pair):
+            return False
+        (before, half_before), (after, half_after) = (over_good[at] for at in pair)
+        value, half = after - before, math.hypot(half_before, half_after)
+        low, high = value - half, value + half
+        if bisection.chance_of(value, low, high, self._whole, self._reach) < bisection.BELIEVED:
+            return False
+        effect, low, high = map(math.expm1, (value, low, high))
+        self._asked[pair] += 1
+        derived = Effect(effect=effect, low=low, high=high, processes=0, quads=0)
+        self._looked[pair] = self._about(pair, side="bad", effect=derived, derived=True)
+        self.observer.looked(self._looked[pair], bisection.suspected(self._likely))
+        return True
+
+    def _about(self, pair: Pair, **known: Any) -> Looked:
+        against, commit = (self.line[at] for at in pair)
+        return Looked(position=pair[1], commit=commit, against=against, **known)
+
+    def _over_good(self) -> dict[int, tuple[float, float]]:
+        """The logarithm of each commit over GOOD and half its interval, by position, from the shortest chain
+        of comparisons.
+        """
+        found = {0: (0.0, 0.0)}
+        while True:
+            more: dict[int, tuple[float, float]] = {}
+            for (after, upto), looked in self._looked.items():
+                if looked.effect and (after in found) != (upto in found):
+                    value, low, high = _logarithms(looked.effect)
+                    known, new, sign = (after, upto, 1) if after in found else (upto, after, -1)
+                    level, half = found[known]
+                    more.setdefault(new, (level + sign * value, math.hypot(half, (high - low) / 2)))
+            if not more:
+                return found
+            found |= more
+
+    @property
+    def _likely(self) -> Floats:
+        return bisection.beliefs(self._prior, self._answers)
+
+    @property
+    def _measurable(self) -> list[int]:
+        return [at for at in range(len(self.line)) if at not in self._broken]
+
+    @property
+    def _cuts(self) -> list[int]:
+        return sorted(self._candidates - self._broken.keys())
+
+    def _look(self, pairs: Sequence[Pair]) -> None:
+        """Have pairs compared, or known without."""
+        asked = {self._hashes(pair): pair for pair in pairs if not self._recall(pair)}
+        for after, upto in asked.values():
+            self.observer.asking(self.line[after], self.line[upto])
+        for found in self._compare([self._question(pair) for pair in asked.values()]):
+            self._hear(asked[found.question.base, found.question.head], found)
+
+    def _hashes(self, pair: Pair) -> tuple[str, str]:
+        return self.line[pair[0]].hash, self.line[pair[1]].hash
+
+    def _question(self, pair: Pair) -> Question:
+        known = () if self._asked[pair] else self._journal.known(self._limits(pair))
+        base, head = self._hashes(pair)
+        settings = self._settings_of(pair)
+        if settings.budget_s is not None:
+            settings = dataclasses.replace(settings, budget_s=settings.budget_s - self._gpu_s)
+        return Question(base=base, head=head, case=str(self.case), settings=settings, known=known)
+
+    def _limits(self, pair: Pair) -> str | None:
+        """What a verdict must have been reached by to be taken: of the ends what they are called counts, of
+        others how far apart they are.
+        """
+        return _limits_of(self.settings) if pair == self._ends else None
+
+    def _settings_of(self, pair: Pair) -> CompareSettings:
+        """How to compare a pair. Between the ends the limits are such as tell a commit at one end's level
+        from one at the other's: a third of the change from each.
+        """
+        if pair == self._ends:
+            return self.settings
+        sign = math.copysign(1.0, self._whole)
+        margin, tolerance = (abs(math.expm1(sign * part * abs(self._whole) / 3)) for part in (1, 2))
+        widest = min(1.0, _WIDEST / tolerance)
+        return dataclasses.replace(self.settings, margin=widest * margin, tolerance=widest * tolerance)
+
+    def _code(self, position: int) -> frozenset[str]:
+        """What the code of a commit is known by; before it is built, its own hash alone."""
+        own = f"{self.line[position].hash}{self._from}"
+        return self._codes.get(position, frozenset()) | {own}
+
+    def _recall(self, pair: Pair) -> bool:
+        """Take what is known of a pair's code; whether anything is, beyond what was taken before."""
+        base, head = map(self._code, pair)
+        known = self._journal.verdicts(base, head, self._limits(pair))[self._asked[pair] :]
+        for verdict, before in known:
+            self._take(pair, verdict, before=before, now=False)
+        return bool(known)
+
+    def _hear(self, pair: Pair, found: PairResult) -> None:
+        for position, code in zip(pair, (found.base_code, found.head_code), strict=True):
+            self._codes[position] = self._codes.get(position, frozenset()) | code
+        verdict = found.verdict
+        if found.failed:
+            self._skip(pair, found.failed)
+        elif verdict is None:
+            self._recall(pair)
+        elif verdict.status in ("failed", "missing", "new"):
+            self._skip(pair, verdict)
+        else:
+            self._comparisons += verdict.status != "identical"
+            self._gpu_s += verdict.gpu_s
+            if verdict.complete and verdict.status != "invalid":
+                limits = _limits_of(self._settings_of(pair))
+                self._journal.add(self._code(pair[0]), self._code(pair[1]), verdict, limits)
+            self._take(pair, verdict, before=False, now=True)
+        if found.interrupted:
+            raise KeyboardInterrupt
+
+    def _skip(self, pair: Pair, why: Failed | Verdict) -> None:
+        """A commit cannot be compared: the later one, unless the other failed, and is not the good end."""
+        if pair == self._ends:
+            end = "GOOD" if why.side == "base" else "BAD"
+            kind = UsageError if why.reason in _OF_SUITES else MeasureError
+            hint = f" {_SUITE_FROM}" if why.reason in _WITHOUT else ""
+            raise kind(f"{end} cannot be compared ({why.reason}): {why.message}{hint}", log=why.log)
+        position = pair[0] if why.side == "base" and pair[0] else pair[1]
+        looked = self._about((pair[0], position), side="skipped", reason=why.reason, message=why.message)
+        for each in self._alike(position):
+            self._broken[each] = dataclasses.replace(looked, position=each, commit=self.line[each])
+        self.observer.looked(looked, bisection.suspected(self._likely))
+
+    def _alike(self, position: int) -> range:
+        """A commit that cannot be compared, and those that have the same files, if none of them could be."""
+        touching = sorted({0, *self._touching, self.last})
+        first = position if position in touching else bisection.nearest_before(position, touching)
+        if first in {0, *(upto for _, upto in self._looked)}:
+            return range(position, position + 1)
+        return range(first, min(at for at in (*touching, len(self.line)) if at > position))
+
+    def _take(self, pair: Pair, verdict: Verdict, *, before: bool, now: bool) -> None:
+        self._asked[pair] += 1
+        if pair == self._ends:
+            self._measure_ends(verdict)
+        effect: Effect | None = getattr(verdict, self._metric)
+        chance = self._chance(verdict, effect)
+        if pair != self._ends:
+            is_parent = 0 < pair[0] == bisection.nearest_before(pair[1], self._measurable)
+            self._refuted += is_parent and chance <= 1 - _CLEAR
+            most = bisection.believed(*_logarithms(effect)[1:], self._whole) if effect else bisection.BELIEVED
+            self._answers.append(Observation(*pair, chance, most))
+            self._suspect(pair, chance)
+        looked = self._about(
+            pair,
+            side="bad" if chance >= _CLEAR else "good" if chance <= 1 - _CLEAR else "unsure",
+            effect=effect,
+            reason=verdict.reason,
+            message=verdict.message,
+            same_as="" if now and verdict.status != "identical" else self._same_code(pair),
+            remembered=before,
+            gpu_s=verdict.gpu_s if now else 0.0,
+        )
+        self._looked[pair] = looked
+        self.observer.looked(looked, bisection.suspected(self._likely) if self._whole else self.last)
+
+    def _measure_ends(self, verdict: Verdict) -> None:
+        if verdict.status in ("regression", "improvement") and not verdict.reason.endswith("-in-tail"):
+            self._metric = "cycles" if verdict.reason.endswith("-in-cycles") else "time"
+            effect: Effect | None = getattr(verdict, self._metric)
+            assert effect is not None  # it is by this that it is called so
+            self._whole = math.log1p(effect.effect)
+
+    def _chance(self, verdict: Verdict, effect: Effect | None) -> float:
+        """How likely more than half of the change lies between two commits."""
+        if verdict.status == "identical":
+            return 0.0
+        if effect is None or verdict.status == "invalid" or not self._whole:
+            return 0.5
+        return bisection.chance_of(*_logarithms(effect), self._whole, self._reach)
+
+    def _suspect(self, pair: Pair, chance: float) -> None:
+        """Where the parent of a suspect was measured, and it is not the suspect that made the change, commits
+        before it that seem to touch nothing come under suspicion too.
+        """
+        parent = pair[0]
+        if parent in self._candidates:
+            return
+        if chance < 0.5:
+            start = bisection.nearest_before(parent, sorted(self._candidates))
+            self._candidates |= set(range(start + 1, parent))
+        self._candidates.add(parent)
+
+    def _same_code(self, pair: Pair) -> str:
+        """The commit by which a pair's later one was known: its base, or one that was measured."""
+        code = self._code(pair[1])
+        others = [pair[0], *(position for position in self._codes if position != pair[1])]
+        return next((self.line[at].hash for at in others if not code.isdisjoint(self._code(at))), "")
+
+    def _result(self, *, interrupted: bool, problem: str) -> BisectResult:
+        ends = self._looked.get(self._ends)
+        return BisectResult(
+            case=str(self.case),
+            good=self.line[0],
+            bad=self.line[-1],
+            commits=self.last,
+            touching=len(self._touching),
+            devices=self.devices,
+            ends=ends,
+            ruler=self._metric,
+            looked=self._in_order(),
+            comparisons=self._comparisons,
+            gpu_s=self._gpu_s,
+            problem=problem,
+            interrupted=interrupted,
+            **self._conclusion(),
+        )
+
+    def _in_order(self) -> tuple[Looked, ...]:
+        found = (each for pair, each in self._looked.items() if pair != self._ends)
+        skipped = (each for at, each in self._broken.items() if at in self._candidates)
+        return tuple(sorted((*found, *skipped), key=lambda each: each.position))
+
+    def _conclusion(self) -> dict[str, Any]:
+        if not self._whole:
+            ends = self._looked.get(self._ends)
+            nothing = ends is not None and ends.reason in ("within-tolerance", "same-code")
+            return {"outcome": "nothing" if nothing else "inconclusive"}
+        found = bisection.likeliest(self._likely, self._cuts)
+        step = self._looked.get((bisection.nearest_before(found.upto, self._measurable), found.upto))
+        if step and step.side == "good":
+            found = self._spread()
+        elif found.mass < bisection.SURE:
+            found = bisection.smallest_range(self._likely)
+        inside = range(found.after + 1, found.upto + 1)
+        suspects = [at for at in inside if at in self._candidates or at in self._touching]
+        return {
+            "outcome": "found" if len(suspects) == 1 and found.mass >= bisection.SURE else "range",
+            "suspects": tuple(self.line[at] for at in suspects),
+            "sure": found.mass,
+            "step": step,
+            "notes": tuple(self._notes(found, step)),
+        }
+
+    def _spread(self) -> Block:
+        """Where most of a change lies that is no commit's alone: from the last that has less than a third of
+        it to the next that has more than two thirds, for sure.
+        """
+        parts = {
+            upto: sorted(math.log1p(bound) / self._whole for bound in (looked.effect.low, looked.effect.high))
+            for (after, upto), looked in self._looked.items()
+            if after == 0 and looked.effect
+        }
+        first = max((at for at, (_, high) in parts.items() if high < 1 / 3), default=0)
+        last = min((at for at, (low, _) in parts.items() if at > first and low > 2 / 3), default=self.last)
+        return Block(first, last, 0.0)
+
+    def _notes(self, found: Block, step: Looked | None) -> Iterator[str]:
+        """What does not fit one change that stays."""
+        for (after, upto), looked in sorted(self._looked.items()):
+            commit = looked.commit.hash[:10]
+            if after == 0 and upto <= found.after and looked.side == "bad":
+                yield f"{commit}, before it, is on BAD's side: the change came more than once."
+            if after == 0 and found.upto <= upto < self.last and looked.side == "good":
+                yield f"{commit}, after it, is on GOOD's side: the change went and came again."
+        whole = self._looked[self._ends].effect
+        if step is None or step.effect is None or whole is None:
+            return
+        if step.side == "good":
+            yield "No commit alone makes half of the change: several share it."
+        elif step.effect.high < whole.low or step.effect.low > whole.high:
+            yield (
+                f"It makes {percent(step.effect.effect, sign=True)} of {percent(whole.effect, sign=True)} in "
+                "all: other commits have a part in it. Bisect from it to BAD, and from GOOD to its parent."
+            )

@@ -1,0 +1,138 @@
+"""Building a suite's kernels for architectures that need not be here. No device is opened.
+
+What was found is kept by all that it follows from: then no worker loads the suite, generates a source or
+compiles. It is written and read by the process that runs no code of a suite, under a hash of the suite's
+whole tree: what a commit's code answers is believed of that very tree alone. Beyond that it is as trustworthy
+as the users who may write the cache: see "Secrets and caches" in docs/runners.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from harness.device.backends import nvcc
+from harness.device.static import disassembly
+from harness.device.static.architecture_builds import Build
+from harness.errors import BuildError, ExitCode, SuiteError, UsageError
+from harness.measure.protocol import BuildOnly, BuildOnlyReply, CaseOf
+from harness.run.device_session import WorkerProcess
+from harness.suite.loader import LoadedSuite
+from harness.suite.planning import PlannedCase
+from harness.suite.problem import ceil_div
+from harness.suite.suite import Suite
+from harness.suite.suite_files import tree_sha256
+from harness.system.cache import BinaryCache, own_code
+from harness.system.files import scratch_folder
+from harness.system.process import Failed
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    loaded: LoadedSuite
+    compiler: str
+    """The compiler's name and version; empty where there is none."""
+    disassembler: str
+    """The disassembler's; empty where there is none, or nobody asked for instructions."""
+    builds: tuple[Build, ...]
+
+
+def build_only(
+    loaded: LoadedSuite,
+    plan: Sequence[PlannedCase],
+    archs: Sequence[str],
+    timeout_s: float,
+    *,
+    instructions: bool = False,
+    libraries: bool = True,
+    tell: Callable[[str], object] = lambda _stage: None,
+) -> BuildResult:
+    """Build every case's kernel for every architecture, several at a time; with `instructions`, tell what
+    they are; without `libraries`, compile none of those. `tell` is called with how far it has come.
+
+    `timeout_s` is for one compilation. Raises BuildError where the process that does it is lost, SuiteError
+    where it cannot load the suite.
+    """
+    cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in plan)
+    request = BuildOnly(
+        cases=cases,
+        archs=tuple(archs),
+        instructions=instructions,
+        libraries=libraries,
+        timeout_s=timeout_s,
+    )
+    key = _key_of(loaded.suite, request)
+    if (reply := _kept(key)) is None:
+        reply = _asked(loaded, request, timeout_s, tell)
+        if _key_of(loaded.suite, request) == key:  # no file was edited meanwhile
+            _keep(key, reply)
+    explained = (
+        replace(each, message=loaded.explained(each.message, each.log)) if each.message else each
+        for each in reply.builds
+    )
+    disassembler = disassembly.version() if instructions else ""
+    return BuildResult(loaded, reply.compiler, disassembler and f"nvdisasm {disassembler}", tuple(explained))
+
+
+def _asked(
+    loaded: LoadedSuite, request: BuildOnly, timeout_s: float, tell: Callable[[str], object]
+) -> BuildOnlyReply:
+    turns = ceil_div(len(request.cases) * len(request.archs), os.cpu_count() or 1)
+    with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
+        # The null device: a suite is loaded and no card touched.
+        child.open("null", loaded.suite.root, work_tree=loaded.work_tree)
+        reply = child.ask(request, timeout_s * (1 + turns), lambda progress: tell(progress.stage))
+    if isinstance(reply, Failed):
+        kind = UsageError if reply.exit_code == ExitCode.USAGE else BuildError
+        raise kind(loaded.explained(reply.message, reply.log), log=reply.log)
+    return reply
+
+
+# What was found before
+
+
+def _key_of(suite: Suite, request: BuildOnly) -> str | None:
+    """The key of all that a request's answer follows from; None where the suite's files cannot be read."""
+    try:
+        tree = tree_sha256(suite)
+    except SuiteError:
+        return None
+    # Headers that are found in folders are told by their whole paths.
+    root = str(suite.root) if suite.include or any(each.include for each in suite.kernels) else ""
+    asked = repr((suite.name, request.cases, request.archs, request.instructions, request.libraries))
+    tools = (*nvcc.identity(), disassembly.version() if request.instructions else "")
+    return BinaryCache.key(tree, (asked, root, *tools, _installed(), sys.version), own_code(), "builds")
+
+
+def _kept(key: str | None) -> BuildOnlyReply | None:
+    """What was found before, while all that it rests on is as it was."""
+    if key is None or (entry := BinaryCache().get(key)) is None:
+        return None
+    try:
+        found = msgspec.msgpack.decode(entry, type=BuildOnlyReply)
+    except msgspec.MsgspecError:
+        return None
+    return found if all(each.is_current() for each in found.relied_on or ()) else None
+
+
+def _keep(key: str | None, found: BuildOnlyReply) -> None:
+    """Keep what would be found again: a compilation that failed may have run out of time or memory."""
+    problems = [each.code.problem for each in found.builds if each.code]
+    failed = any(each.status == "failed" for each in found.builds)
+    if key is not None and found.relied_on is not None and not failed and not any(problems):
+        BinaryCache().put(key, msgspec.msgpack.encode(found))
+
+
+@functools.cache
+def _installed() -> str:
+    """The packages that a suite can import, each with its version, as pip names their folders."""
+    folders = [Path(folder) for folder in dict.fromkeys(sys.path)]
+    names = (folder.glob(f"*.{kind}-info") for folder in folders for kind in ("dist", "egg"))
+    return "\n".join(sorted(str(name) for some in names for name in some))

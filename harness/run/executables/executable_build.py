@@ -1,0 +1,225 @@
+"""A benchmark executable at one commit: its files, its build, and one run of it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
+from harness.measure.protocol import SideName
+from harness.records.imports.identity import Identity
+from harness.records.imports.imported import (
+    FORMATS,
+    DeviceCases,
+    Format,
+    ImportedCase,
+    ImportedFile,
+    executable_name,
+)
+from harness.records.imports.imported_files import read_imported
+from harness.records.types import DeviceInfo, Source
+from harness.run.device_session import TimedOutError
+from harness.run.executables.side_code import NOTHING, Imported, SideFolders, SideRecorder
+from harness.suite.exported_commit import export
+from harness.system import git
+from harness.system.process import run_shell
+
+Stage = Literal["first", "timed"]
+"""The first run of a side tells what there is, and its times do not count."""
+OUT = "{out}"
+"""What stands in a command for the file that it is to write."""
+_FLAGS = {
+    "nvbench": "--jsonbin {out}",
+    "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
+}
+_HELP_TELLS: dict[Format, str] = {"nvbench": "nvbench::", "google-benchmark": "--benchmark_out"}
+"""Words that each has in its help. nvbench's does not name --jsonbin, the option that is used."""
+_HELP_S = 60.0
+
+
+class NoJsonError(MeasureError):
+    reason = "no-json"
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """One side of a comparison: a command, and the folder to run it in."""
+
+    side: SideName
+    command: str
+    folder: Path
+    source: Source
+    problem: HarnessError | None = None
+    """Why it cannot be run at all, such as a failed build."""
+    folders: SideFolders | None = None
+    """Where its Python code must come from; None where nobody knows what it is built from."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRun:
+    """What one process measured on one device."""
+
+    device: DeviceInfo
+    cases: dict[str, ImportedCase]
+    """By label, which is kernel and sizes in words."""
+    version: str
+    executable: str
+    identity: Identity
+    imported: Imported = NOTHING
+    notes: tuple[str, ...] = ()
+    """What the reader of its file found odd, a sentence each."""
+
+
+def format_of(executable: Executable) -> Format:
+    """What a command is, by what it says of its options. Raises UsageError where that tells nothing."""
+    words = executable.command.replace(OUT, "")
+    if "--benchmark_" in words:
+        return "google-benchmark"
+    answer = run_shell(f"{words} --help", executable.folder, _HELP_S)
+    for name, option in _HELP_TELLS.items():
+        if option in answer.log:
+            return name
+    raise UsageError(
+        f"{executable.command!r} does not tell with --help whether it is nvbench or Google Benchmark (it "
+        f"{answer.how}): say so with --format {'|'.join(FORMATS)}.",
+        log=answer.log,
+    )
+
+
+def run_once(
+    executable: Executable,
+    kind: Format,
+    scratch: Path,
+    timeout_s: float,
+    device: str | None,
+    only: Sequence[str] = (),
+    stage: Stage = "timed",
+) -> ProcessRun:
+    """One process of an executable, of `only` these benchmarks where it can choose.
+
+    In the first stage Pythons that do not tell what they import are found, which costs a core some time.
+    Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError for JSON that cannot be read,
+    OtherCodeError; each has the end of what it printed.
+    """
+    folder = scratch / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    out = folder / "out.json"
+    command = command_for(executable.command, kind, out, only)
+    recorder = SideRecorder(executable.folders, folder / "python") if executable.folders else None
+    run = partial(recorder.run, watched=stage == "first") if recorder else run_shell
+    ended = run(command, executable.folder, timeout_s)
+    try:
+        imported = recorder.imported() if recorder else NOTHING
+        if ended.status is None:
+            raise TimedOutError(
+                f"No end of {executable.command!r} within {timeout_s:g} s: it was ended. Raise --timeout, or "
+                "have it measure less."
+            )
+        if ended.status:
+            raise WorkerError(f"{executable.command!r} {ended.how}.")
+        if not out.exists():
+            raise NoJsonError(
+                f"{executable.command!r} ended well, and wrote no JSON to the file that it was given. Where "
+                f"it takes the file's name otherwise, put {OUT} there; --format says which options it has."
+            )
+        file = read_imported(out, kind)
+        found = _on_device(file, device)
+        cases = {_label(case): case for case in found.cases}
+        identity = replace(found.identity, of=executable.side)
+        return ProcessRun(
+            found.device, cases, file.version, file.executable, identity, imported, notes=file.problems
+        )
+    except HarnessError as error:
+        error.log = error.log or ended.log
+        error.side = executable.side
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def command_for(command: str, kind: Format, out: Path, only: Sequence[str]) -> str:
+    """The command that writes its JSON to `out`.
+
+    nvbench can leave out no point of its axes, and a command with a place for the file may be anything.
+    """
+    given = command if OUT in command else f"{command} {_FLAGS[kind]}"
+    if only and kind == "google-benchmark" and OUT not in command:
+        # No other character: before < and > a backslash has a meaning in GNU's regular expressions.
+        names = "|".join(re.sub(r"([.^$*+?()\[\]{}|\\])", r"\\\1", name) for name in only)
+        given += " " + shlex.quote(f"--benchmark_filter=^({names})$")
+    return given.replace(OUT, shlex.quote(str(out)))
+
+
+def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:
+    """Return what a file has of one device: the only one, or the wanted one."""
+    found = [each for each in file.devices if len(file.devices) == 1 or each.device.spec == wanted]
+    if not found:
+        specs = ", ".join(each.device.spec for each in file.devices)
+        raise StoreError(
+            f"It measured on {specs}, and one is compared at a time: have it measure on one, "
+            "as with --devices 0, or say with --device which counts."
+        )
+    return found[0]
+
+
+def _label(case: ImportedCase) -> str:
+    return f"{case.kernel}[{','.join(f'{axis}={size}' for axis, size in case.sizes.items())}]"
+
+
+def put_files(repository: Path, commit: str | None, place: Path) -> None:
+    """The files of a commit in a new folder, where they may be built; without a commit the working tree's,
+    but for what git ignores. Raises GitError, StoreError.
+    """
+    try:
+        if commit is not None:
+            shutil.copytree(export(repository, commit), place, symlinks=True)
+            return
+        listed = git.ask(repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        for name in dict.fromkeys(filter(None, listed.decode(errors="surrogateescape").split("\0"))):
+            _copy(repository / name, place / name)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot copy the files of {commit or 'the working tree'} to {place}: {error.strerror or error}. "
+            "TMPDIR names another folder for them."
+        ) from None
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir() and not source.is_symlink():  # a submodule
+        shutil.copytree(
+            source, target, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git")
+        )
+    elif source.exists() or source.is_symlink():  # what was deleted is still listed
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def built(command: str, folder: Path, side: SideName, timeout_s: float) -> BuildError | None:
+    """Build a side in its folder; what went wrong where that failed."""
+    ended = run_shell(command, folder, timeout_s)
+    if ended.status == 0:
+        return None
+    error = BuildError(f"{command!r} {ended.how}.", log=ended.log)
+    error.side = side
+    return error
+
+
+def name_of(command: str) -> str:
+    """The executable's name in a command, without variables that are set before it."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"{command!r} is no command of a shell: {error}.") from None
+    named = [word for word in words if not re.match(r"\w+=", word)]
+    if not named:
+        raise UsageError(f"{command!r} is no command: give one such as 'build/bench --benchmark copy'.")
+    is_script = re.fullmatch(r"(python[\d.]*|bash|sh)", Path(named[0]).name)
+    scripts = [word for word in named[1:] if not word.startswith("-")]
+    return executable_name(scripts[0] if is_script and scripts else named[0])

@@ -1,0 +1,353 @@
+"""A pair of kernels timed by two worker processes in turns: one for each side, on one device.
+
+What one process shares between the sides, its arrays and the place of its code, two do not. So their blocks
+differ by more from one another, and are judged by a wider prior.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from itertools import islice
+from typing import TypeVar
+
+import msgspec
+import psutil
+
+from harness.errors import HarnessError, WorkerError
+from harness.measure import protocol
+from harness.measure.protocol import SideName
+from harness.measure.quads import CANARY_EVERY, Order, PairSettings, Turn, all_four, clock_noise, wanted_quads
+from harness.measure.timing import launches_per_slot
+from harness.records.types import DeviceInfo, PairedBlock, Quad
+from harness.run.device_session import Pending, WorkerProcess
+from harness.system.process import Failed, Request, failure
+
+R = TypeVar("R")
+
+SIDES: tuple[SideName, ...] = ("base", "head")
+HEAD_FIRST = SIDES[::-1]
+"""The order in which sides are held responsible: it is head that fails where both are wrong."""
+ORDERS: Mapping[Order, tuple[SideName, ...]] = {
+    "ABBA": ("base", "head", "head", "base"),
+    "BAAB": ("head", "base", "base", "head"),
+}
+MIN_SLOT_NS = 2e6
+"""The shortest slot of launches back to back: the first of them may still feel the hand-over, which takes
+some tenths of a millisecond."""
+MIN_SPLIT_SLOT_NS = 3e5
+"""Shortest slot whose launches are timed one by one, in nanoseconds of kernel time. With flushes and events
+such a slot lasts about five times as long, and its quads are still more precise than pairs of processes."""
+LEAD_IN_S = 0.005
+"""Launches before a slot that are not timed: long beside the hand-over, so that clock, caches and the other
+process's threads have come to rest."""
+
+
+class TurnPair:
+    """A worker process of each side, until `close` ends them.
+
+    `start` starts one, and `open_device` has it open the device, of the side `first` first; both raise what
+    these raise. On an H100 the process that came second was slower by up to 2 % at 5 us, so the next pair has
+    the other side come first.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[SideName], WorkerProcess],
+        open_device: Callable[[SideName, WorkerProcess], object],
+        report: Callable[[str], object],
+        first: SideName,
+    ) -> None:
+        self._open_device, self._report = open_device, report
+        self._sides: tuple[SideName, ...] = SIDES if first == "base" else SIDES[::-1]
+        self.is_open = False
+        self._begun: dict[SideName, Pending[protocol.InspectReply]] = {}
+        """What was asked ahead, and not yet waited for."""
+        with ExitStack() as stack:
+            # Both are started before the first is waited for: what they import takes long.
+            self._workers = {side: stack.enter_context(closing(start(side))) for side in self._sides}
+            self._stack = stack.pop_all()
+
+    @property
+    def pids(self) -> list[int]:
+        return [pid for worker in self._workers.values() for pid in worker.pids()]
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.kill_soon()  # a driver takes its time to clear up
+        self._stack.close()
+
+    def open(self) -> None:
+        """Have both processes open the device. Where that fails, the pair has to be closed."""
+        if not self.is_open:
+            for side, worker in self._workers.items():
+                self._open_device(side, worker)
+            self.is_open = True
+
+    def prepare(self, pairs: tuple[protocol.PairOf, ...], timeout_s: float) -> None:
+        """Open the device and ask both processes to build; wait for neither. Raises as `open`, and
+        WorkerError.
+        """
+        self.open()
+        self._begun = self._begin_inspect(pairs, timeout_s)
+
+    def is_prepared(self) -> bool:
+        """Wait for what `prepare` began, if anything. A pair that failed has to be closed."""
+        begun, self._begun = self._begun, {}
+        try:
+            for side in begun:
+                self._answer(side, begun[side])
+        except (_FailedError, HarnessError):
+            return False
+        return True
+
+    def inspect(
+        self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
+    ) -> Mapping[SideName, protocol.InspectReply] | Failed:
+        """Build each side of the pairs in its own process. One that fails has to be closed."""
+        try:
+            begun = self._begin_inspect(pairs, timeout_s)
+            return {side: self._answer(side, begun[side]) for side in HEAD_FIRST}
+        except _FailedError as error:
+            return error.failed
+        except HarnessError as error:
+            return failure(error)
+
+    def _begin_inspect(
+        self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
+    ) -> dict[SideName, Pending[protocol.InspectReply]]:
+        begun: dict[SideName, Pending[protocol.InspectReply]] = {}
+        for side in self._sides:
+            asked = protocol.Inspect(pairs=pairs, side=side)
+            pending = self._begin(side, asked, timeout_s)
+            begun[side] = pending
+        return begun
+
+    def compare(
+        self, request: protocol.Compare, timeout_s: float, meanwhile: Callable[[], object] = lambda: None
+    ) -> protocol.CompareReply | Failed:
+        """What one process that has both sides would answer. One that fails has to be closed.
+
+        `meanwhile` is called while both sides verify, when nothing is timed. Its time counts for their
+        timeout.
+        """
+        try:
+            return self._compare(request, timeout_s, meanwhile)
+        except _FailedError as error:
+            return error.failed
+        except HarnessError as error:
+            return failure(error)
+
+    def _compare(
+        self, request: protocol.Compare, timeout_s: float, meanwhile: Callable[[], object]
+    ) -> protocol.CompareReply:
+        rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
+        self._build(request, timeout_s)
+        for side in HEAD_FIRST:
+            own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
+            self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
+        verifying: dict[SideName, Pending[protocol.VerifyReply]] = {}
+        for side in HEAD_FIRST:
+            pending = self._begin(side, protocol.Verify(), timeout_s)
+            verifying[side] = pending
+        meanwhile()
+        facts = {side: self._answer(side, verifying[side]).facts for side in HEAD_FIRST}
+        warm = {side: self._ask(side, protocol.WarmUp(), timeout_s) for side in HEAD_FIRST}
+        block = self._block(warm, request.settings, rng, timeout_s)
+        finishing: dict[SideName, Pending[protocol.FinishReply]] = {}
+        for side in HEAD_FIRST:
+            time_ns = block.median_ns("A" if side == "base" else "B")
+            ended = self._begin(side, protocol.Finish(time_ns=time_ns), timeout_s)
+            finishing[side] = ended
+        state = {side: self._answer(side, finishing[side]).state for side in HEAD_FIRST}
+        return protocol.CompareReply(
+            block=block,
+            sides={side: msgspec.structs.replace(facts[side], state=state[side]) for side in HEAD_FIRST},
+        )
+
+    def _build(self, request: protocol.Compare, timeout_s: float) -> None:
+        """Build both at once: an extension takes a minute, and what it imports some seconds."""
+        begun: dict[SideName, Pending[protocol.Done]] = {}
+        for side in self._sides:
+            asked = protocol.BuildSide(pair=request.pair, side=side)
+            pending = self._begin(side, asked, timeout_s)
+            begun[side] = pending
+        for side in HEAD_FIRST:
+            self._answer(side, begun[side])
+
+    def _block(
+        self,
+        warm: Mapping[SideName, protocol.WarmUpReply],
+        settings: PairSettings,
+        rng: random.Random,
+        timeout_s: float,
+    ) -> PairedBlock:
+        base = warm["base"]
+        time_ns = min(each.time_ns for each in warm.values())
+        is_split = base.l2 == "cold" or base.restored
+        least_ns = max(settings.min_slot_ns, MIN_SPLIT_SLOT_NS if is_split else MIN_SLOT_NS)
+        launches = launches_per_slot(time_ns, base.tick_ns, least_ns)
+        for side in self._sides:  # the first turn of each prepares more than the others
+            self._take(side, launches, rng.getrandbits(32), timeout_s)
+        quads: list[Quad] = []
+        spent_s = 0.0
+        while (count := wanted_quads(quads, settings, settings.min_quads) - len(quads)) > 0:
+            if quads:
+                count = min(count, int((settings.max_time_s - spent_s) / spent_s * len(quads)))
+                if count < 1:
+                    break
+            began = len(quads)
+            quads += (self._quad(number, launches, rng, timeout_s) for number in range(count))
+            spent_s += (quads[-1].ended_ns - quads[began].started_ns) / 1e9
+        return PairedBlock(
+            quads=tuple(quads),
+            launches_per_slot=launches,
+            l2=base.l2,
+            clock=base.clock,
+            tick_ns=base.tick_ns,
+            warmup_s=math.fsum(each.warmup_s for each in warm.values()),
+            settled=all(each.settled for each in warm.values()),
+            gpu_s=spent_s,
+            clock_noise=clock_noise(base.globaltimer_tick_ns, launches * time_ns),
+            restored=any(each.restored for each in warm.values()),
+            in_turns=True,
+        )
+
+    def _quad(self, number: int, launches: int, rng: random.Random, timeout_s: float) -> Quad:
+        order: Order = "ABBA" if rng.random() < 0.5 else "BAAB"
+        data_seed = rng.getrandbits(32)
+        turns = [
+            self._take(side, launches, data_seed, timeout_s, canary=place == 0 and number % CANARY_EVERY == 0)
+            for place, side in enumerate(ORDERS[order])
+        ]
+        a, b, c, d = turns
+        return Quad(
+            order=order,
+            times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
+            cycles=all_four(*(turn.cycles for turn in turns)),
+            sm_clock_mhz=all_four(*(turn.sm_clock_mhz for turn in turns)),
+            canary_ns=a.canary_ns,
+            canary_cycles=a.canary_cycles,
+            started_ns=a.started_ns,
+            ended_ns=d.ended_ns,
+        )
+
+    def _take(
+        self, side: SideName, launches: int, data_seed: int, timeout_s: float, *, canary: bool = False
+    ) -> Turn:
+        request = protocol.Take(launches=launches, data_seed=data_seed, lead_in_s=LEAD_IN_S, canary=canary)
+        return self._ask(side, request, timeout_s)
+
+    def _ask(self, side: SideName, request: Request[R], timeout_s: float) -> R:
+        """The answer of one side's process. Raises _FailedError and WorkerError, with the side at fault."""
+        pending = self._begin(side, request, timeout_s)
+        return self._answer(side, pending)
+
+    def _begin(self, side: SideName, request: Request[R], timeout_s: float) -> Pending[R]:
+        with _at_fault(side):
+            return self._workers[side].begin(request, timeout_s)
+
+    def _answer(self, side: SideName, pending: Pending[R]) -> R:
+        with _at_fault(side):
+            reply = pending(lambda progress: self._report(f"{progress.stage} {side}"))
+        if isinstance(reply, Failed):
+            raise _FailedError(msgspec.structs.replace(reply, side=reply.side or side))
+        return reply
+
+
+NewPair = Callable[[SideName], TurnPair]
+ToBuild = tuple[tuple[protocol.PairOf, ...], float]
+"""Pairs of kernels that processes build before their turn, and how long they may take for it in seconds."""
+
+
+class PairsAhead:
+    """Pairs of processes that are begun before their turn, until `close` ends them.
+
+    They open the device while the pair before them verifies, and import and build while it is measured.
+    Importing takes longer than measuring. `new` starts a pair whose named side opens the device first; the
+    sides alternate. Each method is given `new` anew, since a kept method would keep the session alive that
+    owns these pairs.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: deque[TurnPair] = deque()
+        self._count = 0
+        self.most = 0
+        """Largest number of pairs that wait."""
+        self.wanted: ToBuild = ((), 0.0)
+        """Kernels that the waiting pairs build; empty until something is to be measured."""
+
+    @property
+    def pids(self) -> list[int]:
+        return [pid for pair in self._pairs for pid in pair.pids]
+
+    def close(self) -> None:
+        while self._pairs:
+            self._pairs.popleft().close()
+
+    def next(self, new: NewPair) -> TurnPair:
+        """Return the pair that was begun first, or a new pair where there is none or its build failed."""
+        with ExitStack() as stack:
+            pair = self._pairs.popleft() if self._pairs else self._another(new)
+            stack.callback(pair.close)  # an interrupt may come while it is waited for
+            self.start(new, min(1, self.most))  # an interpreter takes its time to start
+            if pair.is_prepared():
+                stack.pop_all()
+                return pair
+        self._give_up()  # whichever case is at fault is told when it is built alone
+        return self._another(new)
+
+    def start(self, new: NewPair, more: int = 0) -> None:
+        """Start pairs until there are `most`, and `more` beyond; they do not open the device yet."""
+        while self.wanted[0] and len(self._pairs) < self.most + more:
+            self._pairs.append(self._another(new))
+
+    def prepare(self, most: int | None = None) -> None:
+        """Have the first pairs, up to `most`, open the device and build what is wanted.
+
+        Call it only while nothing is timed: a process that opens the device disturbs every other.
+        """
+        try:
+            for pair in islice(self._pairs, self.most if most is None else most):
+                if not pair.is_open:
+                    pair.prepare(*self.wanted)
+        except HarnessError:  # such as a card without room for so many
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.most = 0
+        self.close()
+
+    def _another(self, new: NewPair) -> TurnPair:
+        self._count += 1
+        return new(SIDES[self._count % 2])
+
+
+def most_ahead(device: DeviceInfo) -> int:
+    """Return how many pairs of processes may import, open the device and build before their turn: as many as
+    leave the host's processors and memory, and the card's, to those that measure.
+    """
+    if device.kind != "gpu":  # there what they import would disturb
+        return 0
+    # A framework takes a gigabyte in each process.
+    free_bytes = int(psutil.virtual_memory().available)
+    return min(3, len(os.sched_getaffinity(0)) // 4, free_bytes // 2**32, (device.memory_bytes or 0) // 2**33)
+
+
+@contextmanager
+def _at_fault(side: SideName) -> Iterator[None]:
+    try:
+        yield
+    except WorkerError as error:
+        error.side = error.side or side
+        raise
+
+
+class _FailedError(Exception):
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed

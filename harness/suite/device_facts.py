@@ -1,0 +1,102 @@
+"""What a suite may know of the device that a case runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.errors import NotToldError, NotYetKnownError
+
+if TYPE_CHECKING:
+    from harness.records.types import DeviceInfo
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """A device as the kernels of a suite may know it: ``case.device``.
+
+    A fact that the device does not tell raises NotToldError, which is an AttributeError: ``getattr`` takes a
+    default in its place.
+    """
+
+    name: str
+    """``NVIDIA H200``."""
+    backend: str
+    """cuda, opencl, opengl, cpu or null."""
+    facts: Mapping[str, int] = field(default_factory=dict)
+    """What the properties tell."""
+    built: bool = False
+    """Whether the kernel is built, so that it is known how many of its blocks stay resident."""
+
+    @property
+    def sm_count(self) -> int:
+        """Multiprocessors; on OpenCL compute units, which of a CPU are its threads."""
+        return self._fact("sm_count")
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """CUDA's compute capability, major and minor."""
+        major, minor = divmod(self._fact("capability"), 10)
+        return major, minor
+
+    @property
+    def warp_size(self) -> int:
+        return self._fact("warp_size")
+
+    @property
+    def shared_bytes_per_block(self) -> int:
+        """Most shared memory that one block may use, opt-in included."""
+        return self._fact("shared_bytes_per_block")
+
+    @property
+    def shared_bytes_per_sm(self) -> int:
+        return self._fact("shared_bytes_per_sm")
+
+    @property
+    def registers_per_sm(self) -> int:
+        """Registers of 32 bits."""
+        return self._fact("registers_per_sm")
+
+    @property
+    def threads_per_block(self) -> int:
+        """Most threads of one block."""
+        return self._fact("threads_per_block")
+
+    @property
+    def threads_per_sm(self) -> int:
+        """Most threads that stay resident on one multiprocessor."""
+        return self._fact("threads_per_sm")
+
+    @property
+    def resident_blocks(self) -> int:
+        """Blocks of this kernel that one multiprocessor holds at once; known to its grid alone."""
+        if not self.built:
+            raise NotYetKnownError(
+                "case.resident_blocks, which is known once the kernel is built: only its grid may ask for it."
+            )
+        return self._fact("resident_blocks", "case")
+
+    def _fact(self, fact: str, of: str = "case.device") -> int:
+        if fact not in self.facts:
+            raise NotToldError(
+                f"{of}.{fact}, which {self.backend} does not tell of {self.name}: give a default, as in "
+                f'getattr({of}, "{fact}", {(0, 0) if fact == "capability" else 1}).'
+            )
+        return self.facts[fact]
+
+
+def facts_of(device: DeviceInfo) -> DeviceFacts:
+    """What a device tells of itself."""
+    major, minor = device.compute_capability or (0, 0)
+    facts = {
+        "sm_count": device.compute_units,
+        "capability": 10 * major + minor,
+        "warp_size": device.warp_size,
+        "shared_bytes_per_block": device.max_shared_bytes,
+        "shared_bytes_per_sm": device.shared_bytes_per_sm,
+        "registers_per_sm": device.registers_per_sm,
+        "threads_per_block": device.max_threads_per_block,
+        "threads_per_sm": device.max_threads_per_sm,
+    }
+    return DeviceFacts(device.name, device.backend, {name: fact for name, fact in facts.items() if fact})

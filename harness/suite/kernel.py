@@ -1,0 +1,421 @@
+"""A kernel of a suite: its source, how it is launched, and what its function is called with."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+from harness.errors import NotYetKnownError, SuiteError
+from harness.suite.device_facts import DeviceFacts
+from harness.suite.layout import ML_DTYPES, Layout, element_bits, numpy_dtype
+from harness.suite.problem import IDENTIFIER, Case, Problem, Value, check_identifier, computed
+from harness.suite.tuning import Tuning
+
+_CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
+_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)\Z")
+_IN_BRACES = re.compile(r"\{([A-Za-z_]\w*)\}")
+
+
+def is_for(arch: str, capability: tuple[int, int]) -> bool:
+    """Whether code built for an architecture runs on cards of a compute capability: sm_86 on all of the same
+    first number from 8.6 on, sm_100f likewise, sm_90a on 9.0 alone.
+    """
+    match = _ARCH.match(arch)
+    if match is None:
+        return False
+    own = int(match[1]), int(match[2])
+    return own == capability if match[3] == "a" else own[0] == capability[0] and own <= capability
+
+
+def check_folders(whose: str, folders: Any) -> None:
+    """Raises SuiteError for what is no tuple of paths that stay inside of the project."""
+    if isinstance(folders, str) or not all(isinstance(folder, str) and folder for folder in folders):
+        raise SuiteError(f"{whose} has include {folders!r}; expected a tuple of folders, such as ('src',).")
+    for folder in folders:
+        if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
+            raise SuiteError(
+                f"{whose} includes from {folder!r}; expected a path relative to the project, without '..': "
+                "what lies outside of it is in no commit."
+            )
+
+
+Extent = int | tuple[int, ...]
+"""One to three numbers, x first, as CUDA counts them."""
+Geometry = Extent | Callable[[Case], Extent]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a kernel's function is called with at one place: an array, a scalar, or an axis as a 32-bit
+    integer.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None = None
+    """Extents of an array; None for a scalar and an axis."""
+    layout: Layout | None = None
+    """How an array lies in memory."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Source text that a function of the suite writes: ``function(case, arch)``, where arch is such as
+    ``sm_90``.
+
+    It needs no device. What it wrote for a case and an arch is kept as long as a run lasts.
+    """
+
+    function: Callable[[Case, str], str]
+    needs: tuple[str, ...] = ()
+    """Packages that the function imports, as pip names them: ``apache-tvm>=0.27``."""
+
+
+@dataclass(frozen=True)
+class HostFunction:
+    """A function of the host that does the kernel's work itself: a library's call, or a CPU's own loop.
+
+    ``function(case, stream)`` is called once, after which what it returns is called with the kernel's
+    arguments for each launch. On cuda arrays are addresses, and work must go to the CUDA stream whose handle
+    is `stream`; on cpu arrays are NumPy's, and stream is 0.
+    """
+
+    function: Callable[[Case, int], Callable[..., object]]
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostLibrary:
+    """A C++ file that nvcc makes a shared library of, or a library (.so), relative to the suite's folder.
+
+    Its function, ``extern "C" int name(void *stream, arguments...)``, puts its work on the stream and returns
+    0, or a number that `errors` names.
+    """
+
+    file: str
+    needs: tuple[str, ...] = ()
+    """Packages whose files it includes, as pip names them."""
+    include: Callable[[], Sequence[str]] | None = None
+    """Folders to search for headers, asked once `needs` are there."""
+    errors: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """A function of a Python file, given the tensors of the framework that it is written for.
+
+    The file is relative to the suite's folder and is imported from the commit that is measured, once a
+    device is there to run it. Its parameters are the problem's arrays, by name or in the kernel's order, and
+    the axes and macros that it asks for by name. An output that it does not ask for is what it returns.
+    """
+
+    file: str
+    name: str = ""
+    """The function's name in the file; the kernel's own where empty."""
+    needs: tuple[str, ...] = ()
+    """Packages that it imports besides the framework, as pip names them."""
+
+    framework: ClassVar[str] = ""
+    """The module that a device imports for it."""
+    packages: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """What brings the framework: of each group one package, as pip names them."""
+
+
+class TritonFunction(PythonFunction):
+    """A function that launches Triton kernels on PyTorch's tensors."""
+
+    framework = "triton"
+    packages = (("triton", "triton-windows", "pytorch-triton"), ("torch",))
+
+
+class TorchFunction(PythonFunction):
+    """A function of PyTorch's tensors: plain operations, or an extension's."""
+
+    framework = "torch"
+    packages = (("torch",),)
+
+
+class CupyFunction(PythonFunction):
+    """A function of CuPy's arrays, or a RawKernel, which is launched over the kernel's grid and block."""
+
+    framework = "cupy"
+    packages = (("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),)
+
+
+class NumbaFunction(PythonFunction):
+    """A function of numba's device arrays, or a cuda.jit kernel, launched over the grid and block."""
+
+    framework = "numba"
+    packages = (("numba",),)
+
+
+KernelSource = str | Generated | HostFunction | HostLibrary | PythonFunction
+"""A source file's path relative to the suite's folder, or one of the others."""
+IMAGES = (".cubin", ".fatbin")
+"""Suffixes of what CUDA's driver loads as it is."""
+_BY_SUFFIX = {
+    **dict.fromkeys((".glsl", ".comp"), ("opengl",)),
+    **dict.fromkeys((".ptx", *IMAGES), ("cuda",)),
+}
+_PORTABLE = ("cuda", "opencl")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A further function of a kernel's source, which runs after it in each launch and is timed with it."""
+
+    entry: str
+    block: Geometry
+    grid: Geometry
+    args: tuple[str, ...] = ()
+    """What the function is called with, in the order of its parameters; empty for the kernel's own `args`."""
+    dynamic_shared_bytes: int | Callable[[Case], int] = 0
+
+
+@dataclass(frozen=True)
+class PlacedArray:
+    """An array of a case on the device, as a kernel's setup sees it."""
+
+    address: int | None
+    """Where it begins; None on a device without addresses, such as OpenCL's."""
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...]
+    """Bytes from one index to the next, in each direction."""
+    size_bytes: int
+    """Room between its lines included."""
+
+
+Setup = Callable[[Case, Mapping[str, PlacedArray]], Mapping[str, Any]]
+Room = int | tuple[int, ...]
+"""The size of a workspace: bytes, or the extents of an array of the kernel's dtype."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One stage of a ladder: a source and how to launch it."""
+
+    name: str
+    source: KernelSource | Mapping[str, KernelSource]
+    """One source for every backend that its suffix stands for (.cu: cuda and opencl; .glsl: opengl), or a
+    source by the backend's name: cuda, opencl, opengl, cpu."""
+    block: Geometry | None = None
+    grid: Geometry | None = None
+    """Both must be given where the source is text; host code has its own way."""
+    macros: Mapping[str, Value | Callable[[Case], Value]] = field(default_factory=dict)
+    """Compiled in with -D; a callable is given the case, for macros that depend on the size."""
+    entry: str = ""
+    """Name of the kernel function; the kernel's own name when empty."""
+    instantiate: str = ""
+    """An instance of a C++ template, as the source would name it: ``"sgemm<{BM}, {BN}>"``. In braces are
+    macros and axes, whose values go there. Such a kernel is CUDA only."""
+    dtype: str = "float32"
+    requires: str | None = None
+    """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
+    arch: str = ""
+    """What it is built for, such as "sm_90a"; empty for the card's own, with an "a" where the source needs
+    what only that has. Such a kernel is CUDA only."""
+    dynamic_shared_bytes: int | Callable[[Case], int] = 0
+    args: tuple[str, ...] = ()
+    """Arrays, scalars and axes in the order of the function's parameters, and what `workspace` and `setup`
+    say; empty for the problem's own order."""
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    include: tuple[str, ...] = ()
+    """Folders in which the compiler looks for headers, before the suite's own `include`; relative to the
+    project: the folder of its settings, else the repository's."""
+    dispatch: tuple[int, ...] = ()
+    """Most blocks of one dispatch, x first: a larger grid is launched in parts, so that none runs so long
+    that the system takes the card for dead. Its source must find its block by BLOCK_X, BLOCK_Y and BLOCK_Z,
+    or be GLSL with uniforms x0 and y0."""
+    tune: Tuning | None = None
+    library: bool = False
+    """Whether it is a vendor's own, which the others are held against."""
+    about: str = ""
+    steps: Sequence[Step] = ()
+    """What runs after it, in order, and is timed with it: the reduction after a split-K product."""
+    workspace: Mapping[str, Room | Callable[[Case], Room]] = field(default_factory=dict)
+    """Memory of its own by name, for `args`: not verified, poisoned as outputs are."""
+    setup: Setup | None = None
+    """``setup(case, arrays)``, called once for a set of arrays before anything is launched on it. It returns
+    further arguments by name, for `args`: bytes (a tensor map), NumPy scalars; for a function of the host,
+    anything."""
+
+    def __post_init__(self) -> None:
+        check_identifier("Kernel", self.name)
+        if self.dtype in ML_DTYPES:
+            numpy_dtype(self.dtype)
+        if self.requires is not None and not _CAPABILITY.match(self.requires):
+            raise self.error(f"requires {self.requires!r}; expected the form 'sm_70'.")
+        if self.arch and not _ARCH.match(self.arch):
+            raise self.error(f"has arch {self.arch!r}; expected the form 'sm_90a'.")
+        self._check_instance()
+        check_folders(f"Kernel {self.name!r}", self.include)
+        if libraries := [s for s in self.sources.values() if isinstance(s, str) and s.endswith(".so")]:
+            raise self.error(
+                f"has the library {libraries[0]} for a source; expected HostLibrary({libraries[0]!r}), "
+                "whose function puts its work on a stream."
+            )
+        text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
+        if text and (self.block is None or self.grid is None):
+            raise self.error("needs a block and a grid: its source is launched.")
+        self._check_steps()
+        if unknown := self.sources.keys() - {"cuda", "opencl", "opengl", "cpu"}:
+            raise self.error(f"has a source for {min(unknown)!r}; expected cuda, opencl, opengl or cpu.")
+
+    def error(self, problem: str) -> SuiteError:
+        """An error that says of this kernel what is wrong with it: ``has no source for cuda.``"""
+        return SuiteError(f"Kernel {self.name!r} {problem}")
+
+    def _check_steps(self) -> None:
+        made = [source for source in self.sources.values() if not isinstance(source, (str, Generated))]
+        if self.steps and (made or self.dispatch or not self.sources.keys() <= {"cuda", "opencl"}):
+            raise self.error("has steps; expected sources that cuda or opencl compiles, and no dispatch.")
+        named = {*self.args, *(name for step in self.steps for name in step.args)}
+        for name in self.workspace:
+            check_identifier("Workspace", name)
+            if name not in named:
+                raise self.error(f"has the workspace {name!r}, which is in no args: say where it goes.")
+        if self.setup is not None and not named:
+            raise self.error("has a setup and no args: say where what it returns goes.")
+
+    def _check_instance(self) -> None:
+        if not self.instantiate:
+            return
+        if self.entry:
+            raise self.error("has an entry and a template to instantiate; give one.")
+        if compiled := [file for file in self.files if file.endswith((".ptx", ".so", *IMAGES))]:
+            raise self.error(
+                f"instantiates a template of {compiled[0]}, which is compiled already: name the function by "
+                "entry."
+            )
+        if "\n" in self.instantiate or not IDENTIFIER.match(_function_of(self.instantiate)):
+            raise self.error(
+                f"instantiates {self.instantiate!r}; expected a function's name and template arguments, as "
+                "in 'sgemm<{BM}, {BN}>'."
+            )
+
+    @cached_property
+    def sources(self) -> dict[str, KernelSource]:
+        """What it is made of, by backend. The null device takes any."""
+        if isinstance(self.source, Mapping):
+            return dict(self.source)
+        if isinstance(self.source, str):
+            backends = _BY_SUFFIX.get(Path(self.source).suffix, _PORTABLE)
+            cuda_only = self.requires or self.instantiate or self.arch
+            return dict.fromkeys(("cuda",) if cuda_only else backends, self.source)
+        return {"cuda": self.source}
+
+    def source_for(self, backend: str) -> KernelSource | None:
+        """What it is made of on a backend; None where it does not run there."""
+        if backend == "null":
+            return next(iter(self.sources.values()))
+        return self.sources.get(backend)
+
+    def runs_on_host(self, backend: str) -> bool:
+        """Return whether code of the suite's own runs in the host's process when the kernel is launched.
+
+        Such code shares what its process has: a library's settings, its modules, the environment. A kernel
+        that is compiled from text does not, also where a function of the suite generates the text.
+        """
+        source = self.source_for(backend)
+        return self.setup is not None or isinstance(source, (HostFunction, HostLibrary, PythonFunction))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        found = (s if isinstance(s, str) else getattr(s, "file", "") for s in self.sources.values())
+        return tuple(dict.fromkeys(filter(None, found)))
+
+    @property
+    def function(self) -> str:
+        """The function's name, without namespaces and template arguments."""
+        return self.entry or _function_of(self.instantiate) or self.name
+
+    @property
+    def instance_names(self) -> frozenset[str]:
+        """The macros and axes whose values are template arguments."""
+        return frozenset(_IN_BRACES.findall(self.instantiate))
+
+    def instance(self, case: Case) -> str:
+        """What to instantiate at a case; empty where it is no template. Raises SuiteError for a name that is
+        no macro and no axis.
+        """
+        values: dict[str, Value] = {**case.sizes, **case.macros}
+        if unknown := sorted(self.instance_names - values.keys()):
+            raise self.error(
+                f"instantiates {self.instantiate!r}, but {unknown[0]!r} is no macro of it and no axis; "
+                f"there are {', '.join(values)}."
+            )
+        return _IN_BRACES.sub(lambda found: _cpp(values[found[1]]), self.instantiate)
+
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        """Least compute capability as (major, minor), or None where any device will do."""
+        match = _ARCH.match(self.requires or self.arch)
+        return (int(match[1]), int(match[2])) if match else None
+
+
+def _function_of(instance: str) -> str:
+    """``sgemm`` of ``fast::sgemm<{BM}>``."""
+    return instance.partition("<")[0].rpartition("::")[2].strip()
+
+
+def _cpp(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def on_device(kernel: Kernel, case: Case, device: DeviceFacts) -> Case:
+    """A case that was planned without a device, with what is known on one."""
+    plain = replace(case, macros={}, device_facts=device)
+    return with_macros(kernel, plain, {**kernel.macros, **case.macros})
+
+
+def with_macros(kernel: Kernel, plain: Case, macros: Mapping[str, Value | Callable[[Case], Value]]) -> Case:
+    found: dict[str, Value] = {}
+    for name, value in macros.items():
+        try:
+            found[name] = computed(kernel.name, f"macro {name}", value, plain)
+        except NotYetKnownError:
+            if plain.device_facts is not None:
+                raise
+            continue
+        if not isinstance(found[name], int) and not IDENTIFIER.match(str(found[name])):
+            raise kernel.error(f"has macro {name} = {found[name]!r}; expected an integer or a word.")
+    return replace(plain, macros=found)
+
+
+def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str, ...]:
+    """What a kernel's function is called with, in order; without a kernel, what the problem says of all. What
+    its steps are called with goes before.
+    """
+    read = (name for name in problem.inputs if name not in problem.outputs)
+    own = (*read, *problem.outputs, *problem.scalars, *problem.axes)
+    if kernel is None:
+        return own
+    steps = (name for step in kernel.steps for name in step_names(problem, kernel, step))
+    return (*steps, *(kernel.args or own))
+
+
+def step_names(problem: Problem, kernel: Kernel, step: Step) -> tuple[str, ...]:
+    """What a step is called with, in order."""
+    return step.args or argument_names(problem, replace(kernel, steps=()))
+
+
+def workspaces(kernel: Kernel, case: Case) -> dict[str, int]:
+    """Bytes of a kernel's own memory by name. Raises SuiteError for what is no size."""
+    found = {}
+    for name, room in kernel.workspace.items():
+        value = computed(kernel.name, f"workspace {name}", room, case)
+        shaped = isinstance(value, (tuple, list))
+        extents = tuple(value) if shaped else (value,)
+        if not extents or not all(type(extent) is int and extent > 0 for extent in extents):
+            raise kernel.error(
+                f"has workspace {name} = {value!r} at {case.size_label}; expected a number of bytes from 1, "
+                "or a tuple of extents."
+            )
+        found[name] = math.prod(extents) * (element_bits(case.dtype) if shaped else 8) // 8
+    return found

@@ -1,0 +1,419 @@
+"""Suites, loaded from a folder or a commit, and what the last command that loaded them saw: for completion
+in a shell, which must be quick and runs nothing of a project's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import glob
+import hashlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from harness.errors import GitError, NoSuiteError, SuiteError
+from harness.records.types import Source
+from harness.suite.case_id import size_label
+from harness.suite.exported_commit import export, why_missing, with_suite
+from harness.suite.kernel import Kernel
+from harness.suite.problem import Problem
+from harness.suite.suite import Suite
+from harness.suite.suite_data import Loading
+from harness.suite.suite_files import files_outside, tree_sha256
+from harness.system import git
+from harness.system.cache import cache_dir, export_root, write_atomically
+from harness.system.file_access import committed, is_beside
+from harness.system.files import read_regular
+
+WORKING_TREE = "."
+"""What stands in the place of a commit for the files as they lie in the working tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSuite:
+    """What a suite was when it was last loaded."""
+
+    name: str
+    kernels: Mapping[str, str]
+    """What each is about, by its name."""
+    tuned: tuple[str, ...]
+    """Kernels that can be swept."""
+    sizes: tuple[str, ...]
+    """Labels of the suite's own, small ones too."""
+    ladders: tuple[str, ...]
+
+
+def remember(folder: Path, suite: Suite) -> None:
+    """Keep what a suite in a folder of the working tree holds. A cache that cannot be written is no error."""
+    points = [*suite.problem.points(), *suite.problem.points(quick=True)]
+    seen = KnownSuite(
+        name=suite.name,
+        kernels={kernel.name: kernel.about for kernel in suite.kernels},
+        tuned=tuple(kernel.name for kernel in suite.kernels if kernel.tune),
+        sizes=tuple(dict.fromkeys(size_label(point) for point in points)),
+        ladders=tuple(ladder.name for ladder in suite.ladders),
+    )
+    if [*known_suites([folder])] != [seen]:
+        with contextlib.suppress(OSError):
+            write_atomically(_file(folder), msgspec.json.encode(seen), durable=False)
+
+
+def known_suites(folders: Iterable[Path]) -> Iterator[KnownSuite]:
+    """The suite of each folder, where it was ever loaded."""
+    for folder in folders:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            yield msgspec.json.decode(read_regular(_file(folder)), type=KnownSuite)
+
+
+def _file(folder: Path) -> Path:
+    return cache_dir() / "suites" / f"{hashlib.sha256(bytes(folder.resolve())).hexdigest()}.json"
+
+
+def load_folder(folder: Path) -> Suite:
+    """The suite whose suite.py lies in `folder`.
+
+    Raises SuiteError where suite.py is missing, raises or defines no `suite`; its log has the traceback.
+    """
+    folder = folder.resolve()
+    file = _present(folder) / "suite.py"
+    name = "_harness_suite_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise SuiteError(f"{file} cannot be loaded as a Python module.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        # What a suite prints is no result of a command's.
+        _own.pop(folder, None)
+        with importing_from(folder), contextlib.redirect_stdout(sys.stderr):
+            # dataclasses and typing look a class's module up by its name.
+            sys.modules[name] = module
+            # Compiled here rather than by the import system, which would trust a stale .pyc of the same size
+            # and second.
+            exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102
+    except BaseException as error:
+        what = error.msg if isinstance(error, SyntaxError) else error
+        said, log = f"raised {type(error).__name__}: {what}", traceback.format_exc()
+        if isinstance(error, SuiteError):  # a sentence of our own, which needs no evidence
+            said, log = f"is wrong: {error.message}", error.log
+        raise SuiteError(f"{_place(error, file)} {said}", log=log) from error
+    # What suite.py added stays, for functions that import when they are called.
+    sys.path[:] = [entry for entry in _own[folder][0] if entry != str(folder)]
+    suite = getattr(module, "suite", None)
+    if not isinstance(suite, Suite):
+        raise SuiteError(f"{file} defines no `suite`: expected suite = Suite(...), found {suite!r}.")
+    if suite.headline == "GFLOP/s" and type(suite.problem).flop is Problem.flop:
+        raise SuiteError(
+            f"{file}: suite {suite.name!r} has headline GFLOP/s, but its problem does not define flop(): "
+            "define it, or choose headline='GB/s'."
+        )
+    return dataclasses.replace(suite, root=folder)
+
+
+def _place(error: BaseException, file: Path) -> str:
+    """file:line of what suite.py did last, or of the text that does not parse."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return next((f"{f.filename}:{f.lineno}" for f in frames if f.filename == str(file)), str(file))
+
+
+class _FromSource(SourceFileLoader):
+    """Never from a .pyc: one is believed where the source has its size and its second, or without a look."""
+
+    def path_stats(self, path: str) -> Any:
+        raise OSError(f"No bytecode of {path} is looked for.")
+
+
+def _hook_for(folder: Path) -> Callable[[str], Any]:
+    finder = FileFinder.path_hook((ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
+
+    def find(place: str) -> Any:
+        if not (Path(place).is_relative_to(folder) or is_beside(Path(place), folder)):
+            raise ImportError(f"{place} is no place of {folder}.")
+        return finder(place)
+
+    return find
+
+
+_own: dict[Path, tuple[list[str], dict[str, ModuleType]]] = {}
+"""The import path of each suite that was loaded, and the modules that are its alone, by its folder."""
+
+
+@contextlib.contextmanager
+def importing_from(folder: Path) -> Iterator[None]:
+    """Let modules be imported from `folder`, and from nowhere else if it has one of that name. Put them away
+    afterwards, with those that lie beside it in its repository.
+
+    The next time they are there again, with the import path as it was, so that a function of a suite imports
+    what its suite.py did, and never another commit's.
+    """
+    names = {path.stem for path in folder.glob("*.py")}
+    names |= {path.name for path in folder.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+    searched, modules = _own.get(folder, ([str(folder), *sys.path], {}))
+    hidden = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] in names or name in modules
+    }
+    before = sys.modules.keys() - hidden.keys()
+    path, sys.path[:] = list(sys.path), searched
+    wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    for name in hidden:
+        del sys.modules[name]
+    sys.modules.update(modules)
+    hook = _hook_for(folder)
+    sys.path_hooks.insert(0, hook)
+    sys.path_importer_cache.clear()
+    try:
+        with committed(folder):
+            yield
+    finally:
+        sys.path_hooks.remove(hook)
+        sys.path_importer_cache.clear()
+        sys.dont_write_bytecode = wrote_bytecode
+        _own[folder] = list(sys.path), {name: sys.modules[name] for name in modules_of(folder, before)}
+        sys.path[:] = path
+        for name in _own[folder][1]:
+            del sys.modules[name]
+        sys.modules.update(hidden)
+
+
+def imports_of(suite: Suite, kernel: Kernel, backend: str) -> contextlib.AbstractContextManager[None]:
+    """What calls a function of the suite's own to make a kernel belongs in here."""
+    plain = isinstance(kernel.source_for(backend), str | None) and kernel.setup is None
+    return contextlib.nullcontext() if plain else importing_from(suite.root)
+
+
+def modules_of(folder: Path, before: AbstractSet[str]) -> list[str]:
+    """The modules that were not there `before` and lie in a folder, or beside it in its repository."""
+    found = []
+    for name in sys.modules.keys() - before:
+        module = sys.modules[name]
+        try:  # its file; of a package without an __init__.py, its first folder
+            place = Path(getattr(module, "__file__", None) or next(iter(module.__path__)))
+        except (AttributeError, TypeError, StopIteration):  # built in, or no module at all
+            continue
+        if place.is_relative_to(folder) or is_beside(place, folder):
+            found.append(name)
+    return found
+
+
+@dataclass(frozen=True)
+class _SuiteAt:
+    """A suite's place: its folder, and the commit or working tree that its files are of."""
+
+    path: Path
+    """The folder that was asked for, in the working tree."""
+    repository: Path | None
+    commit: str | None
+    """Full hash; None for the working tree."""
+    suite_from: str | None
+    """The commit that suite.py is of, where it is another than `commit`; WORKING_TREE for none."""
+
+    def explained(self, message: str, log: str = "") -> str:
+        """The message of an error that this suite led to; at a commit, with why something may be missing."""
+        if self.commit is None or self.repository is None:
+            return message
+        beside = next((each for each in (self.path.parent, *self.path.parents) if each.is_dir()), None)
+        why = why_missing(self.repository, self.commit, beside, f"{message}\n{log}")
+        return message if not why or why in message else f"{message} {why}"
+
+
+@dataclass(frozen=True)
+class LoadedSuite(_SuiteAt):
+    suite: Suite
+    absent: bool = False
+    """True where the commit does not have the suite, and `suite` stands in, from another commit."""
+    problem: SuiteError | None = None
+    """Why an absent suite cannot be loaded, where the commit does have it."""
+    loading: Loading | None = None
+    """The process that has loaded it, which answers for its functions."""
+
+    @cached_property
+    def source(self) -> Source:
+        """Provenance for a record. Asking git takes longer than loading, so it waits until wanted."""
+        repository, commit = self.repository, self.commit
+        tree = "" if self.absent else tree_sha256(self.suite)
+        if repository is None:
+            return Source(suite=self.suite.name, path=self.path.as_posix(), tree_sha256=tree)
+        if commit is None:
+            with contextlib.suppress(GitError):  # a repository without a commit yet
+                commit = git.resolve(repository, "HEAD")
+        return Source(
+            suite=self.suite.name,
+            path=_inside(self.path, repository).as_posix(),
+            commit=commit,
+            committed_at=git.committed_at(repository, commit) if commit else None,
+            dirty=self.commit is None and commit is not None and self._is_dirty(repository),
+            tree_sha256=tree,
+            suite_from=self.suite_from,
+        )
+
+    @cached_property
+    def work_tree(self) -> Path | None:
+        """The folder where the repository is worked on: nothing in it belongs to a commit's suite."""
+        if self.commit is None:
+            return None
+        return _repository_around(self.path)
+
+    def _is_dirty(self, repository: Path) -> bool:
+        suite = self.suite
+        named = {Path(os.path.normpath(suite.root / name)) for each in suite.kernels for name in each.files}
+        used = [path for path in files_outside(suite) | named if path.is_relative_to(repository)]
+        return git.is_dirty(repository, self.path, *used)
+
+
+@dataclass(frozen=True)
+class PendingSuite(_SuiteAt):
+    """A suite that is being loaded, beside others."""
+
+    loading: Loading
+
+    def result(self) -> LoadedSuite:
+        try:
+            suite = self.loading.suite()
+            if self.commit is not None and self.repository is not None:
+                _check_absolute(suite, self.repository)
+            found = self.path, self.repository, self.commit, self.suite_from
+            return LoadedSuite(*found, suite, loading=self.loading)
+        except SuiteError as error:
+            if self.commit is None:
+                raise
+            message = self.explained(f"At commit {self.commit[:12]}: {error.message}", error.log)
+            raise SuiteError(message, log=error.log) from error
+
+
+def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
+    """The suite in folder `path`: in the working tree, or as it was at `commit` of the repository around it.
+
+    Raises SuiteError where there is no such suite, it is broken or takes too long, GitError
+    where there is no such commit.
+    """
+    return begin(path, commit, repository).result()
+
+
+def begin(
+    path: Path,
+    commit: str | None = None,
+    repository: Path | None = None,
+    *,
+    timeout_s: float | None = None,
+    suite_from: str | None = None,
+) -> PendingSuite:
+    """Begin what `load` does, so that several load side by side. Raises SuiteError where there is no suite.
+
+    With `suite_from`, a commit or WORKING_TREE, the commit's kernels are those that its suite.py describes.
+    """
+    path = path.resolve()
+    repository = repository.resolve() if repository else _repository_around(path)
+    if commit is None:
+        return PendingSuite(path, repository, None, None, Loading(_present(path), timeout_s))
+    if repository is None:
+        raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
+    commit = git.resolve(repository, commit)
+    inside = _inside(path, repository)
+    if suite_from is not None and suite_from != WORKING_TREE:
+        suite_from = git.resolve(repository, suite_from)
+    tree = commit if suite_from is None else _with_suite_of(path, repository, commit, suite_from)
+    exported = export(repository, tree) / inside
+    if not (exported / "suite.py").is_file():
+        lacks = f"Commit {commit[:12]} has no suite {inside.as_posix()}."
+        log = f"No such file: {inside.as_posix()}/suite.py"
+        raise NoSuiteError(_SuiteAt(path, repository, commit, suite_from).explained(lacks, log))
+    loading = Loading(exported, timeout_s, work_tree=_repository_around(path))
+    return PendingSuite(path, repository, commit, suite_from, loading)
+
+
+def _with_suite_of(path: Path, repository: Path, commit: str, suite_from: str) -> str:
+    """The tree of a commit with the suite.py of another, and with the preludes that it names."""
+    source = None if suite_from == WORKING_TREE else suite_from
+    inside = _inside(path, repository)
+    named = (os.path.normpath(inside / name) for name in _preludes(path, repository, source))
+    others = [name for name in named if not name.startswith("..")]
+    return with_suite(repository, commit, inside.as_posix(), others, source)
+
+
+@functools.lru_cache(maxsize=64)
+def _preludes(path: Path, repository: Path, commit: str | None) -> tuple[str, ...]:
+    return tuple(load(path, commit, repository).suite.prelude.values())
+
+
+def _present(folder: Path) -> Path:
+    if not (folder / "suite.py").is_file():
+        raise SuiteError(f"No suite.py in {folder}: a suite is a folder with a suite.py and its sources.")
+    return folder
+
+
+def _check_absolute(suite: Suite, repository: Path) -> None:
+    """Raises SuiteError where a source of a commit includes a file of the working tree, by its whole path."""
+    for file in sorted(files_outside(suite)):
+        if file.is_relative_to(repository) and export_root(file) is None:
+            raise SuiteError(
+                f"{file} lies in the working tree, and a source includes it by its whole path: it is not the "
+                "commit's. Include it by a path relative to the file that names it."
+            )
+
+
+def _inside(path: Path, repository: Path) -> Path:
+    """The suite's path within a repository, which may be a mirror, elsewhere, of the one around it."""
+    if path.is_relative_to(repository):
+        return path.relative_to(repository)
+    around = _repository_around(path)
+    if around is None:
+        raise SuiteError(f"{path} is neither in {repository} nor in a repository of its own.")
+    return path.relative_to(around)
+
+
+def _repository_around(path: Path) -> Path | None:
+    """The top folder of the repository around a folder, which may be gone; None outside any."""
+    around = git.repository_of(next(each for each in (path, *path.parents) if each.exists()))
+    return around and around.resolve()
+
+
+def discover(root: Path, patterns: Sequence[str]) -> list[Path]:
+    """The folders with a suite.py below `root` that match patterns, such as kernels/*, by name."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        folders = sorted(root / match for match in glob.glob(pattern, root_dir=root))  # noqa: PTH207 - Path.glob takes no absolute pattern
+        found |= {folder.resolve(): None for folder in folders if (folder / "suite.py").is_file()}
+    return list(found)
+
+
+def discover_at(root: Path, patterns: Sequence[str], commit: str) -> list[Path]:
+    """The folders that `discover` would find at a commit: where they lie, or lay, in the working tree.
+
+    Raises GitError where there is no such commit or no repository.
+    """
+    repository = git.repository_of(root)
+    if repository is None:
+        raise GitError(f"{root} is in no git repository, so it has no commit {commit!r}.")
+    found: dict[Path, None] = {}
+    folders = [
+        (repository / path).parent
+        for path in git.files(repository, git.resolve(repository, commit))
+        if Path(path).name == "suite.py"
+    ]
+    for pattern in patterns:
+        # Absolute, so that it must match from the top, and may lead out of `root`.
+        whole = os.path.normpath(Path(glob.escape(str(root.resolve())), pattern))
+        found |= dict.fromkeys(folder.resolve() for folder in sorted(folders) if folder.match(whole))
+    return list(found)

@@ -1,0 +1,443 @@
+"""Which cases to run: selection by glob, sizes from the command line, launches from a kernel's spec."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from harness.config import FILES, Config, suites_said
+from harness.errors import LaunchError, NoSuiteError, NotYetKnownError, SuiteError, UsageError
+from harness.records.types import DeviceInfo, Launch
+from harness.suite.case_id import CaseId, Selector, Size
+from harness.suite.kernel import Geometry, Kernel, Step, is_for
+from harness.suite.loader import (
+    WORKING_TREE,
+    LoadedSuite,
+    PendingSuite,
+    begin,
+    discover,
+    discover_at,
+    remember,
+)
+from harness.suite.problem import Case, computed
+from harness.suite.suite import Suite
+from harness.system import git
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCase:
+    kernel: Kernel
+    case: Case
+    has_reference: bool = True
+    """Whether its problem has what the outputs are held to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a case is not run on a device, known before anything is built, or why files are not judged."""
+
+    reason: str
+    message: str
+
+
+def plan(
+    suite: Suite, patterns: Sequence[str] = (), sizes: Sequence[str] = (), *, quick: bool = False
+) -> list[PlannedCase]:
+    """Every selected case of a suite, kernel by kernel in ladder order.
+
+    A pattern names a suite, a kernel or a case, or is a glob of any (`Selector`). Where it names a size, that
+    counts; otherwise `sizes` that fit the suite's axes count, and without them the suite's own.
+    """
+    axes = suite.problem.axes
+    asked = [size.at(axes) for size in map(Size.parse, sizes) if size.fits(axes)]
+    points = asked if sizes else list(suite.problem.points(quick=quick))
+    selectors = [Selector.parse(pattern) for pattern in patterns] or [Selector("*")]
+    return [
+        PlannedCase(kernel, suite.case(kernel, dict(point)), suite.problem.has_reference)
+        for kernel in suite.kernels
+        for point in _points(suite, kernel, selectors, points)
+    ]
+
+
+def _points(
+    suite: Suite, kernel: Kernel, selectors: Sequence[Selector], points: Sequence[Mapping[str, int]]
+) -> Iterator[Mapping[str, int]]:
+    """The points that are asked for, each once; a glob that none of `points` fits has all of the suite's."""
+    problem = suite.problem
+    seen: list[Mapping[str, int]] = []
+    for selector in selectors:
+        if not selector.names(suite.name, kernel.name):
+            continue
+        every = [*problem.points(), *problem.points(quick=True)] if selector.has_glob_size else []
+        found = selector.points(problem.axes, points) or selector.points(problem.axes, every)
+        for point in found:
+            if point not in seen:
+                seen.append(point)
+                yield point
+
+
+def divided(
+    plan: Sequence[PlannedCase], patterns: Sequence[str], device: DeviceInfo
+) -> tuple[list[PlannedCase], dict[str, list[str]]]:
+    """The cases to run, and what was made for other backends: kernels by the backends that they are for.
+
+    A kernel that is asked for by name stays, to be refused with its reason.
+    """
+    chosen: list[PlannedCase] = []
+    others: dict[str, list[str]] = {}
+    named = {Selector.parse(pattern).name.rpartition(".")[2] for pattern in patterns}
+    for planned in plan:
+        kernel = planned.kernel
+        if kernel.name in named or kernel.source_for(device.backend) is not None:
+            chosen.append(planned)
+        elif kernel.name not in (names := others.setdefault(" or ".join(kernel.sources), [])):
+            names.append(kernel.name)
+    return chosen, others
+
+
+def check_patterns(patterns: Sequence[str], suites: Sequence[Suite]) -> None:
+    """Raise UsageError for a pattern that selects nothing: a misspelt kernel must not pass for success."""
+    for pattern in patterns:
+        selector = Selector.parse(pattern)
+        every = [(suite, kernel) for suite in suites for kernel in suite.kernels]
+        named = [(suite, kernel) for suite, kernel in every if selector.names(suite.name, kernel.name)]
+        if not named:
+            # Both commits of a suite have most names.
+            names = list(dict.fromkeys(f"{suite.name}.{kernel.name}" for suite, kernel in every))
+            ends = (each.partition(".")[2] for each in names)
+            near = difflib.get_close_matches(selector.name, [*names, *ends], 3)
+            hint = f"Did you mean {' or '.join(near)}?" if near else "'harness list' shows every kernel."
+            raise UsageError(f"No kernel matches {pattern!r}. {hint}")
+        problem = _problem_of_size(selector, *named[0])
+        if problem and all(_problem_of_size(selector, *each) for each in named):
+            raise UsageError(f"No case matches {pattern!r}. {problem}")
+
+
+def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
+    """Why a kernel cannot have the size that a selector names; empty where it can."""
+    problem = suite.problem
+    if selector.size and not selector.has_glob_size:
+        try:
+            Size.parse(selector.size).at(problem.axes)
+        except UsageError as error:
+            return error.message
+    every = [*problem.points(), *problem.points(quick=True)]
+    if selector.points(problem.axes, every):
+        return ""
+    cases = dict.fromkeys(CaseId.of(suite.name, kernel.name, point).short for point in every)
+    return f"There are {', '.join(cases)}."
+
+
+Resident = Callable[[Launch], int | None]
+"""How many blocks of a launch one multiprocessor holds at once, whatever its grid; None where the device does
+not tell."""
+
+
+def at_least_one(_launch: Launch) -> int:
+    """Blocks that stay resident of a kernel that is not built: a grid of them is none too large."""
+    return 1
+
+
+def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> Launch:
+    """The launch geometry of a case; `resident` is asked only where the grid asks.
+
+    Raises SuiteError where it is not one to three integers, NotYetKnownError and NotToldError where it asks
+    for what is not known of the device, LaunchError where not one block fits on a multiprocessor.
+    """
+    launch = dataclasses.replace(
+        _shape(kernel, kernel, "", case),
+        dispatch=_extents(kernel, "dispatch", kernel.dispatch, case) if kernel.dispatch else None,
+        steps=tuple(
+            dataclasses.replace(
+                _shape(kernel, step, f" of {step.entry}", case),
+                grid=_extents(kernel, f"grid of {step.entry}", step.grid, case),
+            )
+            for step in kernel.steps
+        ),
+    )
+    try:
+        grid = _extents(kernel, "grid", kernel.grid, case)
+    except NotYetKnownError:
+        if resident is None or case.device_facts is None:
+            raise
+        grid = _extents(kernel, "grid", kernel.grid, _built(kernel, case, resident(launch)))
+    return dataclasses.replace(launch, grid=grid)
+
+
+def _shape(kernel: Kernel, launched: Kernel | Step, of: str, case: Case) -> Launch:
+    """The launch of one block."""
+    block = _extents(kernel, f"block{of}", launched.block, case)
+    shared = computed(kernel.name, "dynamic_shared_bytes", launched.dynamic_shared_bytes, case)
+    if not isinstance(shared, int) or shared < 0:
+        raise kernel.error(f"has dynamic_shared_bytes {shared!r}; expected an integer from 0.")
+    return Launch(grid=(1, 1, 1), block=block, dynamic_shared_bytes=shared)
+
+
+def _built(kernel: Kernel, case: Case, resident_blocks: int | None) -> Case:
+    """The case of a kernel that was built."""
+    assert case.device_facts is not None
+    if resident_blocks == 0:
+        raise LaunchError(
+            f"Not one block of {kernel.name} fits on a multiprocessor of {case.device_facts.name} at "
+            f"{case.size_label}: use a smaller block or tile, or fewer registers."
+        )
+    residency = {} if resident_blocks is None else {"resident_blocks": resident_blocks}
+    facts = {**case.device_facts.facts, **residency}
+    device = dataclasses.replace(case.device_facts, facts=facts, built=True)
+    return dataclasses.replace(case, device_facts=device)
+
+
+def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -> tuple[int, int, int]:
+    value = 1 if geometry is None else computed(kernel.name, what, geometry, case)
+    extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if not 1 <= len(extents) <= 3 or not all(isinstance(extent, int) for extent in extents):
+        raise kernel.error(f"has {what} {value!r}; expected one to three integers, x first.")
+    x, y, z = (*extents, 1, 1)[:3]
+    return x, y, z
+
+
+def refusal(kernel: Kernel, device: DeviceInfo) -> Refusal | None:
+    name, least, capability = kernel.name, kernel.requires or kernel.arch, device.compute_capability
+    if kernel.capability is None:
+        if kernel.source_for(device.backend) is not None:
+            return None
+        backends = " or ".join(kernel.sources)
+        return Refusal("needs-backend", f"{name} runs on {backends}; {device.spec} is {device.name}.")
+    if capability is None:
+        return Refusal("needs-cuda", f"{name} needs CUDA ({least}); {device.spec} is {device.name}.")
+    own = f"sm_{capability[0]}{capability[1]}"
+    if tuple(capability) < kernel.capability:
+        return Refusal("needs-capability", f"{name} needs {least}; {device.name} is {own}.")
+    if kernel.arch and not is_for(kernel.arch, capability):
+        built = f"{name} is built for {kernel.arch}, which {device.name}, {own}, does not run."
+        return Refusal("needs-capability", built)
+    return None
+
+
+T = TypeVar("T")
+
+
+class SuitePair(NamedTuple):
+    """A suite at two commits; where one of them does not have it, the other's stands in, marked absent."""
+
+    base: LoadedSuite
+    head: LoadedSuite
+
+    def asked(self, patterns: Sequence[str] = ()) -> LoadedSuite:
+        """The side that says which sizes fit: head, unless only base has what is selected."""
+        return self.head if plan(self.head.suite, patterns) else self.base
+
+    def plans(
+        self, patterns: Sequence[str], sizes: Sequence[str], *, quick: bool
+    ) -> tuple[list[PlannedCase], list[PlannedCase]]:
+        """The selected cases of base and of head; where their axes differ, each at the sizes that fit it."""
+        base, head = ([] if side.absent else plan(side.suite, patterns, sizes, quick=quick) for side in self)
+        return base, head
+
+
+S = TypeVar("S", bound=LoadedSuite | SuitePair)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedSuites(Generic[S]):
+    """What is asked for, each with the sizes that have as many numbers as it has axes."""
+
+    chosen: tuple[tuple[S, tuple[str, ...]], ...]
+    left_out: tuple[str, ...]
+    """Why suites that patterns select are not there, a sentence each."""
+
+
+def load_suites(
+    config: Config,
+    commit: str | None = None,
+    patterns: Sequence[str] = (),
+    *,
+    timeout_s: float | None = None,
+    suite_from: str | None = None,
+    on_broken: Callable[[SuiteError], object] | None = None,
+) -> list[LoadedSuite]:
+    """The suites of the project, at least one. Raises SuiteError, UsageError.
+
+    With `suite_from`, a commit or WORKING_TREE, kernels are the commit's and suites those of `suite_from`.
+    With `on_broken`, a suite that does not load costs the others nothing: `on_broken` gets its error.
+    """
+    if suite_from is not None and commit is None:
+        raise UsageError("--suite-from is for the kernels of an earlier commit: say which, with --commit.")
+    folders = discover(config.root, config.suites)
+    if not folders:
+        raise SuiteError(
+            f"No suite in {config.root}: no folder with a suite.py matches {', '.join(config.suites)}. "
+            "'harness init' writes suites for the kernels that a project has."
+        )
+    begun = [
+        _or_error(partial(begin, folder, commit, timeout_s=timeout_s, suite_from=suite_from))
+        for folder in folders
+    ]
+    found = [_or_error(each.result) if isinstance(each, PendingSuite) else each for each in begun]
+    loaded = _without_broken(found, on_broken)
+    if commit is None:
+        for each in loaded:
+            remember(each.path, each.suite)
+    check_patterns(patterns, [each.suite for each in loaded])
+    return loaded
+
+
+def _without_broken(
+    found: Sequence[T | SuiteError], on_broken: Callable[[SuiteError], object] | None
+) -> list[T]:
+    """The suites that load; `on_broken` gets each error, which is raised without it, or if nothing loads."""
+    broken = [each for each in found if isinstance(each, SuiteError)]
+    for error in broken:
+        nothing_loads = len(broken) == len(found) and error is broken[-1]
+        if on_broken is None or nothing_loads:
+            raise error
+        on_broken(error)
+    return [each for each in found if not isinstance(each, SuiteError)]
+
+
+def load_pairs(
+    config: Config,
+    base: str,
+    head: str | None = None,
+    patterns: Sequence[str] = (),
+    *,
+    timeout_s: float | None = None,
+    suite_from: str | None = None,
+    on_broken: Callable[[SuiteError], object] | None = None,
+) -> list[SuitePair]:
+    """Every suite that either revision has, at both; without `head`, base and the working tree.
+
+    With `suite_from`, a commit or WORKING_TREE: every suite that it has, each time.
+
+    A suite that is broken at one of them stands in for itself, absent and with its problem. Where it is
+    broken at both, `on_broken` gets its error, which is raised without `on_broken`, or if nothing loads.
+    Raises SuiteError where there is no suite, UsageError outside a git repository and for a pattern that
+    selects nothing, GitError where there is no such revision.
+    """
+    root = config.root
+    repository = git.repository_of(root)
+    if repository is None:
+        raise UsageError(
+            f"{root} is in no git repository: there are no commits to compare."
+            " Make one with git init, and commit before and after a change."
+        )
+    base = git.resolve(repository, base)
+    head = None if head is None else git.resolve(repository, head)
+    revisions: tuple[str | None, ...] = (base, head)
+    if suite_from is not None:
+        revisions = (None if suite_from == WORKING_TREE else git.resolve(repository, suite_from),)
+    globs = _globs(config, repository, *revisions)
+    found = (discover(root, globs) if each is None else discover_at(root, globs, each) for each in revisions)
+    folders = dict.fromkeys(folder for each in reversed([*found]) for folder in each)
+    if not folders:
+        raise SuiteError(
+            f"No suite in {root} at either commit: no folder with a suite.py matches {', '.join(globs)}."
+        )
+    begun = [
+        [
+            _or_error(partial(begin, folder, commit, timeout_s=timeout_s, suite_from=commit and suite_from))
+            for commit in (base, head)
+        ]
+        for folder in folders
+    ]
+    found_pairs: list[SuitePair | SuiteError] = []
+    for folder, each in zip(folders, begun, strict=True):
+        before, after = (_or_error(side.result) if isinstance(side, PendingSuite) else side for side in each)
+        vanished = head is None and not (folder / "suite.py").is_file()
+        there = None if vanished else after
+        found_pairs.append(_or_error(partial(_pair, folder, repository, before, there, base, head)))
+    pairs = _without_broken(found_pairs, on_broken)
+    check_patterns(patterns, [side.suite for pair in pairs for side in pair])
+    return pairs
+
+
+def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
+    """The globs of the configuration here, and those by which each commit finds its suites: one that a change
+    of settings hides has vanished, and that must be seen.
+    """
+    inside = config.root.resolve().relative_to(repository.resolve())
+    globs = dict.fromkeys(config.suites)
+    for commit in filter(None, commits):
+        files = {name: git.read(repository, commit, (inside / name).as_posix()) for name in FILES}
+        globs |= dict.fromkeys(
+            suites_said({name: text.decode(errors="replace") for name, text in files.items() if text})
+        )
+    return list(globs)
+
+
+def _pair(
+    folder: Path,
+    repository: Path,
+    before: LoadedSuite | SuiteError | None,
+    after: LoadedSuite | SuiteError | None,
+    base: str,
+    head: str | None,
+) -> SuitePair:
+    present = next((side for side in (after, before) if isinstance(side, LoadedSuite)), None)
+    if present is None:
+        problem = after or before
+        assert isinstance(problem, SuiteError)  # it was found at one of them
+        raise problem
+    if isinstance(before, NoSuiteError):
+        before = _folder_without_suite(before, folder, base, repository)
+    if isinstance(after, NoSuiteError):
+        after = None  # its cases are missing
+    sides = (
+        side
+        if isinstance(side, LoadedSuite)
+        else dataclasses.replace(present, commit=commit, absent=True, problem=side)
+        for side, commit in ((before, base), (after, head))
+    )
+    return SuitePair(*sides)
+
+
+def _folder_without_suite(
+    error: NoSuiteError, folder: Path, base: str, repository: Path
+) -> NoSuiteError | None:
+    """What is wrong with a base that has a suite's folder and no suite in it: there was something to compare
+    with, so that the suite's cases are not simply new. None where base has nothing there.
+    """
+    top = repository.resolve()
+    inside = folder.relative_to(top).as_posix() if top in folder.parents else ""
+    if inside and git.has(repository, base, f"{inside}/suite.py"):
+        return error  # there is one, behind a link or in a submodule
+    if inside and git.has(repository, base, inside):
+        return NoSuiteError(f"Base {base[:12]} has the folder {inside}, but no suite.py in it.")
+    return None
+
+
+def _or_error(load: Callable[[], T]) -> T | SuiteError:
+    try:
+        return load()
+    except SuiteError as error:
+        return error
+
+
+def fitting(
+    suites: Sequence[S], patterns: Sequence[str] = (), sizes: Sequence[str] = ()
+) -> SelectedSuites[S]:
+    """The suites that patterns select, each with the sizes that fit it; without sizes, all of them.
+
+    Of suites at two commits, a kernel that only base has may be asked for too: that it vanished is the
+    answer. Raises UsageError for a size that is wrong, or that fits no suite.
+    """
+    sides = ((each, each.asked(patterns) if isinstance(each, SuitePair) else each) for each in suites)
+    wanted = [(each, side.suite) for each, side in sides if plan(side.suite, patterns)]
+    asked = {text: Size.parse(text) for text in sizes}
+    for size in asked.values() if wanted else ():
+        if not any(size.fits(suite.problem.axes) for _, suite in wanted):
+            size.at(wanted[0][1].problem.axes)  # says what is wrong with it
+    chosen: list[tuple[S, tuple[str, ...]]] = []
+    left_out = []
+    for each, suite in wanted:
+        axes = suite.problem.axes
+        if plan(suite, patterns, sizes):
+            chosen.append((each, tuple(text for text, size in asked.items() if size.fits(axes))))
+        else:
+            left_out.append(f"{suite.name} is left out: no --size gives numbers for {', '.join(axes)}.")
+    return SelectedSuites(tuple(chosen), tuple(left_out) if chosen else ())

@@ -1,0 +1,433 @@
+"""What is computed: axes, arrays and scalars, the problem that they make, and a case, one point of it.
+
+Nothing here touches a device. The public names are those of `harness`: a suite.py written against them, at
+any commit, keeps loading with every later harness.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from harness.errors import NotToldError, NotYetKnownError, SuiteError
+from harness.suite.case_id import MAX_AXIS, CaseId, size_label
+from harness.suite.device_facts import DeviceFacts
+from harness.suite.layout import ML_DTYPES, Layout, Order, element_bits, fits, integer_limits, numpy_dtype
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Value = int | str
+"""What a macro, or a parameter of a sweep, may be: an integer, or a word."""
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SCALAR_DTYPES = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64"),
+)
+
+
+def number(value: Any) -> Any:
+    """NumPy's numbers as Python's; anything else as it is."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+
+
+def check_identifier(what: str, name: str) -> None:
+    if not IDENTIFIER.match(name):
+        raise SuiteError(f"{what} name {name!r} is not an identifier (letters, digits and underscores).")
+
+
+def twice_in(names: Sequence[str]) -> str | None:
+    return min((name for name in names if names.count(name) > 1), default=None)
+
+
+def ceil_div(dividend: int, divisor: int) -> int:
+    """The number of tiles of `divisor` elements that cover `dividend` elements."""
+    return -(-dividend // divisor)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The sizes that an axis takes: `default` on a GPU, `quick` on a CPU or where time is short.
+
+    Axes of a problem that share one Axis object move together: ``m = n = k = Axis((1024, 2048))`` means
+    square matrices of 1024 and of 2048.
+    """
+
+    default: tuple[int, ...]
+    quick: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("default", "quick"):
+            sizes = getattr(self, name)
+            if not isinstance(sizes, (tuple, list)):
+                raise SuiteError(f"Axis {name} is {sizes!r}; expected sizes, such as (1024, 2048).")
+            object.__setattr__(self, name, tuple(sizes))
+        object.__setattr__(self, "quick", self.quick or self.default[:1])
+        for size in (*self.default, *self.quick):
+            if type(size) is not int or not 1 <= size <= MAX_AXIS:
+                raise SuiteError(f"Axis size {size!r} is not an integer from 1 to {MAX_AXIS}.")
+        if not self.default:
+            raise SuiteError("Axis() has no sizes: give at least one, as in Axis(default=(1024, 2048)).")
+
+
+Pitch = int | Callable[["Case"], int] | None
+"""Elements from the beginning of an array's line to that of the next; None where lines touch."""
+
+
+class Array:
+    """A named array of a problem; its shape is a list of axis names.
+
+    With `order` F its columns lie side by side in memory, with C its rows. `ld` is how many elements there
+    are from one to the next, a number or a function of the case: at least as many as it has, and what lies
+    between is nobody's.
+    """
+
+    kind: ClassVar[Literal["input", "output", "inout"]]
+    init: float | None = None
+    """What every element holds before a launch, of an Output that kernels add to."""
+
+    def __init__(self, *shape: str, dtype: str | None = None, order: Order = "C", ld: Pitch = None) -> None:
+        if order not in ("C", "F"):
+            raise SuiteError(f"{type(self).__name__} has order={order!r}; expected 'C' or 'F'.")
+        if ld is not None and len(shape) < 2:
+            raise SuiteError(
+                f"{type(self).__name__} has ld={ld!r} and {len(shape)} axes; expected two or more."
+            )
+        if dtype in ML_DTYPES:
+            numpy_dtype(dtype)  # after which data() may name it to NumPy
+        self.shape = shape
+        self.dtype = dtype
+        self.order = order
+        self.ld = ld
+
+    def shape_at(self, case: Case) -> tuple[int, ...]:
+        return tuple(case.sizes[axis] for axis in self.shape)
+
+    def dtype_at(self, case: Case) -> str:
+        return self.dtype or case.dtype
+
+
+class Input(Array):
+    """An array that kernels read. Without a dtype of its own it has the kernel's."""
+
+    kind: ClassVar[Literal["input", "output", "inout"]] = "input"
+
+
+class Output(Array):
+    """An array that kernels write. Without a dtype of its own it has the kernel's.
+
+    With `init` every element holds that number before each launch, as kernels that add to it need. Without,
+    what it holds is NaN, so that an element that was never written shows.
+    """
+
+    kind: ClassVar[Literal["input", "output", "inout"]] = "output"
+
+    def __init__(
+        self,
+        *shape: str,
+        dtype: str | None = None,
+        order: Order = "C",
+        ld: Pitch = None,
+        init: float | None = None,
+    ) -> None:
+        super().__init__(*shape, dtype=dtype, order=order, ld=ld)
+        if init is not None and (isinstance(init, bool) or not isinstance(init, (int, float))):
+            raise SuiteError(f"Output has init={init!r}; expected a number, such as 0.")
+        self.init = init
+
+
+class InOut(Input, Output):
+    """An array that kernels read and write. Before each launch it is what data() gives; the reference gets
+    that and returns what the array is to hold afterwards.
+    """
+
+    kind = "inout"
+
+    def __init__(self, *shape: str, dtype: str | None = None, order: Order = "C", ld: Pitch = None) -> None:
+        Output.__init__(self, *shape, dtype=dtype, order=order, ld=ld)
+
+
+class Scalar:
+    """A number that kernels are passed by value: one, or a function of the case. ``case.alpha`` is what the
+    kernel gets, rounded to the dtype.
+    """
+
+    def __init__(self, value: float | Callable[[Case], float], dtype: str = "float32") -> None:
+        if dtype not in _SCALAR_DTYPES:
+            raise SuiteError(f"Scalar has dtype {dtype!r}; expected one of {', '.join(_SCALAR_DTYPES)}.")
+        self.value = value
+        self.dtype = dtype
+
+    def passed(self, name: str, value: Any) -> float:
+        """A value as a kernel gets it. Raises SuiteError for what the dtype cannot hold."""
+        plain = number(value)
+        wrong = f"Scalar {name!r} is {value!r}; expected"
+        if isinstance(plain, bool) or not isinstance(plain, (int, float)):
+            raise SuiteError(f"{wrong} a number for {self.dtype}.")
+        if not fits(plain, self.dtype) or not math.isfinite(plain):
+            raise SuiteError(f"{wrong} a finite number that {self.dtype} can hold.")
+        if integer_limits(self.dtype):
+            return int(plain)
+        import numpy as np
+
+        return float(np.array(plain).astype(numpy_dtype(self.dtype)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel at a point of its problem's axes. Sizes, macros and scalars are attributes: ``case.m``,
+    ``case.BM``, ``case.alpha``.
+
+    So are ``case.device``, the facts of the device that it runs on, and, for a kernel's grid alone,
+    ``case.resident_blocks``: how many of its blocks one multiprocessor holds at once. An axis or a macro of
+    one of these names comes first.
+    """
+
+    suite: str
+    kernel: str
+    sizes: Mapping[str, int]
+    dtype: str = "float32"
+    macros: Mapping[str, Value] = field(default_factory=dict)
+    device_facts: DeviceFacts | None = None
+    """The device that it runs on; None where a case is only named or planned."""
+    scalars: Mapping[str, int | float] = field(default_factory=dict)
+
+    if TYPE_CHECKING:
+
+        @property
+        def device(self) -> DeviceFacts: ...
+
+        @property
+        def resident_blocks(self) -> int: ...
+
+    def __getattr__(self, name: str) -> int:  # a macro may be another Value, and hardly ever is
+        for values in ("sizes", "macros", "scalars"):
+            found = self.__dict__.get(values, {})
+            if name in found:
+                return found[name]  # type: ignore[no-any-return]
+        if name not in ("device", "resident_blocks"):
+            raise AttributeError(f"case has no axis, macro or scalar named {name!r}")
+        device = self.__dict__.get("device_facts")
+        if device is None:
+            raise NotYetKnownError(f"case.{name}, and no device is known here.")
+        return device if name == "device" else device.resident_blocks  # type: ignore[no-any-return]
+
+    @property
+    def size_label(self) -> str:
+        return size_label(self.sizes)
+
+    @property
+    def id(self) -> str:
+        """``matmul.naive[m=64,n=64,k=64]``: stable across machines and commits."""
+        return str(CaseId.of(self.suite, self.kernel, self.sizes))
+
+    @property
+    def short_id(self) -> str:
+        """``matmul.naive@64``: as tables and pages call it."""
+        return CaseId.of(self.suite, self.kernel, self.sizes).short
+
+
+class Problem:
+    """What is computed: axes, arrays, scalars, reference and work. Subclass it and declare axes, arrays and
+    scalars as class attributes.
+
+    Kernels receive the inputs, then the outputs and what is both, then the scalars, then the axes, each group
+    in declaration order, unless a kernel gives its own `args`.
+    """
+
+    axes: ClassVar[dict[str, Axis]] = {}
+    arrays: ClassVar[dict[str, Array]] = {}
+    scalars: ClassVar[dict[str, Scalar]] = {}
+    independent: ClassVar[str | None] = None
+    """An axis along which each slice of the outputs depends only on the same slice of the inputs that have
+    this axis. It lets large cases be verified slice by slice."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        members = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+        for name in ("flop", "moved_bytes"):
+            if members[name] is not vars(Problem)[name]:
+                setattr(cls, name, _whole(name, members[name]))
+        cls.axes = {name: value for name, value in members.items() if isinstance(value, Axis)}
+        cls.arrays = {name: value for name, value in members.items() if isinstance(value, Array)}
+        cls.scalars = {name: value for name, value in members.items() if isinstance(value, Scalar)}
+        for name in (*cls.axes, *cls.arrays, *cls.scalars):
+            if hasattr(Problem, name):
+                raise SuiteError(
+                    f"{type(members[name]).__name__} {name!r} of {cls.__name__} has the name of an attribute "
+                    f"that every Problem has, and would hide it. Call it otherwise, such as {name}_."
+                )
+        for name, scalar in cls.scalars.items():
+            if not callable(scalar.value):
+                scalar.passed(name, scalar.value)
+        for name, array in cls.arrays.items():
+            if unknown := [axis for axis in array.shape if axis not in cls.axes]:
+                raise SuiteError(
+                    f"Array {name!r} of {cls.__name__} has shape {array.shape}, "
+                    f"but {unknown[0]!r} is no axis."
+                )
+        if cls.independent is not None and cls.independent not in cls.axes:
+            raise SuiteError(f"{cls.__name__}.independent is {cls.independent!r}, which is no axis of it.")
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """What data() gives: an InOut too."""
+        return {name: array for name, array in self.arrays.items() if isinstance(array, Input)}
+
+    @property
+    def outputs(self) -> dict[str, Array]:
+        """What kernels write: an InOut too."""
+        return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
+
+    def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+        """The inputs by name. Unless overridden: standard normal, as zeros and small integers run faster;
+        integers of 8 bits or fewer evenly over all that they can be.
+        """
+        made = {}
+        for name, array in self.inputs.items():
+            shape, dtype = array.shape_at(case), array.dtype_at(case)
+            limits = integer_limits(dtype)
+            values: NDArray[Any]
+            if limits and element_bits(dtype) <= 8:
+                values = rng.integers(*limits, shape, endpoint=True)
+            else:
+                values = rng.standard_normal(shape, dtype="float32")
+            made[name] = values.astype(numpy_dtype(dtype), copy=False)
+        return made
+
+    def seeded(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
+        """The inputs by name, as data() makes them of a seed."""
+        import numpy as np
+
+        return self.data(case, np.random.default_rng(seed))
+
+    def judged(
+        self, case: Case, inputs: Mapping[str, NDArray[Any]], *, reference: bool
+    ) -> tuple[dict[str, Any], Any]:
+        """Return reference() by output, and tolerance(), of inputs that each gets in float64, its own copy.
+
+        Without `reference`, which takes longest, the tolerance alone.
+        """
+
+        def exact() -> dict[str, NDArray[Any]]:  # reference() may work in place
+            return {name: array.astype("float64") for name, array in inputs.items()}
+
+        found = self.reference(case, **exact()) if reference else {}
+        named = found if isinstance(found, dict) else {next(iter(self.outputs)): found}
+        return named, self.tolerance(case, **exact())
+
+    def layout(self, name: str, case: Case) -> Layout:
+        """How an array lies in memory. Raises SuiteError where its leading dimension makes no sense."""
+        array = self.arrays[name]
+        ld = computed(case.kernel, f"ld of {name}", array.ld, case)
+        found = Layout(array.shape_at(case), array.dtype_at(case), array.order)
+        if ld is not None:
+            if not isinstance(ld, int) or ld < found.inner:
+                raise SuiteError(
+                    f"Array {name!r} has ld={ld!r} at {case.size_label}; expected an integer of at least "
+                    f"{found.inner}, the elements of a {'row' if array.order == 'C' else 'column'}."
+                )
+            found = replace(found, ld=ld)
+        if element_bits(found.dtype) < 8 and (found.inner % 2 or (ld or 0) % 2):
+            raise SuiteError(
+                f"Array {name!r} is of {found.dtype}, two to a byte, with {found.inner} side by side"
+                f"{'' if ld is None else f' and ld={ld}'} at {case.size_label}; expected even numbers."
+            )
+        return found
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether its author wrote one: without, nothing can be checked, and so nothing is measured."""
+        return type(self).reference is not Problem.reference
+
+    def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
+        """The right answer in float64: the one output, or outputs by name."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no reference(): nothing unverified is ever timed."
+        )
+
+    def tolerance(self, case: Case, *args: Any, **inputs: Any) -> Any:  # noqa: ARG002
+        """The largest absolute error allowed, broadcast to the output. Unless overridden: exact."""
+        return 0.0
+
+    def integer_bound(self, case: Case) -> int | None:  # noqa: ARG002
+        """The largest r for which integers in [-r, r] keep every kernel's arithmetic exact; None if none."""
+        return None
+
+    def flop(self, case: Case) -> int | None:  # noqa: ARG002
+        """Floating-point operations of one launch; None where the count has no meaning."""
+        return None
+
+    def moved_bytes(self, case: Case) -> int:
+        """The fewest bytes one launch can move: each input read once, each output written once, an InOut
+        both.
+        """
+        return self.size_bytes(case, self.inputs) + self.size_bytes(case, self.outputs)
+
+    def size_bytes(self, case: Case, arrays: Mapping[str, Array]) -> int:
+        return sum(
+            element_bits(array.dtype_at(case)) * math.prod(array.shape_at(case)) // 8
+            for array in arrays.values()
+        )
+
+    def points(self, *, quick: bool = False) -> Iterator[dict[str, int]]:
+        """Every point of the axes; axes that share an Axis object move together."""
+        groups: dict[int, list[str]] = {}
+        for name, axis in self.axes.items():
+            groups.setdefault(id(axis), []).append(name)
+        together = list(groups.values())
+        axes = [self.axes[names[0]] for names in together]
+        for sizes in itertools.product(*(axis.quick if quick else axis.default for axis in axes)):
+            point = {name: size for names, size in zip(together, sizes, strict=True) for name in names}
+            yield {name: point[name] for name in self.axes}
+
+
+def _whole(name: str, count: Any) -> Callable[[Problem, Case], int | None]:
+    """A suite's own flop() or moved_bytes() with a whole number for what it returns: 5 n log2(n) is none."""
+
+    @wraps(count)
+    def whole(self: Problem, case: Case) -> int | None:
+        counted = count.__get__(self) if hasattr(count, "__get__") else count
+        value = number(counted(case))
+        if value is None and name == "flop":
+            return None
+        if isinstance(value, (int, float)) and -(2**63) <= value < 2**63:
+            return int(value)
+        raise SuiteError(
+            f"{name}() of {type(self).__name__} is {value!r} at {case.size_label}; expected a number of at "
+            "most 63 bits."
+        )
+
+    return whole
+
+
+def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
+    """What a kernel's spec says at a case. Raises SuiteError for whatever a suite's own function raises."""
+    if not callable(spec):
+        return spec
+    try:
+        return spec(case)
+    except (NotYetKnownError, NotToldError) as error:
+        raise type(error)(
+            f"Kernel {kernel!r}: {what} at {case.size_label} asks for {error.message}"
+        ) from error
+    except Exception as error:
+        raise SuiteError(
+            f"Kernel {kernel!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
+        ) from error
+
+
+def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[str, int] | None:
+    """A point of a problem's axes: a size for all of them, or sizes by name. None where it is none."""
+    axes = problem.axes
+    sizes = given if isinstance(given, Mapping) else dict.fromkeys(axes, given)
+    if sizes.keys() != axes.keys():
+        return None
+    point = {axis: size for axis in axes if type(size := sizes[axis]) is int and 1 <= size <= MAX_AXIS}
+    return point if point.keys() == axes.keys() else None

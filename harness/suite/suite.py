@@ -1,0 +1,221 @@
+"""What a kernel author writes: a suite is one problem and the kernels that solve it, with what others
+published of them.
+
+Nothing here touches a device. Problems are in problem.py, kernels in kernel.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from harness.errors import NotYetKnownError, SuiteError
+from harness.suite.device_facts import DeviceFacts
+from harness.suite.kernel import Kernel, Parameter, argument_names, check_folders, with_macros, workspaces
+from harness.suite.layout import Layout
+from harness.suite.problem import Case, Problem, Value, check_identifier, computed, point_of, twice_in
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One line of a ladder: what its author calls it, our kernel for it, and the author's figures.
+
+    Rates are in the unit of the suite's headline. A figure that was not published is None.
+    """
+
+    label: str
+    kernel: str
+    rate: float | None = None
+    average: float | None = None
+    """The average of all configurations of a sweep that have these `macros`, where it stands for them; `rate`
+    is then the best of them."""
+    time_ms: float | None = None
+    speed_up: float | None = None
+    """The published speed-up; without one it is counted from the rates."""
+    sizes: int | Mapping[str, int] | None = None
+    """A point of the axes, a number for all of them alike; None for the ladder's own."""
+    macros: Mapping[str, Value] = field(default_factory=dict)
+    """The parameters of one configuration of a sweep, or of all configurations that have these values."""
+    backend: str = ""
+    """The backend that ours is measured on, such as cpu; whatever device is reported on where empty."""
+    slow: bool = False
+    """Whether it takes minutes, and so is measured only when asked for."""
+    repaired: str = ""
+    """A kernel with the same idea and without the author's mistakes, whose gain is shown beside it."""
+
+    @property
+    def swept(self) -> bool:
+        """Whether it stands for many configurations, which only a sweep has."""
+        return self.average is not None
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """What others published of kernels that the suite has too, in the order of their own table.
+
+    Speed-ups are counted from the first rung, or, with `against`, from that kernel at the same sizes.
+    """
+
+    name: str
+    title: str
+    rungs: Sequence[Rung]
+    source: str = ""
+    """How the figures were taken, in a sentence."""
+    publication: str = ""
+    """The title under which they were published."""
+    author: str = ""
+    url: str = ""
+    date: str = ""
+    """The date of the publication, as precisely as it is known."""
+    card: str = ""
+    """What the figures are of, such as RTX 3060."""
+    peak: float | None = None
+    """What that card can do, in the unit of the suite's headline."""
+    decimals: int = 0
+    """Digits after the point of the published rates: 46.60 stays 46.60."""
+    sizes: int | Mapping[str, int] | None = None
+    """The sizes of rungs that do not say their own."""
+    against: str = ""
+    """A kernel that the others are held against at every size: a line a size, not a line a rung."""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        check_identifier("Ladder", self.name)
+        if not self.rungs:
+            raise SuiteError(f"Ladder {self.name!r} has no rungs.")
+        unsized = [rung.label for rung in self.rungs if rung.sizes is None and not rung.swept]
+        if self.sizes is None and unsized:
+            raise SuiteError(
+                f"Ladder {self.name!r}: {unsized[0]!r} has no sizes, and neither has the ladder."
+            )
+        if self.against and self.against not in {rung.kernel for rung in self.rungs}:
+            raise SuiteError(f"Ladder {self.name!r} is against {self.against!r}, which none of its rungs is.")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A problem and its kernels, in ladder order: the first kernel is what speed-ups are counted from."""
+
+    name: str
+    problem: Problem
+    kernels: Sequence[Kernel]
+    headline: str = "GFLOP/s"
+    """GFLOP/s or GB/s."""
+    prelude: Mapping[str, str] = field(default_factory=dict)
+    """A header per backend that goes before every kernel's source, relative to the suite's folder."""
+    root: Path = Path()
+    """The suite's folder; set by the loader."""
+    ladders: Sequence[Ladder] = ()
+    include: tuple[str, ...] = ()
+    """Folders in which compilers look for headers, relative to the project, for every kernel."""
+
+    def __post_init__(self) -> None:
+        check_identifier("Suite", self.name)
+        check_folders(f"Suite {self.name!r}", self.include)
+        if self.headline not in ("GFLOP/s", "GB/s"):
+            raise SuiteError(
+                f"Suite {self.name!r} has headline {self.headline!r}; expected 'GFLOP/s' or 'GB/s'."
+            )
+        if not isinstance(self.problem, Problem):
+            wrong = f"The problem of suite {self.name!r} is {self.problem!r}"
+            raise SuiteError(f"{wrong}; expected an instance, such as Matmul().")
+        if not self.kernels:
+            raise SuiteError(f"Suite {self.name!r} has no kernels.")
+        if twice := twice_in([kernel.name for kernel in self.kernels]):
+            raise SuiteError(f"Suite {self.name!r} has two kernels named {twice!r}.")
+        if not self.problem.outputs:
+            raise SuiteError(
+                f"The problem of suite {self.name!r} declares no Output: there is nothing to verify."
+            )
+        for kernel in self.kernels:
+            for name in kernel.workspace:
+                if name in (*self.problem.arrays, *self.problem.scalars, *self.problem.axes):
+                    raise kernel.error(f"has the workspace {name!r}, which is also of its problem.")
+        self._check_ladders()
+
+    def _check_ladders(self) -> None:
+        if twice := twice_in([ladder.name for ladder in self.ladders]):
+            raise SuiteError(f"Suite {self.name!r} has two ladders named {twice!r}.")
+        for ladder, rung in ((each, rung) for each in self.ladders for rung in each.rungs):
+            for name in filter(None, (rung.kernel, rung.repaired)):
+                if name not in self.by_name:
+                    raise SuiteError(
+                        f"Ladder {ladder.name!r}: {rung.label!r} names kernel {name!r}, "
+                        f"which suite {self.name!r} does not have."
+                    )
+            if not rung.swept:
+                self.rung_sizes(ladder, rung)
+
+    def rung_sizes(self, ladder: Ladder, rung: Rung) -> dict[str, int]:
+        """The point of the axes that a rung is at. Raises SuiteError where it is none."""
+        given = ladder.sizes if rung.sizes is None else rung.sizes
+        point = point_of(self.problem, given)
+        if point is None:
+            raise SuiteError(
+                f"Ladder {ladder.name!r}: {rung.label!r} has sizes {given!r}; "
+                f"expected a number, or one for each of {', '.join(self.problem.axes)}."
+            )
+        return point
+
+    @cached_property
+    def by_name(self) -> dict[str, Kernel]:
+        return {kernel.name: kernel for kernel in self.kernels}
+
+    def library_for(self, kernel: Kernel) -> Kernel | None:
+        """The vendor's own kernel that a kernel is held against: the first one of the same dtype."""
+        return next((each for each in self.kernels if each.library and each.dtype == kernel.dtype), None)
+
+    def case(
+        self,
+        kernel: Kernel,
+        sizes: Mapping[str, int],
+        chosen: Mapping[str, Value] | None = None,
+        device: DeviceFacts | None = None,
+    ) -> Case:
+        """A kernel at a point; `chosen` are macros under other values than the kernel's own. Without a
+        device, macros and scalars that ask for it are left out: see `on_device`.
+        """
+        plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}), device)
+        return self.own(with_macros(kernel, plain, {**kernel.macros, **(chosen or {})}))
+
+    def own(self, case: Case) -> Case:
+        """A case of this suite or of another, with this suite's name and scalars."""
+        of_this = replace(case, suite=self.name, scalars={})
+        scalars = {}
+        for name, scalar in self.problem.scalars.items():
+            try:
+                value = computed(case.kernel, f"scalar {name}", scalar.value, of_this)
+            except NotYetKnownError:
+                if case.device_facts is not None:
+                    raise
+                continue
+            scalars[name] = scalar.passed(name, value)
+        return replace(of_this, scalars=scalars)
+
+    def parameters(self, kernel: Kernel, case: Case) -> tuple[Parameter, ...]:
+        """What the kernel's function is called with, in order.
+
+        Raises SuiteError for a name that is no array, scalar or axis of the problem and no workspace, unless
+        there is a setup that may give it.
+        """
+        problem, rooms = self.problem, workspaces(kernel, case)
+        found = []
+        for name in argument_names(problem, kernel):
+            if name in problem.arrays:
+                layout = problem.layout(name, case)
+                found.append(Parameter(name, layout.dtype, layout.shape, layout))
+            elif name in problem.scalars:
+                found.append(Parameter(name, problem.scalars[name].dtype))
+            elif name in problem.axes:
+                found.append(Parameter(name, "int32"))
+            elif name in rooms:
+                shape = (rooms[name],)
+                found.append(Parameter(name, "uint8", shape, Layout(shape, "uint8")))
+            elif kernel.setup is not None:
+                found.append(Parameter(name, "setup"))
+            else:
+                what = f"argument {name!r}, which is no array, scalar or axis of its problem"
+                raise kernel.error(f"has {what}.")
+        return tuple(found)

@@ -1,0 +1,599 @@
+"""A suite as data, which one process can tell another: all that suite.py says, with a number in place of each
+function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+
+import msgspec
+
+from harness.errors import NotToldError, NotYetKnownError, SuiteError
+from harness.suite.kernel import (
+    Generated,
+    HostFunction,
+    HostLibrary,
+    Kernel,
+    KernelSource,
+    PythonFunction,
+    Step,
+)
+from harness.suite.layout import Order, numpy_dtype
+from harness.suite.problem import Array, Axis, Case, InOut, Input, Output, Problem, Scalar, number
+from harness.suite.suite import Ladder, Suite
+from harness.suite.suite_files import definition_sha256
+from harness.suite.tuning import Tuning
+from harness.system.array_files import read_arrays, write_arrays
+from harness.system.cache import cache_dir
+from harness.system.process import Failed, LostError, Process, Request
+from harness.system.texts import harmless
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Function(msgspec.Struct, frozen=True, tag="function"):
+    number: int
+    name: str
+
+
+class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
+    """A value that no suite should have here. Whoever uses it says so, by its text."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+Plain = bool | int | float | str | None | Unknown
+CaseValue = Plain | tuple[Any, ...] | Function
+"""What a suite gives for a value that may depend on the case: the value, a function to ask for it, or what is
+to be refused."""
+
+
+class ArrayData(msgspec.Struct, frozen=True):
+    kind: Literal["input", "output", "inout"]
+    shape: tuple[str, ...]
+    dtype: str | None
+    init: str | None = None
+    """A number's text: JSON has no infinity."""
+    order: Order = "C"
+    ld: CaseValue = None
+
+
+class ScalarData(msgspec.Struct, frozen=True):
+    value: CaseValue
+    dtype: str
+
+
+class ProblemData(msgspec.Struct, frozen=True):
+    name: str
+    about: str | None
+    axes: tuple[Axis, ...]
+    axis_of: dict[str, int]
+    """Names of axes that share one are of one number."""
+    arrays: dict[str, ArrayData]
+    scalars: dict[str, ScalarData]
+    independent: str | None
+    flop: Function
+    moved_bytes: Function
+    integer_bound: Function
+    own: tuple[Literal["data", "reference", "tolerance"], ...]
+    """The methods that the suite overrides, of those that make arrays."""
+
+
+class SourceData(msgspec.Struct, frozen=True):
+    kind: Literal["generated", "function", "library", "triton", "torch", "cupy", "numba"]
+    """The keys of _SOURCE_KINDS: a process that is not to be trusted tells no other."""
+    file: str = ""
+    name: str = ""
+    needs: tuple[str, ...] = ()
+    errors: dict[int, str] = {}
+    function: Function | None = None
+    """What generates the text of a `generated` source."""
+
+
+class TuningData(msgspec.Struct, frozen=True):
+    parameters: dict[str, tuple[Plain, ...]]
+    configurations: tuple[dict[str, Plain], ...]
+    rules: tuple[str | Function, ...]
+    sizes: tuple[int | dict[str, int], ...]
+    groups: dict[str, tuple[str, ...]]
+
+
+class KernelData(msgspec.Struct, frozen=True):
+    name: str
+    sources: dict[str, str | SourceData]
+    """The source for each backend; a file is its path."""
+    block: CaseValue
+    grid: CaseValue
+    macros: dict[str, CaseValue]
+    entry: str
+    instantiate: str
+    dtype: str
+    requires: str | None
+    arch: str
+    include: tuple[str, ...]
+    dynamic_shared_bytes: CaseValue
+    args: tuple[str, ...]
+    options: dict[str, tuple[str, ...]]
+    dispatch: CaseValue
+    tune: TuningData | None
+    library: bool
+    about: str
+    steps: tuple[dict[str, CaseValue], ...]
+    workspace: dict[str, CaseValue]
+    setup: Function | None
+
+
+class SuiteData(msgspec.Struct, frozen=True, tag=True):
+    name: str
+    headline: str
+    prelude: dict[str, str]
+    problem: ProblemData
+    kernels: tuple[KernelData, ...]
+    include: tuple[str, ...]
+    ladders: tuple[Ladder, ...]
+    variables: dict[str, str | None] = {}
+    """The variables of the environment that the suite's own code has set, with their values; None for a
+    variable that it removed."""
+
+
+class Load(Request[SuiteData], frozen=True):
+    """Load the suite in a folder; the first message, once."""
+
+    folder: str
+    work_tree: str | None = None
+    """The working tree of a commit's repository: what the suite opens there is not the commit's."""
+
+
+class ReturnValue(msgspec.Struct, frozen=True, tag=True):
+    value: Plain | tuple[Any, ...]
+    asked_device: bool = False
+    """Whether it was computed from the device, and is another on another."""
+
+
+class FunctionCall(Request[ReturnValue], frozen=True):
+    """Call a function of the suite at a case."""
+
+    function: int
+    case: Case
+    arch: str | None = None
+    """What a generator gets beside the case, such as sm_90; None for any other function."""
+
+
+class Arrays(msgspec.Struct, frozen=True, tag=True):
+    """The reply to a request for arrays: they lie in the folder that the request names."""
+
+
+class DataCall(Request[Arrays], frozen=True):
+    """Write what the problem's data() makes of a seed into a folder: each input by its name."""
+
+    case: Case
+    seed: int
+    folder: str
+
+
+class JudgeCall(Request[Arrays], frozen=True):
+    """Write the reference and the tolerance for the inputs in a folder into the same folder: the reference of
+    each output by the output's name with REFERENCE before it, and TOLERANCE.
+    """
+
+    case: Case
+    folder: str
+    reference: bool
+    """Whether to ask for the reference as well as for the tolerance."""
+
+
+class DefinitionCall(Request[ReturnValue], frozen=True):
+    """Return the hash of the files that define the suite's problem: `definition_sha256`."""
+
+
+SuiteCall = FunctionCall | DataCall | JudgeCall | DefinitionCall
+REFERENCE, TOLERANCE = "reference-", "-tolerance"
+"""No output can be called so: they are names of Python's."""
+
+
+_PLAIN = (type(None), bool, int, float, str)
+
+
+class Functions:
+    """The functions of a suite by number, where it is loaded."""
+
+    def __init__(self) -> None:
+        self.all: list[Callable[..., Any]] = []
+        self.suite: Suite | None = None
+
+    @property
+    def problem(self) -> Problem:
+        assert self.suite is not None, "Load comes first"
+        return self.suite.problem
+
+    def plain(self, value: Any) -> Any:
+        """A value as JSON has it: functions by number, what JSON does not have by its text."""
+        if isinstance(value, Mapping):
+            return {key: self.plain(each) for key, each in value.items()}
+        if isinstance(value, (tuple, list)):
+            return [self.plain(each) for each in value]
+        if callable(value):
+            return self.number(value)
+        return value if type(value) in _PLAIN else msgspec.to_builtins(Unknown(repr(value)))
+
+    def fields(self, owner: object, names: Iterable[str]) -> dict[str, Any]:
+        """The fields that an object has of these names, as JSON has them."""
+        return {name: self.plain(getattr(owner, name)) for name in names if hasattr(owner, name)}
+
+    def number(
+        self,
+        function: Callable[..., Any],
+        convert: Callable[[Any], Any] = lambda value: value,
+        name: str = "",
+    ) -> Any:
+        """A function by its number; what it returns is converted before it is told."""
+        self.all.append(lambda case, *more: convert(function(case, *more)))
+        name = name or str(getattr(function, "__name__", "<lambda>"))
+        return msgspec.to_builtins(Function(len(self.all) - 1, name))
+
+    def answer(self, call: SuiteCall) -> ReturnValue | Arrays:
+        if isinstance(call, DefinitionCall):
+            assert self.suite is not None, "Load comes first"
+            return ReturnValue(definition_sha256(self.suite))
+        if isinstance(call, DataCall):
+            return self._data(call)
+        return self._judged(call) if isinstance(call, JudgeCall) else self.call(call)
+
+    def call(self, call: FunctionCall) -> ReturnValue:
+        case = _NotingCase(**{each.name: getattr(call.case, each.name) for each in dataclasses.fields(Case)})
+        more = () if call.arch is None else (call.arch,)
+        value = self.plain(self.all[call.function](case, *more))
+        asked = "noted" in vars(case)
+        return msgspec.convert({"type": "ReturnValue", "value": value, "asked_device": asked}, ReturnValue)
+
+    def _data(self, call: DataCall) -> Arrays:
+        made = self.problem.seeded(call.case, call.seed)
+        return self._written(call.folder, made, "data()")
+
+    def _judged(self, call: JudgeCall) -> Arrays:
+        found = read_arrays(Path(call.folder))
+        inputs = as_declared(self.problem, call.case, found)
+        named, tolerance = self.problem.judged(call.case, inputs, reference=call.reference)
+        outputs = {name: named[name] for name in self.problem.outputs if name in named}
+        self._written(call.folder, {TOLERANCE: tolerance}, "tolerance()")
+        return self._written(call.folder, {REFERENCE + n: each for n, each in outputs.items()}, "reference()")
+
+    def _written(self, folder: str, found: Mapping[str, Any], by: str) -> Arrays:
+        import numpy as np
+
+        try:
+            write_arrays(Path(folder), {name: np.asarray(each) for name, each in found.items()})
+        except ValueError:  # an array of Python objects
+            told = ", ".join(f"{each!r:.80}" for each in found.values())
+            raise SuiteError(
+                f"{by} of {type(self.problem).__name__} gave {told}; expected numbers."
+            ) from None
+        return Arrays()
+
+
+def as_declared(problem: Problem, case: Case, found: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The inputs read from files, those of a type that is not NumPy's own of that type again."""
+    arrays = {}
+    for name, array in problem.inputs.items():
+        declared = numpy_dtype(array.dtype_at(case))
+        arrays[name] = found[name] if declared.isbuiltin == 1 else found[name].view(declared)
+    return arrays
+
+
+class _NotingCase(Case):
+    """A case that notes whether its device was asked for."""
+
+    def __getattr__(self, name: str) -> int:
+        if name in ("device", "resident_blocks"):
+            vars(self)["noted"] = True
+        return super().__getattr__(name)
+
+
+def describe(suite: Suite, functions: Functions) -> SuiteData:
+    """The suite as data. Raises msgspec.ValidationError for what a suite cannot be."""
+    functions.suite, problem = suite, suite.problem
+    axes = list({id(axis): axis for axis in problem.axes.values()}.values())
+    document = {
+        "type": "SuiteData",
+        "name": suite.name,
+        "headline": suite.headline,
+        "prelude": functions.plain(suite.prelude),
+        "problem": {
+            "name": type(problem).__name__,
+            "about": type(problem).__doc__,
+            "axes": [{"default": axis.default, "quick": axis.quick} for axis in axes],
+            "axis_of": {
+                name: next(place for place, each in enumerate(axes) if each is axis)
+                for name, axis in problem.axes.items()
+            },
+            "arrays": {
+                name: {
+                    **functions.fields(array, ("kind", "shape", "dtype", "order", "ld")),
+                    "init": None if array.init is None else repr(array.init),
+                }
+                for name, array in problem.arrays.items()
+            },
+            "scalars": {name: _scalar(scalar, functions) for name, scalar in problem.scalars.items()},
+            "independent": problem.independent,
+            "flop": functions.number(problem.flop, name="flop"),
+            "moved_bytes": functions.number(problem.moved_bytes, name="moved_bytes"),
+            "integer_bound": functions.number(problem.integer_bound, name="integer_bound"),
+            "own": [
+                name for name in _OF_ARRAYS if getattr(type(problem), name) is not getattr(Problem, name)
+            ],
+        },
+        "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
+        "include": suite.include,
+        "ladders": msgspec.to_builtins(tuple(suite.ladders)),
+    }
+    return msgspec.convert(document, SuiteData)
+
+
+def _scalar(scalar: Scalar, functions: Functions) -> dict[str, Any]:
+    value = scalar.value
+    data = functions.number(value, number) if callable(value) else functions.plain(number(value))
+    return {"value": data, "dtype": scalar.dtype}
+
+
+_OF_ARRAYS = ("data", "reference", "tolerance")
+_SAME_IN_KERNEL = tuple(
+    name for name in KernelData.__struct_fields__ if name not in ("sources", "tune", "steps", "setup")
+)
+"""What a kernel and its data have by the same name."""
+_STEP_FIELDS = tuple(field.name for field in dataclasses.fields(Step))
+
+
+def _kernel(kernel: Kernel, functions: Functions) -> dict[str, Any]:
+    tune = kernel.tune
+    return {
+        **functions.fields(kernel, _SAME_IN_KERNEL),
+        "sources": {backend: _source(source, functions) for backend, source in kernel.sources.items()},
+        "tune": tune
+        and {
+            **functions.fields(tune, ("parameters", "configurations", "sizes", "groups")),
+            # Whether a rule holds is told here: what it returned may not be what JSON has.
+            "rules": [functions.number(rule, bool) if callable(rule) else rule for rule in tune.rules],
+        },
+        "steps": [functions.fields(step, _STEP_FIELDS) for step in kernel.steps],
+        "setup": None if kernel.setup is None else functions.number(_elsewhere, name="setup"),
+    }
+
+
+_SOURCE_KINDS: Mapping[str, type[Any]] = {
+    "generated": Generated,
+    "function": HostFunction,
+    "library": HostLibrary,
+    **{kind.framework: kind for kind in PythonFunction.__subclasses__()},
+}
+
+
+def _source(source: KernelSource, functions: Functions) -> Any:
+    if isinstance(source, str):
+        return source
+    kind = next((name for name, kind in _SOURCE_KINDS.items() if isinstance(source, kind)), None)
+    function = functions.number(source.function) if isinstance(source, Generated) else None
+    return {
+        **functions.fields(source, ("file", "name", "needs", "errors")),
+        "kind": kind,
+        "function": function,
+    }
+
+
+CallerOf = Callable[[Function], Callable[..., Any]]
+"""What makes of a function's number a function that asks the suite's process for its value."""
+
+
+class ArrayCaller(Protocol):
+    """What asks the suite's process for arrays."""
+
+    def data(self, case: Case, seed: int) -> dict[str, NDArray[Any]]: ...
+    def judged(
+        self, case: Case, inputs: Mapping[str, NDArray[Any]], *, reference: bool
+    ) -> tuple[dict[str, NDArray[Any]], Any]: ...
+
+
+def rebuild(data: SuiteData, caller_of: CallerOf, arrays: ArrayCaller | None = None) -> Suite:
+    """Return the suite that `data` describes: it plans and tells like the original.
+
+    With `arrays` it verifies like the original too, and builds kernels that are compiled from text. Functions
+    that run in the host's process are built where their suite was loaded.
+    """
+    return Suite(
+        data.name,
+        _problem(data.problem, caller_of, arrays),
+        kernels=[_rebuilt_kernel(kernel, caller_of) for kernel in data.kernels],
+        headline=data.headline,
+        prelude=data.prelude,
+        ladders=data.ladders,
+        include=data.include,
+    )
+
+
+def _problem(data: ProblemData, caller_of: CallerOf, arrays: ArrayCaller | None) -> Problem:
+    members = {
+        "__doc__": data.about,
+        **{str(name): _elsewhere for name in data.own},
+        "independent": data.independent,
+        **{name: data.axes[place] for name, place in data.axis_of.items()},
+        **{name: _rebuilt_array(array, caller_of) for name, array in data.arrays.items()},
+        **{name: Scalar(_rebuilt(each.value, caller_of), each.dtype) for name, each in data.scalars.items()},
+    }
+    made: Problem = type(data.name, (Problem,), members)()
+    # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.
+    counts = {name: caller_of(getattr(data, name)) for name in ("flop", "moved_bytes", "integer_bound")}
+    vars(made).update(counts)
+    if arrays is not None:
+        vars(made).update(judged=arrays.judged, **({"seeded": arrays.data} if "data" in data.own else {}))
+    return made
+
+
+def _rebuilt_array(data: ArrayData, caller_of: CallerOf) -> Array:
+    given: Any = {"dtype": data.dtype, "order": data.order, "ld": _rebuilt(data.ld, caller_of)}
+    if data.kind == "output":
+        return Output(*data.shape, **given, init=None if data.init is None else float(data.init))
+    return {"input": Input, "inout": InOut}[data.kind](*data.shape, **given)
+
+
+def _rebuilt_kernel(data: KernelData, caller_of: CallerOf) -> Kernel:
+    tune = msgspec.structs.asdict(data.tune) if data.tune else None
+    same = {name: getattr(data, name) for name in _SAME_IN_KERNEL}
+    return Kernel(
+        source={backend: _rebuilt_source(source, caller_of) for backend, source in data.sources.items()},
+        tune=Tuning(**_rebuilt(tune, caller_of)) if tune else None,
+        steps=[Step(**_rebuilt(step, caller_of)) for step in data.steps],
+        setup=_elsewhere if data.setup else None,
+        **_rebuilt(same, caller_of),
+    )
+
+
+def _rebuilt(value: Any, caller_of: CallerOf) -> Any:
+    """A value with functions to call in the place of their numbers.
+
+    It is no function inside another that calls itself: that is a cycle, which keeps the suite's process.
+    """
+    if isinstance(value, dict):
+        return {key: _rebuilt(each, caller_of) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_rebuilt(each, caller_of) for each in value)
+    return caller_of(value) if isinstance(value, Function) else value
+
+
+def _rebuilt_source(data: str | SourceData, caller_of: CallerOf) -> KernelSource:
+    if isinstance(data, str):
+        return data
+    kind = _SOURCE_KINDS[data.kind]
+    given = msgspec.structs.asdict(data) | {
+        "function": caller_of(data.function) if data.function else _elsewhere
+    }
+    names = {field.name for field in dataclasses.fields(kind)}
+    made: KernelSource = kind(**{name: value for name, value in given.items() if name in names})
+    return made
+
+
+def _elsewhere(*_: object) -> NoReturn:
+    raise AssertionError("a function that makes a kernel runs in the process that builds it")
+
+
+LOAD_TIMEOUT_S = 60.0
+"""The time that a suite.py has to run, and each of its functions to return."""
+
+
+_KNOWN = {error.__name__: error for error in (SuiteError, NotYetKnownError, NotToldError)}
+"""Errors with a sentence that functions of a suite raise."""
+
+
+Answer = Callable[[SuiteCall], "ReturnValue | Arrays | Failed"]
+"""What asks a suite's process, wherever that is."""
+
+
+def calling(answer: Answer, function: Function) -> Callable[..., Any]:
+    """Return a function that asks the suite's process for what the function of a number returns.
+
+    It raises what that raises: an error of the same name.
+    """
+
+    def ask(case: Case, arch: str | None = None) -> Any:
+        reply = answer(FunctionCall(function.number, case, arch))
+        check_answered(reply)
+        assert isinstance(reply, ReturnValue)
+        return reply.value
+
+    ask.__name__ = function.name
+    return ask
+
+
+def check_answered(reply: ReturnValue | Arrays | Failed) -> None:
+    """Raise the error of a function that failed in the suite's process."""
+    if isinstance(reply, Failed):
+        kind = _KNOWN.get(reply.reason) or type(reply.reason, (Exception,), {})
+        raise kind(reply.message)
+
+
+class Loading:
+    """A suite.py that another process has begun to run. Several run side by side until they are asked for."""
+
+    def __init__(
+        self, folder: Path, timeout_s: float | None = None, *, work_tree: Path | None = None
+    ) -> None:
+        self.folder, self.file = folder, folder / "suite.py"
+        self.timeout_s = timeout_s or LOAD_TIMEOUT_S
+        self._lock = threading.Lock()
+        self._answers: dict[bytes, ReturnValue | Arrays | Failed] = {}
+        self.data: SuiteData | None = None
+        """The suite as data, once `suite` has returned it."""
+        self._deadline = time.monotonic() + self.timeout_s
+        # It is in another folder, where it would look for a relative path.
+        cache = {"HARNESS_CACHE_DIR": str(cache_dir().absolute())}
+        self._process = Process("harness.suite.suite_server", env=cache)
+        self._end = weakref.finalize(self, self._process.close)
+        self._load = Load(str(folder), str(work_tree) if work_tree else None)
+        with contextlib.suppress(LostError):  # told when the answer is asked for
+            self._process.send(self._load, self._deadline)
+
+    def suite(self) -> Suite:
+        """Raises SuiteError, with what it printed as its log, where there is none."""
+        try:
+            reply = self._process.answer(self._load, self._deadline)
+        except LostError as lost:
+            raise self._lost(lost, "loading it") from None
+        if isinstance(reply, Failed):
+            self._end()
+            raise SuiteError(reply.message, log=reply.log)
+        if printed := self._process.log():
+            sys.stderr.write(harmless(printed, keep="\n") + "\n")
+        self._process.rest()
+        self.data = reply
+        return dataclasses.replace(rebuild(reply, self._function), root=self.folder)
+
+    def _function(self, function: Function) -> Callable[[Case], Any]:
+        return calling(self.answer, function)
+
+    def answer(self, call: SuiteCall, timeout_s: float | None = None) -> ReturnValue | Arrays | Failed:
+        """Return what the suite's process answers. Raises SuiteError where it does not."""
+        with self._lock:
+            if not isinstance(call, FunctionCall):
+                return self._call(call, timeout_s)
+            without = msgspec.structs.replace(call, case=dataclasses.replace(call.case, device_facts=None))
+            plain, whole = msgspec.json.encode(without), msgspec.json.encode(call)
+            known = next((each for each in (plain, whole) if each in self._answers), None)
+            if known is None:
+                reply = self._call(call, timeout_s)
+                known = plain if isinstance(reply, ReturnValue) and not reply.asked_device else whole
+                self._answers[known] = reply
+            return self._answers[known]
+
+    def _call(self, call: SuiteCall, timeout_s: float | None) -> ReturnValue | Arrays | Failed:
+        self._process.wake()
+        request: Request[Any] = call
+        try:
+            reply: ReturnValue | Arrays | Failed = self._process.ask(request, timeout_s or self.timeout_s)
+        except LostError as lost:
+            raise self._lost(lost, f"answering {type(call).__name__}") from None
+        self._process.rest()
+        return reply
+
+    def _lost(self, lost: LostError, doing: str) -> SuiteError:
+        """The error, once the process is gone."""
+        messages = {
+            "timed-out": f"{self.file} was ended: {doing} took longer than {self.timeout_s:g} s. Does it "
+            "loop, or wait for something? Give it more with --timeout.",
+            "garbled": f"{self.file} gave what is no answer ({lost.how}) while {doing}: something in it "
+            "wrote where only the harness does.",
+            "ended": f"The process that runs {self.file} {lost.how} while {doing}: a suite must not end its "
+            "process.",
+        }
+        error = SuiteError(messages[lost.why], log=self._process.log())
+        self._end()
+        return error

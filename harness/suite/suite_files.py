@@ -1,0 +1,200 @@
+"""The files that a suite's build can read: its folder's, and what its sources include from elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.config import has_settings
+from harness.errors import ConfigError, SuiteError
+from harness.suite.kernel import Kernel
+from harness.suite.suite import Suite
+from harness.system.cache import export_root
+from harness.system.file_access import opened_beside
+from harness.system.files import read_regular
+
+QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
+_ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?\b(?:[ \t]*[<"]([^>"\n]+)[>"])?', re.MULTILINE)
+"""An include, with the name of its file; without where a macro gives it."""
+_DEFINED = (
+    r"\bdef\s+{name}\s*\(",
+    # The qualifier and the name may be lines apart, with launch bounds between them.
+    r"\b(?:KERNEL|__global__|__kernel|kernel)\b[^;{{}}]*?\b{name}\s*\(",
+    r"^.*\b{name}\s*\(",
+)
+"""What tells where a function of Python's, a kernel, and any other function is defined."""
+
+
+def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
+    """The sources of kernels, and the preludes, that are no files: whose, and where each was looked for."""
+    named = [(f".{kernel.name}", file) for kernel in kernels for file in kernel.files]
+    named += [(f", prelude for {backend}", file) for backend, file in suite.prelude.items()]
+    places = ((of, Path(os.path.normpath(suite.root / file))) for of, file in named)
+    return [(of, place) for of, place in places if not place.is_file()]
+
+
+def first_line(file: Path, function: str) -> int | None:
+    """The line on which a kernel's function begins; None where its file does not have it. Raises OSError."""
+    text = file.read_text(encoding="utf-8", errors="replace")
+    for pattern in _DEFINED:
+        if defined := re.search(pattern.format(name=re.escape(function)), text, re.MULTILINE):
+            return text.count("\n", 0, defined.start()) + 1
+    return None
+
+
+def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:
+    """Where a kernel's compiler looks for headers, by their whole paths, in its order.
+
+    Raises SuiteError for what is no folder of the project's.
+    """
+    names = dict.fromkeys((*kernel.include, *suite.include))
+    if not names:
+        return ()
+    project = project_of(suite.root)
+    found = []
+    for name in names:
+        place = Path(os.path.normpath(project / name))
+        if not place.is_dir():
+            raise kernel.error(
+                f"includes from {name!r}, and there is no such folder as {place}: it is relative to the "
+                f"project, {project}."
+            )
+        if not place.resolve().is_relative_to(project.resolve()):
+            raise kernel.error(
+                f"includes from {name!r}, a link to {place.resolve()}, out of the project {project}: what "
+                "lies there is in no commit."
+            )
+        found.append(str(place))
+    return tuple(found)
+
+
+def project_of(folder: Path) -> Path:
+    """The nearest folder around one that has a project's settings, or is a repository's or a commit's top;
+    the folder above where there is none.
+    """
+    for each in folder.parents:
+        if has_settings(each) or (each / ".git").exists() or export_root(each) == each:
+            return each
+    return folder.parent
+
+
+def tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
+    """A hash of everything that a build can read: names and bytes of every file of the suite's folder, caches
+    left out, and of the files elsewhere that preludes and sources lead to. Where Python files are `parsed`,
+    their comments and the shape of their lines do not count.
+
+    Raises SuiteError where a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    named = ((Path(os.path.relpath(path, suite.root)).as_posix(), path) for path in tree_files(suite))
+    for name, path in sorted(named):
+        try:
+            content = read_regular(path)
+        except OSError as error:
+            raise SuiteError(f"Cannot read {path}: {error.strerror or error}.") from None
+        content = _parsed(content) if parsed and path.suffix == ".py" else content
+        digest.update(f"{len(name)}:{name}{len(content)}:".encode(errors="surrogateescape"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def tree_files(suite: Suite) -> set[Path]:
+    """The regular files of a suite's folder, by links too, and those elsewhere that a build can read."""
+    return set(_files_below(suite.root)) | files_outside(suite)
+
+
+def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
+    real = os.path.realpath(folder)
+    if real in above:  # a link to a folder that holds it
+        return
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:  # gone meanwhile, or out of reach for a function too
+        return
+    for entry in entries:
+        # os.path's own say no where a link leads nowhere, or to itself; an entry's raise.
+        if os.path.isdir(entry.path):  # noqa: PTH112
+            if entry.name not in ("__pycache__", ".git"):
+                yield from _files_below(folder / entry.name, (*above, real))
+        elif os.path.isfile(entry.path):  # noqa: PTH113
+            yield folder / entry.name
+
+
+def cached_tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
+    """`tree_sha256` of a suite that was loaded, taken once: each of its programs asks for it."""
+    cache: dict[str, Any] = vars(suite)
+    key = f"_tree_sha256_{parsed}"
+    if key not in cache:
+        cache[key] = tree_sha256(suite, parsed=parsed)
+    return str(cache[key])
+
+
+_READS_ITSELF = re.compile(rb"lineno|getsource|\binspect\b|\btraceback\b|__file__")
+"""What a Python file says that may look at its own text, or at where in it something stands."""
+
+
+def _parsed(content: bytes) -> bytes:
+    """What a Python file says, without comments and the shape of its lines."""
+    if _READS_ITSELF.search(content):
+        return content
+    import ast
+
+    try:
+        return ast.dump(ast.parse(content)).encode(errors="surrogatepass")
+    except (SyntaxError, ValueError, RecursionError):
+        return content
+
+
+def files_outside(suite: Suite) -> set[Path]:
+    """The files outside the suite's folder that a build can read: preludes, and what is included."""
+    found: set[Path] = set()
+    sources = (file for kernel in suite.kernels for file in kernel.files)
+    wanted = [suite.root / name for name in (*suite.prelude.values(), *sources)]
+    searched = _searched(suite)
+    while wanted:
+        path = Path(os.path.normpath(wanted.pop()))
+        if path in found:
+            continue
+        try:
+            text = read_regular(path).decode(errors="replace")
+        except OSError:  # told by the build that needs it
+            continue
+        found.add(path)
+        wanted += [path.parent / match[1] for match in QUOTED_INCLUDE.finditer(text)]
+        if searched:
+            names = _ANY_INCLUDE.findall(text)
+            wanted += [folder / name for name in names if name for folder in searched]
+            if "" in names:  # the name is a macro's: it may be any
+                wanted += [file for folder in searched for file in _files_below(folder)]
+    return {path for path in found if not path.is_relative_to(suite.root)}
+
+
+def _searched(suite: Suite) -> list[Path]:
+    """The folders in which any of the kernels looks for headers; what is wrong is told when it is built."""
+    found: dict[str, None] = {}
+    for kernel in suite.kernels:
+        with contextlib.suppress(SuiteError, ConfigError):
+            found |= dict.fromkeys(include_folders(suite, kernel))
+    return list(map(Path, found))
+
+
+def definition_sha256(suite: Suite) -> str:
+    """A hash of every file in the suite's folder but those that only a compiler reads, and of what was
+    opened elsewhere in its repository: equal hashes mean the same problem.
+    """
+    found = hashlib.sha256()
+    # A Python file is never only a kernel's source.
+    sources = {name for kernel in suite.kernels for name in kernel.files if not name.endswith(".py")}
+    compiled = {(suite.root / name).resolve() for name in sources}
+    files = {*tree_files(suite), *filter(Path.is_file, opened_beside(suite.root))}
+    named = {os.path.relpath(path, suite.root): Path(os.path.realpath(path)) for path in files}
+    for name, path in sorted(named.items()):
+        if path not in compiled:
+            content = read_regular(path)
+            found.update(f"{len(name)}:{name}{len(content)}:".encode() + content)
+    return found.hexdigest()
