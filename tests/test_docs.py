@@ -563,7 +563,7 @@ def published(tmp_path_factory):
     (written.results / card.machine / "20260101T000000Z-a..b-c-d.jsonl").write_text(compared)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("HARNESS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        (found,) = read_history(written.results, folder).open
+        (found,) = read_history(written.results, folder).conclusion.open
         change, commit = found.change, written.commits[found.change.bad][:12]
         accepted = triage.Decision(
             id=change.id, case=change.case, commit=commit, reason="a trade", author="A"

@@ -203,7 +203,7 @@ def test_of_all_other_commits_hardly_any_is_blamed(shown):
         if not any(near(each.change, at) for at in places)
     ]
     assert len(false) <= 1, false
-    opened = Counter(seed for seed, history in shown.items() for _ in history.open)
+    opened = Counter(seed for seed, history in shown.items() for _ in history.conclusion.open)
     assert sum(opened.values()) <= len(SEEDS) + 1
 
 
@@ -449,7 +449,7 @@ def test_a_damaged_record_leaves_the_change_and_clears_nobody(tmp_path):
         same_binary(path)
         truncate(path)
     found = read_history(written.results, written.repository)
-    [each] = found.open
+    [each] = found.conclusion.open
     assert each.change.attribution == "code"
 
 
@@ -476,7 +476,7 @@ def test_a_cards_calibration_says_what_is_the_smallest_change_of_a_case(tmp_path
         found = read_history(written.results, written.repository, **how)
         [card] = found.cards
         floors = {one.series.case.name: one.floor for one in card.analysed}
-        return floors, {each.change.case for each in found.open}, card.problems
+        return floors, {each.change.case for each in found.conclusion.open}, card.problems
 
     both = {"matmul.naive@1024", "matmul.tiled@1024"}
     floors = {"matmul.naive@1024": 0.05, "matmul.tiled@1024": 0.01}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import json
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.history.export import export
-from harness.history.reading import History, open_results, read_card
+from harness.history.reading import concluded, open_results, read_card
 from harness.history.sources.our_records import Commits, read_commits
 from harness.history.triage import Decision
 from harness.report.terminal.history_tables import exit_code, print_history
@@ -202,6 +203,7 @@ def test_a_file_that_names_no_environment_is_of_that_in_its_name(project):
 # Which way is better
 
 
+TODAY = dt.date(2024, 6, 1)
 SCORE = "bench.Game.track_score"
 
 
@@ -215,7 +217,7 @@ def test_a_change_of_which_nobody_knows_the_better_way_is_neither_a_regression_n
 
     def change(directions=None):
         cards = project.read(40, directions)
-        history = History(commits=line(40), cards=tuple(cards.values()))
+        history = concluded([*cards.values()], (), line(40), TODAY)
         [found] = [each for card in history.cards for each in card.changes]
         print_history(history, every=True)
         return found.change.kind, exit_code(history), capsys.readouterr().out
@@ -308,7 +310,7 @@ def test_what_a_result_tells_of_its_machine_turns_no_terminal_around(project, ca
         system = "Linux" if at < 20 else "\x1b]0;owned\x1b[2J\u202eevil"
         project.put(at, {X: (1 if at < 20 else 2) + 1e-3 * (at % 4)}, system=system)
     [card] = project.read(40).values()
-    print_history(History(commits=line(40), cards=(card,), events=()), every=True)
+    print_history(concluded([card], (), line(40), TODAY), every=True)
     shown = capsys.readouterr().out
     assert "Measured otherwise: os Linux → \ufffd]0;owned" in " ".join(shown.split())
     assert not {"\x1b", "\u202e"} & set(shown)
@@ -431,7 +433,7 @@ def test_commits_of_dates_that_no_calendar_has_are_exported(tmp_path, project):
     found = open_results(project.results, commits)
     card = read_card(found.cards[0], found, commits)
     path = tmp_path / "points.csv"
-    assert export(History(commits=commits, cards=(card,), events=()), path) == 3
+    assert export(concluded([card], (), commits, TODAY), path) == 3
     with path.open(newline="") as file:
         dates = [row["committed_at"][:10] for row in csv.DictReader(file)]
     assert dates == ["1970-01-01", "9999-12-31", "9999-12-31"]

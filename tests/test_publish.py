@@ -751,7 +751,7 @@ def forget_track(written, site):
 
 
 def decide(written, site):
-    (found,) = read_history(written.results, written.repository).open
+    (found,) = read_history(written.results, written.repository).conclusion.open
     commit = written.commits[found.change.bad][:12]
     decision = Decision(id=found.change.id, case=found.change.case, commit=commit, reason="a", author="A")
     acknowledge(written.repository, decision)
@@ -801,7 +801,7 @@ def test_figures_of_commits_that_were_written_anew_are_no_longer_compared(made, 
 
 
 def test_a_decision_expires_without_a_change_of_files(shown):
-    (found,) = read_history(shown.results, shown.repository).open
+    (found,) = read_history(shown.results, shown.repository).conclusion.open
     decision = Decision(
         id=found.change.id,
         case=NAIVE,

@@ -34,8 +34,9 @@ from harness.history.changes import (
     with_confirmed,
 )
 from harness.history.comparisons import comparisons_of, with_comparisons
+from harness.history.conclusion import CardFindings, Conclusion, conclude
 from harness.history.ended import ended_cases
-from harness.history.events import Event, by_cards_alone, events_of, settled
+from harness.history.events import Event
 from harness.history.figures import Figures, Group, SeriesCase, united
 from harness.history.series import Series, cases_of, series_of
 from harness.history.sources import asv_results
@@ -50,7 +51,7 @@ from harness.history.sources.our_records import (
     was_read,
 )
 from harness.history.suspects import source_folders, with_suspects
-from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
+from harness.history.triage import Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
 from harness.numbers import moved, percent
 from harness.records.record_files import read_run
@@ -111,6 +112,17 @@ class CardHistory:
     problems: tuple[str, ...]
     ended: Mapping[str, str]
     """Cases that it measures no more, with the one that may be the same under another name; else empty."""
+
+    @property
+    def findings(self) -> CardFindings:
+        """What a conclusion needs of it."""
+        return CardFindings(
+            name=self.name,
+            changes=self.changes,
+            spans=self.spans,
+            ended=self.ended,
+            measured={int(at) for one in self.analysed for at in one.series.positions},
+        )
 
     @property
     def cases(self) -> dict[str, SeriesCase]:
@@ -364,19 +376,12 @@ def _machine(folder: Path, facts: Sequence[RunFacts]) -> Mapping[str, str]:
 class History:
     commits: Commits
     cards: tuple[CardHistory, ...]
-    events: tuple[Event, ...] = ()
-    """The changes of all cards, by what did them: open ones first, then those that nobody can judge yet."""
+    conclusion: Conclusion
 
     @property
-    def open(self) -> Iterator[Stated]:
-        """Regressions that nobody has accepted and nothing has taken back."""
-        return (each for card in self.cards for each in card.changes if each.is_open)
-
-    @property
-    def unjudged(self) -> Iterator[Stated]:
-        """What became worse so lately that nobody can tell yet."""
-        early = (each for card in self.cards for each in card.changes if each.state == "unjudged")
-        return (each for each in early if each.change.kind in WORSE)
+    def events(self) -> tuple[Event, ...]:
+        """The changes of all cards by what did them: open ones first, then those that are not judged yet."""
+        return self.conclusion.events
 
     @property
     def cases(self) -> Mapping[str, SeriesCase]:
@@ -442,7 +447,7 @@ def read_history(
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
     sources = source_folders((facts for card in read for facts in card.facts), kernels)
     events = with_suspects(history.events, repository, commits, history.cases, sources)
-    return replace(history, events=events)
+    return replace(history, conclusion=replace(history.conclusion, events=events))
 
 
 def _chosen(results: Path, found: Results, cards: Sequence[str]) -> list[CardSource]:
@@ -465,55 +470,19 @@ def concluded(
     """What several cards tell together: candidates that another one is sure of, and events."""
     ids = confirmed_by(evidence_of(one for card in cards for one in card.analysed))
     read = [card_with_confirmed(card, ids, decisions, commits, today) for card in cards]
-    measured = {int(at) for card in read for one in card.analysed for at in one.series.positions}
-    is_stale = staleness(measured, commits)
-    changes = (each for card in read for each in with_stale(card.changes, card.spans, card.ended, is_stale))
-    events = events_of(changes, commits)
-    spans = {card.name: card.spans for card in read}
-    events = by_cards_alone(settled(events, decisions, commits, today), spans)
+    conclusion = conclude([card.findings for card in read], decisions, commits, today)
     by_card: dict[str, list[Stated]] = defaultdict(list)
-    for event in events:
-        for each in event.changes:
-            by_card[each.change.card].append(each)
+    for each in conclusion.changes:
+        by_card[each.change.card].append(each)
     cards = [
         replace(
             card,
             changes=_newest_first(by_card[card.name]),
-            failing=tuple(one for one in card.failing if not is_stale(spans[card.name][one.case][1])),
+            failing=tuple(one for one in card.failing if not conclusion.is_stale(card.spans[one.case][1])),
         )
         for card in read
     ]
-    return History(commits=commits, cards=tuple(cards), events=events)
-
-
-def with_stale(
-    changes: Iterable[Stated],
-    spans: Mapping[str, tuple[int, int]],
-    ended: Collection[str],
-    is_stale: Callable[[int], bool],
-) -> list[Stated]:
-    """A card's changes. What is open or unjudged of cases that are measured no more, or of cards, is stale:
-    whether it still is nobody knows, and neither can it be fixed any more.
-    """
-    stale = {case for case, (_, last) in spans.items() if case in ended or is_stale(last)}
-    return [each.as_stale if each.change.case in stale else each for each in changes]
-
-
-STALE_COMMITS = 30
-_STALE_S = 90 * 86400
-"""Before the newest commit that any card has measured, and how many of these since: longer ago is stale."""
-
-
-def staleness(measured: Iterable[int], commits: Commits) -> Callable[[int], bool]:
-    """Whether what was last measured at a position is stale, by the newest that any card has measured.
-
-    Long ago is by time and by what was measured since, as a commit's clock may be wrong.
-    """
-    newest = sorted(set(measured))[-STALE_COMMITS - 1 :]
-    if len(newest) <= STALE_COMMITS:
-        return lambda _: False
-    before_s = commits[newest[-1]].time_s - _STALE_S
-    return lambda at: at <= newest[0] and commits[at].time_s < before_s
+    return History(commits=commits, cards=tuple(cards), conclusion=conclusion)
 
 
 def since_commit(history: History, position: int) -> History:
@@ -528,7 +497,7 @@ def since_commit(history: History, position: int) -> History:
         )
         for card in history.cards
     )
-    return replace(history, cards=cards, events=events)
+    return replace(history, cards=cards, conclusion=replace(history.conclusion, events=events))
 
 
 def _stated(

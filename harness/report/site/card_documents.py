@@ -17,8 +17,9 @@ import numpy.typing as npt
 from harness.device.peaks import peak_of
 from harness.errors import StoreError
 from harness.history.changes import BUILT, Analysed, Evidence, evidence_of
+from harness.history.conclusion import STALE_COMMITS, CardFindings
 from harness.history.figures import HEADLINES, METRICS, SeriesCase
-from harness.history.reading import STALE_COMMITS, CardHistory, Results, card_with_confirmed, read_card
+from harness.history.reading import CardHistory, Results, card_with_confirmed, read_card
 from harness.history.series import Series
 from harness.history.sources.cards import CardSource
 from harness.history.sources.our_records import CONTEXT, Commits, RunFacts
@@ -87,6 +88,12 @@ class CardSummary(msgspec.Struct, kw_only=True):
     paths: dict[str, str]
     """Where each suite lies in the repository."""
     problems: list[str]
+
+    def findings(self, name: str) -> CardFindings:
+        """What a conclusion needs of the card, which changes call by this name."""
+        return CardFindings(
+            name=name, changes=self.changes, spans=self.spans, ended=self.ended, measured=self.measured
+        )
 
     def confirmable(self, ids: Iterable[str]) -> frozenset[str]:
         """Those of the ids that are of candidates of this card."""

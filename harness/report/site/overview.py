@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from harness.history.events import Event, Spans
+from harness.history.conclusion import Conclusion
+from harness.history.events import Event
 from harness.history.figures import SeriesCase
-from harness.history.reading import staleness, with_stale
 from harness.history.sources.our_records import Commits, cache_file, read_cached, write_cached
-from harness.history.triage import WORSE, Stated
+from harness.history.triage import Stated
 from harness.report.site.card_documents import CardSummary
 from harness.report.site.documents import (
     COMMITS_A_FILE,
@@ -51,40 +51,22 @@ class Overview:
     site: Site
     cards: Sequence[CardSummary]
     names: Sequence[str]
-    """What changes call each card."""
+    """Card names as in Change.card, in the order of `cards`."""
     cases: Sequence[SeriesCase]
     commits: Commits
+    conclusion: Conclusion
 
-    @cached_property
-    def _is_stale(self) -> Callable[[int], bool]:
-        return staleness((at for card in self.cards for at in card.measured), self.commits)
-
-    @cached_property
-    def changes(self) -> list[Stated]:
-        """The changes of every card, settled but for decisions about events."""
-        return [
-            each
-            for card in self.cards
-            for each in with_stale(card.changes, card.spans, {*card.ended}, self._is_stale)
-        ]
-
-    @property
-    def spans(self) -> Spans:
-        return {name: card.spans for name, card in self._named}
-
-    def write(self, about: Mapping[str, Any], events: Sequence[Event]) -> None:
-        """`about` is what the first document says besides; `events` are made of the changes."""
-        changes = sorted(
-            (each for event in events for each in event.changes),
-            key=lambda each: (not each.is_open, -each.change.bad),
-        )
+    def write(self, about: Mapping[str, Any]) -> None:
+        """Write the documents of all cards; `about` is what the first document says besides."""
+        events = self.conclusion.events
+        changes = sorted(self.conclusion.changes, key=lambda each: (not each.is_open, -each.change.bad))
         self._settle(changes)
         documents = {each.change.id: self._change(each) for each in changes}
         listed = [self._event(event, documents) for event in events]
         self.site.write("events", listed[:_EVENTS])
         self.site.write_json("api/changes.json", [documents[each.change.id] for each in changes[:_CHANGES]])
         self._by_commit(list(documents.values()), listed)
-        statuses = self._statuses(changes)
+        statuses = self._statuses()
         self._first(about, changes, events, statuses)
         fed = [event for event in listed if event["kind"] != "environment"][:100]
         names = [(card.file, card.gpu or card.name) for card in self.cards]
@@ -182,12 +164,10 @@ class Overview:
             else:
                 self.site.remove(f"data/changed/{first // EVERY}.js")
 
-    def _statuses(self, changes: Sequence[Stated]) -> list[CardStatus]:
+    def _statuses(self) -> list[CardStatus]:
         """The status of each card, in the order of `cards`."""
-        opened = Counter(each.change.card for each in changes if each.is_open)
-        unjudged = Counter(
-            each.change.card for each in changes if is_unjudged(each) and each.change.kind in WORSE
-        )
+        opened = Counter(each.change.card for each in self.conclusion.open)
+        unjudged = Counter(each.change.card for each in self.conclusion.unjudged)
         judged = {
             name: [row for row in card.series if self.cases[row["case"]].direction != "none"]
             for name, card in self._named
@@ -198,7 +178,7 @@ class Overview:
                 unjudged=unjudged[name],
                 unknown=sum(row["noise"] is None for row in judged[name]),
                 series=len(judged[name]),
-                stale=card.newest is not None and self._is_stale(card.newest["commit"]),
+                stale=card.newest is not None and self.conclusion.is_stale(card.newest["commit"]),
             )
             for name, card in self._named
         ]

@@ -18,7 +18,7 @@ from harness import __version__
 from harness.errors import GitError
 from harness.history.asv_limits import AsvLimits
 from harness.history.changes import confirmed_by
-from harness.history.events import by_cards_alone, events_of, settled
+from harness.history.conclusion import conclude
 from harness.history.figures import SeriesCase
 from harness.history.reading import Mapped, open_results, side_by_side
 from harness.history.series import cases_of
@@ -118,31 +118,31 @@ def publish_pages(
         cards = _publish_changed(work, mapped, tell)
     _write_commits(site, repository, commits)
     of_suites = _write_suites(site, suites, cards, cases, git.repository_of(root))
-    overview = Overview(site, cards, [each.name for each in found.cards], cases, commits)
-    events = by_cards_alone(
-        settled(events_of(overview.changes, commits), decisions, commits, today), overview.spans
-    )
+    names = [each.name for each in found.cards]
+    findings = [card.findings(name) for name, card in zip(names, cards, strict=True)]
+    conclusion = conclude(findings, decisions, commits, today)
     sources = SourceFolders(
         folders={suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()},
         kernels={group.name: frozenset(group.kernels) for group in found.groups if group.is_suite},
     )
-    events = with_suspects(events, repository, commits, {case.name: case for case in cases}, sources)
-    overview.write(
+    by_name = {case.name: case for case in cases}
+    events = with_suspects(conclusion.events, repository, commits, by_name, sources)
+    conclusion = replace(conclusion, events=events)
+    Overview(site, cards, names, cases, commits, conclusion).write(
         {
             "generated_at": now.isoformat(timespec="seconds"),
             "harness_version": __version__,
             "project": project,
             "commit_url": commit_url,
             "suites": of_suites,
-        },
-        events,
+        }
     )
     return Published(
         folder=site.folder,
         cards=len(cards),
         series=sum(len(card.series) for card in cards),
         points=sum(card.points for card in cards),
-        open=sum(each.is_open for event in events for each in event.changes),
+        open=sum(1 for _ in conclusion.open),
         problems=tuple(problem for card in cards for problem in card.problems),
     )
 

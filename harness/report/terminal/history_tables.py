@@ -58,9 +58,9 @@ def exit_code(history: History) -> ExitCode:
     """A regression is open, or what could be measured once fails now: neither passes in silence. Nor does
     what became worse and cannot be judged yet, which is neither fine nor a regression.
     """
-    if any(history.open) or any(card.failing for card in history.cards):
+    if any(history.conclusion.open) or any(card.failing for card in history.cards):
         return ExitCode.REGRESSION
-    return ExitCode.INCONCLUSIVE if any(history.unjudged) else ExitCode.FINE
+    return ExitCode.INCONCLUSIVE if any(history.conclusion.unjudged) else ExitCode.FINE
 
 
 def print_history(history: History, *, every: bool = False, since: str = "") -> None:
@@ -376,10 +376,10 @@ def _closing(history: History) -> str:
     rises = "improvement" if states.count("improvement") == 1 else "improvements"
     words = {"improvement": rises, "environment": "by the card", "change": "either way"}
     counts = ", ".join(f"{states.count(each)} {words.get(each, each)}" for each in _STATES if each in states)
-    opened, events = sum(1 for _ in history.open), sum(each.is_open for each in history.events)
+    opened, events = sum(1 for _ in history.conclusion.open), sum(each.is_open for each in history.events)
     left = f"{opened} regressions are open" if opened > 1 else f"{opened or 'No'} regression is open"
     left += f", of {counted(events, 'event')}." if opened > 1 else "."
-    if early := sum(1 for _ in history.unjudged):
+    if early := sum(1 for _ in history.conclusion.unjudged):
         left += f" {counted(early, 'case')} became worse too lately to judge."
     if failing := sum(len(card.failing) for card in history.cards):
         left += f" {failing} case{'s fail' if failing > 1 else ' fails'} that had figures."
@@ -400,8 +400,8 @@ def as_json(history: History) -> dict[str, Any]:
             "count": len(history.commits),
             "newest": _commit_json(history.commits[-1]) if len(history.commits) else None,
         },
-        "open": sum(1 for _ in history.open),
-        "unjudged": sum(1 for _ in history.unjudged),
+        "open": sum(1 for _ in history.conclusion.open),
+        "unjudged": sum(1 for _ in history.conclusion.unjudged),
         "events": [_event_json(event, history) for event in history.events],
         "undirected": history.undirected,
         "cards": [_card_json(card, history.commits) for card in history.cards],
