@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -207,6 +208,34 @@ def test_data_is_random_repeatable_and_of_its_type():
 def test_a_problem_without_reference_says_why_it_needs_one():
     with pytest.raises(NotImplementedError, match=r"Matrix has no reference\(\): nothing unverified"):
         Matrix().reference(suite().case(kernel(), {"m": 1, "n": 1, "k": 1}))
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("def reference(self, case, a, c): ...", "missing a required argument: 'c'"),
+        ("def reference(self, a, b): ...", "multiple values for argument 'a'"),
+        ("def tolerance(self, case, a): ...", "got an unexpected keyword argument 'b'"),
+        ("def tolerance(self): ...", "too many positional arguments"),
+    ],
+)
+def test_a_method_that_cannot_be_called_with_the_inputs_is_refused(method, said):
+    found: dict[str, Any] = {}
+    exec(method, found)
+    name = "reference" if "reference" in found else "tolerance"
+    problem = type("Odd", (Matrix,), {name: found[name]})()
+    with pytest.raises(SuiteError) as raised:
+        suite(problem=problem)
+    assert raised.value.message.startswith(f"{name}(")
+    assert said in raised.value.message
+    assert raised.value.message.endswith(f"Write: def {name}(self, case, a, b).")
+
+
+@pytest.mark.parametrize("method", ["def tolerance(self, *_, **__): ...", "def tolerance(s, c, b, a=1): ..."])
+def test_a_method_may_call_its_parameters_as_it_likes(method):
+    found: dict[str, Any] = {}
+    exec(method, found)
+    assert suite(problem=type("Free", (Matrix,), {"tolerance": found["tolerance"]})())
 
 
 def test_what_a_problem_leaves_out():

@@ -6,6 +6,7 @@ Nothing here touches a device. Problems are in problem.py, kernels in kernel.py.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -129,11 +130,27 @@ class Suite:
             raise SuiteError(
                 f"The problem of suite {self.name!r} declares no Output: there is nothing to verify."
             )
+        self._check_methods()
         for kernel in self.kernels:
             for name in kernel.workspace:
                 if name in (*self.problem.arrays, *self.problem.scalars, *self.problem.axes):
                     raise kernel.error(f"has the workspace {name!r}, which is also of its problem.")
         self._check_ladders()
+
+    def _check_methods(self) -> None:
+        """Raise SuiteError unless reference() and tolerance() can be called with the case and every input."""
+        inputs = tuple(self.problem.inputs)
+        for method in (self.problem.reference, self.problem.tolerance):
+            if not inspect.ismethod(method):
+                continue
+            name, signature = method.__name__, inspect.signature(method)
+            try:
+                signature.bind(None, **dict.fromkeys(inputs))
+            except TypeError as error:
+                raise SuiteError(
+                    f"{name}{signature} of {type(self.problem).__name__} cannot be called with the problem's "
+                    f"inputs: {error}. Write: def {name}({', '.join(('self', 'case', *inputs))})."
+                ) from None
 
     def _check_ladders(self) -> None:
         if twice := twice_in([ladder.name for ladder in self.ladders]):
