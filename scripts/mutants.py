@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUITES: dict[str, tuple[list[str], list[str]]] = {
     "timing": (
         ["harness/measure/quads.py", "harness/measure/timing.py"],
-        ["tests/test_abba.py", "tests/test_measure.py", "tests/test_chunks.py"],
+        ["tests/test_quads.py", "tests/test_measure.py", "tests/test_chunks.py"],
     ),
     "turns": (
         ["harness/measure/turns.py", "harness/run/two_workers.py"],

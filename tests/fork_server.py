@@ -43,8 +43,8 @@ SUPERVISOR = supervisor.__file__
 WORKERS = ("harness.measure.worker", "harness.suite.suite_server")
 PROGRAMS = (
     *WORKERS,
-    *(f"harness.{name}" for name in ("cli", "cli.compare_command", "cli.run_command", "doctor.gather")),
-    *(f"harness.{name}" for name in ("history.reading", "site.publishing", "integrations.asv.tracks")),
+    *(f"harness.{name}" for name in ("cli", "cli.compare_command", "cli.run_command", "run.doctor.gather")),
+    *(f"harness.{name}" for name in ("history.reading", "report.site.publishing", "integrations.asv.tracks")),
     *("asv.main", "asv_runner.discovery", "asv_runner.run", "asv_runner.server", "asv_runner.setup_cache"),
     *("asv_runner.timing", "numpy.ma"),
 )

@@ -482,7 +482,7 @@ def _rebuilt_source(data: str | SourceData, caller_of: CallerOf) -> KernelSource
     return made
 
 
-def _elsewhere(*_: object) -> NoReturn:
+def _elsewhere(*_: object, **__: object) -> NoReturn:
     raise AssertionError("a function that makes a kernel runs in the process that builds it")
 
 

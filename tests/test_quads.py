@@ -84,7 +84,7 @@ class Recording(RecordingDevice):
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    for module in ("abba", "measure"):
+    for module in ("quads", "timing"):
         monkeypatch.setattr(f"harness.measure.{module}.time", made)
     return made
 
