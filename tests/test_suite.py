@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import pickle
 from typing import Any
@@ -236,6 +237,22 @@ def test_a_method_may_call_its_parameters_as_it_likes(method):
     found: dict[str, Any] = {}
     exec(method, found)
     assert suite(problem=type("Free", (Matrix,), {"tolerance": found["tolerance"]})())
+
+
+def test_a_decorator_may_give_a_method_more_than_the_inputs():
+    def twice(method):
+        @functools.wraps(method)
+        def wrapper(self, case, **inputs):
+            return method(self, case, 2, **inputs)
+
+        return wrapper
+
+    class Decorated(Matrix):
+        @twice
+        def reference(self, case, factor, a, b):
+            return factor * (a @ b)
+
+    assert suite(problem=Decorated())
 
 
 def test_what_a_problem_leaves_out():

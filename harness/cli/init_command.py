@@ -194,19 +194,13 @@ def _show_executables(executables: Sequence[tuple[str, str, int]]) -> None:
     by_form: dict[str, list[tuple[str, int]]] = {}
     for file, whose, count in executables:
         by_form.setdefault(whose, []).append((file, count))
-    for whose, written_files in by_form.items():
-        if len(written_files) > _SHOWN:
-            total, names = (
-                sum(count for _, count in written_files),
-                ", ".join(file for file, _ in written_files[:_SHOWN]),
-            )
-            has, are = (
-                f"{len(written_files)} files, {names} and so on, have {total}",
-                "executables of their own",
-            )
+    for whose, files in by_form.items():
+        if len(files) > _SHOWN:
+            total, names = sum(count for _, count in files), ", ".join(file for file, _ in files[:_SHOWN])
+            has, are = f"{len(files)} files, {names} and so on, have {total}", "executables of their own"
             click.echo(harmless(f"{has} of {whose}'s benchmarks: {are}, left to them."))
             continue
-        for file, count in written_files:
+        for file, count in files:
             has = f"{file} has {count} of {whose}'s benchmarks"
             click.echo(harmless(f"{has}: an executable of its own, left to it."))
     if executables:

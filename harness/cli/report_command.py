@@ -51,9 +51,8 @@ class _Report(LazyGroup):
     "report",
     cls=_Report,
     invoke_without_command=True,
-    context_settings={
-        "allow_interspersed_args": True
-    },  # a group takes an option behind a record for a record
+    # Without it a group takes an option behind a record for one more record.
+    context_settings={"allow_interspersed_args": True},
 )
 @click.argument("records", nargs=-1, type=click.Path(path_type=Path), metavar="[RECORD]...")
 @click.option(

@@ -143,7 +143,8 @@ class Suite:
         for method in (self.problem.reference, self.problem.tolerance):
             if not inspect.ismethod(method):
                 continue
-            name, signature = method.__name__, inspect.signature(method)
+            # A decorator may add arguments of its own, so what it wraps says nothing.
+            name, signature = method.__name__, inspect.signature(method, follow_wrapped=False)
             try:
                 signature.bind(None, **dict.fromkeys(inputs))
             except TypeError as error:
