@@ -348,6 +348,26 @@ def test_a_case_that_is_missing_in_the_newest_runs_is_stale(project):
     assert found["old"].ended == {}
 
 
+@pytest.mark.parametrize(("gone", "state"), [(False, "new"), (True, "stale")])
+def test_a_regression_of_a_case_that_is_measured_no_more_is_stale_and_not_open(project, gone, state):
+    for at in range(60):
+        slower = {Y: (1 if at < 20 else 2) + 1e-3 * (at % 4)}
+        project.put(at, {X: 1 + 1e-3 * (at % 3), **(slower if at < 40 or not gone else {})})
+    history = concluded([*project.read(60).values()], (), line(60), TODAY)
+    assert [(each.change.case, each.state) for each in history.conclusion.changes] == [(Y, state)]
+    assert [event.state for event in history.events] == [state]
+    assert exit_code(history) == (ExitCode.FINE if gone else ExitCode.REGRESSION)
+
+
+def test_a_card_that_was_not_measured_for_long_has_stale_regressions(project):
+    for at in range(40):
+        project.put(at, {Y: (1 if at < 20 else 2) + 1e-3 * (at % 4)}, machine="old")
+    for at in range(40, 200):
+        project.put(at, {Y: 1 + 1e-3 * (at % 3)})
+    history = concluded([*project.read(200).values()], (), line(200), TODAY)
+    assert [(each.change.card, each.state) for each in history.conclusion.changes] == [("old", "stale")]
+
+
 def test_a_case_that_is_measured_seldom_is_not_stale_and_a_run_of_a_few_makes_no_other_so(project):
     names = [f"bench.Sort.time_{letter}" for letter in "abcdef"]
     for name in names:
