@@ -1,4 +1,4 @@
-"""What several cards tell together: what is stale, and the events of their changes.
+"""The conclusion from several cards: which changes are stale, and the events that the others belong to.
 
 The terminal, the pages, badges, the feed and the exit status all say what is concluded here.
 """
@@ -75,8 +75,8 @@ def _with_stale(
     ended: Collection[str],
     is_stale: Callable[[int], bool],
 ) -> list[Stated]:
-    """A card's changes. What is open or unjudged of cases that are measured no more, or of cards, is stale:
-    whether it still is nobody knows, and neither can it be fixed any more.
+    """Return a card's changes, open and unjudged ones as stale where the case or the card is measured no
+    more. Nobody knows whether such a regression is still there.
     """
     stale = {case for case, (_, last) in spans.items() if case in ended or is_stale(last)}
     return [each.as_stale if each.change.case in stale else each for each in changes]
@@ -88,9 +88,10 @@ _STALE_S = 90 * 86400
 
 
 def _staleness(measured: Iterable[int], commits: Commits) -> Callable[[int], bool]:
-    """Whether what was last measured at a position is stale, by the newest that any card has measured.
+    """Return a function that tells of a position whether a last measurement there is stale.
 
-    Long ago is by time and by what was measured since, as a commit's clock may be wrong.
+    It is stale where it lies long before the newest commit that any card has measured, both by time and by
+    the number of commits measured since: the clock of one commit may be wrong.
     """
     newest = sorted(set(measured))[-STALE_COMMITS - 1 :]
     if len(newest) <= STALE_COMMITS:

@@ -1,3 +1,3 @@
-"""What a kernel's author writes: problems, kernels, sizes, cases; and how a suite is loaded at a commit.
+"""Suites as a kernel's author writes them (problems, kernels, sizes, cases), and loading them at a commit.
 Nothing here measures.
 """

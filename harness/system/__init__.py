@@ -1,3 +1,3 @@
-"""What the operating system and its tools give: files, processes, git, the cache folder, installed packages.
+"""The operating system and its tools: files, processes, git, the cache folder, installed packages.
 Nothing here knows of kernels.
 """

@@ -1,3 +1,3 @@
-"""What a kernel asks of a card, told from its source, its build and its launch: no card, no profiler.
+"""A kernel's demands on a card, told from its source, its build and its launch: no card, no profiler.
 Nothing here is a measurement.
 """

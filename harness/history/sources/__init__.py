@@ -1,3 +1,3 @@
-"""Where a history's figures come from: our records, asv's result files, and the cards that have either.
+"""Sources of a history's figures: our records, asv's result files, and the cards that have either.
 No figure is judged here.
 """

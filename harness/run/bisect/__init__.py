@@ -1,3 +1,3 @@
-"""Which commit between two made a case slower: the search, and who compares each pair of commits.
+"""The search for the commit that made a case slower, and the comparison of each pair of commits.
 What answers say together is arithmetic, in judgement/statistics/.
 """

@@ -1,3 +1,3 @@
-"""Is this machine fit to judge performance? `gather` asks for `machine_facts`, `checks` says what they mean.
+"""The doctor: is this machine fit to judge performance? `gather` asks it, `checks` says what it answered.
 Nothing of the machine is changed.
 """
