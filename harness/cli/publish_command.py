@@ -41,7 +41,7 @@ def command(
     with Waiting("publishing") as waiting:
         suites = _suites(config)
         published = write_pages(conf, root, results=results, html=html, suites=suites, tell=waiting.tell)
-    for problem in published.problems:
+    for problem in (*published.problems, *published.unrecorded):
         tell(problem)
     if as_json:
         echo_json({**asdict(published), "folder": str(published.folder)})
