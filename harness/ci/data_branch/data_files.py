@@ -136,10 +136,15 @@ class ResultsFolder:
 
     @cached_property
     def _recorded(self) -> set[_Recorded]:
-        """The records here that have results."""
+        """The records here that have a result."""
         machines = {path.partition("/")[0] for path in self.files if "/" in path}
-        facts = ((name, each) for name in machines for each in card_records(self.folder / name).facts)
-        return {(name, each.commit[:8], each.suite) for name, each in facts if each.has_figures}
+        records = {name: card_records(self.folder / name) for name in machines}
+        return {
+            (name, facts.commit[:8], facts.suite)
+            for name, own in records.items()
+            for facts in own.facts
+            if own.cells(facts)
+        }
 
     @cached_property
     def _benchmarks(self) -> Document:

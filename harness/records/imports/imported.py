@@ -117,10 +117,7 @@ class ImportedFile:
 def load_json(path: Path) -> Any:
     """What is in a file of JSON, of any harness. Raises StoreError."""
     try:
-        # Python's own reader takes NaN and Infinity, which these harnesses write.
-        content = read_regular(path, LARGEST_BYTES)
-        found = json.loads(content)
-        return _without_half_characters(found) if b"\\ud" in content.lower() else found
+        return loads(read_regular(path, LARGEST_BYTES))
     except OSError as error:
         smaller = " Save without --benchmark-save-data." if error.errno == errno.EFBIG else ""
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.{smaller}") from None
@@ -131,9 +128,15 @@ def load_json(path: Path) -> Any:
         ) from None
 
 
-def _without_half_characters(content: Any) -> Any:
-    """Put a question mark for each half of a surrogate pair, which no record and no terminal can hold."""
-    return json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace"))
+def loads(content: bytes) -> Any:
+    """Read JSON with NaN and Infinity in it, which these harnesses write. Raises ValueError, RecursionError.
+
+    A question mark stands for each half of a surrogate pair, which no record and no terminal can hold.
+    """
+    found = json.loads(content)
+    if b"\\ud" not in content.lower():
+        return found
+    return json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
 
 
 def converted(where: str | Path, content: Any, kind: type[T], harness: str) -> T:
