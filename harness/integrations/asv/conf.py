@@ -159,6 +159,11 @@ def site_conf(conf: Any, root: Path, file: Path) -> SiteConf:
     )
 
 
+def running_conf(conf: Any) -> SiteConf:
+    """Return the same of asv's Config of a command that runs, which works in its configuration's folder."""
+    return site_conf(conf, Path.cwd(), Path(NAMES[0]))
+
+
 def _default_branch(root: Path) -> str:
     """Return the branch that asv takes where the configuration names none."""
     try:
