@@ -151,7 +151,8 @@ def test_of_two_environments_and_branches_each_has_its_own_graphs(tmp_path, monk
     assert len(found) == 2
 
 
-def test_what_asv_has_no_results_of_is_named(project):
+def test_what_asv_has_no_results_of_is_named_and_publishing_ours_writes_them(project):
+    suites_named(project)
     for path in (project.results / H200.machine).glob("*.json"):
         if path.name != "machine.json":
             path.unlink()
@@ -161,6 +162,20 @@ def test_what_asv_has_no_results_of_is_named(project):
         "2 open regressions missing on asv's Regressions page, as asv has no results there: "
         f"matmul.naive@1024 on {H200.machine}, {SMALL} on {H200.machine}. 'harness history' lists them."
     ) in " ".join(done.stdout.split())
+
+    named = published(project)
+    assert named.asv == {*named.terminal.values()}
+    assert {each[0] for each in named.asv} == {H200.machine, A100.machine}
+
+
+def suites_named(written: Written) -> None:
+    """Say in asv's list which suite each track is of, as the plugin does."""
+    path = written.results / "benchmarks.json"
+    listed = json.loads(path.read_text(encoding="utf-8"))
+    for name, benchmark in listed.items():
+        if name != "version":
+            benchmark["suite"] = name.split(".")[-2].lower()
+    path.write_text(json.dumps(listed), encoding="utf-8")
 
 
 def test_a_history_that_cannot_be_read_leaves_asvs_list(project):

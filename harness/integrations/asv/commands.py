@@ -40,11 +40,12 @@ from harness.history.figures import Direction
 from harness.history.sources.asv_results import read_benchmarks
 from harness.history.sources.our_records import card_records
 from harness.integrations.asv import probes
-from harness.integrations.asv.conf import running_conf, write_pages
+from harness.integrations.asv.conf import running_conf
 from harness.integrations.asv.directions import direction_in_asv, misread, warn_of_unknown_directions
 from harness.integrations.asv.probes import AFTER, BEFORE, MACHINE, MADE_UP, made_up_project, passes
 from harness.integrations.asv.same_build import Builds
 from harness.integrations.asv.searching import searching
+from harness.integrations.asv.site_pages import write_pages
 from harness.integrations.asv.tracks import TRACKS, AsvRequest, requesting
 
 Run = Callable[..., Any]

@@ -41,7 +41,7 @@ Jump = tuple["int | None", int, float, float]
 LIST, FEED = "regressions.json", "regressions.xml"
 
 
-class Step(NamedTuple):
+class OpenStep(NamedTuple):
     """An open change: the positions of the commits on its sides, and the figures there."""
 
     good: int
@@ -145,7 +145,7 @@ def _open(
             case = one.series.case
             # Of kernels that were compiled and not run a case is called by its metric too.
             name = names.get((case.name.removesuffix(f" {case.metric}"), case.metric), "")
-            steps = [Step(each.good, each.bad, each.before, each.after) for each in changes]
+            steps = [OpenStep(each.good, each.bad, each.before, each.after) for each in changes]
             last = one.levels[-1].level if one.levels else steps[-1].after
             best = (max if case.direction == "higher" else min)(each.before for each in steps)
             row = places.row(name, card.name, card.machine, steps, last, best)
@@ -175,7 +175,7 @@ class _Places:
         name: str,
         card: str,
         machine: Mapping[str, str],
-        steps: Sequence[Step],
+        steps: Sequence[OpenStep],
         last: float,
         best: float,
     ) -> Regression | None:
@@ -203,7 +203,7 @@ class _Places:
 
         return max((each for each in graphs if own.items() <= each.params.items()), key=fits, default=None)
 
-    def _jump(self, graph: Any, step: Step) -> Jump | None:
+    def _jump(self, graph: Any, step: OpenStep) -> Jump | None:
         known = [each for each in self._line if each[1] in graph.data_points]
         before = [each for each in known if each[0] <= step.good]
         after = [each for each in known if each[0] >= step.bad]
@@ -332,7 +332,10 @@ def _lists_as_asv_does() -> bool:
         html_dir = Path(conf.html_dir)
         Regressions.publish(conf, probes.made_up_repository(), benchmarks, graphs, revisions)
         listed, fed = read_list(html_dir), (html_dir / FEED).read_text(encoding="utf-8")
-    name, step = probes.MADE_UP[probes.COST].row, Step(good, bad, probes.FIGURES[good], probes.FIGURES[bad])
+    name, step = (
+        probes.MADE_UP[probes.COST].row,
+        OpenStep(good, bad, probes.FIGURES[good], probes.FIGURES[bad]),
+    )
     places = _Places(benchmarks, graphs, revisions, "", revisions)
     made = places.row(name, probes.MACHINE, {}, [step], step.after, step.before)
     return json.dumps([made]) == json.dumps(listed) and name in fed
