@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from harness.numbers import typeset
+from harness.report.templates import inline, safe
 from harness.system.texts import harmless
 
 _LEAST = 12
 """Characters that are left of a text that is cut, at the least."""
-_MARKDOWN = "\\`*_|<["
 SHADES = tuple(f"l{level}" for level in range(7))
 """Marks of cells with the colours of a heat map, from the slowest to the fastest."""
 _COLOURED = {*SHADES, "none"}
@@ -161,18 +160,6 @@ class Sheet:
                 _html(column, cell, spans[at]) for (column, spans), cell in zip(columns, row, strict=True)
             )
             yield f'<tr class="{mark}">{"".join(cells)}</tr>' if mark else f"<tr>{''.join(cells)}</tr>"
-
-
-def inline(text: str) -> str:
-    """Anybody's text in a line of Markdown, as text and nothing else."""
-    for sign in _MARKDOWN:
-        text = text.replace(sign, f"\\{sign}")
-    return text
-
-
-def safe(text: str) -> str:
-    """Anybody's text in HTML, as text and nothing else."""
-    return html.escape(harmless(text))
 
 
 _LOUD = ("regression", "improvement", "inconclusive", "invalid", "missing", "failed")
