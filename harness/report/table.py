@@ -133,10 +133,11 @@ class Sheet:
 
     def markdown(self) -> str:
         columns = self.shown
-        names = [inline(f"{column.over} {column.name}".strip()) for column in columns]
+        names: list[str] = [inline(f"{column.over} {column.name}".strip()) for column in columns]
         rulers = [":--" if column.text else "--:" for column in columns]
-        rows = zip(*([inline(text.strip()) for text in column.texts] for column in columns), strict=True)
-        return "\n".join(f"| {' | '.join(cells)} |" for cells in (names, rulers, *rows))
+        cells = ([inline(text.strip()) for text in column.texts] for column in columns)
+        lines: list[Iterable[str]] = [names, rulers, *zip(*cells, strict=True)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     @property
     def marked_rows(self) -> Iterator[tuple[str, tuple[str | Cell, ...]]]:
@@ -173,7 +174,7 @@ def _html(column: Column, cell: str | Cell, rows: int) -> str:
     text = text.strip()
     if not column.text:
         text = typeset(text).replace(" → ", "\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}")
-    inner = safe(text)
+    inner: str = safe(text)
     if tag := _TAGS.get(mark):
         inner = f"<{tag}>{inner}</{tag}>"
     if column.heads:

@@ -528,7 +528,7 @@ def sweep_page(result: SweepResult) -> str:
     found = list(sheets(result))
     heats = list(heat_sheets(result))
     sweep, title = result.sweep, f"Sweep of {title_of(result)}"
-    problems = [safe(result.problem)] if result.problem else []
+    problems: list[str] = [safe(result.problem)] if result.problem else []
     if not result.complete:
         done = f"{len(result.rows):,} of {sweep.total:,}"
         problems.insert(0, f"Not complete: {done} configurations have come to an end.")
