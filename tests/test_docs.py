@@ -497,6 +497,14 @@ def test_the_layers_are_those_that_are_tested():
     assert [set(line) for line in drawn] == [set(layer) for layer in reversed(LAYERS)]
 
 
+def test_every_room_and_place_of_the_layout_is_there():
+    rooms = [row[0].strip("`/") for row in rows(section("layout.md", "Rooms"))]
+    assert {path.parent.name for path in (ROOT / "harness").glob("*/__init__.py")} == set(rooms)
+    named = [word for row in rows(section("layout.md", "Where is")) for word in words(row[1]) if "/" in word]
+    assert len(named) > 20
+    assert [place for place in named if not (ROOT / "harness" / place).exists()] == []
+
+
 def test_the_functions_of_the_four_paths_are_there():
     steps = re.findall(r"^\| `(.+?\.py): (\w+)` \|", section("layout.md", "Four paths"), re.MULTILINE)
     assert len(steps) > 30
