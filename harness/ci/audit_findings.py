@@ -1,7 +1,7 @@
-"""What an audit of a forge's settings finds: settings that no file can hold.
+"""Findings of an audit of a forge's settings, which no file can hold.
 
-A protection that jobs with a card rely on must be there; others should. What the token may not see is
-unknown, and not taken for missing.
+A protection that jobs with a card rely on must be there; others should. A setting that the token may not see
+is unknown, and does not count as missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What protects a repository and its cards at GitHub, asked for by its API."""
+"""Protections of a repository and its cards at GitHub, by its API."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What protects a project and its cards at GitLab, asked for by its API.
+"""Protections of a project and its cards at GitLab, by its API.
 
-At GitLab a merge request's pipeline takes its jobs from the merge request's own .gitlab-ci.yml. So what keeps
-strangers off a card is that its runner and the token are for protected branches alone.
+A merge request's pipeline takes its jobs from the merge request's own .gitlab-ci.yml. So the runner and the
+token of a card must be for protected branches alone.
 """
 
 from __future__ import annotations
