@@ -33,10 +33,7 @@ from harness.system.process import Channel
 
 
 def remote_suite(side: SideName, data: SuiteData, folder: Path, channel: Channel, scratch: Path) -> Suite:
-    """Return the suite of a side, whose functions are called by the process that asks this one.
-
-    Arrays pass through files in `scratch`.
-    """
+    """Return the suite of a side whose functions the asking process calls; arrays pass by `scratch`."""
 
     def answer(call: SuiteCall) -> Any:
         return channel.ask(side, call)

@@ -248,9 +248,7 @@ class Worker:
         )
 
     def _identity(self, prepared: PreparedKernel, built: Built) -> dict[str, Any]:
-        """The hashes of what ran, with its resources; none for a function of the host that reads, or may yet
-        import, what lies beside the suite: that can change where no hash does.
-        """
+        """Return hashes and resources; no hashes where a host function reads, or may import, files beside."""
         resources = built.resources
         if prepared.source.kind != "host" or not reaches_beside(self.suite.root):
             return {"source_sha256": prepared.source.sha256, "resources": resources}

@@ -56,8 +56,7 @@ class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
 
 Plain = bool | int | float | str | None | Unknown
 CaseValue = Plain | tuple[Any, ...] | Function
-"""What a suite gives for a value that may depend on the case: the value, a function to ask for it, or what is
-to be refused."""
+"""A value that may depend on the case: the value, a function to ask for it, or what is to be refused."""
 
 
 class ArrayData(msgspec.Struct, frozen=True):
@@ -144,8 +143,7 @@ class SuiteData(msgspec.Struct, frozen=True, tag=True):
     include: tuple[str, ...]
     ladders: tuple[Ladder, ...]
     variables: dict[str, str | None] = {}
-    """The variables of the environment that the suite's own code has set, with their values; None for a
-    variable that it removed."""
+    """Environment variables that the suite's code has set, with their values; None for a removed one."""
 
 
 class Load(Request[SuiteData], frozen=True):
@@ -184,9 +182,7 @@ class DataCall(Request[Arrays], frozen=True):
 
 
 class JudgeCall(Request[Arrays], frozen=True):
-    """Write the reference and the tolerance for the inputs in a folder into the same folder: the reference of
-    each output by the output's name with REFERENCE before it, and TOLERANCE.
-    """
+    """Write reference and tolerance for the inputs in a folder there, as REFERENCE + output and TOLERANCE."""
 
     case: Case
     folder: str
@@ -459,10 +455,7 @@ def _rebuilt_kernel(data: KernelData, caller_of: CallerOf) -> Kernel:
 
 
 def _rebuilt(value: Any, caller_of: CallerOf) -> Any:
-    """A value with functions to call in the place of their numbers.
-
-    It is no function inside another that calls itself: that is a cycle, which keeps the suite's process.
-    """
+    """Return a value with functions in place of numbers. A cycle would keep the suite's process alive."""
     if isinstance(value, dict):
         return {key: _rebuilt(each, caller_of) for key, each in value.items()}
     if isinstance(value, tuple):
@@ -499,10 +492,7 @@ Answer = Callable[[SuiteCall], "ReturnValue | Arrays | Failed"]
 
 
 def calling(answer: Answer, function: Function) -> Callable[..., Any]:
-    """Return a function that asks the suite's process for what the function of a number returns.
-
-    It raises what that raises: an error of the same name.
-    """
+    """Return a function that asks the suite's process for a function's value, or raises its error."""
 
     def ask(case: Case, arch: str | None = None) -> Any:
         reply = answer(FunctionCall(function.number, case, arch))

@@ -122,18 +122,14 @@ def _is_ours(owner: Any) -> bool:
 
 
 def _added(owner: Any, members: Iterable[str]) -> str:
-    """A name of the harness that is new and does work, as one that hides a builtin; empty where none is.
-    Python and packages note down what they know of a class in it: that does no work.
-    """
+    """Return a new name of the harness that does work, such as one that hides a builtin; else nothing."""
     if not _is_ours(owner):
         return ""
     return next((name for name, each in vars(owner).items() if name not in members and _does_work(each)), "")
 
 
 def _members(module: ModuleType) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """What a module does its work by: functions, the modules it uses, classes and what these are made of; of
-    the harness, constants too.
-    """
+    """Yield what a module does its work by: functions, modules, classes; of the harness, constants too."""
     counts = _is_constant_of(module.__name__) if _is_ours(module) else _is_number
     named = {
         name: value
@@ -153,9 +149,7 @@ def _is_number(_name: str, value: object) -> bool:
 
 
 def _is_constant_of(module: str) -> Callable[[str, object], bool]:
-    """Whether a name of a module of the harness, or of its classes, is a constant: of a type that cannot
-    change, or a container with a constant's name.
-    """
+    """Return a test for constants of the harness: of types that cannot change, or containers named so."""
 
     def is_constant(name: str, value: object) -> bool:
         if name.startswith("__"):  # Python's own, which it may add or change when asked for

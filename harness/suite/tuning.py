@@ -29,8 +29,7 @@ class Tuning:
     sizes: Sequence[int | Mapping[str, int]] = ()
     """Points of the axes, a number for all of them alike; the problem's own where empty."""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Parameters that are one thing together, by what tables call it: ``{"block tile": ("BM", "BN")}``. A
-    parameter in none is its own."""
+    """Parameters that tables show as one: ``{"block tile": ("BM", "BN")}``. Others stand alone."""
 
     def __post_init__(self) -> None:
         if bool(self.parameters) == bool(self.configurations):

@@ -56,9 +56,7 @@ Disassembled: TypeAlias = "dict[Listed, Instructions | BuildError]"
 
 
 def disassembled(arch: str, codes: Iterable[Listed]) -> Disassembled:
-    """What the instructions of each kernel are, all built for one architecture, such as sm_90a; or why that
-    is not known.
-    """
+    """Return each kernel's instructions, or why unknown; all are of one architecture, such as sm_90a."""
     cache = BinaryCache()
     found: Disassembled = {}
     missing: dict[Listed, str] = {}
