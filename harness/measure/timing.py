@@ -295,11 +295,6 @@ _GROWTH = 8
 _WORTHWHILE = 1.1
 
 
-def single_blocks(launch: Launch) -> Launch:
-    """The launch a block at a time: what a program must be made for to be launched in any parts."""
-    return replace(launch, dispatch=(1, 1, 1))
-
-
 def limited(
     device: Device, subject: Subject, launch: Launch, most_ms: float, data: Data = UNWATCHED
 ) -> Launch:

@@ -27,7 +27,7 @@ from harness.suite.kernel import Kernel, argument_names
 from harness.suite.layout import element_bits, numpy_dtype
 from harness.suite.problem import Case, Problem
 from harness.suite.suite import Suite
-from harness.suite.suite_data import TOLERANCE
+from harness.suite.suite_data import TOLERANCE, as_declared
 from harness.system.array_files import read_arrays, write_arrays
 
 INTEGER_CHECK_ELEMENTS = 2**20
@@ -100,7 +100,7 @@ class Checker:
                 found, tolerance = self._reference(part, cut, (key, seed, band))
                 references.append(digest(found.values()))
             else:
-                tolerance = verify.tolerance_of(problem, part, cut)
+                _, tolerance = problem.judged(part, cut, reference=False)
             bound = np.asarray(tolerance, np.float64)
             first = bound.reshape(-1)[:1]
             # One number for all elements is the same bound as an array of it.
@@ -193,11 +193,7 @@ class Checker:
         kernel = () if shared else (case.kernel, sorted(case.macros.items()))
         folder = self._folder(case, "inputs", kernel, seed)
         if kept := read_arrays(folder):
-            # A file keeps the bits of a type that is not NumPy's own.
-            return {
-                name: array.view(numpy_dtype(problem.inputs[name].dtype_at(case)))
-                for name, array in kept.items()
-            }
+            return as_declared(problem, case, kept)
         inputs = problem.seeded(case, seed)
         arrays = inputs.values()
         if all(isinstance(array, np.ndarray) for array in arrays) and (

@@ -173,11 +173,6 @@ def _check_bound(problem: Problem, case: Case, tolerance: Any) -> None:
         )
 
 
-def tolerance_of(problem: Problem, case: Case, inputs: Arrays) -> Any:
-    """The problem's tolerance alone."""
-    return problem.judged(case, inputs, reference=False)[1]
-
-
 def compare(
     output: NDArray[Any],
     reference: NDArray[np.float64],

@@ -39,7 +39,7 @@ from harness.measure.paired_kernels import (
 )
 from harness.measure.protocol import SideName
 from harness.measure.remote_suite import remote_suite
-from harness.measure.timing import Subject, limited, measure, single_blocks
+from harness.measure.timing import Subject, limited, measure
 from harness.measure.turns import TurnTaker
 from harness.measure.verifier import Checker, Restoring, Rotation
 from harness.measure.verify import first_wrong
@@ -192,7 +192,7 @@ class Worker:
         if request.max_launch_ms is None or self.device.info.backend == "cpu":
             return launch
         self.report("parts")
-        parted = single_blocks(launch)
+        parted = replace(launch, dispatch=(1, 1, 1))  # built for parts of any size
         prepared = self._prepare(case, parted)
         built = build(self.device, prepared)
         with Buffers(self.device, self.suite.problem, case) as buffers:

@@ -83,9 +83,7 @@ class ProblemData(msgspec.Struct, frozen=True):
     arrays: dict[str, ArrayData]
     scalars: dict[str, ScalarData]
     independent: str | None
-    flop: Function
-    moved_bytes: Function
-    integer_bound: Function
+    counts: dict[Literal["flop", "moved_bytes", "integer_bound"], Function]
     own: tuple[Literal["data", "reference", "tolerance"], ...]
     """The methods that the suite overrides, of those that make arrays."""
 
@@ -323,9 +321,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
             },
             "scalars": {name: _scalar(scalar, functions) for name, scalar in problem.scalars.items()},
             "independent": problem.independent,
-            "flop": functions.number(problem.flop, name="flop"),
-            "moved_bytes": functions.number(problem.moved_bytes, name="moved_bytes"),
-            "integer_bound": functions.number(problem.integer_bound, name="integer_bound"),
+            "counts": {name: functions.number(getattr(problem, name), name=name) for name in _COUNTS},
             "own": [
                 name for name in _OF_ARRAYS if getattr(type(problem), name) is not getattr(Problem, name)
             ],
@@ -343,6 +339,7 @@ def _scalar(scalar: Scalar, functions: Functions) -> dict[str, Any]:
     return {"value": data, "dtype": scalar.dtype}
 
 
+_COUNTS = ("flop", "moved_bytes", "integer_bound")
 _OF_ARRAYS = ("data", "reference", "tolerance")
 _SAME_IN_KERNEL = tuple(
     name for name in KernelData.__struct_fields__ if name not in ("sources", "tune", "steps", "setup")
@@ -428,8 +425,7 @@ def _problem(data: ProblemData, caller_of: CallerOf, arrays: ArrayCaller | None)
     }
     made: Problem = type(data.name, (Problem,), members)()
     # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.
-    counts = {name: caller_of(getattr(data, name)) for name in ("flop", "moved_bytes", "integer_bound")}
-    vars(made).update(counts)
+    vars(made).update({name: caller_of(data.counts[name]) for name in data.counts})
     if arrays is not None:
         vars(made).update(judged=arrays.judged, **({"seeded": arrays.data} if "data" in data.own else {}))
     return made

@@ -8,8 +8,9 @@ process's memory.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
+from functools import partial
 from operator import attrgetter, is_
 from types import FunctionType, ModuleType
 from typing import Any
@@ -130,7 +131,7 @@ def _added(owner: Any, members: Iterable[str]) -> str:
 
 def _members(module: ModuleType) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield what a module does its work by: functions, modules, classes; of the harness, constants too."""
-    counts = _is_constant_of(module.__name__) if _is_ours(module) else _is_number
+    counts = partial(_is_constant, module.__name__) if _is_ours(module) else _is_number
     named = {
         name: value
         for name, value in vars(module).items()
@@ -148,16 +149,12 @@ def _is_number(_name: str, value: object) -> bool:
     return isinstance(value, float)
 
 
-def _is_constant_of(module: str) -> Callable[[str, object], bool]:
-    """Return a test for constants of the harness: of types that cannot change, or containers named so."""
-
-    def is_constant(name: str, value: object) -> bool:
-        if name.startswith("__"):  # Python's own, which it may add or change when asked for
-            return False
-        named_so = name.isupper() and not module.startswith(_DRIVING)
-        return isinstance(value, _CONSTANTS) or (named_so and isinstance(value, _CONTAINERS))
-
-    return is_constant
+def _is_constant(module: str, name: str, value: object) -> bool:
+    """Tell a constant of the harness: of a type that cannot change, or a container with such a name."""
+    if name.startswith("__"):  # Python's own, which it may add or change when asked for
+        return False
+    named_so = name.isupper() and not module.startswith(_DRIVING)
+    return isinstance(value, _CONSTANTS) or (named_so and isinstance(value, _CONTAINERS))
 
 
 def _is_immutable(value: type) -> bool:

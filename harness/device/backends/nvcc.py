@@ -75,8 +75,8 @@ def architectures() -> tuple[str, ...]:
     """
     if (nvcc := path()) is None:
         return ()
-    done = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=False)
-    return tuple(dict.fromkeys(re.findall(r"^sm_\w+$", done.stdout, re.MULTILINE)))
+    _, out, _ = finished([nvcc, "--list-gpu-code"])
+    return tuple(dict.fromkeys(re.findall(r"^sm_\w+$", out, re.MULTILINE)))
 
 
 @functools.cache
@@ -85,12 +85,12 @@ def version(nvcc: str = "") -> str:
     if not (nvcc := nvcc or path() or ""):
         return ""
     try:
-        done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+        _, out, _ = finished([nvcc, "--version"])
     except OSError as error:
         raise BuildError(
             f"{nvcc} cannot be run: {error.strerror or error}. Put one that can first on PATH."
         ) from None
-    lines = [line for line in done.stdout.splitlines() if "release" in line]
+    lines = [line for line in out.splitlines() if "release" in line]
     return f"nvcc {lines[0].partition('release')[2].strip()}" if lines else UNKNOWN
 
 

@@ -117,7 +117,7 @@ def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[
 def _compiler() -> str:
     if shutil.which("g++") is None:
         return ""
-    return subprocess.run(["g++", "--version"], capture_output=True, text=True, check=False).stdout
+    return finished(["g++", "--version"])[1]
 
 
 def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> str:
