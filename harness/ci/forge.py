@@ -377,7 +377,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_safe(url: str, *, loopback: bool) -> bool:
-    """Whether an address is https, or http to this machine where `loopback` allows that."""
+    """Return whether an address is https, or http to this machine where `loopback` allows that."""
     try:
         parts = urlsplit(url)
         host, named = parts.hostname or "", parts.username is None and parts.port != 0
@@ -423,7 +423,7 @@ class _Error(msgspec.Struct):
 
 
 def _message(response: Response) -> str:
-    """What the forge says of an error, made harmless."""
+    """Return what the forge says of an error, made harmless."""
     try:
         error = msgspec.json.decode(response.content, type=_Error)
     except UNREADABLE:

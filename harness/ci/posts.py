@@ -89,7 +89,7 @@ def prepared(
 def without_report(
     links: Links, key: ReportKey, summary: str, *, strict: bool, light: bool = False
 ) -> PreparedPost:
-    """What is posted of a run that left none: a check without a verdict, and no comment."""
+    """Return what is posted of a run that left none: a check without a verdict, and no comment."""
     check = {
         "status": "completed",
         "conclusion": "neutral",

@@ -59,7 +59,7 @@ def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> SessionO
 
 
 def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
-    """What the sessions compared, by the records that they stored; none where they compared nothing."""
+    """Return the comparisons of these commits that sessions stored; none if they compared nothing."""
     try:
         found = newest_comparisons(tests.out / "records")
     except StoreError:
@@ -120,7 +120,7 @@ def _run(
 
 
 def _has_others(saved: Path) -> bool:
-    """Whether there are benchmarks that the harness did not time."""
+    """Return whether there are benchmarks that the harness did not time."""
     try:
         found = json.loads(saved.read_bytes() or b"{}")
     except (OSError, ValueError):

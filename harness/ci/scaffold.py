@@ -62,7 +62,7 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What `harness ci compare` is given."""
+        """Return what `harness ci compare` is given."""
         sizes = (word for size in self.sizes for word in ("--size", size))
         return (*self.cases, "--device", ",".join(self.devices), *sizes, *(["--quick"] if self.quick else []))
 
@@ -138,7 +138,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
 
 
 def matrix_of(fleet: Fleet) -> str:
-    """Return a job's matrix, one line of JSON: spaces between words of `arguments`, commas between devices."""
+    """Return a job's matrix, one line of JSON. Words of `arguments` are safe to split at spaces."""
     tests = [word for path in fleet.pytest for word in ("--pytest", path)]
     cards = fleet.cards
     if fleet.light:

@@ -41,7 +41,7 @@ class ReportKey:
         return f"{self.run}.{self.attempt}"
 
     def is_newer_than(self, other: ReportKey) -> bool:
-        """Whether the other, of the same commit, has nothing to add. Runs are numbered as they start."""
+        """Return whether the other report of the same commit is older. Runs are numbered as they start."""
         return self.head == other.head and (self.run, self.attempt) > (other.run, other.attempt)
 
 

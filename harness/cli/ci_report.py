@@ -265,7 +265,7 @@ def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> 
 
 
 def _pushed(calling: Calling, automatic: str) -> workflow_events.MeasurementRequest | str:
-    """What a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
+    """Return what a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
     if not automatic:
         return "no push is measured unasked here"
     asked = workflow_events.pushed(calling.event, calling.repository, drafts=automatic == "drafts")

@@ -46,7 +46,7 @@ options_of_executables = options.together(
 
 
 def are_given(given: Mapping[str, Any]) -> bool:
-    """Whether executables are to be compared. Raises UsageError for their options without them."""
+    """Return whether executables are to be compared. Raises UsageError for their options without them."""
     if any(given[name] for name in _GIVEN):
         return True
     for name, option in (("build_command", "--build-command"), ("format_", "--format"), ("suite", "--suite")):

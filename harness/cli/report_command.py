@@ -109,7 +109,7 @@ def command(
 
 
 def _places(config: Config, result: ComparisonResult) -> dict[str, SourceLine]:
-    """Where the kernels begin at head, if this repository has that commit: it may be another one."""
+    """Return where the kernels begin at head, if this repository has that commit: it may be another one."""
     head = result.comparison.head
     with contextlib.suppress(HarnessError):
         return kernel_places(load(config.root / head.path, None if head.dirty else head.commit))

@@ -73,7 +73,7 @@ def open_pull(api: Api, repository: str, number: int) -> Pull:
 
 
 def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str) -> frozenset[str]:
-    """Where the commit left these branches, but for unrelated ones. Raises ApiError if all are."""
+    """Return where the commit left these branches, but for unrelated ones. Raises ApiError if all are."""
     found: set[str] = set()
     refused: ApiError | None = None
     for branch in dict.fromkeys(branches):

@@ -20,7 +20,7 @@ _MIRRORS = "pull-request/*"
 
 
 def audit(api: Api, repository: str, *, relied_only: bool = False) -> list[AuditFinding]:
-    """What is there and what is missing. Raises RemoteError where GitHub does not answer at all."""
+    """Return what is there and what is missing. Raises RemoteError where GitHub does not answer at all."""
     about = api.get(path_of(repository), dict[str, Any], needs="metadata: read")
     return audited(Asking(api, path_of, repository, about), _CHECKS, relied_only=relied_only)
 

@@ -102,7 +102,7 @@ def start_measurement(api: Api, repository: str, asked: MeasurementRequest, chec
 
 
 def may_ask(api: Api, repository: str, login: str) -> bool:
-    """Whether somebody may write to the repository. Raises ApiError, RemoteError."""
+    """Return whether somebody may write to the repository. Raises ApiError, RemoteError."""
     path = path_of(repository, "collaborators", login, "permission")
     try:
         found = api.get(path, _Permission, needs="metadata: read")

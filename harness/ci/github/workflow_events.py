@@ -411,7 +411,7 @@ def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> 
 
 
 def _is_called(repository: Named | None, name: str) -> bool:
-    """Whether a repository has this name. GitHub's names do not tell upper from lower case."""
+    """Return whether a repository has this name. GitHub's names do not tell upper from lower case."""
     return repository is not None and repository.full_name.lower() == name.lower()
 
 

@@ -27,7 +27,7 @@ _PROJECT = re.compile(rf"[1-9][0-9]{{0,18}}|{_SEGMENT}(/{_SEGMENT}){{1,20}}")
 
 
 def in_pipeline() -> bool:
-    """Whether this is a job of GitLab's, or said to be one."""
+    """Return whether this is a job of GitLab's, or said to be one."""
     return os.environ.get("GITLAB_CI") == "true"
 
 

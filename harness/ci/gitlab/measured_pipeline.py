@@ -49,7 +49,7 @@ class Pipeline:
 
 
 def pipeline_of(environ: Mapping[str, str]) -> Pipeline:
-    """Return the pipeline by GitLab's variables, or PERF_MERGE_REQUEST and PERF_COMMIT. Raises ConfigError."""
+    """Return the pipeline, by GitLab's variables or by PERF_MERGE_REQUEST and PERF_COMMIT."""
     asked = environ.get("PERF_MERGE_REQUEST", "")
     if asked:
         number, head = asked, environ.get("PERF_COMMIT", "")
@@ -79,7 +79,7 @@ class _MergeRequest(msgspec.Struct):
 
     @property
     def ref(self) -> str:
-        """Where its commit is in the project: a fork's has no branch there."""
+        """Return where its commit is in the project: a fork's has no branch there."""
         is_own = self.source_project_id == self.target_project_id
         return self.source_branch if is_own else f"refs/merge-requests/{self.iid}/head"
 

@@ -24,7 +24,7 @@ _TAG = "gpu"
 
 
 def audit(api: Api, project: str, *, relied_only: bool = False) -> list[AuditFinding]:
-    """What is there and what is missing. Raises RemoteError where GitLab does not answer at all."""
+    """Return what is there and what is missing. Raises RemoteError where GitLab does not answer at all."""
     about = api.get(path_of(project), dict[str, Any], needs="read_api")
     return audited(Asking(api, path_of, project, about), _CHECKS, relied_only=relied_only)
 

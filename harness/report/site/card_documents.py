@@ -90,7 +90,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
     problems: list[str]
 
     def findings(self, name: str) -> CardFindings:
-        """What a conclusion needs of the card, which changes call by this name."""
+        """Return the findings of the card for a conclusion, under the name that its changes use."""
         return CardFindings(
             name=name, changes=self.changes, spans=self.spans, ended=self.ended, measured=self.measured
         )
@@ -273,7 +273,7 @@ class CardPages:
         return demand_document(found.run.device, found.row) if found else None
 
     def _quarter(self, one: Analysed) -> float | None:
-        """How the level moved in the 90 days before the case's newest point, or since its epoch began."""
+        """Return how far the level moved in 90 days, or since its epoch began."""
         if not one.levels:
             return None
         times = self._times[one.series.positions]
@@ -423,7 +423,7 @@ class CardPages:
             return None
 
     def _problem_changes(self) -> list[dict[str, Any]]:
-        """What comparisons of two commits of the history told of the problem, oldest first."""
+        """Return the changes of the problem between commits of the history, oldest first."""
         at = self.commits.positions
         return [
             {
@@ -499,7 +499,7 @@ class CardPages:
 
 
 def _work(series: Series) -> float | None:
-    """What a figure is the rate of, in its unit and ms: figure times time, where that is one number."""
+    """Return a figure's work, time times rate in its unit and ms, if it is one number."""
     if series.case.metric not in HEADLINES.values() or "time_ms" not in series.beside:
         return None
     found = series.values * series.beside["time_ms"]

@@ -149,7 +149,7 @@ class Site:
         self.write_json(f"api/{name}.json", {**plain, **keys})
 
     def holds(self, name: str, text: str) -> bool:
-        """Whether there is a document of that name which begins with this text, or near to it."""
+        """Return whether there is a document of that name which begins with this text, or near to it."""
         try:
             with (self.folder / f"data/{name}.js").open("rb") as file:
                 return text.encode() in file.read(200)
@@ -416,7 +416,7 @@ class CardStatus:
 
     @property
     def words(self) -> tuple[str, str]:
-        """What a badge says, and its colour: green only where something was judged, and nothing is open."""
+        """Text and colour of a badge: green only if something was judged, and nothing is open."""
         if not self.series:
             return "not measured", _GREY
         if self.open:
@@ -431,7 +431,7 @@ class CardStatus:
 
 
 def badge(card: str, status: CardStatus) -> dict[str, Any]:
-    """What shields.io's endpoint badge reads."""
+    """Return what shields.io's endpoint badge reads."""
     message, colour = status.words
     return {"schemaVersion": 1, "label": card, "message": message, "color": colour.removeprefix("#")}
 

@@ -243,7 +243,7 @@ class Overview:
 
 
 def is_unjudged(each: Stated) -> bool:
-    """Whether the newest figures are off their level, and the card does not explain it."""
+    """Return whether the newest figures are off their level, and the card does not explain it."""
     return each.state == "unjudged" and each.change.kind != "environment"
 
 

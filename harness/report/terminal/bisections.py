@@ -71,7 +71,7 @@ def _table(result: BisectResult) -> Sheet:
 
 
 def told(looked: Looked) -> str:
-    """What the figures of a commit do not say."""
+    """Return what the figures of a commit do not say."""
     if looked.side == "skipped":
         return f"{looked.reason}: {looked.message}"
     how = f"same code as {looked.same_as[:10]}; " if looked.same_as else ""

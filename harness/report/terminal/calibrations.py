@@ -119,7 +119,7 @@ def _rates(calibration: Calibration) -> Iterator[str]:
 
 
 def trust(calibration: Calibration) -> str:
-    """Whether the card can be trusted with a slowdown of 0.5 %, and if not, why."""
+    """Return whether the card can be trusted with a slowdown of 0.5 %, and if not, why."""
     size = exact(TRUSTED)
     visible = {name: noise.smallest_visible for name, noise in calibration.cases.items()}
     told = {name: least for name, least in visible.items() if least is not None}

@@ -77,7 +77,7 @@ def exit_code(results: Sequence[JudgedResult], fail_on: Collection[str] = ()) ->
 
 
 def fails(verdict: Verdict, fail_on: Collection[str] = ()) -> bool:
-    """Whether a verdict by itself fails a comparison."""
+    """Return whether a verdict by itself fails a comparison."""
     return verdict.status in (frozenset(fail_on) or _BY_DEFAULT) | _ALWAYS
 
 
@@ -181,13 +181,13 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
 
 
 def units_of(comparison: Comparison) -> tuple[str, str]:
-    """What an effect was measured in, one and many."""
+    """Return the unit that an effect was measured in, as one and as many."""
     processes = comparison.settings.get("processes_a_block")
     return (f"round of {processes} runs", f"rounds of {processes} runs") if processes else PROCESSES
 
 
 def _of_executables(comparison: Comparison) -> str:
-    """What verdicts of executables rest on; empty for kernels."""
+    """Return the basis of verdicts of executables; empty for kernels."""
     if "processes_a_block" not in comparison.settings:
         return ""
     method = comparison.settings.get("method") or comparison.settings.get("format")
@@ -227,7 +227,7 @@ def _print_reasons(
     units: tuple[str, str],
     changes: Sequence[str] = (),
 ) -> None:
-    """What verdicts rest on, how head's problem changed, and the reasons of those that are acted on."""
+    """Print the basis of verdicts, changes of head's problem, and the reasons of verdicts to act on."""
     out = console()
     if rests_on:
         out.print(rests_on, style="dim")
@@ -245,7 +245,7 @@ def _limits_in_words(policy: Policy) -> str:
 
 
 def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[JudgedCase]) -> str:
-    """What verdicts rest on: this device's own noise, or an assumption; empty where nothing was measured."""
+    """Return the basis of verdicts: this device's noise, or an assumption; empty if nothing was measured."""
     if known is None or not known.verdicts:
         return basis(0, 0, "") if any(case.time for case in cases) else ""
     told = basis(known.verdicts, known.false_alarms, known.measured_at)
@@ -345,7 +345,7 @@ def _print_record(record: RejudgedRecord) -> None:
 
 
 def _is_quiet(case: Rejudged) -> bool:
-    """Whether a case is left out of the table: nothing was measured of it, and nothing is the matter."""
+    """Return whether the table leaves a case out: nothing was measured, and nothing is wrong."""
     return case.same and case.now.status == "identical"
 
 
@@ -376,7 +376,7 @@ def _then_and_now(record: RejudgedRecord) -> Sheet:
 
 
 def _scores(labelled: Sequence[tuple[RejudgedRecord, Label, Rejudged]]) -> Sheet:
-    """What is known of the cases, against what was said and is said of them."""
+    """Return a table of labelled cases, against the verdicts then and now."""
     said: Mapping[str, list[tuple[Truth, str, float]]] = {
         "then": [(label.truth, record.said(case) or "", case.then_gpu_s) for record, label, case in labelled],
         "now": [(label.truth, case.now.status, case.now.gpu_s) for _, label, case in labelled],

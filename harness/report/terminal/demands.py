@@ -37,7 +37,7 @@ def sheet_of(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> Sheet:
 
 
 def problems_of(demands: Sequence[Demand]) -> list[str]:
-    """Why figures are missing, a line a reason."""
+    """Return why figures are missing, a line a reason."""
     problems: dict[str, dict[str, None]] = {}
     for demand in demands:
         for problem in demand.problems:

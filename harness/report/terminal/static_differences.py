@@ -39,7 +39,7 @@ def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
 
 
 def _is_told(each: Difference) -> bool:
-    """Whether a difference has a line: what is alike has none, unless it has a risk."""
+    """Return whether a difference has a line: what is alike has none, unless it has a risk."""
     return each.status not in ("identical", "not-built") or bool(each.risks)
 
 
