@@ -19,7 +19,7 @@ from harness.report.document.check import problems
 from harness.report.document.document import LIMITS, Review, decode_review
 from harness.report.document.outcome import Links
 from harness.report.pull_request.comment_markdown import comment
-from harness.report.pull_request.faces import check_name, check_run
+from harness.report.pull_request.faces import check_run
 
 T = TypeVar("T")
 
@@ -107,8 +107,7 @@ def _named(check: Mapping[str, Any], key: ReportKey, *, strict: bool, light: boo
         output = {**output, "title": f"Light: {output['title']}"[:255]}
     elif strict and conclusion == "neutral":
         conclusion = "failure"
-    name = check_name(partial=key.partial)
-    return {**check, "name": name, "conclusion": conclusion, "output": output}
+    return {**check, "name": key.check_name, "conclusion": conclusion, "output": output}
 
 
 def read_reviews(contents: Iterable[tuple[str, bytes]], whose: str) -> dict[str, Review]:

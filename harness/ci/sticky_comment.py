@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from harness.ci.forge import Api, ApiError
 from harness.errors import RemoteError
+from harness.report.pull_request.faces import check_name
 
 _MARKER = re.compile(
     r"<!-- gpu-harness:(review|review-some|static) run=([0-9]{1,19}) attempt=([0-9]{1,9}) "
@@ -35,6 +36,10 @@ class ReportKey:
     def marker(self) -> str:
         which = "static" if self.static else "review-some" if self.partial else "review"
         return f"<!-- gpu-harness:{which} run={self.run} attempt={self.attempt} head={self.head} -->"
+
+    @property
+    def check_name(self) -> str:
+        return check_name(partial=self.partial)
 
     @property
     def external_id(self) -> str:

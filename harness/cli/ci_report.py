@@ -23,7 +23,7 @@ from harness.cli import options
 from harness.cli.ci_calling import Calling, app_option, line_safe, warn, with_calling
 from harness.errors import RefusedError, UsageError
 from harness.report.pull_request.comment_markdown import summary
-from harness.report.pull_request.faces import check_name, faces, write_faces
+from harness.report.pull_request.faces import faces, write_faces
 
 
 @click.command("post", short_help="In the job that may write: check the report, and post it.")
@@ -283,7 +283,7 @@ def _carry_over(
         calling.show(state="no-request", message="No request: the queue waits for no check.")
         return
     try:
-        carried = carry_over(calling.api, calling.checks(app), queued, check_name(), strict=strict)
+        carried = carry_over(calling.api, calling.checks(app), queued, strict=strict)
     except StaleError as stale:  # merged or taken out of the queue, which then waits no more
         calling.show(state="stale", message=f"{stale} So {queued.commit} gets no conclusion.")
         return

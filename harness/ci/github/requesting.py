@@ -16,7 +16,6 @@ from harness.ci.scaffold import check_patterns
 from harness.ci.sticky_comment import ReportKey, StaleError
 from harness.errors import RefusedError, RemoteError
 from harness.report.pull_request.comment_markdown import code, pre
-from harness.report.pull_request.faces import check_name
 
 _MAY_ASK = {"admin", "maintain", "write"}
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -192,8 +191,7 @@ class _Telling:
             "environment gpu."
         )
         output = {"title": "Waiting for a card", "summary": summary}
-        name = check_name(partial=key.partial)
-        self._try(lambda: post_queued(checks, key, name, details_url=url, output=output))
+        self._try(lambda: post_queued(checks, key, url, output))
 
     def _create(self, path: str, body: dict[str, str]) -> None:
         self.api.create(path, body, _Ignored, needs="pull-requests: write")

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from harness.ci.forge import quoted
+from harness.ci.sticky_comment import ReportKey
 from harness.errors import ConfigError, RefusedError, StoreError
 from harness.report.document.outcome import Links
 from harness.report.pull_request.faces import workflow_command
@@ -97,6 +98,10 @@ class MeasuredRun:
     """The commit that a dispatched run's workflow file is from."""
     partial: bool = False
     """Whether only the cases were measured that somebody named."""
+
+    @property
+    def key(self) -> ReportKey:
+        return ReportKey(run=self.id, attempt=self.attempt, head=self.head, partial=self.partial)
 
     @property
     def ending(self) -> str:

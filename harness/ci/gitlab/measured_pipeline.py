@@ -149,9 +149,11 @@ def prepare(
         )
         return without_report(links, key, summary, strict=strict)
     missing = f"A card is missing here: {ended} without a report." if ended else ""
+    ends = {"refs[]": [merge_request.target_branch, pipeline.head]}
+    left = api.get(path_of(project, "repository", "merge_base"), _Base, needs="read_api", query=ends)
     return prepared(
         list(reviews.values()),
-        bases=[_left(api, project, merge_request.target_branch, pipeline.head)],
+        bases=[left.id],
         links=links,
         key=key,
         unfinished=lambda _conclusion: missing,
@@ -171,12 +173,6 @@ def _current(api: Api, project: str, pipeline: Pipeline) -> _MergeRequest:
             f"not {pipeline.head}."
         )
     return found
-
-
-def _left(api: Api, project: str, branch: str, commit: str) -> str:
-    """The commit at which the merge request left the branch."""
-    query = {"refs[]": [branch, commit]}
-    return api.get(path_of(project, "repository", "merge_base"), _Base, needs="read_api", query=query).id
 
 
 def _jobs(api: Api, project: str, pipeline: Pipeline) -> list[_Job]:
