@@ -13,7 +13,7 @@ from harness.ci.requirements import extras_with
 from harness.errors import StoreError
 from harness.numbers import counted
 from harness.records.record_files import StoredRun, read_run
-from harness.report.pull_request.comment_markdown import code
+from harness.report.templates import code
 
 _MOST = 50
 """Sentences that are shown of a kind."""

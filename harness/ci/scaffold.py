@@ -138,7 +138,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
 
 
 def matrix_of(fleet: Fleet) -> str:
-    """Return a job's matrix, one line of JSON. Words of `arguments` are safe to split at spaces."""
+    """Return a job's matrix, a line of JSON: spaces between words of `arguments`, commas between devices."""
     tests = [word for path in fleet.pytest for word in ("--pytest", path)]
     cards = fleet.cards
     if fleet.light:

@@ -17,8 +17,9 @@ from harness.cli import echo_json, options, tell
 from harness.cli.ci_calling import warn
 from harness.errors import DeviceError, ExitCode, MeasureError, UsageError
 from harness.report.document.document import LIMITS, Review
-from harness.report.pull_request.comment_markdown import code, summary
+from harness.report.pull_request.comment_markdown import summary
 from harness.report.pull_request.faces import faces, workflow_commands, write_faces
+from harness.report.templates import code
 from harness.system import git
 
 if TYPE_CHECKING:

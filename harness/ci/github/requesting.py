@@ -15,7 +15,7 @@ from harness.ci.github.workflow_events import COMMAND, DISPATCH_BRANCH, WORKFLOW
 from harness.ci.scaffold import check_patterns
 from harness.ci.sticky_comment import ReportKey, StaleError
 from harness.errors import RefusedError, RemoteError
-from harness.report.pull_request.comment_markdown import code, pre
+from harness.report.templates import code, pre
 
 _MAY_ASK = {"admin", "maintain", "write"}
 _COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -49,7 +49,7 @@ class Pipeline:
 
 
 def pipeline_of(environ: Mapping[str, str]) -> Pipeline:
-    """Return the pipeline, by GitLab's variables or by PERF_MERGE_REQUEST and PERF_COMMIT."""
+    """Return the pipeline by GitLab's variables or by PERF_MERGE_REQUEST, PERF_COMMIT. Raises ConfigError."""
     asked = environ.get("PERF_MERGE_REQUEST", "")
     if asked:
         number, head = asked, environ.get("PERF_COMMIT", "")

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from harness.numbers import counted, number, times
 from harness.report.ladders import LadderLine, LadderReport, Machine, Ours
-from harness.report.table import Column, Sheet, inline
+from harness.report.table import Column, Sheet
+from harness.report.templates import inline
 from harness.report.terminal.run_tables import console, print_out
 from harness.report.words.of_verdict import commit_label
 from harness.suite.case_id import size_label
