@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -269,7 +268,7 @@ def scaffold(
         files[own] = encode_fleet(cards)
     if kept:
         del files[own]
-    changed = _write_changed(folder, top, files, force=force)
+    changed = _write_changed(folder, files, force=force)
     measured = {spec.partition(":")[0] for card in cards.cards for spec in card.devices}
     return Scaffolded(
         written=changed,
@@ -282,7 +281,7 @@ def scaffold(
     )
 
 
-def _write_changed(folder: Path, top: str, files: Mapping[str, bytes], *, force: bool) -> tuple[str, ...]:
+def _write_changed(folder: Path, files: Mapping[str, bytes], *, force: bool) -> tuple[str, ...]:
     """Write the files that are not there as they are to be, all of them or none, and return their names."""
 
     def is_there(name: str, content: bytes) -> bool:
@@ -296,7 +295,8 @@ def _write_changed(folder: Path, top: str, files: Mapping[str, bytes], *, force:
                 f"In {folder} there are already {', '.join(in_the_way)}. Nothing was written; --force "
                 "overwrites them."
             )
-        _write_all(folder, top, changed)
+        if changed:
+            _write_all(folder, changed)
     except OSError as error:
         raise StoreError(
             f"Cannot write the workflows into {folder}: {error.strerror or error} ({error.filename}). "
@@ -389,33 +389,19 @@ def _check_folder(folder: Path) -> None:
         raise UsageError(f"Workflows are read at the top of a repository, not in {folder}: {where}.")
 
 
-def _write_all(folder: Path, top: str, files: Mapping[str, bytes]) -> None:
-    """All or nothing: everything is written aside first, then moved, and moved back if one move fails."""
-    if not files:
-        return
-    with ExitStack() as undo:
-        for name in files:
-            _make_folder((folder / name).parent, undo)
-        aside = Path(tempfile.mkdtemp(prefix=".harness-init-", dir=folder / top))
-        undo.callback(shutil.rmtree, aside, ignore_errors=True)
-        for number, content in enumerate(files.values()):
-            (aside / f"new-{number}").write_bytes(content)
-        for number, name in enumerate(files):
-            _move(aside / f"new-{number}", folder / name, aside / f"old-{number}", undo)
+def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write all files or none: what is in their way is moved aside, and back if one of them fails."""
+    beside = tempfile.TemporaryDirectory(prefix=".harness-init-", dir=folder, ignore_cleanup_errors=True)
+    with beside as aside, ExitStack() as undo:
+        for number, (name, content) in enumerate(files.items()):
+            target, old = folder / name, Path(aside, str(number))
+            for parent in reversed(target.parents):
+                if not parent.is_dir():
+                    parent.mkdir()
+                    undo.callback(parent.rmdir)
+            if os.path.lexists(target):
+                target.rename(old)
+                undo.callback(old.rename, target)
+            undo.callback(target.unlink, missing_ok=True)
+            target.write_bytes(content)
         undo.pop_all()
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _make_folder(folder: Path, undo: ExitStack) -> None:
-    if not folder.is_dir():
-        _make_folder(folder.parent, undo)
-        folder.mkdir()
-        undo.callback(folder.rmdir)
-
-
-def _move(new: Path, target: Path, old: Path, undo: ExitStack) -> None:
-    if os.path.lexists(target):
-        target.rename(old)
-        undo.callback(old.rename, target)
-    new.rename(target)
-    undo.callback(target.unlink)
