@@ -83,11 +83,11 @@ def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
         )
 
 
-def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
+def end_unposted(checks: Checks, run: MeasuredRun, error: StaleError | RefusedError) -> None:
     """End the waiting check of a run whose report was refused or is late. Raises RemoteError."""
-    title = "The report was refused" if refused else "Not posted"
-    conclusion = "failure" if refused else "cancelled"
-    posting.end_check(checks, checks.with_key(run.key), conclusion, title, quoted(why, 1000))
+    refused = isinstance(error, RefusedError)
+    conclusion, title = ("failure", "The report was refused") if refused else ("cancelled", "Not posted")
+    posting.end_check(checks, checks.with_key(run.key), conclusion, title, quoted(str(error), 1000))
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
