@@ -368,6 +368,11 @@ def _example(more: Sequence[str], tests: Sequence[str], *, light: bool) -> Fleet
         raise UsageError(f"--pytest takes folders of the repository, such as benchmarks: {error}.") from None
 
 
+def next_steps(forge: str) -> str:
+    """Return what no file can set up at a forge, ``github`` or ``gitlab``, in the order of the work."""
+    return read_shipped(Path(__file__).with_name(forge) / "next_steps.txt", "next steps").decode()
+
+
 def _shipped(package: Path, places: Mapping[str, str]) -> Mapping[str, bytes]:
     """The files of this project that are at these places below this folder, by their new names."""
     folder = package / "ci"
