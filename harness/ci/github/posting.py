@@ -211,7 +211,7 @@ def post_check(
     """Bring the check run of this key to `check`: name, status, conclusion, output. Raises RemoteError."""
     check_runs = checks.named(key.head, key.check_name)
     same = _with_key(check_runs, key)
-    if newer := next((each for each in check_runs if _is_newer(each, key)), None):
+    if newer := next((each for each in check_runs if _order(each) > (key.run, key.attempt)), None):
         end_check(checks, same, "cancelled", "Not posted", "A newer run of this commit has been started.")
         return Posted(action="left", id=newer.id, url=newer.html_url or "")
     still_current()
@@ -272,9 +272,9 @@ def carry_over(api: Api, checks: Checks, queued: Queued, *, strict: bool) -> Car
     """
     head = open_pull(api, checks.repository, queued.pull_request).head.sha
     done = {
-        (int(found[1]), int(found[2])): each
+        order: each
         for each in checks.named(head, check_name())
-        if each.status == "completed" and (found := _EXTERNAL_ID.fullmatch(each.external_id or ""))
+        if each.status == "completed" and (order := _order(each))
     }
     last = done[max(done)] if done else None
     carried = CarriedOver(
@@ -303,7 +303,7 @@ def _with_key(check_runs: list[_CheckRun], key: ReportKey) -> _CheckRun | None:
     return next((each for each in check_runs if each.external_id == key.external_id), None)
 
 
-def _is_newer(check: _CheckRun, key: ReportKey) -> bool:
+def _order(check: _CheckRun) -> tuple[int, ...]:
+    """Run and attempt that a check is of, as numbered by GitHub; empty for a check of no report."""
     found = _EXTERNAL_ID.fullmatch(check.external_id or "")
-    theirs = found and ReportKey(run=int(found[1]), attempt=int(found[2]), head=key.head)
-    return theirs is not None and theirs.is_newer_than(key)
+    return tuple(map(int, found.groups())) if found else ()
