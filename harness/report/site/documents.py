@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
-from xml.sax.saxutils import escape
 
 import msgspec
 import numpy as np
@@ -29,6 +28,7 @@ from harness.judgement.statistics.rates import false_alarm_bound
 from harness.numbers import counted
 from harness.records.record_files import StoredRun
 from harness.records.types import Row, Run, Snapshot
+from harness.report.templates import html_environment
 from harness.report.terminal.run_tables import summary_of
 from harness.suite.case_id import CaseId
 from harness.system.cache import write_file
@@ -345,6 +345,7 @@ _FORBIDDEN = re.compile(
 )
 """What XML cannot hold, and what turns the direction of the text around it."""
 _NO_URN = r"[^A-Za-z0-9._-]+"
+_TEMPLATES = html_environment(Path(__file__).parent)
 _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 
 
@@ -441,12 +442,5 @@ def badge_svg(card: str, status: CardStatus) -> bytes:
     message, colour = status.words
     label = _FORBIDDEN.sub("\ufffd", card)[:40]
     left, right = (round(6.6 * len(text)) + 12 for text in (label, message))
-    said = escape(f"{label}: {message}", {'"': "&quot;"})
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" \
-aria-label="{said}"><title>{said}</title>
-<rect width="{left}" height="20" rx="3" fill="#444"/>
-<rect x="{left - 3}" width="{right + 3}" height="20" rx="3" fill="{colour}"/>
-<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">
-<text x="{left / 2:g}" y="14" textLength="{left - 12}">{escape(label)}</text>
-<text x="{left + right / 2:g}" y="14" textLength="{right - 12}">{message}</text></g></svg>
-""".encode()
+    shown = {"label": label, "message": message, "colour": colour, "left": left, "right": right}
+    return _TEMPLATES.get_template("badge.svg.j2").render(shown).encode()
