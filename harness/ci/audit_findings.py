@@ -23,10 +23,10 @@ class AuditFinding:
     """The protection; empty for the one that the check is called after."""
     state: State
     seen: str
-    """What the forge says, in a few words."""
+    """The forge's setting, in a few words."""
     to_do: str = ""
     relied: bool = False
-    """Whether a job with a card must not start without it."""
+    """True if a job with a card must not start without the protection."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,23 +63,23 @@ def quoted(text: str, most: int = 300) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forge:
-    """How one forge's API differs from another's."""
+    """The differences between the APIs of forges."""
 
     name: str
     credential: str
     """The variable with the token."""
     credential_is: str
-    """What to set it to."""
+    """The advice on the token's kind, for messages."""
     root: str
     """The variable with the API's address."""
     default_root: str
     headers: Mapping[str, str]
     updates_by: Method
-    """What changes something that is there."""
+    """The method that changes an existing thing."""
     permission: str
-    """What to do where a permission is missing."""
+    """The advice for a missing permission."""
     renamed: str
-    """What to do where the answer is a redirect."""
+    """The advice for a redirect."""
     status_page: str
 
 
@@ -97,7 +97,7 @@ class UnclearError(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent, but for the token."""
+    """A request, without the token."""
 
     method: Method
     url: str
@@ -125,7 +125,7 @@ class Waits:
 
 
 class Api:
-    """One API, by one token. With `dry_run` nothing is written: what would be is in `held`."""
+    """An API and a token. With `dry_run` nothing is written, and `held` has the requests that would write."""
 
     def __init__(
         self,

@@ -33,11 +33,11 @@ MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedPost:
-    """What is about to be posted."""
+    """A comment and a check that are ready to be posted."""
 
     links: Links
     review: Review | None
-    """None where the run left no report."""
+    """The merged reports; None if the run left none."""
     comment: str
     """Empty for none."""
     check: Mapping[str, Any]
@@ -47,7 +47,7 @@ class PreparedPost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostOutcome:
-    """What became of what was to be posted; no comment where there was none."""
+    """The outcome of a post; the comment is None if there was none to post."""
 
     comment: Posted | None
     check: Posted

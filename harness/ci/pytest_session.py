@@ -32,20 +32,20 @@ _FAILED = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tests:
-    """What a session collects, and where it lies."""
+    """The tests that a session collects, and their folders."""
 
     paths: tuple[str, ...]
     project: Path
     out: Path
-    """Where its files and the records of its comparisons go."""
+    """The folder for the session's files and records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOutcome:
     failed: bool
-    """Whether a test failed, be it by a verdict."""
+    """True if a test failed, also by a verdict."""
     others: bool
-    """Whether there are benchmarks that are no kernels of a suite."""
+    """True if there are benchmarks outside of suites."""
 
 
 def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> SessionOutcome:

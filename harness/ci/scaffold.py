@@ -24,7 +24,7 @@ from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
 LIGHT = ("--quick", "--budget", "60")
-"""What a light comparison is given in place of a card's sizes: seconds of device time for each suite."""
+"""Options of a light comparison in place of a card's sizes, with seconds of device time for each suite."""
 
 _END = r"(?![\s\S])"
 """The end of a text; $ would let a line's end follow."""
@@ -42,7 +42,7 @@ Sizes = Annotated[str, Meta(pattern=rf"^{_LENGTH}([,x]{_LENGTH}){{0,7}}{_END}")]
 
 
 class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """One card, and what pull requests are measured at on it."""
+    """A card, with the cases and sizes at which it measures pull requests."""
 
     name: Name
     """Name of the job and of its artifacts."""
@@ -71,10 +71,9 @@ class Fleet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
     cards: Annotated[tuple[FleetCard, ...], Meta(max_length=64)]
     pytest: Annotated[tuple[TestPath, ...], Meta(max_length=16)] = ()
-    """Where the repository's pytest benchmarks are: pull requests are measured by these then."""
+    """Folders of pytest benchmarks, which measure pull requests in place of suites."""
     light: bool = False
-    """Whether pull requests are measured at the quick sizes and for a minute only. What comes of it advises,
-    and fails no check."""
+    """True if pull requests are measured briefly, at the quick sizes. The result fails no check."""
 
 
 def read_fleet(path: Path) -> Fleet:
@@ -205,7 +204,7 @@ _LABELS = ("self-hosted", "linux", "x64", "gpu-my-card")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffolded:
-    """What became of the files, by path below the repository's top. Kept are the repository's own."""
+    """The outcome for each file, by its path in the repository. Kept files are the repository's own."""
 
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
@@ -217,7 +216,7 @@ class Scaffolded:
     unmeasured: tuple[str, ...]
     """Devices that these extras are for and that no card of the file of cards has."""
     light: bool
-    """Whether that file says that pull requests are measured lightly."""
+    """True if the file of cards asks for light comparisons."""
 
 
 def scaffold(

@@ -1,4 +1,4 @@
-"""What the shell completes: cases, sizes, devices, commits; quick, and silent where it knows nothing."""
+"""Completion in the shell of cases, sizes, devices and commits. An error completes nothing."""
 
 from __future__ import annotations
 

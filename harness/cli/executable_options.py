@@ -125,9 +125,9 @@ class Ends(NamedTuple):
     """The two sides of a comparison of executables, and its cases."""
 
     repository: Path | None
-    """None where no commit is named: then nobody knows what the executables are built from."""
+    """The repository; None without commits, when the source of the executables is unknown."""
     commits: tuple[str | None, str | None] = (None, None)
-    """None is the working tree."""
+    """Base and head; None is the working tree."""
     cases: tuple[str, ...] = ()
 
 

@@ -157,7 +157,7 @@ class Checks:
         return path_of(self.repository, "check-runs", *parts)
 
     def named(self, commit: str, name: str) -> list[_CheckRun]:
-        """Those of a commit. Raises ApiError, RemoteError."""
+        """Return the check runs of a commit by this name. Raises ApiError, RemoteError."""
         pages = self.api.pages(
             path_of(self.repository, "commits", commit, "check-runs"),
             _CheckRuns,
@@ -256,7 +256,7 @@ def end_check(checks: Checks, check: _CheckRun | None, conclusion: str, title: s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOver:
-    """What a queue's commit was told of the pull request's."""
+    """The conclusion that a queue's commit got from the pull request's commit."""
 
     measured: str
     """The commit whose check it is."""

@@ -60,10 +60,10 @@ class Started:
     cases: tuple[str, ...]
     """Empty for all of them."""
     run: int | None
-    """None where GitHub did not say which run it is."""
+    """The run's number; None if GitHub did not answer with it."""
     url: str
     untold: tuple[str, ...]
-    """What could not be shown on the pull request, and why."""
+    """Errors of what could not be shown on the pull request."""
 
 
 def start_measurement(api: Api, repository: str, asked: MeasurementRequest, checks: Checks | None) -> Started:
@@ -164,7 +164,7 @@ def _move_branch(api: Api, repository: str, default_branch: str) -> None:
 
 @dataclass(slots=True)
 class _Telling:
-    """What is shown on the pull request. That it cannot be keeps no measurement from being started."""
+    """Answers on the pull request. If one fails, the measurement starts all the same."""
 
     api: Api
     repository: str

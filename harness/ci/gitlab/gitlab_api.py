@@ -1,4 +1,4 @@
-"""What is GitLab's own about its REST API, the same on gitlab.com and where somebody runs it themselves."""
+"""GitLab's own part of the REST API, on gitlab.com and on servers of others."""
 
 from __future__ import annotations
 

@@ -39,13 +39,13 @@ _NEEDS = "the scope api and the role Developer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What a job's variables say: which merge request at which commit its pipeline measured."""
+    """A pipeline with the merge request and the commit that it measured, by the job's variables."""
 
     id: int
     merge_request: int
     head: str
     own: bool
-    """Whether the pipeline is the merge request's; otherwise somebody started it on another branch."""
+    """True for the merge request's own pipeline, and False for one started on another branch."""
 
 
 def pipeline_of(environ: Mapping[str, str]) -> Pipeline:

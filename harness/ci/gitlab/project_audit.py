@@ -20,7 +20,7 @@ _NEEDS = "read_api as a maintainer"
 ENVIRONMENT = "perf-report"
 """The environment of the jobs that post and store, which run no code of a merge request's."""
 _TAG = "gpu"
-"""What a tag of a runner with a card begins with, as in the pipeline that is shipped."""
+"""The beginning of the tag of a runner with a card, as in the shipped pipeline."""
 
 
 def audit(api: Api, project: str, *, relied_only: bool = False) -> list[AuditFinding]:

@@ -1,4 +1,4 @@
-"""One card's part of the site: its series, its ladder, its runs, its calibration."""
+"""Documents of a card: its series, its ladder, its runs, its calibration."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ from harness.run.builds.static_records import machine_of
 from harness.system.texts import harmless
 
 RUNS = 24
-"""How many of a card's newest runs have a page."""
+"""The number of a card's newest runs that have a page."""
 _QUARTER_S = 90 * 24 * 3600
 _SLOTS = 40
-"""How many of a figure's slots are told, evenly among them all."""
+"""Most slots of a figure that a page shows, evenly chosen."""
 _SPARK = 28
 """Points of a small line, each of two figures."""
 _NAMED = 3
-"""How many failing cases a card's health names."""
+"""Most failing cases that a card's health names."""
 
 
 class CardSummary(msgspec.Struct, kw_only=True):
-    """What the pages that show several cards need of one."""
+    """A card as pages of several cards need it."""
 
     file: str
     name: str
@@ -76,7 +76,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
     changes: list[Stated]
     """The changes as the documents of series have them, newest first."""
     evidence: list[Evidence]
-    """What it has found by itself."""
+    """The card's own evidence."""
     confirmed: list[str]
     """Ids of what counts because of other cards."""
     measured: list[int]
@@ -86,7 +86,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
     ended: list[str]
     """Cases that the card measures no more."""
     paths: dict[str, str]
-    """Where each suite lies in the repository."""
+    """The folder of each suite in the repository."""
     problems: list[str]
 
     def findings(self, name: str) -> CardFindings:
@@ -96,7 +96,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
         )
 
     def confirmable(self, ids: Iterable[str]) -> frozenset[str]:
-        """Those of the ids that are of candidates of this card."""
+        """Return the ids that belong to candidates of this card."""
         return frozenset(ids) & {each for each, hint in self.evidence if not hint.sure}
 
 

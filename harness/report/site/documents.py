@@ -343,7 +343,7 @@ _ATOM = "http://www.w3.org/2005/Atom"
 _FORBIDDEN = re.compile(
     r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
 )
-"""What XML cannot hold, and what turns the direction of the text around it."""
+"""Characters that XML forbids, and those that turn the direction of the text around them."""
 _NO_URN = r"[^A-Za-z0-9._-]+"
 _TEMPLATES = html_environment(Path(__file__).parent)
 _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
@@ -402,7 +402,7 @@ def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardStatus:
-    """What the list of cards and a badge say of one card."""
+    """A card's status for the list of cards and for its badge."""
 
     open: int
     """Regressions."""

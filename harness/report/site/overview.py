@@ -1,4 +1,4 @@
-"""What shows every card: the first document, events and changes, the feed and the badges."""
+"""Documents of all cards: the first document, events and changes, the feed and the badges."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from harness.report.site.documents import (
 )
 
 _CHANGES = 120
-"""How many changes programs are told of, open ones first; every series has all of its own."""
+"""Most changes in the document for programs, open ones first; every series has all of its own."""
 _EVENTS = 60
-"""How many events the overview has at most, open ones first; the page of a commit has all of its own."""
+"""Most events of the overview, open ones first; the page of a commit has all of its own."""
 _CHANGES_OF_EVENT, _SUSPECTS = 12, 3
 _KINDS = (
     *("new", "acknowledged", "expired", "fixed", "unjudged", "stale"),

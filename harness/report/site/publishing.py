@@ -42,7 +42,7 @@ from harness.system import git
 from harness.system.cache import own_code
 
 FOLDER = "harness"
-"""Where our pages lie, beside asv's index.html."""
+"""The folder of our pages, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
 _PAGE = _ASSETS.with_name("page.html")
 _EVERY_PAGE = ("data", "dom", "state", "format", "commands", "page", "table")
@@ -61,9 +61,9 @@ _PLOTS = "static/vendor/uplot-1.6.32/uPlot"
 _COMMENT = re.compile(rb"//.*|/\*[^*]*\*/|/\*\*[^*]*\*/")
 """A line that is nothing else."""
 _PATHS = 60
-"""How many of a commit's paths the pages list; an empty one then says that there are more."""
+"""Most paths of a commit on the pages; an empty path then says that there are more."""
 _READ = (".json", ".jsonl", PACKED, PART, ".harness")
-"""What is read of a card's folder, by how its name ends."""
+"""Endings of the files that are read in a card's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a bisection found, for the terminal and as JSON."""
+"""Results of a bisection, for the terminal and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a calibration found, for the terminal and as JSON."""
+"""Results of a calibration, for the terminal and as JSON."""
 
 from __future__ import annotations
 

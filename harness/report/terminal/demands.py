@@ -1,4 +1,4 @@
-"""What kernels ask of a card, as a table and as JSON."""
+"""Demands of kernels on a card, as a table and as JSON."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ def _print_change(each: Stated, case: SeriesCase, commits: Commits) -> None:
 
 
 def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
-    """Each beginning of an epoch once, however many series it splits."""
+    """Yield the beginning of each epoch once, however many series it splits."""
     seen: dict[tuple[str, ...], int] = {}
     for one in card.analysed:
         for epoch in one.series.epochs[1:]:

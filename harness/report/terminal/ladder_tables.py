@@ -17,7 +17,7 @@ from harness.system.texts import harmless
 
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")
-"""What two cells side by side say of a figure that takes minutes."""
+"""Two neighbouring cells for a figure that takes minutes."""
 
 
 def print_ladder(report: LadderReport, now: dt.datetime) -> None:

@@ -25,7 +25,7 @@ from harness.system.texts import harmless
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSummary:
-    """What a measured row says. None where there is no measurement, or the card could not tell."""
+    """Figures of a measured row. None stands for a missing measurement or an unknown value."""
 
     time_ms: float | None = None
     time_low_ms: float | None = None
@@ -149,7 +149,7 @@ def console() -> Console:
 
 
 def distinct(names: Iterable[str], width: int) -> dict[str, str]:
-    """Each name in so many characters, cut in the middle; in more where two would look alike."""
+    """Cut each name in the middle to so many characters, or to more if two would look alike."""
     plain = {name: harmless(name) for name in names}
     longest = max(map(len, plain.values()), default=0)
     while True:

@@ -1,4 +1,4 @@
-"""What differs between the builds of two commits, on the terminal, in Markdown and as JSON."""
+"""Differences between the builds of two commits, on the terminal, in Markdown and as JSON."""
 
 from __future__ import annotations
 
