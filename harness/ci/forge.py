@@ -128,13 +128,7 @@ class Api:
     """An API and a token. With `dry_run` nothing is written, and `held` has the requests that would write."""
 
     def __init__(
-        self,
-        forge: Forge,
-        root: str,
-        token: str | None,
-        *,
-        waits: Waits | None = None,
-        dry_run: bool = False,
+        self, forge: Forge, root: str, token: str | None, *, waits: Waits | None = None, dry_run: bool = False
     ) -> None:
         """Raises ConfigError for an address that is not https, and for a token that is none."""
         # Plain http is for a server of this machine alone: that is how tests run.

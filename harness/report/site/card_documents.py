@@ -142,11 +142,7 @@ class CardPages:
         )
         newest, known = self._newest(), self.card.calibration
         # What pages of two commits need of a card, without its ladder.
-        beside = {
-            "epochs": self._epochs(),
-            "runs": self._runs(),
-            "problem_changes": self._problem_changes(),
-        }
+        beside = {"epochs": self._epochs(), "runs": self._runs(), "problem_changes": self._problem_changes()}
         self.site.write(f"about/{self.file}", beside, api=False)
         self.site.write(
             f"cards/{self.file}",

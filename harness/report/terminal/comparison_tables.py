@@ -221,11 +221,7 @@ def print_judgement(result: FilesResult, status: ExitCode) -> None:
 
 
 def _print_reasons(
-    verdicts: Sequence[Verdict],
-    rests_on: str,
-    *,
-    units: tuple[str, str],
-    changes: Sequence[str] = (),
+    verdicts: Sequence[Verdict], rests_on: str, *, units: tuple[str, str], changes: Sequence[str] = ()
 ) -> None:
     """Print the basis of verdicts, changes of head's problem, and the reasons of verdicts to act on."""
     out = console()

@@ -403,12 +403,7 @@ def as_json(history: History) -> dict[str, Any]:
 
 
 def _commit_json(commit: Commit) -> dict[str, Any]:
-    return {
-        "hash": commit.hash,
-        "time": commit.time_s,
-        "author": commit.author,
-        "subject": commit.subject,
-    }
+    return {"hash": commit.hash, "time": commit.time_s, "author": commit.author, "subject": commit.subject}
 
 
 def _event_json(event: Event, history: History) -> dict[str, Any]:
