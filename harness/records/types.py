@@ -447,6 +447,9 @@ RiskKind = Literal["spill", "occupancy", "stack", "narrower", "unroll", "loop", 
 """What of a build's difference has been seen to cost time."""
 DifferenceStatus = Literal["identical", "changed", "new", "missing", "failed", "not-built"]
 """What became of a build, head against base."""
+TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
+"""A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
+TWINS = (TWIN_SAME, TWIN_PLANTED)
 Attribution = Literal["code", "clocks", "thermal", "power", "contention", "environment"]
 
 
