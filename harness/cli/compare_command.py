@@ -15,7 +15,8 @@ from harness.errors import UsageError
 from harness.system import git
 
 if TYPE_CHECKING:
-    from harness.run.compare import CompareSettings, ComparisonResult
+    from harness.records.record_files import ComparisonResult
+    from harness.run.compare import CompareSettings
     from harness.suite.loader import LoadedSuite
     from harness.suite.planning import SuitePair
 

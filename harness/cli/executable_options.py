@@ -19,7 +19,7 @@ from harness.system.files import scratch_folder
 if TYPE_CHECKING:
     from harness.measure.protocol import SideName
     from harness.records.imports.imported import ImportedCase
-    from harness.run.compare import ComparisonResult
+    from harness.records.record_files import ComparisonResult
     from harness.run.executables.executable_build import Executable
 
 _GIVEN = ("with_command", "base_command", "head_command")

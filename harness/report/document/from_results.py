@@ -15,10 +15,9 @@ import msgspec
 
 import harness
 from harness.errors import HarnessError, StoreError, UsageError
-from harness.judgement.limits import TWINS
 from harness.judgement.noise import read_calibration
 from harness.judgement.saved_runs import FilesResult
-from harness.records.record_files import read_comparison
+from harness.records.record_files import ComparisonResult, read_comparison
 from harness.records.types import Arm, Comparison, Effect, Verdict
 from harness.report.document.document import (
     LIMITS,
@@ -32,7 +31,6 @@ from harness.report.document.document import (
     StraysReview,
 )
 from harness.report.words.of_verdict import commit_label, notes_of
-from harness.run.compare import ComparisonResult
 from harness.suite.case_id import CaseId
 from harness.suite.loader import LoadedSuite
 from harness.suite.suite_files import first_line
@@ -65,18 +63,8 @@ _NAME = re.compile(r"(?P<stamp>[0-9TZ]+)-(?P<ends>[^-]+\.\.[^-]+)-(?P<suite>\w+)
 
 
 def stored_result(path: Path) -> ComparisonResult:
-    """A comparison from its record; of one that was killed, without verdicts. Raises StoreError."""
-    stored = read_comparison(path)
-    return ComparisonResult(
-        stored.comparison,
-        tuple(verdict for verdict in stored.verdicts if verdict.case not in TWINS),
-        tuple(verdict for verdict in stored.verdicts if verdict.case in TWINS),
-        stored.left_out,
-        read_calibration(path.parent),
-        path,
-        interrupted=not stored.complete,
-        problem_changes=stored.problem_changes,
-    )
+    """A comparison from its record, with the calibration beside it. Raises StoreError."""
+    return replace(read_comparison(path), calibration=read_calibration(path.parent))
 
 
 def newest_comparisons(results: Path) -> list[ComparisonResult]:
@@ -165,7 +153,7 @@ def _card(result: ComparisonResult, places: Mapping[str, SourceLine]) -> CardRev
         left_out=_texts(result.left_out),
         notes=_texts(notes_of(comparison)),
         problem_changes=_texts(result.problem_changes),
-        gpu_s=sum(verdict.gpu_s for verdict in (*result.verdicts, *result.twins)),
+        gpu_s=sum(verdict.gpu_s for verdict in result.every_verdict),
         cases=tuple(map(_case, result.verdicts)),
         twins=tuple(map(_case, result.twins)),
         places={kernel: place for kernel, place in places.items() if kernel in kernels},

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from harness.errors import ExitCode
 from harness.judgement.judge import Policy
-from harness.judgement.noise import Calibration
 from harness.judgement.saved_runs import FilesResult
 from harness.judgement.statistics.rates import false_alarm_bound
 from harness.numbers import exact, rough, seconds
+from harness.records.record_files import CalibrationSummary, ComparisonResult
 from harness.records.types import FAILING, Comparison, DeviceInfo, Verdict, nothing_compared
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, print_end, print_error, print_out, styled
@@ -33,7 +33,6 @@ from harness.report.words.of_verdict import (
     toolchain_labels,
     verdict_columns,
 )
-from harness.run.compare import ComparisonResult
 from harness.run.rejudge import Label, Rejudged, RejudgedRecord, Truth, score
 from harness.system.texts import harmless, plain_log
 
@@ -159,13 +158,13 @@ def with_sentence(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> Verdi
 def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> None:
     """Tables and closing line on standard output; what else there is to know on standard error."""
     for result in results:
-        rows = (*result.verdicts, *result.twins)
+        rows = result.every_verdict
         names = [*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)]
         print_out(Sheet(title=title(result.comparison), columns=verdict_columns("kernel", names, rows)))
         rests_on = _of_executables(result.comparison) or calibrated(
             result.calibration, result.comparison.device, rows
         )
-        if any(block.in_turns for blocks in result.kept.values() for block in blocks):
+        if any(each.block.in_turns for each in result.blocks):
             rests_on = f"{rests_on} {IN_TURNS}".lstrip()
         units = units_of(result.comparison)
         _print_reasons(result.verdicts, rests_on, units=units, changes=result.problem_changes)
@@ -174,7 +173,7 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
         left = "verdicts rest on what was finished" if result.interrupted else ""
         print_end(result.problem, result.path, left)
         console().print()
-    rows = tuple(verdict for result in results for verdict in (*result.verdicts, *result.twins))
+    rows = tuple(verdict for result in results for verdict in result.every_verdict)
     verdicts = [verdict for result in results for verdict in result.verdicts]
     device_s = sum(verdict.gpu_s for verdict in rows) if results else None
     console().print(f"{closing(verdicts, device_s)} Exit status {int(status)}.")
@@ -240,7 +239,7 @@ def _limits_in_words(policy: Policy) -> str:
     )
 
 
-def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[JudgedCase]) -> str:
+def calibrated(known: CalibrationSummary | None, device: DeviceInfo, cases: Iterable[JudgedCase]) -> str:
     """Return the basis of verdicts: this device's noise, or an assumption; empty if nothing was measured."""
     if known is None or not known.verdicts:
         return basis(0, 0, "") if any(case.time for case in cases) else ""
