@@ -25,7 +25,6 @@ from harness.report.terminal.run_tables import console, print_end, print_error, 
 from harness.report.words.of_verdict import (
     IN_TURNS,
     PROCESSES,
-    JudgedCase,
     basis,
     commit_label,
     explained,
@@ -246,7 +245,7 @@ def _limits_in_words(policy: Policy) -> str:
     )
 
 
-def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[JudgedCase]) -> str:
+def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[Verdict]) -> str:
     """What verdicts rest on: this device's own noise, or an assumption; empty where nothing was measured."""
     if known is None or not known.verdicts:
         return basis(0, 0, "") if any(case.time for case in cases) else ""
