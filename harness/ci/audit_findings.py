@@ -58,7 +58,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class AuditCheck:
     """A protection, and how its findings are made; ``{branch}`` in its name is the default branch."""
 
     what: str

@@ -135,7 +135,7 @@ def _other_variables(asking: Asking) -> Iterator[AuditFinding]:
     yield should(not count, seen, to_do)
 
 
-def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> Check:
+def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> AuditCheck:
     """A setting of the project that is good where it has one of these values."""
 
     def find(asking: Asking) -> Iterator[AuditFinding]:
