@@ -68,11 +68,10 @@ class Started:
 
 
 def start_measurement(api: Api, repository: str, asked: MeasurementRequest, checks: Checks | None) -> Started:
-    """Have the workflow with the card, the default branch's, measure the one commit that was named. Whoever
-    asked sees a reaction, then a check that waits, or why it was refused. Without `checks` none waits.
+    """Start the default branch's workflow on a card for the named commit, and show that on the pull request.
 
-    Raises RefusedError where whoever asks may not, or names no commit, or one that is the pull request's head
-    no more; ApiError, RemoteError.
+    Without `checks` no check run waits. Raises RefusedError if the person may not ask, or if the commit is
+    missing or no longer the head; ApiError, RemoteError.
     """
     telling = _Telling(api, repository, asked)
     if not may_ask(api, repository, asked.login):

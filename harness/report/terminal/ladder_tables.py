@@ -93,9 +93,7 @@ def publication(ladder: Ladder) -> str:
 
 
 def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str, list[Column], list[str]]]:
-    """A heading, a table, and what is to be said below it, for each device; one for all where kernels are
-    held against another.
-    """
+    """Return heading, table and notes for each device, or once if kernels are held against another."""
     if report.ladder.against:
         yield "", _held_against(report), list(_sources(report, now))
         return
