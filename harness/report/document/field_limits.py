@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache, reduce
 from itertools import islice
@@ -25,95 +25,65 @@ _END = r"(?![\s\S])"
 """The end of a text, for patterns of Python and JavaScript: $ may leave a line's end behind."""
 
 
-def _last_characters(text: str) -> str:
-    return text[-8000:]
-
-
-def _as_code(text: str) -> str:
-    return re.sub(r"[^a-z0-9-]+", "-", text.lower())[:60]
-
-
-def _as_words(text: str) -> str:
-    return re.sub(r"[^ -~]+", "?", text)[:200]
-
-
 Identifier = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]{{0,99}}{_END}")]
 CaseId = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_.=,\[\]-]{{1,400}}{_END}")]
-Code = Annotated[str, Meta(pattern=rf"^[a-z0-9-]{{0,60}}{_END}"), _as_code]
+Code = Annotated[
+    str,
+    Meta(pattern=rf"^[a-z0-9-]{{0,60}}{_END}"),
+    lambda text: re.sub(r"[^a-z0-9-]+", "-", text.lower())[:60],
+]
 """A stable code, such as too-noisy."""
 Commit = Annotated[str, Meta(pattern=rf"^([0-9a-f]{{40}}|[0-9a-f]{{64}}){_END}")]
-Words = Annotated[str, Meta(pattern=rf"^[ -~]{{0,200}}{_END}"), _as_words]
+Words = Annotated[
+    str, Meta(pattern=rf"^[ -~]{{0,200}}{_END}"), lambda text: re.sub(r"[^ -~]+", "?", text)[:200]
+]
 """One line of printable ASCII: a card's name, a driver's version."""
 RelativePath = Annotated[str, Meta(pattern=rf"^(?!/)(?!.*(^|/)\.\.(/|$))[A-Za-z0-9_.+@/-]{{1,300}}{_END}")]
 Text = Annotated[str, Meta(max_length=2000)]
 """Written by whoever wrote the kernels: shown as code, where no markup counts."""
 Texts = Annotated[tuple[Text, ...], Meta(max_length=64)]
-Log = Annotated[str, Meta(max_length=8000), _last_characters]
+Log = Annotated[str, Meta(max_length=8000), lambda text: text[-8000:]]
 Fraction = Annotated[float, Meta(ge=-1, le=1e6)]
-"""A change, or a share: one wild process can put the bound of an interval anywhere."""
+"""A change of time or cycles: one wild process can put the bound of an interval anywhere."""
 Size = Annotated[int, Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, Meta(ge=0, le=1e7)]
-_Megahertz = Annotated[float, Meta(ge=0, le=1e5)]
-_Watts = Annotated[float, Meta(ge=0, le=1e5)]
-_Extent = tuple[Size, Size, Size]
-_Nothing = Annotated[tuple[Any, ...], Meta(max_length=0)]
-_NoNames = Annotated[Mapping[str, Any], Meta(max_length=0)]
+_EXTENT = tuple[Size, Size, Size]
+_RATE = Annotated[float, Meta(ge=0, le=1e5)]
+_SHARE = Annotated[float, Meta(ge=0, le=1)]
+_NO_LIST, _NO_NAMES = (Annotated[kind, Meta(max_length=0)] for kind in (tuple[Any, ...], Mapping[str, Any]))
 """What no face shows is left out of the document."""
 
-FIELD_LIMITS: Mapping[str, Any] = {
-    "alone_mhz": _Megahertz,
-    "alone_w": _Watts,
-    "arch": Words,
-    "base": Size,
-    "binary_sha256": Words,
-    "block": _Extent,
-    "case": CaseId,
-    "clock_exponent": Annotated[float, Meta(ge=-1e6, le=1e6)],
-    "code_bytes": Size,
-    "code_sha256": Words,
-    "constant_bytes": Size,
-    "cost": Fraction,
-    "dispatch": _Extent,
-    "dtype": Words,
-    "dynamic_shared_bytes": Size,
-    "effect": Fraction,
-    "gpu_s": Seconds,
-    "grid": _Extent,
-    "head": Size,
-    "high": Fraction,
-    "instructions": _NoNames,
-    "kernel": Identifier,
-    "kernels": _Nothing,
-    "local_bytes": Size,
-    "log": Log,
-    "loop_instructions": _NoNames,
-    "low": Fraction,
-    "max_threads_per_block": Size,
-    "message": Text,
-    "noise_floor": Fraction,
-    "occupancy": Annotated[float, Meta(ge=0, le=1)],
-    "order_p": Annotated[float, Meta(ge=0, le=1)],
-    "power_w": _Watts,
-    "process_effects": Annotated[tuple[Fraction, ...], Meta(max_length=64)],
-    "processes": Annotated[int, Meta(ge=1, le=10_000)],
-    "quads": Annotated[int, Meta(ge=0, le=1_000_000)],
-    "reason": Code,
-    "registers": Size,
-    "settings_changed": Texts,
-    "sizes": Annotated[Mapping[Identifier, Size], Meta(max_length=16)],
-    "slots": Size,
-    "sm_clock_mhz": _Megahertz,
-    "smallest_visible": Fraction,
-    "source_sha256": Words,
-    "spill_load_bytes": Size,
-    "spill_store_bytes": Size,
-    "static_shared_bytes": Size,
-    "steps": _Nothing,
-    "temperature_c": Annotated[float, Meta(ge=-273, le=1000)],
-    "time_ns": Annotated[float, Meta(ge=0, le=1e15)],
-    "touched": Annotated[Mapping[Code, Size], Meta(max_length=32)],
-    "unavailable": Annotated[Mapping[Code, Text], Meta(max_length=32)],
-}
+_FIELDS: Sequence[tuple[Any, str]] = (
+    (CaseId, "case"),
+    (Identifier, "kernel"),
+    (Code, "reason"),
+    (Words, "arch binary_sha256 code_sha256 dtype source_sha256"),
+    (Text, "message"),
+    (Log, "log"),
+    (Texts, "settings_changed"),
+    (Fraction, "cost effect high low noise_floor smallest_visible"),
+    (_SHARE, "occupancy order_p"),
+    (_RATE, "alone_mhz alone_w power_w sm_clock_mhz"),
+    (Seconds, "gpu_s"),
+    (Annotated[float, Meta(ge=0, le=1e15)], "time_ns"),
+    (Annotated[float, Meta(ge=-273, le=1000)], "temperature_c"),
+    (Annotated[float, Meta(ge=-1e6, le=1e6)], "clock_exponent"),
+    (Annotated[int, Meta(ge=1, le=10_000)], "processes"),
+    (Annotated[int, Meta(ge=0, le=1_000_000)], "quads"),
+    (
+        Size,
+        "base code_bytes constant_bytes dynamic_shared_bytes head local_bytes max_threads_per_block registers "
+        "slots spill_load_bytes spill_store_bytes static_shared_bytes",
+    ),
+    (_EXTENT, "block dispatch grid"),
+    (Annotated[tuple[Fraction, ...], Meta(max_length=64)], "process_effects"),
+    (Annotated[Mapping[Identifier, Size], Meta(max_length=16)], "sizes"),
+    (Annotated[Mapping[Code, Size], Meta(max_length=32)], "touched"),
+    (Annotated[Mapping[Code, Text], Meta(max_length=32)], "unavailable"),
+    (_NO_LIST, "kernels steps"),
+    (_NO_NAMES, "instructions loop_instructions"),
+)
+FIELD_LIMITS: Mapping[str, Any] = {name: limit for limit, names in _FIELDS for name in names.split()}
 """Limits of fields of records, by the field's name; of a field that may be None, of what else it may be."""
 
 
