@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-
-import msgspec
 
 from harness.ci.forge import quoted
 from harness.ci.sticky_comment import Posted, ReportKey
@@ -149,7 +147,7 @@ def merged(reviews: Iterable[Review]) -> Review:
     cards, most = tuple(card for review in found for card in review.cards), LIMITS["cards"]
     if len(cards) > most:
         raise RefusedError(f"The run's reports tell of {len(cards)} cards; at most {most} are shown.")
-    return msgspec.structs.replace(
+    return replace(
         found[0],
         harness_version=", ".join(sorted({review.harness_version for review in found}))[:200],
         created_at=max(review.created_at for review in found),

@@ -23,7 +23,6 @@ from harness.report.terminal.run_tables import console, print_end, print_error, 
 from harness.report.words.of_verdict import (
     IN_TURNS,
     PROCESSES,
-    JudgedCase,
     basis,
     commit_label,
     explained,
@@ -239,7 +238,7 @@ def _limits_in_words(policy: Policy) -> str:
     )
 
 
-def calibrated(known: CalibrationSummary | None, device: DeviceInfo, cases: Iterable[JudgedCase]) -> str:
+def calibrated(known: CalibrationSummary | None, device: DeviceInfo, cases: Iterable[Verdict]) -> str:
     """Return the basis of verdicts: this device's noise, or an assumption; empty if nothing was measured."""
     if known is None or not known.verdicts:
         return basis(0, 0, "") if any(case.time for case in cases) else ""
