@@ -59,8 +59,7 @@ def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
     python = list(python_suites(repository))  # before the rest: CUDA text in Python's files is added to it
     left: list[LeftOut] = []
     suites: dict[str, SuiteGuess] = {}
-    found: list[SuiteGuess | LeftOut] = [*_cuda_suites(repository), *python]
-    for guess in found:
+    for guess in (*_cuda_suites(repository), *python):
         if isinstance(guess, LeftOut):
             left.append(guess)
             continue
@@ -77,7 +76,8 @@ def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
 
 def _checked(suite: SuiteGuess) -> SuiteGuess:
     """Return a suite whose text is Python. Raises NotReadError for parameters that no suite.py can name."""
-    names = [each.name for each in (*suite.arrays, *suite.numbers)]
+    names = [array.name for array in suite.arrays]
+    names += [number.name for number in suite.numbers]
     names += [name for axes in suite.axes for name in axes.names]
     if odd := next((name for name in names if not IDENTIFIER.match(name)), ""):
         raise NotReadError(f"its parameter {odd} has a name with other letters than a-z: rename it")
