@@ -138,8 +138,9 @@ def _from_file(start: Path) -> Config:
 
 
 def suites_said(texts: Mapping[str, str]) -> tuple[str, ...]:
-    """The globs of suites by which another commit finds its own, from the texts of its FILES; none where
-    HARNESS_SUITES has the say. A file that is broken says nothing.
+    """Return a commit's globs of suites, by the texts of its FILES; none where HARNESS_SUITES decides.
+
+    A broken file says nothing.
     """
     if os.environ.get("HARNESS_SUITES"):
         return ()

@@ -414,7 +414,10 @@ def test_the_exception_tree_is_that_of_the_code():
 RECORDS = [
     value
     for value in vars(types).values()
-    if is_dataclass(value) and isinstance(value, type) and value.__module__ == types.__name__
+    if is_dataclass(value)
+    and isinstance(value, type)
+    and value.__module__ == types.__name__
+    and not value.__subclasses__()  # a base is described with each record that it is of
 ]
 
 
@@ -497,6 +500,14 @@ def test_the_layers_are_those_that_are_tested():
     assert [set(line) for line in drawn] == [set(layer) for layer in reversed(LAYERS)]
 
 
+def test_every_room_and_place_of_the_layout_is_there():
+    rooms = [row[0].strip("`/") for row in rows(section("layout.md", "Rooms"))]
+    assert {path.parent.name for path in (ROOT / "harness").glob("*/__init__.py")} == set(rooms)
+    named = [word for row in rows(section("layout.md", "Where is")) for word in words(row[1]) if "/" in word]
+    assert len(named) > 20
+    assert [place for place in named if not (ROOT / "harness" / place).exists()] == []
+
+
 def test_the_functions_of_the_four_paths_are_there():
     steps = re.findall(r"^\| `(.+?\.py): (\w+)` \|", section("layout.md", "Four paths"), re.MULTILINE)
     assert len(steps) > 30
@@ -519,8 +530,23 @@ def test_what_others_ask_for_is_held_by_tests_that_exist():
 
 
 def test_words_of_the_glossary_are_in_order():
-    terms = [row[0] for row in rows((ROOT / "GLOSSARY.md").read_text(encoding="utf-8"))]
-    assert terms == sorted(terms, key=lambda term: term.strip("*").lower())
+    terms = glossary()
+    assert terms == sorted(set(terms), key=str.lower)
+
+
+def test_the_glossary_holds_words_that_users_meet_and_few_of_them():
+    """A word that only the source uses is explained by its docstring."""
+    shown = [path for path in (ROOT / "tests" / "golden" / "expected").rglob("*") if path.is_file()]
+    pages = [path for path in PAGES if path.name != "GLOSSARY.md"]
+    met = "\n".join(path.read_text(encoding="utf-8") for path in [*pages, *shown]).lower()
+    words_met = re.sub(r"[\s_-]+", " ", met)
+    terms = [each for term in glossary() for each in term.lower().replace("-", " ").split(", ")]
+    assert [term for term in terms if not re.search(rf"\b{term}s?\b", words_met)] == []
+    assert len(glossary()) <= 90
+
+
+def glossary() -> list[str]:
+    return [row[0].strip("*") for row in rows((ROOT / "GLOSSARY.md").read_text(encoding="utf-8"))]
 
 
 def test_the_exploits_are_those_that_are_tried():

@@ -27,18 +27,17 @@ from harness.report.pull_request.comment_markdown import (
     Part,
     axis_svg,
     axis_text,
-    code,
     comment,
     fit,
     fixed,
     listed,
-    pre,
     scale_of,
     strip_svg,
     strip_text,
     summary,
 )
 from harness.report.pull_request.faces import check_run, page, workflow_command, workflow_commands
+from harness.report.templates import code, pre
 from harness.report.words.of_verdict import reason, remedy
 from tests.review_samples import (
     ATTACKS,

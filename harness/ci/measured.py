@@ -13,7 +13,7 @@ from harness.ci.requirements import extras_with
 from harness.errors import StoreError
 from harness.numbers import counted
 from harness.records.record_files import StoredRun, read_run
-from harness.report.pull_request.comment_markdown import code
+from harness.report.templates import code
 
 _MOST = 50
 """Sentences that are shown of a kind."""
@@ -36,10 +36,7 @@ class MeasuredSuite:
 
 
 def read_measured(folder: Path) -> tuple[list[MeasuredSuite], list[str]]:
-    """What the records below a folder laid out like asv's results say, and why some could not be read.
-
-    A suite without a kernel for a device is not in it.
-    """
+    """Return the suites that records below a results folder measured, and why some records cannot be read."""
     runs: list[StoredRun] = []
     problems: list[str] = []
     for path in sorted(folder.glob("*/*.jsonl*")):
@@ -76,9 +73,7 @@ def _measured(device: str, suite: str, runs: Sequence[StoredRun]) -> MeasuredSui
 
 
 def markdown(found: Sequence[MeasuredSuite], problems: Sequence[str], extras: Sequence[str] = ()) -> str:
-    """The job's summary; what others wrote is in it as text and nothing else. `extras` are those that the
-    job's requirements have.
-    """
+    """Return the job's summary, with others' texts as text. `extras` are those of the job's requirements."""
     return "\n".join(_lines(found, problems, extras)) + "\n"
 
 

@@ -1,7 +1,6 @@
-"""From the reports that jobs with a card have left to what a forge shows of them.
+"""Posts made from the reports of jobs with a card.
 
-Whoever wrote the kernels may have written a report: it is read strictly, and must be of the commits that the
-forge names.
+The author of a kernel may have written a report, so it is read strictly and must be of the forge's commits.
 """
 
 from __future__ import annotations
@@ -64,12 +63,11 @@ def prepared(
     strict: bool = False,
     light: bool = False,
 ) -> PreparedPost:
-    """What is posted of a run's reports, of which there is at least one.
+    """Return the post of a run's reports, of which there is at least one.
 
-    `bases` are where the commit left its branches. `unfinished` says of a conclusion what is missing beside
-    it, such as a card; a check that would succeed is neutral then. With `strict` one that would be neutral
-    fails. A `light` comparison, unless somebody named its cases, is said to be one, and fails no check.
-    Raises RefusedError for reports that are not what they should be.
+    `bases` are where the commit left its branches. `unfinished` says of a conclusion what is missing, such as
+    a card; a success is neutral then. With `strict` a neutral check fails. A `light` comparison says so and
+    fails no check, unless somebody named its cases. Raises RefusedError for malformed reports.
     """
     review = merged(reviews)
     if found := problems(review, bases=frozenset(bases), head=key.head):
@@ -114,9 +112,7 @@ def _named(check: Mapping[str, Any], key: ReportKey, *, strict: bool, light: boo
 
 
 def read_reviews(contents: Iterable[tuple[str, bytes]], whose: str) -> dict[str, Review]:
-    """The reports that somebody's run has left, by name. Raises RefusedError for one that is not what it
-    should be, and where all of them are too much.
-    """
+    """Return the reports of a run, by name. Raises RefusedError for malformed or too many bytes."""
     total = 0
     found: dict[str, Review] = {}
     for name, content in contents:

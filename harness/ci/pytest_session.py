@@ -1,5 +1,7 @@
-"""A repository's pytest benchmarks in the job with the card: a session that compares kernels with the base,
-and for other benchmarks sessions of base and head in turns, whose files are judged.
+"""A repository's pytest benchmarks in the job with the card.
+
+One session compares kernels with the base. Other benchmarks run at base and head in turns, and their files
+are judged.
 """
 
 from __future__ import annotations
@@ -47,10 +49,7 @@ class SessionOutcome:
 
 
 def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> SessionOutcome:
-    """Run the session that compares every kernel with the base. Its records are below `out`.
-
-    Raises MeasureError where it was not finished.
-    """
+    """Run the session that compares every kernel with the base. Raises MeasureError if it did not finish."""
     saved = tests.out / "pytest" / "kernels.json"
     words = ["--perf-base", base, "--perf-gate", *options]
     status = _run(tests, tests.project, saved, words)
@@ -70,10 +69,10 @@ def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
 
 
 def judge_others(tests: Tests, base: str, head: str, tell: Callable[[str], None]) -> FilesResult:
-    """Run the benchmarks that are no kernels of a suite at base and at head in turns, and judge their files.
+    """Run the benchmarks that are no kernels of a suite at base and head in turns, and judge their files.
 
-    Raises MeasureError where a session of head is not finished, OtherCodeError where one imports the other
-    side's code, GitError where base cannot be checked out.
+    Raises MeasureError if a session of head does not finish, OtherCodeError if one imports the other side's
+    code, GitError if base cannot be checked out.
     """
     repository = git.repository_of(tests.project) or tests.project
     checkout = tests.out / "pytest" / "base"

@@ -124,7 +124,7 @@ def check_patterns(words: Sequence[str]) -> None:
 
 
 def narrowed(fleet: Fleet, words: Sequence[str]) -> Fleet:
-    """The fleet, for these cases in place of each card's own and of pytest; as it is for none. Raises
+    """Return the fleet for these cases, if any, in place of each card's own and pytest's. Raises
     RefusedError.
     """
     check_patterns(words)
@@ -138,9 +138,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
 
 
 def matrix_of(fleet: Fleet) -> str:
-    """The matrix of a job, one line of JSON. `arguments` are words, safe to split at the spaces; `device` has
-    a comma between each two.
-    """
+    """Return a job's matrix, a line of JSON: spaces between words of `arguments`, commas between devices."""
     tests = [word for path in fleet.pytest for word in ("--pytest", path)]
     cards = fleet.cards
     if fleet.light:
@@ -158,10 +156,7 @@ def matrix_of(fleet: Fleet) -> str:
 
 
 def is_light(path: Path) -> bool:
-    """Whether a file of cards says that pull requests are measured lightly; not where there is none.
-
-    Raises ConfigError for one that is broken.
-    """
+    """Return whether a file of cards, if there is one, asks for light comparisons. Raises ConfigError."""
     return path.exists() and read_fleet(path).light
 
 
@@ -238,16 +233,16 @@ def scaffold(
     gitlab: bool = False,
     package: Path = _PACKAGE,
 ) -> Scaffolded:
-    """Write the workflows and what they need below a repository's top folder, or GitLab's pipeline.
+    """Write the workflows and their files below a repository's top folder, or GitLab's pipeline.
 
-    `requirement` is what they install as the harness, `package` the folder that has them. `extras` are those
-    of this project that jobs which measure install too, None for those that the files there say. `tests` are
-    folders of pytest benchmarks, which need the extra pytest; they and `light` are for a new file of cards.
-    With `static` each pull request is compiled on GitHub's own machines. Files that are there and differ are
-    overwritten with `force` only; the file of cards never is, nor is .gitlab-ci.yml, which includes what is
-    written beside it. Raises UsageError for a folder or requirement that is none, or for files in the way;
-    ConfigError where the file of cards there is broken; StoreError where files cannot be written, and then
-    none is.
+    `requirement` is the harness that they install, and `package` the folder that has the files. `extras` are
+    what jobs that measure install too; None keeps those of the files there. `tests` are folders of pytest
+    benchmarks. They and `light` go into a new file of cards. With `static` each pull request is compiled on
+    GitHub's own machines. `force` overwrites files that differ, but never the file of cards or
+    .gitlab-ci.yml.
+
+    Raises UsageError for a wrong folder or requirement and for files in the way, ConfigError for a broken
+    file of cards, and StoreError if a file cannot be written; then none is.
     """
     check_requirement(requirement)
     _check_folder(folder)
@@ -311,9 +306,7 @@ def _write_changed(folder: Path, top: str, files: Mapping[str, bytes], *, force:
 
 
 def check_requirement(requirement: str) -> None:
-    """Raises UsageError unless it names one commit or one file of the harness, so that nobody can put another
-    in its place: a job with a token that writes installs it.
-    """
+    """Raise UsageError unless it names one commit or file: a job with a token that writes installs it."""
     if requirement != "." and not any(form.fullmatch(requirement) for form in _PINNED):
         raise UsageError(
             f"The requirement {requirement!r} may come to mean other code, and a job that may write would "
@@ -326,10 +319,10 @@ def check_requirement(requirement: str) -> None:
 
 
 def own_requirement() -> str | None:
-    """What this harness was installed from, where that is one commit or one file; None otherwise. Of an
-    editable installation it is the commit that its clone has checked out, if the clone's remote has it.
+    """Return the one commit or file that this harness was installed from; None otherwise.
 
-    An index is not asked: whose gpu-harness it has nobody here knows.
+    Of an editable installation it is the clone's commit, if the clone's remote has it. No index is asked: its
+    gpu-harness may be anybody's.
     """
     try:
         recorded = distribution(_NAME).read_text("direct_url.json")

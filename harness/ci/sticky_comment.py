@@ -83,7 +83,7 @@ def key_of(comment: Comment) -> ReportKey | None:
 class StickyComment:
     """The one comment of ours on a pull request, which becomes a text that begins with the key's marker.
 
-    `still_current` raises where the commit is the pull request's no more: it is called before each write.
+    `still_current` runs before each write, and raises if the commit is no longer the head.
     """
 
     api: Api

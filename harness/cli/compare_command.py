@@ -137,9 +137,7 @@ def compare_pairs(
     *,
     most_cases: int | None = None,
 ) -> SuiteComparisons:
-    """Compare the selected cases, suite by suite, each at its sizes, and show how it goes. Raises UsageError
-    before it measures more cases of a suite than `most_cases`.
-    """
+    """Compare the selected cases, suite by suite. Raises UsageError for more cases than `most_cases`."""
     from harness.report.terminal.progress import CompareProgress
     from harness.run.compare import Comparing
 

@@ -230,9 +230,7 @@ def _show_written(
 
 
 def _unignored_results(folder: Path) -> str:
-    """The folder `.asv` that results will lie in, where git does not ignore it; empty where it does, or where
-    they lie elsewhere, of which their owner knows.
-    """
+    """Return the project's own results folder `.asv` if git does not ignore it; otherwise an empty text."""
     from harness.config import load_config
     from harness.errors import GitError
     from harness.system import git

@@ -142,10 +142,7 @@ class Selection:
             )
 
     def suites(self, config: Config) -> Sized[LoadedSuite]:
-        """The suites that are asked for, each with the sizes that fit it; tells what is left out.
-
-        A suite that does not load is told when the command has ended.
-        """
+        """Return the selected suites with the sizes that fit each; report what is left out."""
         from harness.suite.planning import load_suites
 
         return self._fitting(
@@ -166,7 +163,7 @@ class Selection:
         head: str | None,
         on_broken: Callable[[SuiteError], object] | None = tell_at_end,
     ) -> Sized[SuitePair]:
-        """The suites at two commits, each with its sizes; without `head`, at base and in the working tree.
+        """Return the suites at two commits with their sizes; without `head`, at base and in the working tree.
 
         `on_broken` gets the error of a suite that loads at neither; with None the error is raised.
         """

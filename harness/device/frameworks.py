@@ -190,9 +190,7 @@ class Torch(Framework):
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """One process at a time builds there. A lock of PyTorch's outlives, as a file, a process that was killed,
-    and PyTorch before 2.14 waits for such a file to go: none is another's, so they go first.
-    """
+    """Build alone in a folder, and remove locks of killed processes, for which PyTorch before 2.14 waits."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # some file systems have no locks
@@ -262,9 +260,7 @@ class Triton(Torch):
 
 
 def _hash_compiler() -> None:
-    """Have Triton hash its own files, once a process: at the first launch they would keep the card waiting
-    for half a second.
-    """
+    """Have Triton hash its own files once, as the first launch would keep the card waiting half a second."""
     for place in ("triton.runtime.cache", "triton.compiler.compiler"):  # since 3.4, and before
         with contextlib.suppress(Exception):
             importlib.import_module(place).triton_key()
@@ -333,9 +329,7 @@ class Cupy(Framework):
 
 
 def _in_its_width(argument: Argument) -> Any:
-    """A number of the width that a kernel declares: CuPy and numba would take one of Python's for 64 bits. Of
-    bfloat16, which they lack, the unsigned integer of its width.
-    """
+    """Return a number in the kernel's own width, since CuPy and numba take Python's for 64 bits."""
     if not isinstance(argument, np.generic) or argument.dtype.isbuiltin == 1:
         return argument
     return np.asarray(argument).view(f"u{argument.dtype.itemsize}")[()]
@@ -537,10 +531,7 @@ class FrameworkFunction:
         return tuple(kernel for number, kernel in enumerate(found) if kernel not in found[:number])
 
     def results(self, arguments: Sequence[Argument]) -> list[ReturnedArray]:
-        """What was returned since, one for each output that the function is not given; then forgotten.
-
-        Raises LaunchError for results that are no such outputs.
-        """
+        """Return and forget the last results, one for each output not given. Raises LaunchError."""
         if not self.returns:
             return []
         assert self._binding is not None
@@ -624,9 +615,7 @@ class FrameworkFunction:
 
 
 def _key(argument: Argument) -> bytes | int:
-    """What an argument is known by: a number by its bits, since -inf has no whole number and 0.25 has that of
-    0.75. What a setup gave is kept together with its key, so that its id stays its own.
-    """
+    """Return an argument's key: a number's bits, an address, or the id of what a setup gave and keeps."""
     if isinstance(argument, np.generic):
         return argument.tobytes()
     return _address(argument) if isinstance(argument, np.ndarray) else id(argument)

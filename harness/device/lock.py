@@ -56,10 +56,10 @@ _changing = threading.Lock()
 
 @contextlib.contextmanager
 def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], None]) -> Iterator[None]:
-    """Keep other processes from measuring on a device.
+    """Keep other processes from measuring on a device. Raises BusyError.
 
-    `told` gets a sentence before anything is waited for, and where the device cannot be locked, which is no
-    error. A process that holds the device already gets it again. Raises BusyError.
+    `told` gets a sentence before a wait, and where the device cannot be locked, which is no error. A process
+    that holds the device already gets it again.
     """
     if busy == "ignore" or not _can_be_busy(device):
         yield
@@ -162,9 +162,7 @@ def _release(path: Path) -> None:
 
 
 def _opened(path: Path) -> int:
-    """Open a lock's file, made where there is none. Raises OSError, also for what somebody put in its place:
-    a link would have us write elsewhere.
-    """
+    """Open or make a lock's file. Raises OSError, also for a link or another thing in its place."""
     flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     try:
         file = os.open(path, os.O_RDWR | flags)

@@ -167,9 +167,7 @@ def pair_of(named: Sequence[str]) -> dict[Literal["base", "head"], FoundToolchai
 
 
 def environment_of(toolchain: FoundToolchain) -> dict[str, str]:
-    """Variables for a process in which this toolchain is to be found first. What PyTorch builds there has a
-    folder of its own.
-    """
+    """Return the variables by which a process finds this toolchain first, with extensions of its own."""
     found = {
         "TORCH_EXTENSIONS_DIR": str(
             Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache_dir() / "torch-extensions")

@@ -79,9 +79,7 @@ def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def digest(arrays: Iterable[NDArray[Any]]) -> str:
-    """A digest of the arrays' bytes, in order: one of the digests of their pieces, which are made side by
-    side, as one processor takes a hundred times as long for it as a card takes to write them.
-    """
+    """Return a digest of the digests of the arrays' pieces, in order, which threads make side by side."""
     found = hashlib.blake2b(digest_size=16)
     for array in arrays:
         data = _bytes(array)
@@ -104,9 +102,7 @@ _HASHING = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_n
 
 
 class Buffers:
-    """The arrays of one case on one device; a context manager that frees them. Raises OutOfMemoryError,
-    before allocating anything, where they cannot fit.
-    """
+    """The arrays of one case on a device; a context manager. Raises OutOfMemoryError before allocating."""
 
     def __init__(self, device: Device, problem: Problem, case: Case, *, guarded: bool = True) -> None:
         """Without guard zones a simulator that knows where an array ends sees what goes beyond it."""
@@ -203,9 +199,7 @@ class Buffers:
                 )
 
     def keep(self, data: Mapping[str, NDArray[Any]], place: Kept | None = None) -> Kept | None:
-        """Put data aside on the device, for restore(), in the place of others if that is given; None where
-        memory is short. Raises as write() does.
-        """
+        """Put data aside on the device, or in `place`; None where memory is short. Raises as write() does."""
         self._check(data)
         kept = place or self.room(data)
         for name, memory in (kept or {}).items():
@@ -308,10 +302,10 @@ class Buffers:
     def arguments(
         self, kernel: Kernel, problem: Problem | None = None, case: Case | None = None
     ) -> list[Argument]:
-        """The kernel's arguments in order: arrays as device views, scalars as their dtypes have them, axes as
-        32-bit integers, its workspaces, and what its setup gives, which is asked here.
+        """Return the kernel's arguments in order; its setup is called here.
 
-        `problem` and `case` are the kernel's own where these are others over the same arrays.
+        Arrays are device views, scalars are of their dtypes and axes are 32-bit integers. `problem` and
+        `case` are the kernel's own where these are others over the same arrays.
         """
         problem, case = problem or self.problem, case or self.case
         arguments: dict[str, Argument] = {name: np.int32(size) for name, size in case.sizes.items()}

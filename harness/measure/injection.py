@@ -60,7 +60,7 @@ _DIALECTS = {"cuda": _CUDA, "opencl": _OPENCL, "null": _CUDA}
 
 
 def planted(program: Program, backend: str) -> Program:
-    """The program with a slowdown: its kernel takes one more argument, the last, a 32-bit integer of steps.
+    """Return the program with a slowdown of as many steps as its new last argument says, an int32.
 
     Shared memory that the launch sizes stays after it. Raises SuiteError where the kernel's definition is not
     found, such as under a name that a macro makes.
@@ -95,11 +95,10 @@ def planted(program: Program, backend: str) -> Program:
 
 
 def steps_for(target: float, steps: int, effect: float) -> int:
-    """Steps that slow a kernel by about `target`, where `steps` slowed it by `effect`; both are shares, 0.05
-    for 5 %. At least 1. Raises MeasureError where there was no slowdown to scale.
+    """Return steps, at least 1, for a slowdown of `target`, a share, where `steps` slowed by `effect`.
 
-    The effect is not quite linear, since the first steps may hide behind waits for memory: measure what this
-    gives, and correct with it once more.
+    The first steps may hide behind waits for memory: measure the result, and correct once more. Raises
+    MeasureError where there was no slowdown to scale.
     """
     if not effect > 0:
         message = f"{steps} planted steps changed the time by {effect:.2%}: no slowdown to scale from."

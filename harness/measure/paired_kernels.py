@@ -68,10 +68,7 @@ class HeldKernel:
 
 
 def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
-    """As many quads as fit into TIME_S, where the kernel takes `time_ns` and the library not much more.
-
-    The card has just been busy with the kernel, so there is hardly a warm-up.
-    """
+    """Return settings of as many quads as fit into TIME_S, with hardly a warm-up: the card was just busy."""
     slot_ns = time_ns * launches_per_slot(time_ns, tick_ns, PairSettings().min_slot_ns)
     quads = max(1, min(MOST_QUADS, int(TIME_S * 1e9 / (4 * slot_ns))))
     quick = PairSettings(l2=l2, max_time_s=TIME_S, warmup_min_s=0.0, warmup_max_s=0.0, lead_in_s=0.02)
@@ -107,10 +104,9 @@ def share_of(name: str, block: PairedBlock) -> LibraryShare:
 
 
 def _check_library(checker: Checker, held: HeldKernel, case: Case, library: Subject) -> None:
-    """Verify a library's kernel on the arrays of one that is held, once a run in full.
+    """Verify a library's kernel on the held arrays, in full once a run. Raises MeasureError.
 
-    What it wrote then is known by its digest in the run's scratch folder: in later processes the same bits
-    are enough. Raises MeasureError for a wrong result.
+    Later processes compare the digest of its outputs with that in the run's scratch folder.
     """
     rotation, buffers = held.rotation, held.rotation.buffers
     seed = rotation.first()
@@ -176,9 +172,7 @@ def prepare(
     launch: Launch | None = None,
     compiler: str = "",
 ) -> PreparedKernel:
-    """A kernel ready to be built, for its own launch or the one given, by the nvcc given or the one that is
-    found. Raises LaunchError for a launch that the device cannot run.
-    """
+    """Return a kernel ready to be built, by `compiler` or the nvcc that is found. Raises LaunchError."""
     kernel, info = suite.by_name[case.kernel], device.info
     launch = launch or launch_on(device, suite, case, scratch, compiler)
     check_launch(launch, info)
@@ -252,9 +246,7 @@ class PlacedSide:
 
 
 class PairBench:
-    """Compares kernels of two suites, called base and head, on one device. `report` is told of progress: what
-    is about to be done, and for which side.
-    """
+    """Compares kernels of two suites, base and head, on one device. `report` gets each stage and its side."""
 
     def __init__(
         self,
@@ -341,10 +333,7 @@ class PairBench:
         return protocol.CompareReply(block=block, sides=facts)
 
     def find_steps(self, request: protocol.FindSteps) -> protocol.FindStepsReply:
-        """Steps of the planted chain that slow the pair's head by about `target`.
-
-        Steps are doubled until the slowdown can be measured well, then scaled, then corrected once.
-        """
+        """Return steps for a slowdown of head by about `target`: doubled, then scaled, then corrected."""
         settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
         rng = random.Random(request.seed)  # noqa: S311
         with self.placed(request, rng) as (buffers, sides):
@@ -482,9 +471,7 @@ class PairBench:
     def verified(
         self, side: PlacedSide, buffers: Buffers, request: protocol.Compare, data: Rotation
     ) -> protocol.SideFacts:
-        """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
-        to be what they were then.
-        """
+        """Return facts of a side of right results: checked in full once, later by their digest."""
         subject = side.subject
         with owned_by(side.name):
             case = self.case_for_checking(side.prepared)
@@ -503,10 +490,7 @@ class PairBench:
             return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop)
 
     def _check(self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare) -> None:
-        """Hold a side's results to head's problem and, with head's own, to base's as well.
-
-        Raises WrongResultError and WrongByBaseError.
-        """
+        """Hold a side to head's problem, and head to base's. Raises WrongResultError, WrongByBaseError."""
         asked = case, buffers, side.subject, request.seed
         suite = side.prepared.suite
         by_base = ""
@@ -520,9 +504,9 @@ class PairBench:
             raise WrongByBaseError(by_base)
 
     def wrong_by_base(self, case: Case, buffers: Buffers, subject: Subject, seed: int, suite: Suite) -> str:
-        """Why results are wrong by base's reference and tolerance on base's data, where its arrays are the
-        same; empty where they are right. An error is of base's side where its problem cannot tell. `suite` is
-        the kernel's own.
+        """Return why results are wrong by base's problem on base's data; empty if right, or of other arrays.
+
+        An error is of base's side where its problem cannot tell. `suite` is the kernel's own.
         """
         base, head = self.suites["base"], self.suites["head"]
         if _arrays(base.problem, case) != _arrays(head.problem, case):
@@ -591,9 +575,7 @@ def _with_scalars(subject: Subject, suite: Suite, case: Case) -> Subject:
 
 
 def _passed(prepared: PreparedKernel) -> tuple[str, ...]:
-    """What a kernel is called with, by its place in the problem: to other arrays the same code does another
-    thing.
-    """
+    """Return what a kernel is called with, by its place in the problem: others change its work."""
     problem, case = prepared.suite.problem, prepared.case
     passed = {name: str(size) for name, size in case.sizes.items()}
     for name, value in case.scalars.items():

@@ -49,9 +49,10 @@ def _written(suite: Suite) -> dict[str, str]:
 def case_changes(
     base: Checker, head: Checker, of_base: Case, of_head: Case, seed: int, *, reference: bool
 ) -> Changes:
-    """What differs for one case, in values; in those of the reference where it is asked for. Head's problem
-    is asked on base's data, so that each change is told as what it is. Raises what a suite's own functions
-    raise.
+    """Return what differs for one case, in values, those of the `reference` if asked for.
+
+    Head's problem is asked on base's data, so that each change is told as what it is. Raises what a suite's
+    own functions raise.
     """
     data = {side: side.inputs(case, seed) for side, case in ((base, of_base), (head, of_head))}
     given = {side: digest(data[side].values())[:12] for side in data}

@@ -73,14 +73,11 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     reaches_beside: bool = False
     """Whether it is a function that reads what lies in its repository beside its suite's folder."""
     code: str = ""
-    """A hash of what runs, the same whichever compiler made it, where sides have compilers of their own; of a
-    Python function the hash of its source."""
+    """Hash of the code that any compiler makes alike, for sides with their own; of a function's source."""
     function: str = ""
     """The function of the code that is launched."""
     passed: tuple[str, ...] = ()
-    """What each argument is: which input or output, its type and shape; or the value of an axis. Last, what
-    decides what a setup gives.
-    """
+    """Type, shape and place of each argument, or an axis' value; last, a hash of what decides the setup."""
     launch: Launch | None = None
     resources: Resources | None = None
     dtype: str = ""
@@ -94,11 +91,11 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     log: str = ""
 
     def identities(self, *, one_compiler: bool = True) -> frozenset[str]:
-        """Return what the side's code is known by: two sides run the same code where they share any of these.
+        """Return hashes of the side's code: sides that share any of them run the same code.
 
-        One is of the source without comments, unless the two have compilers of their own; one of what any
-        compiler makes of it alike; one of the binary. None where it was not built, or reads files that
-        neither of them holds.
+        One is of the source without comments, unless the two have compilers of their own; one of the code
+        that any compiler makes alike; one of the binary. A side that was not built, or reads other files, has
+        none.
         """
         if self.reason or self.reaches_beside:
             return frozenset()
@@ -163,10 +160,7 @@ class HoldAgainstReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class HoldAgainst(Request[HoldAgainstReply], frozen=True, kw_only=True):
-    """Verify a vendor's own kernel on the arrays of what is held, then time both in turns.
-
-    A request of its own, so that what becomes of the vendor's costs nothing that was measured before.
-    """
+    """Verify a vendor's kernel on the held arrays, then time both in turns. Its failure costs no figure."""
 
     library: str
 
@@ -202,9 +196,7 @@ class BuildOnly(Request[BuildOnlyReply], frozen=True, kw_only=True):
 
 
 class Sanitize(Request[Done], frozen=True, kw_only=True):
-    """Run a kernel once, on arrays without guard zones, for a sanitizer to see what it does. Nobody looks at
-    what comes out.
-    """
+    """Run a kernel once, on arrays without guard zones, for a sanitizer. Nobody looks at its outputs."""
 
     kernel: str
     sizes: Mapping[str, int]
@@ -316,9 +308,7 @@ class BuildSide(Request[Done], frozen=True, kw_only=True):
 
 
 class Join(Request[Done], frozen=True, kw_only=True):
-    """Place one side of a pair, to take turns with a process that has the other, and launch it once: alone on
-    the device, since a function may tune itself.
-    """
+    """Place one side to take turns with another process, and launch it once, alone on the device."""
 
     compare: Compare
     side: SideName

@@ -131,9 +131,7 @@ def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]
 
 
 def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[np.float64]], Any]:
-    """The float64 reference by output name, and the problem's tolerance. Raises SuiteError for a wrong
-    shape.
-    """
+    """Return the float64 reference by output, and the tolerance. Raises SuiteError for wrong shapes."""
     result, tolerance = problem.judged(case, inputs, reference=True)
     for name, output in problem.outputs.items():
         if name not in result or np.shape(result[name]) != output.shape_at(case):
@@ -175,18 +173,13 @@ def _check_bound(problem: Problem, case: Case, tolerance: Any) -> None:
         )
 
 
-def tolerance_of(problem: Problem, case: Case, inputs: Arrays) -> Any:
-    """The problem's tolerance alone."""
-    return problem.judged(case, inputs, reference=False)[1]
-
-
 def compare(
     output: NDArray[Any],
     reference: NDArray[np.float64],
     tolerance: NDArray[np.float64] | float,
     origin: Sequence[int] = (),
 ) -> OutputComparison:
-    """Every element of `output` against `reference`, within `tolerance` (broadcast); NaN is wrong.
+    """Compare every element with the reference, within a tolerance (broadcast); NaN is wrong.
 
     `origin` is where the output begins in the whole of which it is a band.
     """

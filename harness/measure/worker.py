@@ -39,7 +39,7 @@ from harness.measure.paired_kernels import (
 )
 from harness.measure.protocol import SideName
 from harness.measure.remote_suite import remote_suite
-from harness.measure.timing import Subject, limited, measure, single_blocks
+from harness.measure.timing import Subject, limited, measure
 from harness.measure.turns import TurnTaker
 from harness.measure.verifier import Checker, Restoring, Rotation
 from harness.measure.verify import first_wrong
@@ -192,7 +192,7 @@ class Worker:
         if request.max_launch_ms is None or self.device.info.backend == "cpu":
             return launch
         self.report("parts")
-        parted = single_blocks(launch)
+        parted = replace(launch, dispatch=(1, 1, 1))  # built for parts of any size
         prepared = self._prepare(case, parted)
         built = build(self.device, prepared)
         with Buffers(self.device, self.suite.problem, case) as buffers:
@@ -248,9 +248,7 @@ class Worker:
         )
 
     def _identity(self, prepared: PreparedKernel, built: Built) -> dict[str, Any]:
-        """The hashes of what ran, with its resources; none for a function of the host that reads, or may yet
-        import, what lies beside the suite: that can change where no hash does.
-        """
+        """Return hashes and resources; no hashes where a host function reads, or may import, files beside."""
         resources = built.resources
         if prepared.source.kind != "host" or not reaches_beside(self.suite.root):
             return {"source_sha256": prepared.source.sha256, "resources": resources}

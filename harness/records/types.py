@@ -325,29 +325,41 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """Everything known of one run of one suite at one commit on one device, apart from its rows."""
+class Described:
+    """The fields that describe a run, a comparison and a sweep alike, apart from what was found."""
 
     schema_version: int = SCHEMA_VERSION
     harness_version: str
-    run_id: str
     started_at: str
     """UTC, ISO 8601."""
-    command: str
-    """check, run, asv; static, of kernels that were compiled and not run; or import, of another harness's
-    files."""
-    source: Source
-    headline: str
-    kernels: tuple[str, ...]
-    """Every kernel of the suite, in ladder order."""
     device: DeviceInfo
     toolchain: Toolchain | None
     host: Host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedJob(Described):
+    """The fields that describe a run and a comparison alike."""
+
+    run_id: str
+    command: str
+    """check, run, asv; static, of kernels that were compiled and not run; import, of another harness's files;
+    of comparisons compare, calibrate or bisect."""
+    kernels: tuple[str, ...]
+    """Every kernel of the suite, of head's in a comparison, in ladder order."""
     settings: Mapping[str, str | int | float | bool | None]
-    peaks: Mapping[str, float] = field(default_factory=dict)
-    """The card's peak by what limits it: float32, float16 in GFLOP/s; memory in GB/s. Empty where unknown."""
     identity: Mapping[str, str] = field(default_factory=dict)
     """What the card's driver says of it that stays: VBIOS, power limit, ECC, persistence and the like."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(DescribedJob):
+    """Everything known of one run of one suite at one commit on one device, apart from its rows."""
+
+    source: Source
+    headline: str
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    """The card's peak by what limits it: float32, float16 in GFLOP/s; memory in GB/s. Empty where unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -537,26 +549,12 @@ class CaseBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(DescribedJob):
     """Everything known of one comparison of two commits of a suite on one device, apart from its verdicts."""
 
-    schema_version: int = SCHEMA_VERSION
-    harness_version: str
-    run_id: str
-    started_at: str
-    """UTC, ISO 8601."""
-    command: str
-    """compare, calibrate or bisect."""
     base: Source
     head: Source
-    kernels: tuple[str, ...]
-    """Every kernel of head's suite, in ladder order."""
-    device: DeviceInfo
-    toolchain: Toolchain | None
-    host: Host
-    settings: Mapping[str, str | int | float | bool | None]
     toolchains: Mapping[str, Toolchain] = field(default_factory=dict)
     """Compilers by side, where one source was compiled by two; else empty."""
     calibrated_at: str | None = None
     """When the card's own noise was last measured; None for one that is judged by an assumption."""
-    identity: Mapping[str, str] = field(default_factory=dict)

@@ -108,8 +108,7 @@ class CaseId:
     suite: str
     kernel: str
     size: Size | None = None
-    """The point of the axes; None for the kernel at any size, and for a comparison's tests of itself, such as
-    twin.same."""
+    """The point of the axes; None for any size, and for a comparison's tests of itself, such as twin.same."""
     planted: str = ""
     """The slowdown that was planted into it, such as ``+2 %``."""
 

@@ -22,9 +22,7 @@ _IN_BRACES = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
 def is_for(arch: str, capability: tuple[int, int]) -> bool:
-    """Whether code built for an architecture runs on cards of a compute capability: sm_86 on all of the same
-    first number from 8.6 on, sm_100f likewise, sm_90a on 9.0 alone.
-    """
+    """Tell whether cards of a capability run an architecture's code: sm_86 from 8.6 to 8.9, sm_90a on 9.0."""
     match = _ARCH.match(arch)
     if match is None:
         return False
@@ -51,9 +49,7 @@ Geometry = Extent | Callable[[Case], Extent]
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a kernel's function is called with at one place: an array, a scalar, or an axis as a 32-bit
-    integer.
-    """
+    """One argument of a kernel's function: an array, a scalar, or an axis as a 32-bit integer."""
 
     name: str
     dtype: str
@@ -65,10 +61,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Generated:
-    """Source text that a function of the suite writes: ``function(case, arch)``, where arch is such as
-    ``sm_90``.
+    """Source text that a function of the suite writes: ``function(case, arch)``, arch such as ``sm_90``.
 
-    It needs no device. What it wrote for a case and an arch is kept as long as a run lasts.
+    It needs no device. Its text for a case and an arch is kept as long as a run lasts.
     """
 
     function: Callable[[Case, str], str]
@@ -202,8 +197,7 @@ class Kernel:
 
     name: str
     source: KernelSource | Mapping[str, KernelSource]
-    """One source for every backend that its suffix stands for (.cu: cuda and opencl; .glsl: opengl), or a
-    source by the backend's name: cuda, opencl, opengl, cpu."""
+    """One source for the backends of its suffix (.cu: cuda and opencl; .glsl: opengl), or one by backend."""
     block: Geometry | None = None
     grid: Geometry | None = None
     """Both must be given where the source is text; host code has its own way."""
@@ -341,9 +335,7 @@ class Kernel:
         return frozenset(_IN_BRACES.findall(self.instantiate))
 
     def instance(self, case: Case) -> str:
-        """What to instantiate at a case; empty where it is no template. Raises SuiteError for a name that is
-        no macro and no axis.
-        """
+        """Return the instance at a case; empty without a template. Raises SuiteError for unknown names."""
         values: dict[str, Value] = {**case.sizes, **case.macros}
         if unknown := sorted(self.instance_names - values.keys()):
             raise self.error(
@@ -389,9 +381,7 @@ def with_macros(kernel: Kernel, plain: Case, macros: Mapping[str, Value | Callab
 
 
 def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str, ...]:
-    """What a kernel's function is called with, in order; without a kernel, what the problem says of all. What
-    its steps are called with goes before.
-    """
+    """Return the names of the arguments in order, those of steps first; without a kernel the problem's."""
     read = (name for name in problem.inputs if name not in problem.outputs)
     own = (*read, *problem.outputs, *problem.scalars, *problem.axes)
     if kernel is None:

@@ -26,10 +26,9 @@ _ADDED = 2
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """How NumPy holds arrays of a dtype by the harness's name for it.
+    """Return NumPy's dtype for the harness's name of one. Raises SuiteError for a name that is no dtype.
 
-    ``tf32`` is float32 of which the hardware reads 10 bits of the fraction. Raises SuiteError for a name that
-    is no dtype.
+    ``tf32`` is float32 of which the hardware reads 10 bits of the fraction.
     """
     import numpy as np
 

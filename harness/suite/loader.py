@@ -89,10 +89,7 @@ def _file(folder: Path) -> Path:
 
 
 def load_folder(folder: Path) -> Suite:
-    """The suite whose suite.py lies in `folder`.
-
-    Raises SuiteError where suite.py is missing, raises or defines no `suite`; its log has the traceback.
-    """
+    """Return the suite whose suite.py lies in `folder`. Raises SuiteError, whose log has the traceback."""
     folder = folder.resolve()
     file = _present(folder) / "suite.py"
     name = "_harness_suite_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
@@ -160,11 +157,10 @@ _own: dict[Path, tuple[list[str], dict[str, ModuleType]]] = {}
 
 @contextlib.contextmanager
 def importing_from(folder: Path) -> Iterator[None]:
-    """Let modules be imported from `folder`, and from nowhere else if it has one of that name. Put them away
-    afterwards, with those that lie beside it in its repository.
+    """Import from `folder` first, and put its modules, and those beside it in its repository, away again.
 
-    The next time they are there again, with the import path as it was, so that a function of a suite imports
-    what its suite.py did, and never another commit's.
+    The next time they are there again, with the import path as it was: a function of a suite imports what its
+    suite.py did, and never another commit's.
     """
     names = {path.stem for path in folder.glob("*.py")}
     names |= {path.name for path in folder.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
@@ -303,11 +299,7 @@ class PendingSuite(_SuiteAt):
 
 
 def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
-    """The suite in folder `path`: in the working tree, or as it was at `commit` of the repository around it.
-
-    Raises SuiteError where there is no such suite, it is broken or takes too long, GitError
-    where there is no such commit.
-    """
+    """Return the suite in folder `path`, of the working tree or of a commit. Raises SuiteError, GitError."""
     return begin(path, commit, repository).result()
 
 
@@ -399,10 +391,7 @@ def discover(root: Path, patterns: Sequence[str]) -> list[Path]:
 
 
 def discover_at(root: Path, patterns: Sequence[str], commit: str) -> list[Path]:
-    """The folders that `discover` would find at a commit: where they lie, or lay, in the working tree.
-
-    Raises GitError where there is no such commit or no repository.
-    """
+    """Return the folders that `discover` would find at a commit, in the working tree. Raises GitError."""
     repository = git.repository_of(root)
     if repository is None:
         raise GitError(f"{root} is in no git repository, so it has no commit {commit!r}.")

@@ -83,9 +83,8 @@ Pitch = int | Callable[["Case"], int] | None
 class Array:
     """A named array of a problem; its shape is a list of axis names.
 
-    With `order` F its columns lie side by side in memory, with C its rows. `ld` is how many elements there
-    are from one to the next, a number or a function of the case: at least as many as it has, and what lies
-    between is nobody's.
+    Its rows lie side by side in memory, with `order` F its columns. `ld`, a number or a function of the case,
+    is the elements from the beginning of one to the next, at least its length. The rest is nobody's.
     """
 
     kind: ClassVar[Literal["input", "output", "inout"]]
@@ -122,8 +121,8 @@ class Input(Array):
 class Output(Array):
     """An array that kernels write. Without a dtype of its own it has the kernel's.
 
-    With `init` every element holds that number before each launch, as kernels that add to it need. Without,
-    what it holds is NaN, so that an element that was never written shows.
+    Before each launch every element is `init`, as kernels that add to it need; without, NaN, so that an
+    element that was never written shows.
     """
 
     kind: ClassVar[Literal["input", "output", "inout"]] = "output"
@@ -292,8 +291,9 @@ class Problem:
         return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
 
     def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """The inputs by name. Unless overridden: standard normal, as zeros and small integers run faster;
-        integers of 8 bits or fewer evenly over all that they can be.
+        """Return the inputs by name; unless overridden, standard normal, as small integers run faster.
+
+        Integers of 8 bits or fewer lie evenly over their whole range.
         """
         made = {}
         for name, array in self.inputs.items():
@@ -316,10 +316,7 @@ class Problem:
     def judged(
         self, case: Case, inputs: Mapping[str, NDArray[Any]], *, reference: bool
     ) -> tuple[dict[str, Any], Any]:
-        """Return reference() by output, and tolerance(), of inputs that each gets in float64, its own copy.
-
-        Without `reference`, which takes longest, the tolerance alone.
-        """
+        """Return reference() by output, if asked for, and tolerance(), each of its own float64 inputs."""
 
         def exact() -> dict[str, NDArray[Any]]:  # reference() may work in place
             return {name: array.astype("float64") for name, array in inputs.items()}
@@ -371,9 +368,7 @@ class Problem:
         return None
 
     def moved_bytes(self, case: Case) -> int:
-        """The fewest bytes one launch can move: each input read once, each output written once, an InOut
-        both.
-        """
+        """Return the fewest bytes of one launch: inputs read once, outputs written once, an InOut both."""
         return self.size_bytes(case, self.inputs) + self.size_bytes(case, self.outputs)
 
     def size_bytes(self, case: Case, arrays: Mapping[str, Array]) -> int:

@@ -58,10 +58,9 @@ class PythonCall:
         return found  # type: ignore[no-any-return]
 
     def bind(self, function: Callable[..., Any], values: Collection[str] = ()) -> Binding:
-        """What each parameter gets, which may ask for `values` as well as for axes and macros: by names where
-        they are the problem's; else arrays by their order.
+        """Return what each parameter gets: by the problem's names, else arrays in order. Raises SuiteError.
 
-        Raises SuiteError for one that nobody can tell.
+        A parameter may ask for axes, macros and `values` by name.
         """
         try:
             asked = inspect.signature(function).parameters

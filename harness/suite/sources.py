@@ -56,10 +56,7 @@ _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 
 @functools.lru_cache(maxsize=256)
 def _code(text: str) -> str:
-    """A text without comments, spaces at the ends of lines, empty lines and what tells a line's number.
-
-    The text itself where that might change what it means.
-    """
+    """Return a text without comments, blank ends and lines, and line numbers, where that changes nothing."""
     if _SHAPED.search(text):
         return text
     # Not splitlines(), to which a form feed ends a line too.
@@ -117,10 +114,9 @@ def unusual_options(options: Sequence[str]) -> list[str]:
 
 
 def is_self_contained(text: str, options: Sequence[str], *, system_headers: bool) -> bool:
-    """Whether a compiler reads no file of the author's beside the text itself.
+    """Tell whether a compiler reads no file of the author's beside the text itself.
 
-    Headers in angle brackets count as the compiler's own where `system_headers`: with no option that names a
-    folder, it looks nowhere else.
+    Headers in angle brackets are the compiler's own where `system_headers`, as no option names a folder.
     """
     code = _SPLICE.sub("", text)
     if 'R"' not in code and (_DIRECTIVE.search(code) or _SEARCH.search(code)):
@@ -156,8 +152,7 @@ class Program:
     python: PythonCall | None = field(default=None, compare=False)
     """Of a program of kind host: a function of a framework's tensors, in place of `host`."""
     folders: tuple[str, ...] = ()
-    """Where the compiler looks for headers, by their whole paths: the same folder of another commit is
-    another. `tree_sha256` stands for what is in them."""
+    """Folders that the compiler searches, by whole paths; `tree_sha256` stands for what is in them."""
     content: bytes = field(default=b"", compare=False, repr=False)
     """The bytes of an image, or of a library that is made already; the text is their hash then."""
     suffix: str = ".cu"
@@ -169,8 +164,7 @@ class Program:
     compiler: str = ""
     """The nvcc that is to compile it, by its path; empty for the one that is found."""
     tree_sha256: str = ""
-    """A hash of the suite's whole tree, where the text and the options do not hold all that its build or its
-    function can read. Empty where they do."""
+    """Hash of the suite's tree, where text and options are not all that it is made of; else empty."""
 
     @property
     def compiled(self) -> tuple[str, ...]:
@@ -202,10 +196,7 @@ class Program:
 
     @property
     def code_sha256(self) -> str | None:
-        """A hash without comments, spaces at the ends of lines, empty lines and what tells a line's number.
-
-        None where the text is not all that is compiled.
-        """
+        """Return a hash without comments and shape of lines; None where more than the text is compiled."""
         if self.tree_sha256:
             return None
         parts = (_code(self.text), *self.options, *filter(None, (self.arch,)))
@@ -221,12 +212,11 @@ def program(
     launch: Launch | None = None,
     scratch: Path | None = None,
 ) -> Program:
-    """The program of a case for a backend; `arch` is what it is built for, such as sm_90.
+    """Return the program of a case for a backend; `arch` is what it is built for, such as sm_90.
 
-    Generated text is kept in `scratch`, the folder of a run: while it runs, a suite does not change. It is
-    another program where `launch` is in parts: its blocks are told where a part begins. Raises SuiteError
-    where a source file, or one that it includes, cannot be read, BuildError where a function of the suite's
-    own fails to generate one, LaunchError where it cannot be launched in parts.
+    Generated text is kept in `scratch`, the folder of a run. A `launch` in parts makes another program, whose
+    blocks are told where a part begins. Raises SuiteError for a source or header that cannot be read,
+    BuildError where a function of the suite fails to generate one, LaunchError if parts are impossible.
     """
     made = _whole(suite, kernel, case, backend, arch, scratch)
     if made.python is not None and kernel.grid is not None:
@@ -314,9 +304,7 @@ def _library(
 
 
 def _folders_of(file: Path, suite: Suite, kernel: Kernel) -> tuple[str, ...]:
-    """Where compilers look for what a file includes, its own folder first; empty where all of it goes into
-    the text: a header that stood there and was found by the compiler as well would be there twice.
-    """
+    """Return the folders searched for a file's headers, its own first; none where the text holds them."""
     folders = include_folders(suite, kernel)
     return (os.path.normpath(file.parent), *folders) if folders else ()
 
@@ -327,8 +315,7 @@ def _defines(case: Case, besides: Collection[str] = ()) -> list[str]:
 
 
 INSTANCE = "harness_instance"
-"""A kernel that does nothing, itself a template, made of an instance: the compiler then emits the instance,
-and the one's symbol holds the other's."""
+"""Name of an empty template kernel made of the instance, which makes the compiler emit the instance."""
 INSTANCE_FILE = "instantiate"
 """What compilers call the file in which an instance is named."""
 
@@ -548,8 +535,9 @@ def _text(path: Path, by: str = "") -> str:
 
 
 def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> str:
-    """The text of a file with its quoted includes put in place; #line keeps compiler messages pointing at
-    the file. `once` collects the files that say #pragma once, which one text cannot say to a compiler.
+    """Return a file's text with its quoted includes in place, and #line for compiler messages.
+
+    `once` collects the files that say #pragma once, which one text cannot say to a compiler.
     """
     path = Path(os.path.normpath(path))
     if path in including:

@@ -30,8 +30,7 @@ class Rung:
     kernel: str
     rate: float | None = None
     average: float | None = None
-    """The average of all configurations of a sweep that have these `macros`, where it stands for them; `rate`
-    is then the best of them."""
+    """Average of all configurations of a sweep with these `macros`; `rate` is then the best of them."""
     time_ms: float | None = None
     speed_up: float | None = None
     """The published speed-up; without one it is counted from the rates."""
@@ -192,8 +191,9 @@ class Suite:
         chosen: Mapping[str, Value] | None = None,
         device: DeviceFacts | None = None,
     ) -> Case:
-        """A kernel at a point; `chosen` are macros under other values than the kernel's own. Without a
-        device, macros and scalars that ask for it are left out: see `on_device`.
+        """Return a kernel at a point, with `chosen` values of macros.
+
+        Without a device, macros and scalars that ask for it are left out: see `on_device`.
         """
         plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}), device)
         return self.own(with_macros(kernel, plain, {**kernel.macros, **(chosen or {})}))
@@ -213,11 +213,7 @@ class Suite:
         return replace(of_this, scalars=scalars)
 
     def parameters(self, kernel: Kernel, case: Case) -> tuple[Parameter, ...]:
-        """What the kernel's function is called with, in order.
-
-        Raises SuiteError for a name that is no array, scalar or axis of the problem and no workspace, unless
-        there is a setup that may give it.
-        """
+        """Return the kernel's arguments in order. Raises SuiteError for a name that nothing gives."""
         problem, rooms = self.problem, workspaces(kernel, case)
         found = []
         for name in argument_names(problem, kernel):

@@ -56,8 +56,7 @@ class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
 
 Plain = bool | int | float | str | None | Unknown
 CaseValue = Plain | tuple[Any, ...] | Function
-"""What a suite gives for a value that may depend on the case: the value, a function to ask for it, or what is
-to be refused."""
+"""A value that may depend on the case: the value, a function to ask for it, or what is to be refused."""
 
 
 class ArrayData(msgspec.Struct, frozen=True):
@@ -84,9 +83,7 @@ class ProblemData(msgspec.Struct, frozen=True):
     arrays: dict[str, ArrayData]
     scalars: dict[str, ScalarData]
     independent: str | None
-    flop: Function
-    moved_bytes: Function
-    integer_bound: Function
+    counts: dict[Literal["flop", "moved_bytes", "integer_bound"], Function]
     own: tuple[Literal["data", "reference", "tolerance"], ...]
     """The methods that the suite overrides, of those that make arrays."""
 
@@ -144,8 +141,7 @@ class SuiteData(msgspec.Struct, frozen=True, tag=True):
     include: tuple[str, ...]
     ladders: tuple[Ladder, ...]
     variables: dict[str, str | None] = {}
-    """The variables of the environment that the suite's own code has set, with their values; None for a
-    variable that it removed."""
+    """Environment variables that the suite's code has set, with their values; None for a removed one."""
 
 
 class Load(Request[SuiteData], frozen=True):
@@ -184,9 +180,7 @@ class DataCall(Request[Arrays], frozen=True):
 
 
 class JudgeCall(Request[Arrays], frozen=True):
-    """Write the reference and the tolerance for the inputs in a folder into the same folder: the reference of
-    each output by the output's name with REFERENCE before it, and TOLERANCE.
-    """
+    """Write reference and tolerance for the inputs in a folder there, as REFERENCE + output and TOLERANCE."""
 
     case: Case
     folder: str
@@ -327,9 +321,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
             },
             "scalars": {name: _scalar(scalar, functions) for name, scalar in problem.scalars.items()},
             "independent": problem.independent,
-            "flop": functions.number(problem.flop, name="flop"),
-            "moved_bytes": functions.number(problem.moved_bytes, name="moved_bytes"),
-            "integer_bound": functions.number(problem.integer_bound, name="integer_bound"),
+            "counts": {name: functions.number(getattr(problem, name), name=name) for name in _COUNTS},
             "own": [
                 name for name in _OF_ARRAYS if getattr(type(problem), name) is not getattr(Problem, name)
             ],
@@ -347,6 +339,7 @@ def _scalar(scalar: Scalar, functions: Functions) -> dict[str, Any]:
     return {"value": data, "dtype": scalar.dtype}
 
 
+_COUNTS = ("flop", "moved_bytes", "integer_bound")
 _OF_ARRAYS = ("data", "reference", "tolerance")
 _SAME_IN_KERNEL = tuple(
     name for name in KernelData.__struct_fields__ if name not in ("sources", "tune", "steps", "setup")
@@ -432,8 +425,7 @@ def _problem(data: ProblemData, caller_of: CallerOf, arrays: ArrayCaller | None)
     }
     made: Problem = type(data.name, (Problem,), members)()
     # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.
-    counts = {name: caller_of(getattr(data, name)) for name in ("flop", "moved_bytes", "integer_bound")}
-    vars(made).update(counts)
+    vars(made).update({name: caller_of(data.counts[name]) for name in data.counts})
     if arrays is not None:
         vars(made).update(judged=arrays.judged, **({"seeded": arrays.data} if "data" in data.own else {}))
     return made
@@ -459,10 +451,7 @@ def _rebuilt_kernel(data: KernelData, caller_of: CallerOf) -> Kernel:
 
 
 def _rebuilt(value: Any, caller_of: CallerOf) -> Any:
-    """A value with functions to call in the place of their numbers.
-
-    It is no function inside another that calls itself: that is a cycle, which keeps the suite's process.
-    """
+    """Return a value with functions in place of numbers. A cycle would keep the suite's process alive."""
     if isinstance(value, dict):
         return {key: _rebuilt(each, caller_of) for key, each in value.items()}
     if isinstance(value, tuple):
@@ -499,10 +488,7 @@ Answer = Callable[[SuiteCall], "ReturnValue | Arrays | Failed"]
 
 
 def calling(answer: Answer, function: Function) -> Callable[..., Any]:
-    """Return a function that asks the suite's process for what the function of a number returns.
-
-    It raises what that raises: an error of the same name.
-    """
+    """Return a function that asks the suite's process for a function's value, or raises its error."""
 
     def ask(case: Case, arch: str | None = None) -> Any:
         reply = answer(FunctionCall(function.number, case, arch))

@@ -8,8 +8,9 @@ process's memory.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
+from functools import partial
 from operator import attrgetter, is_
 from types import FunctionType, ModuleType
 from typing import Any
@@ -122,19 +123,15 @@ def _is_ours(owner: Any) -> bool:
 
 
 def _added(owner: Any, members: Iterable[str]) -> str:
-    """A name of the harness that is new and does work, as one that hides a builtin; empty where none is.
-    Python and packages note down what they know of a class in it: that does no work.
-    """
+    """Return a new name of the harness that does work, such as one that hides a builtin; else nothing."""
     if not _is_ours(owner):
         return ""
     return next((name for name, each in vars(owner).items() if name not in members and _does_work(each)), "")
 
 
 def _members(module: ModuleType) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """What a module does its work by: functions, the modules it uses, classes and what these are made of; of
-    the harness, constants too.
-    """
-    counts = _is_constant_of(module.__name__) if _is_ours(module) else _is_number
+    """Yield what a module does its work by: functions, modules, classes; of the harness, constants too."""
+    counts = partial(_is_constant, module.__name__) if _is_ours(module) else _is_number
     named = {
         name: value
         for name, value in vars(module).items()
@@ -152,18 +149,12 @@ def _is_number(_name: str, value: object) -> bool:
     return isinstance(value, float)
 
 
-def _is_constant_of(module: str) -> Callable[[str, object], bool]:
-    """Whether a name of a module of the harness, or of its classes, is a constant: of a type that cannot
-    change, or a container with a constant's name.
-    """
-
-    def is_constant(name: str, value: object) -> bool:
-        if name.startswith("__"):  # Python's own, which it may add or change when asked for
-            return False
-        named_so = name.isupper() and not module.startswith(_DRIVING)
-        return isinstance(value, _CONSTANTS) or (named_so and isinstance(value, _CONTAINERS))
-
-    return is_constant
+def _is_constant(module: str, name: str, value: object) -> bool:
+    """Tell a constant of the harness: of a type that cannot change, or a container with such a name."""
+    if name.startswith("__"):  # Python's own, which it may add or change when asked for
+        return False
+    named_so = name.isupper() and not module.startswith(_DRIVING)
+    return isinstance(value, _CONSTANTS) or (named_so and isinstance(value, _CONTAINERS))
 
 
 def _is_immutable(value: type) -> bool:

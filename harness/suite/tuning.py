@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any
 
 from harness.errors import SuiteError
-from harness.suite.problem import IDENTIFIER, Case, Value, twice_in
+from harness.suite.problem import IDENTIFIER, Case, Value, number, twice_in
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class Tuning:
     sizes: Sequence[int | Mapping[str, int]] = ()
     """Points of the axes, a number for all of them alike; the problem's own where empty."""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Parameters that are one thing together, by what tables call it: ``{"block tile": ("BM", "BN")}``. A
-    parameter in none is its own."""
+    """Parameters that tables show as one: ``{"block tile": ("BM", "BN")}``. Others stand alone."""
 
     def __post_init__(self) -> None:
         if bool(self.parameters) == bool(self.configurations):
@@ -87,7 +86,7 @@ def _brought_values(name: str, values: Any) -> tuple[Value, ...]:
         raise SuiteError(f"Kernel Tuner's parameter {name!r} is {values!r}; expected values, as in [32, 64].")
     brought: list[Value] = []
     for value in listed:
-        plain = value.item() if hasattr(value, "item") else value  # NumPy's numbers
+        plain = number(value)
         if not isinstance(plain, int) and not (isinstance(plain, str) and IDENTIFIER.match(plain)):
             raise SuiteError(
                 f"Kernel Tuner's parameter {name!r} has the value {plain!r} ({type(plain).__name__}), which "

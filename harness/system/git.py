@@ -124,9 +124,9 @@ def committed_at(repository: Path, commit: str) -> str:
 
 
 def is_dirty(repository: Path, *paths: Path) -> bool:
-    """Whether anything under `paths` differs from HEAD, files that git does not know included.
+    """Tell whether anything under `paths` differs from HEAD, unknown files included.
 
-    A file that is named itself is dirty where git ignores it too: HEAD does not have it.
+    A named file counts although git ignores it, as HEAD does not have it.
     """
     modules: dict[Path, list[Path]] = {}
     own: list[Path] = []
@@ -149,17 +149,13 @@ def _has_status(repository: Path, paths: Sequence[Path], option: str) -> bool:
 
 
 def changing(repository: Path, base: str, head: str, *paths: str) -> set[str]:
-    """The commits after `base` up to `head`, on the line of first parents, that change anything at `paths`:
-    what a merged branch did is the merge's.
-    """
+    """Return commits of base..head, on the line of first parents, that change `paths`, merges included."""
     asked = ("--literal-pathspecs", "log", "--first-parent", "--format=%H", f"{base}..{head}")
     return set(ask(repository, *asked, "--", *paths).decode().split())
 
 
 def names_of_commits(folder: Path, recent: int) -> list[tuple[str, str]]:
-    """HEAD, branches and tags, and the newest `recent` commits by their short hashes, each with its subject
-    or nothing. Raises GitError.
-    """
+    """Return HEAD, branches, tags and `recent` commits by short hash, each with its subject, if any."""
     refs = ask(folder, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
     logged = ask(folder, "log", f"--max-count={recent}", "--format=%h %s")
     names = [("HEAD", ""), *((name, "") for name in refs.decode(errors="replace").split())]

@@ -101,9 +101,7 @@ def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
 
 
 def module_command(module: str, control: int | None, python: str = "") -> list[str]:
-    """Return the words that run a module with no working folder on its import path: under a supervisor that
-    reads deadlines from the open pipe `control`, or under none.
-    """
+    """Return the words that run a module under a supervisor, which reads deadlines from `control`, if any."""
     reads = supervisor.NOBODY if control is None else str(control)
     return [python or sys.executable, _SUPERVISOR, reads, "-m", module]
 
@@ -119,9 +117,9 @@ class _Child:
     def __init__(
         self, command: Callable[[int], Sequence[str]], *, cwd: Path, env: Mapping[str, str], piped: bool
     ) -> None:
-        """`command` returns the words that start its supervisor, which reads deadlines from the pipe of that
-        number. What it prints is kept but for its standard output where that is `piped`, as its input is
-        then.
+        """Start the process. `command` returns its words, given the number of the pipe for deadlines.
+
+        Its output is kept, but for standard output where that is `piped`, as its input is then.
         """
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
@@ -158,7 +156,7 @@ class _Child:
         )
 
     def wait(self, deadline: float, glance: Callable[[int], object] = lambda _pid: None) -> bool:
-        """Wait until it has ended; False where it has not at the deadline, a moment of time.monotonic().
+        """Wait for its end until a moment of time.monotonic(); False where it has not ended by then.
 
         Meanwhile `glance` is called again and again with the number of what the supervisor has started.
         """
@@ -261,10 +259,9 @@ def run_shell(
     env: Mapping[str, str] | None = None,
     glance: Callable[[int], object] = lambda _pid: None,
 ) -> Ended:
-    """Run a command of a shell in a folder, with nobody at the keyboard, and end what it leaves running.
+    """Run a command of a shell in a folder, without input, and end what it leaves running.
 
-    `env` has variables beside those of this process. While it runs, `glance` is called with the shell's
-    number.
+    `env` adds to this process's variables. `glance` is called with the shell's number while it runs.
     """
     shell = functools.partial(supervised, ["/bin/sh", "-c", command])
     child = _Child(shell, cwd=folder, env={**os.environ, **(env or {})}, piped=False)
@@ -280,9 +277,9 @@ def run_shell(
 def finished(
     command: Sequence[str], folder: Path | None = None, timeout_s: float | None = None
 ) -> tuple[int, str, str]:
-    """The status of a command that has ended, its output and its errors. Raises subprocess.TimeoutExpired
-    where it does not in time; it is ended then with all that it started, as a compiler's driver starts
-    compilers.
+    """Return status, output and errors of a command. Raises subprocess.TimeoutExpired.
+
+    Where it takes too long, all that it started ends too, as a compiler's driver starts compilers.
     """
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, errors="replace"
@@ -311,8 +308,7 @@ class Process(_Child):
         python: str = "",
         before: Sequence[str] = (),
     ) -> None:
-        """Start the process, with `python` in place of this interpreter: of what is installed here, that one
-        finds this package alone.
+        """Start the process, by `python` in place of this interpreter, which then finds this package alone.
 
         `before` is a command that runs the command behind it, with the same input and output.
         """
@@ -379,8 +375,7 @@ class Process(_Child):
     ) -> R | Failed:
         """Return the answer to a request that was sent. Raises LostError.
 
-        `answered` gets each question that the process asks meanwhile, with the deadline, and returns the
-        reply.
+        `answered` returns the reply to each question of the process; it gets the question and the deadline.
         """
         while True:
             line = self._line(deadline)
@@ -416,9 +411,7 @@ class Process(_Child):
         return line
 
     def _wait(self, pipe: int, event: int, deadline: float) -> bool:
-        """Wait until a pipe can be used; False where the process has ended. Raises LostError past the
-        deadline.
-        """
+        """Wait for a pipe; False where the process has ended. Raises LostError past the deadline."""
         if self._process.returncode is not None:
             return False
         poll = select.poll()
@@ -464,9 +457,7 @@ class Process(_Child):
         self._tell(signal.SIGCONT, signal.SIGUSR2)
 
     def pids(self) -> list[int]:
-        """The numbers of the supervisor and of those that it stands in for, the last of which is what a
-        card's driver lists.
-        """
+        """Return the supervisor's number and those it stands in for; a card's driver lists the last."""
         found = [self._pid]
         for _ in range(1 + self._relayed):  # no more, as the process itself may bear any name
             if (inner := stands_in_for(found[-1])) is not None:
@@ -483,9 +474,7 @@ class Process(_Child):
 
 
 def _import_path() -> str:
-    """PYTHONPATH of a child: this package's place, and what this process was given. There an empty entry
-    names the folder that a process is in, and a relative one a folder below it.
-    """
+    """Return PYTHONPATH of a child: this package's place, and this process's entries, made absolute."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     found = [str(Path(__file__).parents[2]), *(str(Path(entry).absolute()) for entry in given if entry)]
     return os.pathsep.join(found)
@@ -523,10 +512,10 @@ class Channel:
 
 
 def serve(requests: Any, answer: Callable[[Any, Channel], msgspec.Struct]) -> None:
-    """Answer requests of these types until there are no more; `answer` may report progress and ask meanwhile.
+    """Answer requests of these types, in the process itself, until there are no more.
 
-    Runs in the process itself. What a suite or a library there reads and prints is not heard by whoever asks:
-    it reads nothing, and prints to standard error.
+    `answer` may report progress and ask meanwhile. Suites and libraries read no standard input, and what they
+    print goes to standard error.
     """
     # Also where a program stands between the supervisor and this process.
     supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL)

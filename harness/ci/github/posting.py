@@ -47,9 +47,7 @@ def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
 
 
 def pull_of_branch(api: Api, repository: str, label: str, commit: str) -> Pull:
-    """The one open pull request from a branch, ``OWNER:BRANCH``, whose head is a commit. Raises StaleError,
-    RemoteError.
-    """
+    """Return the one open pull request of ``OWNER:BRANCH`` with this head. Raises StaleError, RemoteError."""
     query = {"state": "open", "head": label}
     listed = api.pages(path_of(repository, "pulls"), list[Pull], needs="pull-requests: read", query=query)
     found = [pull.number for page in listed for pull in page if pull.head.sha == commit]
@@ -144,10 +142,9 @@ class _CheckRuns(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """The check runs that one App makes, by a token of it.
+    """The check runs of one App, by a token of it.
 
-    Others may call theirs the same, and write our key on them: every App that may write checks, and every
-    workflow of the repository by its own token. Whose a check is, GitHub says.
+    Other Apps and workflows may use the same name and write our key, so GitHub's word on the App decides.
     """
 
     api: Api
@@ -190,8 +187,8 @@ def post_comment(
 ) -> Posted:
     """Bring the one comment of `author` to this text, which begins with the key's marker.
 
-    `still_current` raises where the commit is the pull request's no more: it is called before each write.
-    Raises ApiError, RemoteError.
+    `still_current` runs before each write, and raises if the commit is no longer the head. Raises ApiError,
+    RemoteError.
     """
     return StickyComment(
         api=api,
@@ -210,10 +207,7 @@ def post_comment(
 def post_check(
     checks: Checks, key: ReportKey, check: Mapping[str, Any], *, still_current: Callable[[], object]
 ) -> Posted:
-    """Bring the check run of this key to what `check` says: name, status, conclusion, output.
-
-    Raises ApiError, RemoteError, and what `still_current` does.
-    """
+    """Bring the check run of this key to `check`: name, status, conclusion, output. Raises RemoteError."""
     check_runs = checks.named(key.head, check["name"])
     same = _with_key(check_runs, key)
     if newer := next((each for each in check_runs if _is_newer(each, key)), None):
@@ -241,10 +235,7 @@ def post_check(
 def post_queued(
     checks: Checks, key: ReportKey, name: str, *, details_url: str, output: Mapping[str, str]
 ) -> None:
-    """Show that a run has been started. What is posted of it takes this check's place, by the same key.
-
-    Raises ApiError, RemoteError.
-    """
+    """Show that a run was started; its result takes this check's place. Raises ApiError, RemoteError."""
     body = {"name": name, "status": "queued", "external_id": key.external_id, "details_url": details_url}
     made = {**body, "head_sha": key.head, "output": output}
     checks.api.create(checks.path(), made, _CheckRun, needs=_CHECKS)
@@ -274,9 +265,9 @@ class CarriedOver:
 
 
 def carry_over(api: Api, checks: Checks, queued: Queued, name: str, *, strict: bool) -> CarriedOver:
-    """Give a commit of the merge queue the conclusion that the pull request's own commit has.
+    """Give a commit of the merge queue the conclusion of the pull request's own commit.
 
-    Where that has none, it is neutral, with `strict` a failure. Raises StaleError, ApiError, RemoteError.
+    Without one it is neutral, with `strict` a failure. Raises StaleError, ApiError, RemoteError.
     """
     head = open_pull(api, checks.repository, queued.pull_request).head.sha
     done = {

@@ -15,8 +15,8 @@ from harness.ci.github.workflow_events import COMMAND, DISPATCH_BRANCH, WORKFLOW
 from harness.ci.scaffold import check_patterns
 from harness.ci.sticky_comment import ReportKey, StaleError
 from harness.errors import RefusedError, RemoteError
-from harness.report.pull_request.comment_markdown import code, pre
 from harness.report.pull_request.faces import check_name
+from harness.report.templates import code, pre
 
 _MAY_ASK = {"admin", "maintain", "write"}
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -68,11 +68,10 @@ class Started:
 
 
 def start_measurement(api: Api, repository: str, asked: MeasurementRequest, checks: Checks | None) -> Started:
-    """Have the workflow with the card, the default branch's, measure the one commit that was named. Whoever
-    asked sees a reaction, then a check that waits, or why it was refused. Without `checks` none waits.
+    """Start the default branch's workflow on a card for the named commit, and show that on the pull request.
 
-    Raises RefusedError where whoever asks may not, or names no commit, or one that is the pull request's head
-    no more; ApiError, RemoteError.
+    Without `checks` no check run waits. Raises RefusedError if the person may not ask, or if the commit is
+    missing or no longer the head; ApiError, RemoteError.
     """
     telling = _Telling(api, repository, asked)
     if not may_ask(api, repository, asked.login):

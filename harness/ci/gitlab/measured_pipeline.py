@@ -1,7 +1,7 @@
-"""From a pipeline that measured a merge request to the note and the commit status on it.
+"""Note and commit status of a pipeline that measured a merge request.
 
-What a job with the card has left is read from the API, in memory: an artifact that a runner unpacks may put
-any file beside the code that posts. The merge request's commit is GitLab's own word at each write.
+Reports are read from the API, in memory, because an unpacked artifact may put any file beside this code.
+GitLab names the merge request's commit at each write.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ class Pipeline:
 
 
 def pipeline_of(environ: Mapping[str, str]) -> Pipeline:
-    """The pipeline by GitLab's predefined variables, or by PERF_MERGE_REQUEST and PERF_COMMIT where somebody
-    has started a pipeline for it. Raises ConfigError.
-    """
+    """Return the pipeline by GitLab's variables or by PERF_MERGE_REQUEST, PERF_COMMIT. Raises ConfigError."""
     asked = environ.get("PERF_MERGE_REQUEST", "")
     if asked:
         number, head = asked, environ.get("PERF_COMMIT", "")
@@ -134,10 +132,10 @@ def prepare(
     given: Mapping[str, Review] | None = None,
     strict: bool = False,
 ) -> PreparedPost:
-    """All that is posted of a pipeline; `given` are its reports, where they are not to be fetched. With
-    `strict` a status that would be skipped fails.
+    """Return everything that is posted of a pipeline; `given` are reports that need no fetching.
 
-    Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
+    With `strict` a skipped status fails. Raises StaleError, RefusedError for a malformed report, ApiError,
+    RemoteError.
     """
     merge_request = _current(api, project, pipeline)
     jobs = _jobs(api, project, pipeline)
@@ -203,9 +201,9 @@ def _contents(api: Api, project: str, jobs: Iterable[_Job]) -> Iterator[tuple[st
 
 
 def post(api: Api, project: str, pipeline: Pipeline, prepared_post: PreparedPost) -> PostOutcome:
-    """Post a note, where there is a report, and a commit status.
+    """Post a note, if there is a report, and a commit status. If one fails, the other is posted all the same.
 
-    One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
+    Raises StaleError, ApiError, RemoteError.
     """
     merge_request = _current(api, project, pipeline)
     trouble: list[str] = []
@@ -247,9 +245,7 @@ def _post_note(
 
 
 def without_actions(text: str) -> str:
-    """The text without a line that begins with a slash: in a note GitLab does as that says, /merge for one,
-    and a compiler's log is its author's to write. That GitLab leaves code alone is not relied on.
-    """
+    """Return the text without lines that begin with a slash: in a note GitLab may obey those of a log."""
     return _QUICK_ACTION.sub(r"\1&#47;", text)
 
 

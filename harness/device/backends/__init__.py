@@ -82,11 +82,7 @@ def survey(names: tuple[str, ...] = DEFAULT_ORDER) -> list[Survey]:
 
 
 def open_device(spec: str | None) -> Device:
-    """The device named by `spec`, or the first that works in DEFAULT_ORDER.
-
-    Raises UsageError for a spec that names nothing, DeviceError for a device that is not there or does not
-    open.
-    """
+    """Return the device that `spec` names, or the first that works. Raises UsageError and DeviceError."""
     if spec is not None:
         name, index = parse_spec(spec)
         devices = _devices(name)

@@ -112,9 +112,9 @@ def sequence(
 
 
 class Device(Protocol):
-    """One open device. Errors are HarnessErrors: BuildError, OutOfMemoryError, LaunchError, MeasureError.
+    """One open device. Errors are BuildError, OutOfMemoryError, LaunchError and MeasureError.
 
-    A method with a body here does what it says for a device without the feature that it is about.
+    A method with a body here does what it says for a device without the feature.
     """
 
     info: DeviceInfo
@@ -163,9 +163,7 @@ class Device(Protocol):
         """Enqueue a copy of the first bytes of one allocation to an offset in another."""
 
     def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
-        """Call a function that compiles when it is called, so that it has compiled, and chosen among what it
-        tunes, before anything is checked or timed; `built.resources` then tells what it launches.
-        """
+        """Call a function until it has compiled and tuned itself; `built.resources` then has its kernels."""
         return
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
@@ -177,15 +175,13 @@ class Device(Protocol):
         launch: Launch,  # noqa: ARG002
         arguments: Sequence[Argument],  # noqa: ARG002
     ) -> None:
-        """Before launch_held: fill the memory that a function returns, where it is none of its arguments'.
-        What the last call left there would pass for work that did not wait. The function runs for it.
-        """
+        """Run the function, and poison what it returns in its own memory: old results hide early work."""
         return
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
-        """Launch while nothing that is enqueued may begin yet, and take `looks` meanwhile: what has changed
-        there did not wait for its turn. False where that cannot be told, as of a kernel that has no queue but
-        the harness's; then nothing is to be read from them.
+        """Launch while the queue is held, and take `looks`: what has changed by then did not wait.
+
+        Return False, and read nothing, where that cannot be told, as of kernels on the harness's queue.
         """
         self.launch(built, launch, arguments)
         return False
@@ -194,10 +190,7 @@ class Device(Protocol):
         """Enqueue `launches` launches back to back; their time together. deliver() goes behind it."""
 
     def deliver(self, built: Built, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
-        """Enqueue what puts results that a function returned where its outputs are, if they are not there.
-
-        No part of any time or count of cycles: the function's result may lie wherever it likes.
-        """
+        """Enqueue copies of returned results to their outputs. They are in no time and no count of cycles."""
         return
 
     def flush_l2(self) -> None:
@@ -209,9 +202,10 @@ class Device(Protocol):
         return
 
     def hold(self) -> Callable[[], None]:
-        """Enqueue a wait for the host, which calls what is returned once all that is to run without gaps has
-        been enqueued: no more than a few hundred launches, as the queue must hold them. The wait ends by
-        itself after MOST_HELD_NS. It may do nothing where there is no canary to tell that it would help.
+        """Enqueue a wait for the host, and return what ends it: call that once the launches are enqueued.
+
+        The queue must hold them, so they are a few hundred at most. The wait ends by itself after
+        MOST_HELD_NS. A device without a canary, which would tell that a wait helps, may do nothing.
         """
         return lambda: None
 
@@ -220,10 +214,7 @@ class Device(Protocol):
         return lambda: None
 
     def canary(self) -> Timing | None:
-        """Enqueue a small kernel that never changes, and time it: what slows it is not the code under test.
-
-        None where there is none.
-        """
+        """Enqueue and time a small kernel that never changes, to see disturbances; None without one."""
         return None
 
     def tick_ns(self) -> float:
@@ -270,9 +261,7 @@ class Backend(Protocol):
     """What a backend module offers."""
 
     def devices(self) -> list[DeviceInfo]:
-        """Every device, without opening one. Raises DeviceError, saying what to do, where the backend
-        cannot work.
-        """
+        """Return every device, without opening one. Raises DeviceError, which says what to do."""
 
     def open_device(self, index: int) -> Device: ...
 
@@ -289,10 +278,7 @@ def compile_all(device: Device, programs: Iterable[Program]) -> None:
 
 
 def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None = None) -> None:
-    """Refuse, with the numbers, a launch that the device's own limits rule out.
-
-    Raises LaunchError. Before the build `resources` is None, and only what needs no compiler is checked.
-    """
+    """Raise LaunchError for a launch beyond the device's limits, and after the build the kernel's limits."""
     for step in launch.steps:
         check_launch(step, device)
     needs = resources or Resources()

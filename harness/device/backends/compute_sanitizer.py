@@ -19,6 +19,7 @@ from pathlib import Path
 from harness.device.backends import nvcc
 from harness.device.findings import Kind, SanitizerFinding, together
 from harness.errors import DeviceError
+from harness.system.process import finished
 
 PACKAGE = "nvidia-cuda-sanitizer-api"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -87,14 +88,12 @@ def program() -> str:
             f"install the CUDA toolkit, or pip install {PACKAGE}. '--tool oclgrind' needs no card."
         )
     try:
-        done = subprocess.run(
-            [found, "--version"], capture_output=True, text=True, check=False, timeout=_TOOL_S
-        )
+        _, out, err = finished([found, "--version"], timeout_s=_TOOL_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DeviceError(f"{found} does not start ({error}).") from None
-    version = _VERSION.search(done.stdout)
+    version = _VERSION.search(out)
     if version is None:
-        said = (done.stdout + done.stderr).strip()
+        said = (out + err).strip()
         raise DeviceError(f"{found} does not tell its version, but: {said or 'nothing'}.", log=said)
     if (int(version[1]), int(version[2])) < OLDEST:
         raise DeviceError(

@@ -65,8 +65,7 @@ class Access:
     requests: float
     """Requests of one warp."""
     sectors: float
-    """Sectors of 32 bytes that a request touches, in the mean; 4 are the fewest for 32 neighbours of 4 bytes.
-    """
+    """Mean number of 32-byte sectors of a request; 32 neighbours of 4 bytes touch 4."""
     conflicts: float
     """In shared memory, how many times a request is served for once without bank conflicts, in the mean."""
 
@@ -85,10 +84,9 @@ class Access:
 
 
 def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[Access, ...]:
-    """What the warps of a block in the middle of the grid ask of memory, arrays of the problem first.
+    """Return the accesses of the warps of a block in the middle of the grid, arrays of the problem first.
 
-    Raises BuildError where there is no CUDA text, no g++, or g++ cannot compile the text, as of a kernel that
-    uses tensor cores, and where it does not end.
+    Raises BuildError without CUDA text or g++, where g++ cannot compile the text, and past the timeout.
     """
     compiler = _compiler()
     if not compiler:
@@ -119,7 +117,7 @@ def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[
 def _compiler() -> str:
     if shutil.which("g++") is None:
         return ""
-    return subprocess.run(["g++", "--version"], capture_output=True, text=True, check=False).stdout
+    return finished(["g++", "--version"])[1]
 
 
 def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> str:

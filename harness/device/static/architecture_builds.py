@@ -143,9 +143,9 @@ def builds(
     timeout_s: float | None = None,
     tell: Callable[[int, int], object] = lambda _done, _all: None,
 ) -> list[Build]:
-    """Every distinct program of the cases for every architecture; compilers work side by side, each for no
-    longer than it may, and `tell` is called as they come to their ends. Without `libraries` it is only told
-    what those are made of: one may take minutes.
+    """Build every distinct program for every architecture, side by side, each for at most `timeout_s`.
+
+    `tell` gets the number done and the number of all. Without `libraries`, these are only identified.
     """
     kernels = list({each.kernel.name: each.kernel for each in planned}.values())
     asked: list[tuple[Build, Program | None]] = []
@@ -210,9 +210,7 @@ def _programs(
 
 
 def _identity(library: Program) -> str:
-    """A hash that is equal for two libraries that are made of the same: of text and options, and of the
-    suite's files where there are folders of headers among these.
-    """
+    """Return a hash that is equal for libraries of the same text, options and headers."""
     made_of = library if library.folders else replace(library, tree_sha256="")
     return hashlib.sha256(f"{library.function}\0{made_of.sha256}".encode()).hexdigest()
 
@@ -318,9 +316,7 @@ def _library(asked: Build, made: Program, cache: BinaryCache) -> Build:
 def compiled_for(
     made: Program, arch: str, timeout_s: float | None = None, cache: BinaryCache | None = None
 ) -> Compiled:
-    """What the compilers say of a program for an architecture, from the cache where they did. Raises
-    BuildError.
-    """
+    """Return what the compilers say of a program, from the cache if they did. Raises BuildError."""
     if made.kind == "image":
         raise BuildError(f"{made.name} is a binary: ptxas says nothing of it.")
 
@@ -386,9 +382,7 @@ def check_parameters(made: Program, sizes: Sequence[int]) -> None:
 
 
 def _bytes_of(parameter: Parameter) -> int:
-    """Size of what is passed; by value that of its type, which says its bits, or 0 where only the launch
-    knows.
-    """
+    """Return the size of an argument in bytes: a pointer, or a value; 0 where only the launch knows."""
     if parameter.shape is not None:
         return _POINTER_BYTES
     bits = _BITS.search(parameter.dtype)

@@ -56,7 +56,7 @@ class Difference:
 def differences(
     base: Sequence[StaticFacts], head: Sequence[StaticFacts], *, most_registers: int | None = None
 ) -> list[Difference]:
-    """The differences of every kernel and architecture that either has, in head's order.
+    """Return the difference of every kernel and architecture, in head's order, then those that vanished.
 
     A kernel of head with more than `most_registers` is a risk, whatever it had before.
     """

@@ -67,9 +67,7 @@ class Instruction:
 
     @property
     def kind(self) -> str:
-        """``FFMA``; of what reads or writes memory with its width in bits, ``LDG.128``; of a product of
-        matrices on tensor cores with its shape, ``HMMA.16816``.
-        """
+        """``FFMA``; a memory access with its width, ``LDG.128``; a product with its shape, ``HMMA.16816``."""
         operation = self.operation
         if operation in _MEMORY:
             return f"{_MEMORY[operation]}.{self.bits}"
@@ -109,8 +107,7 @@ class Instructions:
     hottest: Loop | None = None
     """None where there is no loop."""
     places: Mapping[str, str] = field(default_factory=dict)
-    """The source line that most instructions of each kind come from, as ``file.cu:12``; under LOOP that of
-    the hottest loop. Empty where the cubin does not tell."""
+    """Source line of most instructions of each kind, as ``file.cu:12``, and of the LOOP; empty if unknown."""
 
 
 def arithmetic(kinds: Mapping[str, int]) -> int:
@@ -187,9 +184,7 @@ def _heat(loop: Loop) -> tuple[int, int]:
 
 
 def _loops(instructions: Sequence[Instruction]) -> list[Loop]:
-    """The loops, by their branches back. A branch to itself is no loop: it stands behind a kernel's end. A
-    loop spans what is between the instruction that is branched back to and the last such branch.
-    """
+    """Return the loops: from an instruction to the last branch back to it. A branch to itself is none."""
     ends: dict[int, int] = {}
     for each in instructions:
         if each.target is not None and each.target < each.at:

@@ -158,11 +158,7 @@ class Sampler:
 
 
 def nearest_or_within(snapshots: Sequence[Snapshot], started_ns: int, ended_ns: int) -> tuple[Snapshot, ...]:
-    """Return those of the snapshots (oldest first) that lie in the window, edges included.
-
-    A window shorter than the sampling interval may hold none: then the one nearest to it is the answer. Empty
-    only where there is no snapshot at all.
-    """
+    """Return the snapshots (oldest first) in the window, edges included; without any, the nearest one."""
     first = bisect_left(snapshots, started_ns, key=_at_ns)
     last = bisect_right(snapshots, ended_ns, key=_at_ns)
     if first < last:

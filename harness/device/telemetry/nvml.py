@@ -52,8 +52,7 @@ _POWER_INSTANT_FIELD = 186
 
 _LOST = {15, 16, 28}  # GpuIsLost, ResetRequired, GpuNotFound
 _PASSING = {7, 10, 14, 19, 20, 21, 23, 27, 999}
-"""InsufficientSize (a list that grew between two calls), Timeout, IrqIssue, InUse, Memory, NoData,
-InsufficientResources, NotReady, Unknown: worth asking again."""
+"""Codes worth asking again: InsufficientSize, Timeout, IrqIssue, InUse, Memory, NoData and the like."""
 
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Member of the value union by NVML_VALUE_TYPE_*."""
@@ -209,10 +208,7 @@ class NvmlProbe:
         self._unavailable.setdefault(field, f"at times: {way}: {self._reason(error)}")
 
     def _try(self, read: Read, name: str = "") -> tuple[Any, Exception | None]:
-        """Return what is read and no error, or None and the error; a lost card is raised.
-
-        What is read must be plausible where its name has a range.
-        """
+        """Return a plausible value and no error, or None and the error. Raises DeviceError if lost."""
         try:
             value = read(self._nvml, self._card)
             return plausible(name, value) if name in RANGES else value, None

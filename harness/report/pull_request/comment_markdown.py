@@ -27,21 +27,10 @@ from harness.report.document.outcome import (
     units_of,
     verb,
 )
-from harness.report.table import Cell, Sheet, safe
+from harness.report.table import Cell, Sheet
+from harness.report.templates import code, pre
 from harness.report.words.of_verdict import commit_label, leading, reason, remedy, sentence, verdict_columns
 from harness.suite.case_id import size_label
-from harness.system.texts import plain_log
-
-
-def code(text: str) -> str:
-    """Anybody's text on one line, as text and nothing else."""
-    return f"<code>{safe(' '.join(text.split()))}</code>"
-
-
-def pre(text: str) -> str:
-    """Anybody's lines. Blank ones are left out: they would end the block for Markdown."""
-    lines = [line for line in plain_log(text).split("\n") if line.strip()]
-    return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
 
 
 def link(address: str, inner: str) -> str:

@@ -33,7 +33,6 @@ from harness.report.pull_request.comment_markdown import (
     View,
     axis_svg,
     body,
-    code,
     comment,
     did_not_fit,
     fit,
@@ -44,6 +43,7 @@ from harness.report.pull_request.comment_markdown import (
     summary,
 )
 from harness.report.table import CLOSING, Cell, Column, Sheet, opening
+from harness.report.templates import code
 from harness.report.words.of_verdict import sentence, verdict_columns
 from harness.suite.case_id import size_label
 from harness.system.cache import write_atomically

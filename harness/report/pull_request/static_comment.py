@@ -18,7 +18,8 @@ from harness.numbers import counted
 from harness.records.types import DifferenceStatus, RiskKind
 from harness.report.document.document import Commit, Identifier, Size, Strict, Text, Words, decode
 from harness.report.document.outcome import Links
-from harness.report.pull_request.comment_markdown import COMMENT_BYTES, Item, Part, code, fit, fixed, link
+from harness.report.pull_request.comment_markdown import COMMENT_BYTES, Item, Part, fit, fixed, link
+from harness.report.templates import code
 
 STATIC_SCHEMA_VERSION = 1
 _MOST_ROWS = 16 * 1024

@@ -316,9 +316,7 @@ class CardPages:
                 self.site.remove(f"data/at/{self.file}/{first // EVERY}.js")
 
     def _epochs(self) -> list[dict[str, Any]]:
-        """The epochs of each suite, and from which commit on which of them holds: figures of two are not
-        compared. Those of its longest series, as all of a suite is measured together.
-        """
+        """Return the epochs of each suite and their first commits, by the suite's longest series."""
         by_suite: dict[str, list[Series]] = defaultdict(list)
         for one in self.card.analysed:
             by_suite[one.series.case.suite].append(one.series)

@@ -1,6 +1,4 @@
-"""Documents on disk, twice: for the pages, which cannot fetch where they are opened from a disk, and for
-programs.
-"""
+"""Documents on disk, twice: as scripts for pages that are opened from a disk, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ class Numbers:
         self.values, self.kind = values, kind
 
     def packed(self) -> dict[str, Any]:
-        """What the pages read. Whole numbers that move little are kept as first value and differences, of
-        one byte or all the same: most of a page is numbers.
-        """
+        """Return the form for pages. Whole numbers that move little are a first value and steps of a byte."""
         if self.kind == "f32":
             return {"t": "f32", "d": _base64(self.values.astype("<f4"))}
         dtype, whole = np.dtype(_DTYPES[self.kind]), self.values
@@ -359,10 +355,7 @@ def atom(
     project: str,
     generated_at: str,
 ) -> bytes:
-    """An Atom feed (RFC 4287) of what commits did. An entry is one event, by its id.
-
-    `cards` are file and name of each card, by number, `cases` the names of cases.
-    """
+    """Return an Atom feed (RFC 4287), an entry an event. `cards` are file and name of each card."""
     ET.register_namespace("", _ATOM)
     feed = ET.Element(f"{{{_ATOM}}}feed")
     _add(feed, "title", f"{project}: changes of speed")

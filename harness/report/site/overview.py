@@ -248,8 +248,9 @@ def is_unjudged(each: Stated) -> bool:
 
 
 def _days(commits: Commits) -> dict[str, Numbers]:
-    """The days since 1970 on which there are commits, and the first commit of each. Clocks of authors go
-    astray; a time axis cannot, so a commit is of no earlier day than those before it.
+    """Return the days since 1970 that have commits, and the first commit of each.
+
+    Authors' clocks are unreliable, so a commit's day is never earlier than that of the commit before it.
     """
     times = np.array([commit.time_s for commit in commits.line], np.int64)
     days = np.maximum.accumulate(times // 86_400)

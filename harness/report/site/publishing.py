@@ -91,15 +91,14 @@ def publish_pages(
     today: dt.date | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
-    """Write the pages of a results folder into a site's folder, whatever else lies there.
+    """Write the pages of a results folder into a site's folder, beside other files there.
 
-    `repository` holds the commits, where the project's own in `root` does not.
-    `suites` say what others published of their kernels, and hold the texts whose accesses are followed;
-    `directions` are what the project says of benchmarks that are no suite's: which way is better.
+    `repository` holds the commits, if not the project's own in `root`. `suites` hold published figures and
+    the texts whose accesses are followed. `directions` say which way is better for benchmarks of no suite.
     `limits` are those of asv's configuration.
 
-    An empty history makes pages that say so. Raises StoreError where nothing can be read or written,
-    GitError, ConfigError for the triage file.
+    An empty history makes pages that say so. Raises StoreError if something cannot be read or written,
+    GitError, and ConfigError for the triage file.
     """
     now = dt.datetime.now(tz=dt.timezone.utc)
     today = today or now.date()
@@ -234,9 +233,7 @@ def _write_suites(
 
 
 def _write_commits(site: Site, repository: Path, commits: Commits) -> None:
-    """Write the commits, and the paths that each touched, in files of so many. A file of paths stays as it is
-    as long as its last commit is the last of its place.
-    """
+    """Write the commits, and the paths that each touched, in files of so many; known paths stay."""
     for first in range(0, len(commits), COMMITS_A_FILE):
         line, number = commits.line[first : first + COMMITS_A_FILE], first // COMMITS_A_FILE
         rows = [(each.hash, each.time_s, each.author[:200], each.subject[:500]) for each in line]
@@ -282,8 +279,10 @@ def _recall(work: CardPages) -> CardSummary | None:
 
 
 def _waited(work: CardPages, count: int) -> bool:
-    """Whether a commit after so many has results that were there before it was: of a branch now merged, or in
-    a clone now complete. asv's files and records have the first digits of a commit's hash in their names.
+    """Return whether results wait for a commit after so many, as of a branch now merged or a clone now
+    complete.
+
+    asv's files and records have the first digits of a commit's hash in their names.
     """
     new = [each.hash for each in work.commits.line[count:]]
     if not new:

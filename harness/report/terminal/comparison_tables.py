@@ -1,6 +1,4 @@
-"""Verdicts of comparisons, of files, and of stored comparisons judged again: the terminal, JSON, and the exit
-status.
-"""
+"""Verdicts of comparisons, files and rejudged records: tables, JSON and exit status."""
 
 from __future__ import annotations
 
@@ -62,9 +60,9 @@ JudgedResult: TypeAlias = ComparisonResult | FilesResult | RejudgedRecord
 
 
 def exit_code(results: Sequence[JudgedResult], fail_on: Collection[str] = ()) -> ExitCode:
-    """What the verdicts mean for a command; `fail_on` names those that count, none for the default.
+    """Return the exit status; `fail_on` names the verdicts that count, none for the default.
 
-    Where nothing was compared it is inconclusive at best, whatever counts.
+    If nothing was compared, it is inconclusive at best, whatever counts.
     """
     if any(result.interrupted for result in results):
         return ExitCode.INTERRUPTED
@@ -271,8 +269,9 @@ def lines_of(
     *,
     logs: bool = True,
 ) -> Iterator[Text]:
-    """What a table cannot say: why, of every verdict that somebody has to act on; once where several in a row
-    say the same. `names` are what cases are called, where not by their ids.
+    """Explain every verdict that somebody has to act on, once for several in a row with the same explanation.
+
+    `names` are the names of cases, where these are not their ids.
     """
     shown: set[str] = set()
     loud = (verdict for verdict in verdicts if verdict.status not in _QUIET or verdict.settings_changed)

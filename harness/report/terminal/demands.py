@@ -9,7 +9,8 @@ from typing import Any
 from harness.device.static.demand import Demand
 from harness.device.static.occupancy import CardModel
 from harness.numbers import number
-from harness.report.table import Column, Sheet, inline
+from harness.report.table import Column, Sheet
+from harness.report.templates import inline
 from harness.report.terminal.run_tables import console, print_out
 from harness.suite.suite import Suite
 from harness.system.texts import harmless

@@ -55,18 +55,14 @@ _STATES = (
 
 
 def exit_code(history: History) -> ExitCode:
-    """A regression is open, or what could be measured once fails now: neither passes in silence. Nor does
-    what became worse and cannot be judged yet, which is neither fine nor a regression.
-    """
+    """Return the status: open regressions and failing cases first, then figures too recent to judge."""
     if any(history.conclusion.open) or any(card.failing for card in history.cards):
         return ExitCode.REGRESSION
     return ExitCode.INCONCLUSIVE if any(history.conclusion.unjudged) else ExitCode.FINE
 
 
 def print_history(history: History, *, every: bool = False, since: str = "") -> None:
-    """An event each: what is open, what cannot be judged yet, and the newest of what is neither, or all since
-    a commit or date. With `every` a line for each change of each card in their place.
-    """
+    """Print events: open, unjudged, and the newest others or all `since`; with `every`, all changes."""
     if every:
         for card in history.cards:
             _print_card(card, history.commits)
@@ -211,9 +207,7 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
 
 
 def _effect(change: Change) -> str:
-    """``-5.25 ± 0.53 %``; with a tilde and no interval where that is too wide to mean much. Of what has no
-    noise ``0 → 128``: no percentage tells a step from 0.
-    """
+    """``-5.25 ± 0.53 %``; ``~-5.25 %`` if the interval is too wide; ``0 → 128`` if there is no noise."""
     if change.low == change.high:
         return f"{change.before:g} → {change.after:g}"
     told = percent(change.effect, sign=True)

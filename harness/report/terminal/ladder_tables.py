@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from harness.numbers import counted, number, times
 from harness.report.ladders import LadderLine, LadderReport, Machine, Ours
-from harness.report.table import Column, Sheet, inline
+from harness.report.table import Column, Sheet
+from harness.report.templates import inline
 from harness.report.terminal.run_tables import console, print_out
 from harness.report.words.of_verdict import commit_label
 from harness.suite.case_id import size_label
@@ -92,9 +93,7 @@ def publication(ladder: Ladder) -> str:
 
 
 def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str, list[Column], list[str]]]:
-    """A heading, a table, and what is to be said below it, for each device; one for all where kernels are
-    held against another.
-    """
+    """Return heading, table and notes for each device, or once if kernels are held against another."""
     if report.ladder.against:
         yield "", _held_against(report), list(_sources(report, now))
         return

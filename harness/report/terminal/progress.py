@@ -59,9 +59,7 @@ _PURPOSES: dict[Purpose, str] = {"look": "", "confirm": ", confirming", "attribu
 
 
 class DeviceProgress:
-    """A bar on standard error, with the time that has passed unless other columns are given; a context
-    manager.
-    """
+    """A bar on standard error, with the elapsed time unless other columns are given; a context manager."""
 
     def __init__(self, *columns: ProgressColumn) -> None:
         self.console = Console(stderr=True)

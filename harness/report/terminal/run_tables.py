@@ -141,9 +141,7 @@ STYLES: Mapping[str, str] = {
 
 
 def console() -> Console:
-    """Standard output, as wide as the terminal; a log gets the room it needs, unless COLUMNS is set. Texts
-    are shown as they are.
-    """
+    """Return standard output, without markup, wide enough for a log unless COLUMNS is set."""
     out = Console(highlight=False, markup=False, emoji=False)
     if not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = LOG_WIDTH

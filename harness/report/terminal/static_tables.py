@@ -54,9 +54,7 @@ def _title(result: BuildResult) -> str:
 
 
 def _names(rows: Sequence[tuple[Build, Sequence[str]]]) -> list[Column]:
-    """Kernel and architecture of builds, each with those of its cases that it is about; of kernels that are
-    another program at another size, which.
-    """
+    """Return columns of kernel and architecture, and of size if a kernel has several programs."""
     builds = [build for build, _ in rows]
     archs = [
         row.arch if row.built_for in ("", row.arch) else f"{row.built_for} for {row.arch}" for row in builds

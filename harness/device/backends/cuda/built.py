@@ -19,8 +19,7 @@ class CudaBuilt(Built):
     call: Callable[[Sequence[Argument]], None] | None = None
     """What enqueues the work of a host function; there is no `function` then."""
     parameters: tuple[tuple[int, int], ...] | None = None
-    """Offset and size in bytes of each parameter, as the compiler laid them out; None where that is not
-    known."""
+    """Offset and size in bytes of each parameter, as the compiler laid them out; None where unknown."""
     name: str = ""
     python: FrameworkFunction | None = None
     """What `call` is where it is a framework's function."""
@@ -35,10 +34,7 @@ class CudaBuilt(Built):
 def formats(
     name: str, arguments: Sequence[Argument], laid_out: Sequence[tuple[int, int]] | None
 ) -> list[str]:
-    """Each argument as the module struct writes it, at the place where the compiler expects it.
-
-    Raises LaunchError for arguments of other sizes than the function's parameters.
-    """
+    """Return each argument's code for the module struct. Raises LaunchError where sizes do not fit."""
     sizes = [len(argument) if isinstance(argument, bytes) else argument.nbytes for argument in arguments]
     wanted = [size for _, size in laid_out or ()]
     if laid_out is not None and sizes != wanted:

@@ -133,9 +133,7 @@ class CudaDevice(Device):
 
     @contextlib.contextmanager
     def _starting(self) -> Iterator[None]:
-        """What imports a host function, or calls it for the first time, belongs in here: a framework that
-        starts may leave another card current (JAX does).
-        """
+        """Make this card current again after host code: a framework that starts may change it (JAX does)."""
         try:
             yield
         finally:
@@ -347,9 +345,7 @@ class CudaDevice(Device):
             self._enqueue_helper("flush", 4 * self._sm_count, 512, *arguments)
 
     def _forget_persisting(self) -> None:
-        """Before the first flush since a wait, and before what keeps the card busy until then: the host waits
-        here until the card has done all that it was given.
-        """
+        """Reset persisting lines of the L2, once after each wait, since the host waits here for the card."""
         if self._idle:
             self._idle = False
             libcuda.forget_persisting(int(self.stream.handle))
