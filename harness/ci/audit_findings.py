@@ -58,7 +58,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class AuditCheck:
     """A protection, and how its findings are made; ``{branch}`` in its name is the default branch."""
 
     what: str
@@ -78,7 +78,7 @@ class Check:
             yield AuditFinding(what=what, state="unknown", seen=seen, relied=self.relied)
 
 
-def audited(asking: Asking, checks: Sequence[Check], *, relied_only: bool) -> list[AuditFinding]:
+def audited(asking: Asking, checks: Sequence[AuditCheck], *, relied_only: bool) -> list[AuditFinding]:
     """The findings of all checks, or of those that jobs with a card rely on."""
     some = [check for check in checks if check.relied or not relied_only]
     return [finding for check in some for finding in check.findings(asking)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from harness.ci.audit_findings import Asking, AuditFinding, Check, audited, should
+from harness.ci.audit_findings import Asking, AuditCheck, AuditFinding, audited, should
 from harness.ci.data_branch.data_git import BRANCH
 from harness.ci.forge import Api, quoted
 from harness.ci.github.github_api import path_of
@@ -220,7 +220,7 @@ def _caches(asking: Asking) -> Iterator[AuditFinding]:
 
 
 _CHECKS = (
-    Check(
+    AuditCheck(
         "environment gpu",
         _environment(
             "gpu",
@@ -229,25 +229,25 @@ _CHECKS = (
         ),
         relied=True,
     ),
-    Check(
+    AuditCheck(
         "environment gpu-history",
         _environment("gpu-history", "what it measures enters the history"),
         relied=True,
     ),
-    Check("no secrets of gpu", _secrets, relied=True),
-    Check("reviewers of gpu", _reviewers),
-    Check("no secrets of the repository", _repository_secrets),
-    Check("token by default", _token),
-    Check("actions by hash", _pinning),
-    Check("runs of forks", _forks),
-    Check(
+    AuditCheck("no secrets of gpu", _secrets, relied=True),
+    AuditCheck("reviewers of gpu", _reviewers),
+    AuditCheck("no secrets of the repository", _repository_secrets),
+    AuditCheck("token by default", _token),
+    AuditCheck("actions by hash", _pinning),
+    AuditCheck("runs of forks", _forks),
+    AuditCheck(
         "rules of {branch}",
         _rules(
             ("pull_request", "non_fast_forward"),
             "Settings, Rules: require a pull request, block force pushes",
         ),
     ),
-    Check(
+    AuditCheck(
         f"rules of {DISPATCH_BRANCH}",
         _rules(
             ("update",),
@@ -255,7 +255,7 @@ _CHECKS = (
             DISPATCH_BRANCH,
         ),
     ),
-    Check(
+    AuditCheck(
         f"rules of {_MIRRORS}",
         _rules(
             ("creation", "update"),
@@ -263,13 +263,13 @@ _CHECKS = (
             "pull-request/1",
         ),
     ),
-    Check(
+    AuditCheck(
         f"rules of {BRANCH}",
         _rules(("non_fast_forward", "deletion"), "Settings, Rules: block force pushes and deletion", BRANCH),
     ),
-    Check(f"environment {REPORT_ENVIRONMENT}", _key),
-    Check("required check", _required),
-    Check("runners", _runners),
-    Check("runner groups", _groups),
-    Check("caches", _caches),
+    AuditCheck(f"environment {REPORT_ENVIRONMENT}", _key),
+    AuditCheck("required check", _required),
+    AuditCheck("runners", _runners),
+    AuditCheck("runner groups", _groups),
+    AuditCheck("caches", _caches),
 )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.ci.audit_findings import Asking, AuditFinding, Check, audited, should
+from harness.ci.audit_findings import Asking, AuditCheck, AuditFinding, audited, should
 from harness.ci.data_branch.data_git import BRANCH
 from harness.ci.forge import Api, ApiError, quoted
 from harness.ci.gitlab.gitlab_api import GITLAB, path_of
@@ -135,7 +135,7 @@ def _other_variables(asking: Asking) -> Iterator[AuditFinding]:
     yield should(not count, seen, to_do)
 
 
-def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> Check:
+def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> AuditCheck:
     """A setting of the project that is good where it has one of these values."""
 
     def find(asking: Asking) -> Iterator[AuditFinding]:
@@ -146,7 +146,7 @@ def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str],
         value = asking.about[name]
         yield should(value in good, seen.get(value, quoted(str(value))), to_do)
 
-    return Check(what, find)
+    return AuditCheck(what, find)
 
 
 def _job_tokens(asking: Asking) -> Iterator[AuditFinding]:
@@ -169,9 +169,9 @@ def _approvals(asking: Asking) -> Iterator[AuditFinding]:
 
 
 _CHECKS = (
-    Check("branch {branch}", _protected(), relied=True),
-    Check("runners with a card", _runners, relied=True),
-    Check(f"variable {GITLAB.credential}", _token, relied=True),
+    AuditCheck("branch {branch}", _protected(), relied=True),
+    AuditCheck("runners with a card", _runners, relied=True),
+    AuditCheck(f"variable {GITLAB.credential}", _token, relied=True),
     _setting(
         "pipelines of forks",
         "ci_allow_fork_pipelines_to_run_in_parent_project",
@@ -214,8 +214,8 @@ _CHECKS = (
         {True: "not the newest of each branch, whatever a job says", False: "as their jobs say"},
         "Settings, CI/CD, Artifacts: do not keep the most recent ones",
     ),
-    Check("other variables", _other_variables),
-    Check("job tokens", _job_tokens),
-    Check("approvals", _approvals),
-    Check(f"branch {BRANCH}", _protected(BRANCH)),
+    AuditCheck("other variables", _other_variables),
+    AuditCheck("job tokens", _job_tokens),
+    AuditCheck("approvals", _approvals),
+    AuditCheck(f"branch {BRANCH}", _protected(BRANCH)),
 )
