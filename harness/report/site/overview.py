@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.history.changes import SMALLEST
 from harness.history.conclusion import Conclusion
 from harness.history.events import Event
 from harness.history.figures import SeriesCase
@@ -38,6 +39,9 @@ _CHANGES = 120
 _EVENTS = 60
 """Most events of the overview, open ones first; the page of a commit has all of its own."""
 _CHANGES_OF_EVENT, _SUSPECTS = 12, 3
+PAIR = {"errors": 3.29, "level": 0.999, "floor": SMALLEST}
+"""Of two figures that a reader picks: standard errors on each side of the interval of their difference, the
+share of differences of unchanged code that it holds, and the smallest difference that counts for anything."""
 _KINDS = (
     *("new", "acknowledged", "expired", "fixed", "unjudged", "stale"),
     *("improvement", "environment", "change"),
@@ -198,6 +202,7 @@ class Overview:
             {
                 "schema": SCHEMA_VERSION,
                 **about,
+                "pair": PAIR,
                 "asv": (self.site.folder.parent / "asv.js").exists(),
                 "commits": {
                     "count": len(self.commits),

@@ -36,7 +36,7 @@ from harness.records.record_files import PACKED, PART
 from harness.report.site.card_documents import CardPages, CardSummary
 from harness.report.site.documents import COMMITS_A_FILE, Site, file_name
 from harness.report.site.overview import Overview
-from harness.report.site.suite_documents import suite_document
+from harness.report.site.suite_documents import Cards, suite_document
 from harness.suite.suite import Suite
 from harness.system import git
 from harness.system.cache import own_code
@@ -222,11 +222,20 @@ def _write_suites(
     repository: Path | None,
 ) -> list[dict[str, Any]]:
     """Write a document for each suite; gives what the first document says of them."""
-    gpus = [card.gpu for card in cards]
+    on_cards = Cards(
+        gpus=[card.gpu for card in cards],
+        hosts=[card.host for card in cards],
+        newest={
+            (row["card"], row["case"]): row["last"]
+            for card in cards
+            for row in card.series
+            if row["last"] is not None
+        },
+    )
     listed = []
     for suite in suites:
         file = file_name(suite.name)
-        site.write(f"suites/{file}", suite_document(suite, gpus, cases, repository))
+        site.write(f"suites/{file}", suite_document(suite, on_cards, cases, repository))
         ladders = [{"name": ladder.name, "title": ladder.title} for ladder in suite.ladders]
         listed.append({"name": suite.name, "file": file, "ladders": ladders})
     return listed
