@@ -691,10 +691,10 @@ def test_json_keys_of_publishing_are_documented():
 
 
 def test_json_keys_of_rebuilding_are_documented():
-    rebuild = pytest.importorskip("harness.integrations.asv.rebuild")
+    module = pytest.importorskip("harness.integrations.asv.write_results")
     told = section("commands.md", "harness rebuild")
     assert first_words(told[told.index("With `--json` one") :]) == [
-        field.name for field in fields(rebuild.Rebuilt)
+        field.name for field in fields(module.WrittenResults)
     ]
 
 
