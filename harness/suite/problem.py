@@ -276,12 +276,12 @@ class Problem:
 
     @property
     def inputs(self) -> dict[str, Array]:
-        """What data() gives: an InOut too."""
+        """Arrays that data() gives, an InOut too."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Input)}
 
     @property
     def outputs(self) -> dict[str, Array]:
-        """What kernels write: an InOut too."""
+        """Arrays that kernels write, an InOut too."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
 
     def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -320,7 +320,7 @@ class Problem:
         return named, self.tolerance(case, **exact())
 
     def layout(self, name: str, case: Case) -> Layout:
-        """How an array lies in memory. Raises SuiteError where its leading dimension makes no sense."""
+        """Return an array's layout in memory. Raises SuiteError for a wrong leading dimension."""
         array = self.arrays[name]
         ld = computed(case.kernel, f"ld of {name}", array.ld, case)
         found = Layout(array.shape_at(case), array.dtype_at(case), array.order)
@@ -340,7 +340,7 @@ class Problem:
 
     @property
     def has_reference(self) -> bool:
-        """Whether its author wrote one: without, nothing can be checked, and so nothing is measured."""
+        """True where its author wrote one: without, nothing can be checked, and so nothing is measured."""
         return type(self).reference is not Problem.reference
 
     def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
@@ -403,7 +403,7 @@ def _whole(name: str, count: Any) -> Callable[[Problem, Case], int | None]:
 
 
 def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
-    """What a kernel's spec says at a case. Raises SuiteError for whatever a suite's own function raises."""
+    """Return a spec's value at a case. Raises SuiteError for whatever a suite's own function raises."""
     if not callable(spec):
         return spec
     try:

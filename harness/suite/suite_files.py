@@ -27,7 +27,7 @@ _DEFINED = (
     r"\b(?:KERNEL|__global__|__kernel|kernel)\b[^;{{}}]*?\b{name}\s*\(",
     r"^.*\b{name}\s*\(",
 )
-"""What tells where a function of Python's, a kernel, and any other function is defined."""
+"""Patterns of the definition of a function of Python's, a kernel, and any other function."""
 
 
 def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
@@ -133,7 +133,7 @@ _READS_ITSELF = re.compile(rb"lineno|getsource|\binspect\b|\btraceback\b|__file_
 
 
 def _parsed(content: bytes) -> bytes:
-    """What a Python file says, without comments and the shape of its lines."""
+    """Return what a Python file says, without comments and the shape of its lines."""
     if _READS_ITSELF.search(content):
         return content
     import ast

@@ -98,7 +98,7 @@ def _brought_values(name: str, values: Any) -> tuple[Value, ...]:
 
 
 def _is_selective(restriction: Any) -> bool:
-    """Whether it is a function with the names of the parameters that it is given."""
+    """Tell whether it is a function with the names of the parameters that it is given."""
     if not isinstance(restriction, tuple) or len(restriction) != 2:
         return False
     return callable(restriction[0]) and isinstance(restriction[1], (list, tuple))

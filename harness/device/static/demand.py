@@ -31,7 +31,7 @@ class Demand:
     residency: Residency | None = None
     accesses: tuple[Access, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why a part is missing."""
+    """Reasons for missing parts."""
 
     def worst(self, space: str) -> Access | None:
         """The access to global or to shared memory that a warp pays most for."""
@@ -42,7 +42,7 @@ class Demand:
 
 
 def demands(suite: Suite, planned: Sequence[PlannedCase], card: CardModel) -> list[Demand]:
-    """What each case asks of a card; compilers work side by side."""
+    """Return what each case asks of a card; compilers work side by side."""
     with ThreadPoolExecutor(cpu_count()) as pool:
         return list(pool.map(lambda each: _demand(suite, each, card), planned))
 

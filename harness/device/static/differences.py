@@ -36,7 +36,7 @@ class Risk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One kernel for one architecture, in one shape."""
+    """A difference of a kernel for one architecture, in one shape."""
 
     base: StaticFacts | None
     """None where base has no such kernel."""
@@ -99,7 +99,7 @@ def _difference(base: StaticFacts | None, head: StaticFacts | None, most_registe
 
 
 def _same(base: StaticFacts, head: StaticFacts) -> bool:
-    """Whether the card gets the same: code, and the shape of its blocks."""
+    """Tell whether the card gets the same: code, and the shape of its blocks."""
     codes = [each.build.code and (each.build.code.sha256, each.build.built_for) for each in (base, head)]
     shapes = [(each.block, each.dynamic_shared_bytes) for each in (base, head)]
     return codes[0] is not None and codes[0] == codes[1] and shapes[0] == shapes[1]

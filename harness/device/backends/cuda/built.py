@@ -24,7 +24,7 @@ class CudaBuilt(Built):
     python: FrameworkFunction | None = None
     """What `call` is where it is a framework's function."""
     filled: set[int] = field(default_factory=set)
-    """Where results lie that were filled last."""
+    """Addresses of the results that were filled last."""
     image: tuple[bytes, str] | None = None
     """What the driver loads, and the name of the function in it."""
     origin: int | None = None
