@@ -1,4 +1,4 @@
-"""What a sanitizer has against a line of a kernel, whichever sanitizer it is."""
+"""A sanitizer's findings about lines of kernels, the same for every sanitizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One measurement at a time on a device, whoever measures: processes of this machine wait for each other.
+"""A lock for each device: processes of this machine measure on it one after the other.
 
 A lock is a file of the device's name in one folder for the whole machine. The system frees it when its holder
 ends, however it ends. The file stays, since a name that was removed could be locked twice; it says who holds

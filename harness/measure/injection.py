@@ -178,7 +178,7 @@ class _FunctionText(NamedTuple):
     parameters: Sequence[_SourceToken]
     closing: _SourceToken
     body: int | None
-    """Where the text of its body begins; None for a declaration."""
+    """Begin of its body in the text; None for a declaration."""
 
 
 def _functions(code: Sequence[_SourceToken], name: str) -> Iterator[_FunctionText]:

@@ -1,8 +1,8 @@
-"""One side of a pair in a process of its own, which takes turns with that of the other side: for what one
-process cannot hold twice, such as operators that PyTorch registers, or two versions of Triton.
+"""A worker with one side of a pair, which takes turns with the worker of the other side (run/two_workers.py).
 
-Between two turns the device is idle for as long as the host takes to hand over, and was the other process's
-before. So each turn begins with launches whose times are thrown away.
+Two workers hold what one process cannot hold twice: operators that PyTorch registers, versions of Triton.
+The device is idle between turns, and was the other process's before. So each turn begins with launches whose
+times are thrown away.
 """
 
 from __future__ import annotations

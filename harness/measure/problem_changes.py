@@ -1,4 +1,4 @@
-"""What two commits of a suite ask of a kernel, and where they differ: sizes, arrays, data, reference, bounds.
+"""Changes of a problem between two commits: of sizes, arrays, data, reference and bounds.
 
 A commit that changes the problem changes what `verified` means. So a comparison tells every such change, and
 holds head's kernels to base's problem too.

@@ -212,7 +212,7 @@ class Differences(Request[Mapping[str, tuple[str, str]]], frozen=True, kw_only=T
     """Tell what head's problem asks for otherwise than base's: both, by name of what differs."""
 
     case: CaseOf | None
-    """None to compare the suites as they are written."""
+    """The case; None to compare the suites as they are written."""
     seed: int
     reference: bool = True
     """True to compare references too, which take longest."""

@@ -37,7 +37,7 @@ from harness.measure.timing import (
 from harness.records.types import L2Policy, PairedBlock, Quad
 
 CANARY_EVERY = 2
-"""Quads between canaries; a stray canary costs the quads on both sides, at most a fifth of the fewest."""
+"""Quads between canaries. A stray canary costs the quads on both sides: less than a fifth of the fewest."""
 SHORT_S = 0.06
 """A block is short whose first quads take no longer."""
 _EMPTY_SLOTS = 12

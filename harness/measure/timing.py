@@ -35,7 +35,7 @@ class SlotSettings:
     """The state of the L2, the warm-up and the length of slots, for one kernel or two."""
 
     l2: L2Policy | None = None
-    """None: cold where the device can flush its cache, hot elsewhere."""
+    """State of the L2. None: cold where the device can flush its cache, hot elsewhere."""
     warmup_min_s: float = 0.1
     """Until the clock has come up. What another kernel has warmed the card for needs less."""
     warmup_max_s: float = 1.0

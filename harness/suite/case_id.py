@@ -1,4 +1,4 @@
-"""What a case is called: ``matmul.naive[m=500,n=300,k=700]``, in short ``matmul.naive@500x300x700``.
+"""Names of cases: ``matmul.naive[m=500,n=300,k=700]``, in short ``matmul.naive@500x300x700``.
 
 Whatever prints a case or a size writes it as here, and whatever is asked for one reads it here. Pure.
 """

@@ -1,4 +1,4 @@
-"""What a suite may know of the device that a case runs on."""
+"""Facts that a suite may know of the device that a case runs on."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class _TreeEntry(NamedTuple):
 class _Clone(NamedTuple):
     git_dir: Path
     work_tree: Path | None
-    """None for a bare repository."""
+    """The working tree; None for a bare repository."""
 
     def ask(
         self, *args: str, work_tree: Path | None = None, index: Path | None = None, stdin: bytes | None = None

@@ -54,7 +54,7 @@ class Parameter:
     name: str
     dtype: str
     layout: Layout | None = None
-    """How an array lies in memory."""
+    """Layout of an array; None for a scalar or an axis."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class PlacedArray:
     """An array of a case on the device, as a kernel's setup sees it."""
 
     address: int | None
-    """Where it begins; None on a device without addresses, such as OpenCL's."""
+    """Address of its begin; None on a device without addresses, such as OpenCL's."""
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...]
@@ -210,8 +210,8 @@ class Kernel:
     requires: str | None = None
     """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
     arch: str = ""
-    """What it is built for, such as "sm_90a"; empty for the card's own, with an "a" where the source needs
-    what only that has. Such a kernel is CUDA only."""
+    """Architecture that it is built for, such as "sm_90a"; CUDA only. Empty for the card's own, with an "a"
+    where the source needs what only that has."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
     """Arrays, scalars and axes in the order of the function's parameters, and what `workspace` and `setup`

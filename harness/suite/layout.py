@@ -1,4 +1,4 @@
-"""How arrays lie in memory: the types of their elements, which index moves fastest, and room between lines.
+"""Layouts of arrays in memory: the types of elements, which index moves fastest, room between lines.
 
 NumPy is imported where it is used: who only asks a worker to measure needs none.
 """

@@ -240,7 +240,7 @@ class LoadedSuite(_SuiteAt):
     absent: bool = False
     """True where the commit does not have the suite, and `suite` stands in, from another commit."""
     problem: SuiteError | None = None
-    """Why an absent suite cannot be loaded, where the commit does have it."""
+    """Reason why an absent suite cannot be loaded, where the commit does have it."""
     loading: Loading | None = None
     """The process that has loaded it, which answers for its functions."""
 

@@ -138,7 +138,7 @@ Resident = Callable[[Launch], int | None]
 
 
 def at_least_one(_launch: Launch) -> int:
-    """Blocks that stay resident of a kernel that is not built: a grid of them is none too large."""
+    """Return 1, a number of resident blocks for a kernel that is not built: its grid fits any device."""
     return 1
 
 

@@ -1,4 +1,4 @@
-"""What is computed: axes, arrays and scalars, the problem that they make, and a case, one point of it.
+"""A problem: axes, arrays and scalars, the computation on them, and a case, one point of it.
 
 Nothing here touches a device. The public names are those of `harness`: a suite.py written against them, at
 any commit, keeps loading with every later harness.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Value = int | str
-"""What a macro, or a parameter of a sweep, may be: an integer, or a word."""
+"""A value of a macro, or of a sweep's parameter: an integer, or a word."""
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SCALAR_DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -89,7 +89,7 @@ class Array:
 
     kind: ClassVar[Literal["input", "output", "inout"]]
     init: float | None = None
-    """What every element holds before a launch, of an Output that kernels add to."""
+    """Value of every element before a launch, of an Output that kernels add to."""
 
     def __init__(self, *shape: str, dtype: str | None = None, order: Order = "C", ld: Pitch = None) -> None:
         if order not in ("C", "F"):
@@ -233,11 +233,10 @@ class Case:
 
 
 class Problem:
-    """What is computed: axes, arrays, scalars, reference and work. Subclass it and declare axes, arrays and
-    scalars as class attributes.
+    """The computation: axes, arrays, scalars, reference and work. A subclass declares the first three.
 
-    Kernels receive the inputs, then the outputs and what is both, then the scalars, then the axes, each group
-    in declaration order, unless a kernel gives its own `args`.
+    They are class attributes. Kernels receive the inputs, then the outputs and what is both, then the
+    scalars, then the axes, each group in declaration order, unless a kernel gives its own `args`.
     """
 
     axes: ClassVar[dict[str, Axis]] = {}

@@ -47,7 +47,7 @@ class PythonCall:
     code_sha256: str
     """A hash of all of the suite, its Python without comments, and of what is asked of the function."""
     launch: Launch | None = None
-    """How to launch it where it is a kernel rather than a function that launches one; None without a grid."""
+    """Launch of a function that is itself a kernel; None without a grid."""
 
     def load(self) -> Callable[..., Any]:
         """The function, imported. Raises SuiteError where the file has none of that name."""

@@ -134,13 +134,13 @@ class Program:
     text: str
     options: tuple[str, ...] = ()
     emulate: Callable[..., Any] | None = field(default=None, compare=False)
-    """What the kernel computes, on host arrays: what the null backend runs in place of a device."""
+    """Computes the kernel's results on host arrays: the null backend runs it in place of a device."""
     kind: Literal["kernel", "image", "library", "host"] = "kernel"
     """Who compiles the text: the device's compiler, nvcc for the host, or nobody. An image is what CUDA's
     driver loads."""
     parameters: tuple[Parameter, ...] = ()
     host: Callable[[int], Callable[..., object]] | None = field(default=None, compare=False)
-    """Of a program of kind host: given the stream, it returns what to call for each launch."""
+    """Given the stream, returns what to call for each launch of a program of kind host."""
     errors: Mapping[int, str] = field(default_factory=dict, compare=False)
     """Meanings of the numbers that the function of a library returns."""
     steps: tuple[tuple[str, int], ...] = ()
@@ -150,7 +150,7 @@ class Program:
     in_parts: bool = False
     """True where it is told where each dispatch begins, and can be launched in several."""
     python: PythonCall | None = field(default=None, compare=False)
-    """Of a program of kind host: a function of a framework's tensors, in place of `host`."""
+    """A function of a framework's tensors, in place of `host`, of a program of kind host."""
     folders: tuple[str, ...] = ()
     """Folders that the compiler searches, by whole paths; `tree_sha256` stands for what is in them."""
     content: bytes = field(default=b"", compare=False, repr=False)

@@ -1,5 +1,4 @@
-"""What a kernel author writes: a suite is one problem and the kernels that solve it, with what others
-published of them.
+"""A suite, as a kernel's author writes it: one problem, the kernels that solve it, and published results.
 
 Nothing here touches a device. Problems are in problem.py, kernels in kernel.py.
 """
@@ -21,7 +20,7 @@ from harness.suite.problem import Case, Problem, Value, check_identifier, comput
 
 @dataclass(frozen=True)
 class Rung:
-    """One line of a ladder: what its author calls it, our kernel for it, and the author's figures.
+    """A line of a ladder: its author's name for it, our kernel for it, and the author's figures.
 
     Rates are in the unit of the suite's headline. A figure that was not published is None.
     """
@@ -53,7 +52,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """What others published of kernels that the suite has too, in the order of their own table.
+    """Published results of kernels that the suite has too, in the order of their own table.
 
     Speed-ups are counted from the first rung, or, with `against`, from that kernel at the same sizes.
     """
@@ -72,7 +71,7 @@ class Ladder:
     card: str = ""
     """Card of the figures, such as RTX 3060."""
     peak: float | None = None
-    """What that card can do, in the unit of the suite's headline."""
+    """Peak of that card, in the unit of the suite's headline."""
     decimals: int = 0
     """Digits after the point of the published rates: 46.60 stays 46.60."""
     sizes: int | Mapping[str, int] | None = None

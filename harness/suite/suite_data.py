@@ -96,7 +96,7 @@ class SourceData(msgspec.Struct, frozen=True):
     needs: tuple[str, ...] = ()
     errors: dict[int, str] = {}
     function: Function | None = None
-    """What generates the text of a `generated` source."""
+    """Generates the text of a `generated` source."""
 
 
 class TuningData(msgspec.Struct, frozen=True):
@@ -164,7 +164,7 @@ class FunctionCall(Request[ReturnValue], frozen=True):
     function: int
     case: Case
     arch: str | None = None
-    """What a generator gets beside the case, such as sm_90; None for any other function."""
+    """Argument of a generator beside the case, such as sm_90; None for any other function."""
 
 
 class DataCall(Request[None], frozen=True):
@@ -479,7 +479,7 @@ _KNOWN = {error.__name__: error for error in (SuiteError, NotYetKnownError, NotT
 
 
 Answer = Callable[[SuiteCall], "ReturnValue | Failed | None"]
-"""What asks a suite's process, wherever that is."""
+"""Asks a suite's process, wherever that is."""
 
 
 def calling(answer: Answer, function: Function) -> Callable[..., Any]:

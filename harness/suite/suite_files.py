@@ -129,7 +129,7 @@ def cached_tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
 
 
 _READS_ITSELF = re.compile(rb"lineno|getsource|\binspect\b|\btraceback\b|__file__")
-"""What a Python file says that may look at its own text, or at where in it something stands."""
+"""Words of a Python file that may look at its own text, or at places in it."""
 
 
 def _parsed(content: bytes) -> bytes:

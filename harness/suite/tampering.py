@@ -1,4 +1,4 @@
-"""Whether what judges a suite is still what it was before the suite was loaded.
+"""The check that a suite has not changed the code that judges it.
 
 A suite's own code runs in the process that times and compares. One that replaces a clock or a comparison by
 one of its own is found out. One that puts the old one back in time is not, nor one that writes to the

@@ -1,4 +1,4 @@
-"""What the harness asks of git, through git's own command."""
+"""Questions to git, through git's own command."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Stamp:
 
 
 Stamping = Callable[[], "Stamp | None"]
-"""What a stamp read; call it after synchronize(). None where the device has no counters, or missed it."""
+"""Reads a stamp after synchronize(); None where the device has no counters, or missed it."""
 
 
 @dataclass(kw_only=True)
@@ -146,7 +146,7 @@ class Device(Protocol):
         """A part of an allocation, to pass as an argument; the offset is a multiple of 1 MiB."""
 
     def address(self, memory: Memory) -> int | None:  # noqa: ARG002
-        """Where an allocation lies, for who works with addresses; None where there are none."""
+        """Return the address of an allocation; None where there are none."""
         return None
 
     def release(self, memory: Memory) -> None: ...

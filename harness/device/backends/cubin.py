@@ -1,4 +1,4 @@
-"""What a cubin holds, NVIDIA's ELF file of kernels: instructions, parameters, and hashes of what runs.
+"""The contents of a cubin, NVIDIA's ELF file of kernels: instructions, parameters, and hashes of code.
 
 Nothing here needs a card.
 """

@@ -66,7 +66,7 @@ _RESETS = {
 _COPY_WRITE_BUFFER, _R8UI, _RED_INTEGER, _UNSIGNED_BYTE = 0x8F37, 0x8232, 0x8D94, 0x1401
 _TIME_ELAPSED, _QUERY_RESULT = 0x88BF, 0x8866
 _BARRIERS = 0x2000 | 0x0200
-"""What a shader stored is seen by the next one, and by copies."""
+"""Barriers behind a shader, for the next one and for copies."""
 _WORK_GROUP_SIZE, _MAX_SHARED_BYTES, _MAX_STORAGE_BYTES = 0x8267, 0x8262, 0x90DE
 _NVX_TOTAL_KIB, _NVX_FREE_KIB, _NV_SM_COUNT, _DEVICE_UUID = 0x9048, 0x9049, 0x933B, 0x9597
 

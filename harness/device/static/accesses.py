@@ -1,4 +1,4 @@
-"""How the warps of a kernel reach memory: sectors of 32 bytes a request, and bank conflicts.
+"""Memory accesses of a kernel's warps: sectors of 32 bytes a request, and bank conflicts.
 
 The kernel's own CUDA text is compiled for the host as the work of one thread, with the calls at each access
 that thread sanitizers use, and the threads of a block's warps run one after the other over arrays of the

@@ -188,7 +188,7 @@ def _with_instructions(build: Build, instructions: Instructions | BuildError) ->
 def _programs(
     kernel: Kernel, cases: Sequence[PlannedCase], arch: str, making: Making
 ) -> list[tuple[Build, Program | None]]:
-    """What is to be built for an architecture: a program, with all cases that have it; or why not."""
+    """Return each program for an architecture with all its cases; or why there is none."""
     build = Build(kernel=kernel.name, arch=arch, status="built")
     if why := next(_refusals(kernel, arch), None):
         ids = tuple(each.case.id for each in cases)
@@ -235,7 +235,7 @@ def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
 
 
 def _compiler_lacks(arch: str) -> Refusal | None:
-    """Why this nvcc compiles nothing for an architecture: it is not there, too old, or too new."""
+    """Return why this nvcc compiles nothing for an architecture: it is absent, too old, or too new."""
     supported = nvcc.architectures()
     if not supported or not nvcc.version():
         return None  # whoever needs it is told so

@@ -1,6 +1,6 @@
-"""What a kernel's case asks of a card: registers and memory by ptxas, residency by arithmetic, accesses by
-following them. nvcc and g++ do it; where one is missing, or has nothing to compile, that part is left out and
-said.
+"""Demands of a case on a card: registers and memory by ptxas, residency by arithmetic, and accesses.
+
+Where nvcc or g++ is missing, or has nothing to compile, its part is left out, with the reason.
 """
 
 from __future__ import annotations

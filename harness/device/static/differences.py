@@ -1,7 +1,6 @@
-"""What differs between two builds of a kernel for one architecture, and what of it is likely to cost time.
+"""Differences between two builds of a kernel for one architecture, and the risks among them.
 
-Nothing here is a verdict: a card decides. A risk is what has been seen to slow kernels down, named so that
-somebody looks.
+A risk has been seen to slow kernels down. It is no verdict: a card decides.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Difference:
     """A difference of a kernel for one architecture, in one shape."""
 
     base: StaticFacts | None
-    """None where base has no such kernel."""
+    """Facts at base; None where base has no such kernel."""
     head: StaticFacts | None
     status: DifferenceStatus
     changes: tuple[str, ...] = ()

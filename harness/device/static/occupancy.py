@@ -1,4 +1,4 @@
-"""How many blocks of a kernel a card holds at once, in how many waves a grid runs, and how full the last is.
+"""Occupancy: the blocks that a card holds at once, and the waves in which a grid runs.
 
 The limits are those of the CUDA C++ Programming Guide, table "Technical Specifications per Compute
 Capability"; how registers and shared memory are given out follows the toolkit's cuda_occupancy.h.

@@ -1,4 +1,4 @@
-"""What a kernel's instructions are: how many of each kind, and those of the loop that it spends its time in.
+"""A kernel's instructions: how many of each kind, and those of the loop that it spends its time in.
 
 From nvdisasm's text, by arithmetic. Loops are told by branches that go back. Which of several is the hottest
 nobody knows before it has run: it is taken to be the one with the most arithmetic of its own, each depth of
@@ -55,7 +55,7 @@ class Instruction:
     name: str
     """The operation with what modifies it, such as LDG.E.128."""
     target: int | None = None
-    """Where it jumps to, where it says."""
+    """Target of a jump, where it says."""
 
     def moved(self, by: int) -> Instruction:
         """The same instruction where the kernel begins elsewhere."""
@@ -105,7 +105,7 @@ class Instructions:
     """Number of instructions of each kind, the most frequent first."""
     loops: int = 0
     hottest: Loop | None = None
-    """None where there is no loop."""
+    """The loop with the most arithmetic; None where there is no loop."""
     places: Mapping[str, str] = field(default_factory=dict)
     """Source line of most instructions of each kind, as ``file.cu:12``, and of the LOOP; empty if unknown."""
 

@@ -1,4 +1,4 @@
-"""What a probe promises, the thread that samples one, and how its samples become one measurement's telemetry.
+"""The contract of a probe, the thread that samples it, and a measurement's telemetry from its samples.
 
 A probe may fail at any moment, and a measurement must not care: a failure becomes a reason beside the values.
 """

@@ -1,4 +1,4 @@
-"""Whether a function of the host's waits for its stream.
+"""The check that a function of the host's waits for its stream.
 
 It is called while the stream is held, and its outputs are copied on another stream meanwhile: what has been
 written to them by then did not wait. A function may also return results in memory of its own. That memory is
