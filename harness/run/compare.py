@@ -32,7 +32,7 @@ from harness.judgement.limits import JUDGED, USUAL_LIMITS, wrong_twin
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.measure import protocol
 from harness.measure.problem_changes import Changes, demanding, sentences
-from harness.measure.protocol import SideName
+from harness.measure.protocol import SideName, SidesByPair
 from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonResult, Journal, RecordWriter
 from harness.records.types import (
@@ -421,7 +421,7 @@ class Comparing(DeviceSession):
             reply = self.builder.ask(request, self._build_timeout_s(len(pairs)), self._heard)
             if not isinstance(reply, Failed):
                 for entry in shared:
-                    self._settle_built(entry, reply.pairs[entry.pair.id])
+                    self._settle_built(entry, reply[entry.pair.id])
         self.builder.kill()
         self._ahead.prepare(1)
         changes = ((), set[str]()) if self._same_problem() else self._problem_changes(entries)
@@ -444,14 +444,14 @@ class Comparing(DeviceSession):
             return
         pairs = tuple(entry.pair for entry in entries)
 
-        def answer() -> Mapping[SideName, protocol.InspectReply] | Failed:
+        def answer() -> Mapping[SideName, SidesByPair] | Failed:
             return self._side_processes().inspect(pairs, self._build_timeout_s(len(pairs)))
 
         reply = self._answered(answer)
         if isinstance(reply, Failed):
             return
         for entry in entries:
-            self._settle_built(entry, {side: reply[side].pairs[entry.pair.id][side] for side in SIDES})
+            self._settle_built(entry, {side: reply[side][entry.pair.id][side] for side in SIDES})
 
     def _settle_built(self, entry: CaseEntry, built: Mapping[SideName, protocol.SideFacts]) -> None:
         trial, entry.built = entry.trial, built
@@ -488,7 +488,7 @@ class Comparing(DeviceSession):
                 # What hangs or raises may do so in every case, and each would take its time.
                 unknown = (f"What changed could not be told: {reply.message}",)
                 break
-            found.append(reply.changes)
+            found.append(reply)
         self.leave()
         of_suite, *of_cases = found or [{}]
         places: dict[str, Changes] = {}
@@ -544,11 +544,10 @@ class Comparing(DeviceSession):
             )
             reply = self.ask(request, self.settings.timeout_s)
             if not isinstance(reply, Failed):
-                if not reply.row.reason:
+                if not reply.reason:
                     continue
                 self.leave()
-                row = reply.row
-                reply = Failed(reason=row.reason, message=row.message, log=row.log)
+                reply = Failed(reason=reply.reason, message=reply.message, log=reply.log)
             side: Side = "base" if reply.side == "base" else "head"
             wrong[name] = msgspec.structs.replace(reply, side=side)
         if cases:
@@ -597,7 +596,7 @@ class Comparing(DeviceSession):
                 self.unplanted.append(f"{pair.id} +{100 * target:g} %: {reply.message}")
                 found.append(None)
             else:
-                found.append(reply.steps)
+                found.append(reply)
         self.leave()
         return found
 
@@ -743,8 +742,7 @@ class Comparing(DeviceSession):
             )
             reply = self.ask(request, self.settings.timeout_s + 2 * seconds)
             if not isinstance(reply, Failed):
-                seen = self.snapshots
-                runs = reply.sides.items()
+                seen, runs = self.snapshots, reply.items()
                 entry.trial.solo = {side: solo_of(seen, **dataclasses.asdict(run)) for side, run in runs}
             self.observer.measured(entry.pair.id)
         self.leave()
@@ -756,7 +754,7 @@ class _Answering:
 
     loadings: Mapping[str, Loading]
 
-    def __call__(self, question: Query, deadline: float) -> msgspec.Struct:
+    def __call__(self, question: Query, deadline: float) -> object:
         try:
             call = msgspec.json.decode(question.request, type=SuiteCall)
             return self.loadings[question.side].answer(call, max(0.1, deadline - time.monotonic()))
