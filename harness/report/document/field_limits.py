@@ -72,8 +72,10 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     (Annotated[int, Meta(ge=0, le=1_000_000)], "quads"),
     (
         Size,
-        "base code_bytes constant_bytes dynamic_shared_bytes head local_bytes max_threads_per_block registers "
-        "slots spill_load_bytes spill_store_bytes static_shared_bytes",
+        (
+            "base code_bytes constant_bytes dynamic_shared_bytes head local_bytes max_threads_per_block "
+            "registers slots spill_load_bytes spill_store_bytes static_shared_bytes"
+        ),
     ),
     (_EXTENT, "block dispatch grid"),
     (Annotated[tuple[Fraction, ...], Meta(max_length=64)], "process_effects"),
