@@ -181,12 +181,12 @@ def facts_json(result: BuildResult, facts: Sequence[StaticFacts]) -> list[dict[s
     source = result.loaded.source
     return [
         {"suite": source.suite, "commit": source.commit, "dirty": source.dirty, "compiler": result.compiler}
-        | fields_of(each)
+        | static_fields(each)
         for each in facts
     ]
 
 
-def fields_of(facts: StaticFacts) -> dict[str, Any]:
+def static_fields(facts: StaticFacts) -> dict[str, Any]:
     build, used, code, held = facts.build, facts.build.usage, facts.build.code, facts.residency
     return {
         "kernel": build.kernel,
