@@ -340,7 +340,6 @@ _FORBIDDEN = re.compile(
 )
 """Characters that XML forbids, and those that turn the direction of the text around them."""
 _NO_URN = r"[^A-Za-z0-9._-]+"
-_TEMPLATES = html_environment(Path(__file__).parent)
 _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 
 
@@ -438,4 +437,5 @@ def badge_svg(card: str, status: CardStatus) -> bytes:
     label = _FORBIDDEN.sub("\ufffd", card)[:40]
     left, right = (round(6.6 * len(text)) + 12 for text in (label, message))
     shown = {"label": label, "message": message, "colour": colour, "left": left, "right": right}
-    return _TEMPLATES.get_template("badge.svg.j2").render(shown).encode()
+    template = html_environment(Path(__file__).parent).get_template("badge.svg.j2")
+    return template.render(shown).encode()
