@@ -16,6 +16,7 @@ from harness.history.events import Event
 from harness.history.figures import SeriesCase
 from harness.history.sources.our_records import Commits, cache_file, read_cached, write_cached
 from harness.history.triage import Stated
+from harness.records.types import fields_of
 from harness.report.site.card_documents import CardSummary
 from harness.report.site.documents import (
     COMMITS_A_FILE,
@@ -120,12 +121,7 @@ class Overview:
         brief = [documents[each.change.id] for each in event.changes[:_CHANGES_OF_EVENT]]
         suspects = event.suspects[:_SUSPECTS] or (event.bad,)
         return {
-            "id": event.id,
-            "kind": event.kind,
-            "state": event.state,
-            "cause": event.cause,
-            "good": event.good,
-            "bad": event.bad,
+            **fields_of(event, "id", "kind", "state", "cause", "good", "bad"),
             "good_hash": self.commits[event.good].hash,
             "bad_hash": self.commits[event.bad].hash,
             "accused": event.accused,
@@ -213,7 +209,7 @@ class Overview:
                 },
                 "cards": [
                     {
-                        **{name: getattr(card, name) for name in _OF_CARD},
+                        **fields_of(card, *_OF_CARD),
                         **asdict(status),
                         "health": card.health + _behind(card, self.commits),
                     }
