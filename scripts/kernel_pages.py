@@ -36,7 +36,7 @@ from harness.device.static.occupancy import CARDS, residency
 from harness.errors import BuildError, HarnessError
 from harness.records.record_files import read_run
 from harness.records.types import Launch, Row, Run
-from harness.report.table import inline
+from harness.report.templates import inline
 from harness.report.terminal.ladder_tables import publication
 from harness.report.terminal.run_tables import RowSummary, summary_of
 from harness.suite.case_id import size_label

@@ -53,6 +53,8 @@ ONLY_HERE = {
     "pytest": "harness.integrations.pytest",
     "click": "harness.cli",
     "rich": "harness.report.terminal",
+    "jinja2": "harness.report.templates",
+    "markupsafe": "harness.report.templates",
     "platformdirs": "harness.system.cache",
     "packaging": "harness.system.packages",
     "dask": "harness.run.sweep",

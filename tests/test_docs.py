@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import datetime as dt
 import importlib
 import importlib.util
@@ -20,7 +21,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from harness import Kernel
+from harness import Kernel, Ladder, Rung
 from harness.cli import COMMANDS, cli
 from harness.cli.ci_command import command as ci
 from harness.cli.report_command import COMMANDS as REPORT_COMMANDS
@@ -414,7 +415,10 @@ def test_the_exception_tree_is_that_of_the_code():
 RECORDS = [
     value
     for value in vars(types).values()
-    if is_dataclass(value) and isinstance(value, type) and value.__module__ == types.__name__
+    if is_dataclass(value)
+    and isinstance(value, type)
+    and value.__module__ == types.__name__
+    and not value.__subclasses__()  # a base is described with each record that it is of
 ]
 
 
@@ -497,6 +501,14 @@ def test_the_layers_are_those_that_are_tested():
     assert [set(line) for line in drawn] == [set(layer) for layer in reversed(LAYERS)]
 
 
+def test_every_room_and_place_of_the_layout_is_there():
+    rooms = [row[0].strip("`/") for row in rows(section("layout.md", "Rooms"))]
+    assert {path.parent.name for path in (ROOT / "harness").glob("*/__init__.py")} == set(rooms)
+    named = [word for row in rows(section("layout.md", "Where is")) for word in words(row[1]) if "/" in word]
+    assert len(named) > 20
+    assert [place for place in named if not (ROOT / "harness" / place).exists()] == []
+
+
 def test_the_functions_of_the_four_paths_are_there():
     steps = re.findall(r"^\| `(.+?\.py): (\w+)` \|", section("layout.md", "Four paths"), re.MULTILINE)
     assert len(steps) > 30
@@ -519,8 +531,23 @@ def test_what_others_ask_for_is_held_by_tests_that_exist():
 
 
 def test_words_of_the_glossary_are_in_order():
-    terms = [row[0] for row in rows((ROOT / "GLOSSARY.md").read_text(encoding="utf-8"))]
-    assert terms == sorted(terms, key=lambda term: term.strip("*").lower())
+    terms = glossary()
+    assert terms == sorted(set(terms), key=str.lower)
+
+
+def test_the_glossary_holds_words_that_users_meet_and_few_of_them():
+    """A word that only the source uses is explained by its docstring."""
+    shown = [path for path in (ROOT / "tests" / "golden" / "expected").rglob("*") if path.is_file()]
+    pages = [path for path in PAGES if path.name != "GLOSSARY.md"]
+    met = "\n".join(path.read_text(encoding="utf-8") for path in [*pages, *shown]).lower()
+    words_met = re.sub(r"[\s_-]+", " ", met)
+    terms = [each for term in glossary() for each in term.lower().replace("-", " ").split(", ")]
+    assert [term for term in terms if not re.search(rf"\b{term}s?\b", words_met)] == []
+    assert len(glossary()) < 90
+
+
+def glossary() -> list[str]:
+    return [row[0].strip("*") for row in rows((ROOT / "GLOSSARY.md").read_text(encoding="utf-8"))]
 
 
 def test_the_exploits_are_those_that_are_tried():
@@ -569,7 +596,10 @@ def published(tmp_path_factory):
             id=change.id, case=change.case, commit=commit, reason="a trade", author="A"
         )
         triage.acknowledge(folder, accepted)
-        suites = [load(KERNELS / "matmul").suite]
+        matmul = load(KERNELS / "matmul").suite
+        rungs = [Rung("plain", "naive", 1, sizes=size) for size in (1024, 2048)]
+        ladders = (*matmul.ladders, Ladder("measured", "What this history measures", rungs=rungs))
+        suites = [dataclasses.replace(matmul, ladders=ladders)]
         publishing.publish_pages(written.results, folder, html, project="p", suites=suites)
         history = read_history(written.results, folder)
     api = html / publishing.FOLDER / "api"
@@ -610,7 +640,8 @@ def test_keys_of_the_api_are_documented(published, name):
     found = set(leaves(published[name][0] if name == "events" else published[name]))
     if name == "events":
         found = {"worst", *(key for key in found if not key.startswith("worst."))}
-    found -= {key for key in found if any(other.startswith(f"{key}.") for other in found)}  # null of one
+    # A null of an object, an empty one of lists.
+    found -= {key for key in found if any(other.startswith((f"{key}.", f"{key}[")) for other in found)}
     if name == "series":
         found -= {f"changes[].{key}" for key in leaves(published["changes"][0])}
     assert found == documented
@@ -660,10 +691,10 @@ def test_json_keys_of_publishing_are_documented():
 
 
 def test_json_keys_of_rebuilding_are_documented():
-    rebuild = pytest.importorskip("harness.integrations.asv.rebuild")
+    module = pytest.importorskip("harness.integrations.asv.write_results")
     told = section("commands.md", "harness rebuild")
     assert first_words(told[told.index("With `--json` one") :]) == [
-        field.name for field in fields(rebuild.Rebuilt)
+        field.name for field in fields(module.WrittenResults)
     ]
 
 

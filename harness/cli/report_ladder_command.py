@@ -114,9 +114,7 @@ def command(
 
 
 def _measure(asked: Sequence[SuiteLadders], settings: SessionSettings) -> list[RunResult]:
-    """Run what is missing on each device, and then, where a table holds one kernel of a device against the
-    host, the fastest at the table's sizes.
-    """
+    """Run what is missing on each device, then the fastest kernels at the sizes that lack them."""
     finished: list[RunResult] = []
     with ProgressObserver() as observer:
         for ladders in asked:

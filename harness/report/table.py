@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from harness.numbers import typeset
+from harness.report.templates import inline, safe
 from harness.system.texts import harmless
 
 _LEAST = 12
 """Characters that are left of a text that is cut, at the least."""
-_MARKDOWN = "\\`*_|<["
 SHADES = tuple(f"l{level}" for level in range(7))
 """Marks of cells with the colours of a heat map, from the slowest to the fastest."""
 _COLOURED = {*SHADES, "none"}
@@ -134,10 +133,11 @@ class Sheet:
 
     def markdown(self) -> str:
         columns = self.shown
-        names = [inline(f"{column.over} {column.name}".strip()) for column in columns]
+        names: list[str] = [inline(f"{column.over} {column.name}".strip()) for column in columns]
         rulers = [":--" if column.text else "--:" for column in columns]
-        rows = zip(*([inline(text.strip()) for text in column.texts] for column in columns), strict=True)
-        return "\n".join(f"| {' | '.join(cells)} |" for cells in (names, rulers, *rows))
+        cells = ([inline(text.strip()) for text in column.texts] for column in columns)
+        lines: list[Iterable[str]] = [names, rulers, *zip(*cells, strict=True)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     @property
     def marked_rows(self) -> Iterator[tuple[str, tuple[str | Cell, ...]]]:
@@ -163,18 +163,6 @@ class Sheet:
             yield f'<tr class="{mark}">{"".join(cells)}</tr>' if mark else f"<tr>{''.join(cells)}</tr>"
 
 
-def inline(text: str) -> str:
-    """Anybody's text in a line of Markdown, as text and nothing else."""
-    for sign in _MARKDOWN:
-        text = text.replace(sign, f"\\{sign}")
-    return text
-
-
-def safe(text: str) -> str:
-    """Anybody's text in HTML, as text and nothing else."""
-    return html.escape(harmless(text))
-
-
 _LOUD = ("regression", "improvement", "inconclusive", "invalid", "missing", "failed")
 _TAGS: Mapping[str, str] = {"code": "code", **dict.fromkeys(_LOUD, "b")}
 
@@ -186,7 +174,7 @@ def _html(column: Column, cell: str | Cell, rows: int) -> str:
     text = text.strip()
     if not column.text:
         text = typeset(text).replace(" → ", "\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}")
-    inner = safe(text)
+    inner: str = safe(text)
     if tag := _TAGS.get(mark):
         inner = f"<{tag}>{inner}</{tag}>"
     if column.heads:

@@ -232,6 +232,10 @@ class Case:
         return CaseId.of(self.suite, self.kernel, self.sizes).short
 
 
+OF_CASE = frozenset({*Case.__dataclass_fields__, *dir(Case)})
+"""Names that no axis and no scalar may have: ``case.kernel`` is not its length, nor its value."""
+
+
 class Problem:
     """The computation: axes, arrays, scalars, reference and work. A subclass declares the first three.
 
@@ -256,10 +260,12 @@ class Problem:
         cls.arrays = {name: value for name, value in members.items() if isinstance(value, Array)}
         cls.scalars = {name: value for name, value in members.items() if isinstance(value, Scalar)}
         for name in (*cls.axes, *cls.arrays, *cls.scalars):
-            if hasattr(Problem, name):
+            hides = name not in cls.arrays and name in OF_CASE
+            if hides or hasattr(Problem, name):
                 raise SuiteError(
                     f"{type(members[name]).__name__} {name!r} of {cls.__name__} has the name of an attribute "
-                    f"that every Problem has, and would hide it. Call it otherwise, such as {name}_."
+                    f"that every {'Case' if hides else 'Problem'} has, and would hide it. Call it otherwise, "
+                    f"such as {name}_."
                 )
         for name, scalar in cls.scalars.items():
             if not callable(scalar.value):

@@ -1,4 +1,4 @@
-"""What is shown while something goes on: bars for runs, comparisons and sweeps, a spinner for the rest."""
+"""Progress on a terminal: bars for runs, comparisons and sweeps, a spinner for the rest."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ _PURPOSES: dict[Purpose, str] = {"look": "", "confirm": ", confirming", "attribu
 
 
 class DeviceProgress:
-    """A bar on standard error, with the time that has passed unless other columns are given; a context
-    manager.
-    """
+    """A bar on standard error, with the elapsed time unless other columns are given; a context manager."""
 
     def __init__(self, *columns: ProgressColumn) -> None:
         self.console = Console(stderr=True)
@@ -188,7 +186,7 @@ class SweepProgress(DeviceProgress):
         self.waiting(f"Device: {device.spec}, {device.name}")
 
     def stage(self, stage: str) -> None:
-        """What a worker is about to do: too quick to follow."""
+        """Ignore a worker's next step: it is too quick to follow."""
 
     def started(self, sweep: Sweep, state: SweepState) -> None:
         self.name = f"{sweep.source.suite}.{sweep.kernel}"

@@ -20,7 +20,8 @@ from rich.text import Text
 from harness.device.peaks import peak_of
 from harness.numbers import counted, half_width, milliseconds, number, percent_figure
 from harness.records.types import Effect
-from harness.report.table import CLOSING, SHADES, Cell, Column, Sheet, opening, safe, scrolled
+from harness.report.table import CLOSING, SHADES, Cell, Column, Sheet, opening, scrolled
+from harness.report.templates import safe
 from harness.report.terminal.run_tables import STYLES
 from harness.report.words.of_verdict import source_label
 from harness.run.sweep.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow
@@ -527,7 +528,7 @@ def sweep_page(result: SweepResult) -> str:
     found = list(sheets(result))
     heats = list(heat_sheets(result))
     sweep, title = result.sweep, f"Sweep of {title_of(result)}"
-    problems = [safe(result.problem)] if result.problem else []
+    problems: list[str] = [safe(result.problem)] if result.problem else []
     if not result.complete:
         done = f"{len(result.rows):,} of {sweep.total:,}"
         problems.insert(0, f"Not complete: {done} configurations have come to an end.")

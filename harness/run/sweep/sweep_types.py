@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from harness.device.backends.base import check_launch
 from harness.errors import LaunchError, SuiteError
-from harness.records.types import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
+from harness.records.types import Described, DeviceInfo, Effect, Outcome, Source
 from harness.suite.case_id import Size
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import Kernel
@@ -53,27 +53,21 @@ class SweepSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class Sweep(Described):
     """Everything known of one sweep apart from its rows: the first line of its file."""
 
     schema_version: int = SCHEMA_VERSION
-    harness_version: str
     sweep_id: str
     """A hash of what was asked: source, compiler, device model, driver, configurations, settings. Two sweeps
     with one id would find the same, so the second continues or repeats the first."""
-    started_at: str
-    """When it began: UTC, ISO 8601."""
     source: Source
     kernel: str
     parameters: tuple[str, ...]
     total: int
     """Number of configurations, rejected ones included."""
-    device: DeviceInfo
-    """The first device; all are of one model."""
     devices: tuple[str, ...]
-    """Every device by its UUID, or by its spec where it has none."""
-    toolchain: Toolchain | None
-    host: Host
+    """Every device by its UUID, or by its spec where it has none. All are of the model of `device`, which is
+    the first."""
     settings: SweepSettings
     peaks: Mapping[str, float] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -81,14 +75,11 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepRow:
-    """What became of one configuration. `reason` is a stable code; `message` is a sentence."""
+class SweepRow(Outcome):
+    """The outcome of one configuration."""
 
     configuration: Configuration
     status: SweepStatus
-    reason: str = ""
-    message: str = ""
-    log: str = ""
     same_as: int | None = None
     """The configuration with the same compiled code and launch, whose figures these are."""
     place: int = 0
@@ -104,9 +95,6 @@ class SweepRow:
     flop: int | None = None
     moved_bytes: int | None = None
     dtype: str = "float32"
-    launch: Launch | None = None
-    resources: Resources | None = None
-    source_sha256: str | None = None
     device: str = ""
     """UUID or spec of what measured it."""
     gpu_s: float = 0.0
@@ -116,16 +104,10 @@ class SweepRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedConfiguration:
-    """What came of compiling and loading one configuration; `reason` is empty where it went well."""
+class PreparedConfiguration(Outcome):
+    """The outcome of compiling and loading one configuration."""
 
     number: int
-    reason: str = ""
-    message: str = ""
-    log: str = ""
-    launch: Launch | None = None
-    resources: Resources | None = None
-    source_sha256: str | None = None
     code: str = ""
     """What configurations of one size share that are the same in compiled code, launch and arguments."""
     device: str = ""
