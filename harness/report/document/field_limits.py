@@ -70,11 +70,8 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     (Annotated[float, Meta(ge=-1e6, le=1e6)], "clock_exponent"),
     (Annotated[int, Meta(ge=1, le=10_000)], "processes"),
     (Annotated[int, Meta(ge=0, le=1_000_000)], "quads"),
-    (
-        Size,
-        "base code_bytes constant_bytes dynamic_shared_bytes head local_bytes max_threads_per_block registers "
-        "slots spill_load_bytes spill_store_bytes static_shared_bytes",
-    ),
+    (Size, "base head slots code_bytes constant_bytes dynamic_shared_bytes local_bytes static_shared_bytes"),
+    (Size, "max_threads_per_block registers spill_load_bytes spill_store_bytes"),
     (_EXTENT, "block dispatch grid"),
     (Annotated[tuple[Fraction, ...], Meta(max_length=64)], "process_effects"),
     (Annotated[Mapping[Identifier, Size], Meta(max_length=16)], "sizes"),

@@ -27,24 +27,10 @@ from harness.report.document.outcome import (
     review_outcome,
     units_of,
 )
-from harness.report.pull_request.comment_markdown import (
-    Item,
-    Part,
-    Scale,
-    View,
-    axis_svg,
-    body,
-    comment,
-    did_not_fit,
-    fit,
-    fixed,
-    listed,
-    scale_of,
-    strip_svg,
-    summary,
-)
+from harness.report.pull_request.comment_markdown import View, comment, listed, summary, templates
+from harness.report.pull_request.plots import across, scale_of, tick_label
 from harness.report.table import CLOSING, Cell, Column, Sheet, opening
-from harness.report.templates import code
+from harness.report.templates import Markup
 from harness.report.words.of_verdict import sentence, verdict_columns
 from harness.suite.case_id import size_label
 from harness.system.cache import write_atomically
@@ -77,40 +63,6 @@ class _Annotation:
     level: Level
     title: str
     message: str
-
-
-_STYLE = """\
-code, pre { font: .87em/1.5 ui-monospace, monospace; background: var(--soft); border-radius: 4px }
-code { padding: .1em .3em; unicode-bidi: isolate }
-pre { padding: .7rem; overflow-x: auto; overflow-wrap: normal; unicode-bidi: plaintext }
-summary { cursor: pointer; padding: .3rem 0 }
-[align=right] { padding-left: .9rem }
-.row { display: grid; grid-template-columns: minmax(9rem, 17rem) 1fr 14.5rem; gap: 0 .8rem;
-  align-items: center; border-bottom: 1px solid var(--rule); padding: .1rem 0; font-size: .9rem }
-.row > :last-child { text-align: right; font-variant-numeric: tabular-nums }
-.row b { font-weight: 600 }
-.axis text { fill: var(--muted); font-size: 11px }
-svg { display: block; overflow: visible }
-.zone { fill: var(--zone) }
-.zero, .tick { stroke: var(--muted) }
-.interval { stroke: var(--dot); stroke-width: 2 }
-.process { fill: var(--dot); opacity: .45 }
-.effect { fill: var(--dot) }
-.row > :first-child { color: var(--text) }
-.unchanged b, .identical b { font-weight: 400; color: var(--muted) }
-.regression, .missing, .failed { color: var(--bad) }
-.improvement { color: var(--good) }
-.inconclusive, .invalid { color: var(--open) }
-.regression .effect, .improvement .effect, .inconclusive .effect, .invalid .effect { fill: currentColor }
-.regression .interval, .improvement .interval, .inconclusive .interval, .invalid .interval {
-  stroke: currentColor }
-@media (max-width: 42rem) {
-  .row { grid-template-columns: 1fr auto; padding: .4rem 0 }
-  .row > svg { grid-row: 2; grid-column: 1 / -1 }
-  .row.axes > span { display: none }
-}
-@media print { details > * { display: block } }
-"""
 
 
 def workflow_command(name: str, message: str, properties: Mapping[str, str]) -> str:
@@ -220,53 +172,30 @@ def _cut(text: str) -> str:
 
 def page(review: Review, links: Links) -> str:
     view = View(
-        review=review, links=links, paragraphs=20, names=20, log_characters=8000, heading="h1", sign=False
+        review=review, links=links, paragraphs=20, names=20, log_characters=8000, heading="h1", has_sign=False
     )
-    parts = body(view, [part for card in review.cards for part in _of_card(card)])
-    return fit([fixed(opening(review_outcome(review).headline, _STYLE)), *parts, fixed(CLOSING)], PAGE_BYTES)
-
-
-def _of_card(card: CardReview) -> list[Part]:
-    if not card.cases:
-        return []
-    scale, figures = scale_of(card), _figures(card)
-    return [
-        fixed(f"<h2>{card.suite} on {code(card.device)}</h2>"),
-        Part(
-            tier=1,
-            opening=(
-                '<p class="muted">Change of time, %. Dots are processes, the shaded zone is the margin. '
-                "The axis is logarithmic beyond the tolerance.</p>\n"
-                f'<div class="row axes"><span></span>{axis_svg(scale)}<span></span></div>'
-            ),
-            items=(Item(_row(CaseOnCard(card, case), scale)) for case in card.cases),
-            cases=len(card.cases),
-            more=lambda left: did_not_fit(left, "here"),
-        ),
-        Part(
-            tier=2,
-            opening=(
-                "<details><summary>All figures</summary>\n"
-                '<div class="scroll" role="region" aria-label="All figures" tabindex="0"><table>\n'
-                f"{figures.html_head()}"
-            ),
-            items=map(Item, figures.html_rows()),
-            closing="</table></div></details>",
-            cases=len(card.cases),
-            more=lambda left: did_not_fit(left, "here"),
-        ),
-    ]
-
-
-def _row(found: CaseOnCard, scale: Scale) -> str:
-    case = found.case
-    strip = "<span></span>"
-    if case.time:
-        strip = strip_svg(scale, case.time, f"{found.label}: {outcome(case)}, {case.status}")
-    return (
-        f'<div class="row {case.status}"><span>{code(found.label)}</span>{strip}'
-        f"<span>{outcome(case)} <b>{case.status}</b></span></div>"
+    style = templates().get_template("review.css").render()
+    return view.fitted(
+        "review.html.j2",
+        PAGE_BYTES,
+        opening=Markup(opening(review_outcome(review).headline, style)),
+        closing=Markup(CLOSING),
+        cards=[_of_card(card) for card in review.cards if card.cases],
+        across=across,
+        outcome=outcome,
+        tick_label=tick_label,
     )
+
+
+def _of_card(card: CardReview) -> Mapping[str, object]:
+    figures = _figures(card)
+    return {
+        "card": card,
+        "cases": [CaseOnCard(card, case) for case in card.cases],
+        "scale": scale_of(card),
+        "head": Markup(figures.html_head()),
+        "rows": list(map(Markup, figures.html_rows())),
+    }
 
 
 def _figures(card: CardReview) -> Sheet:
