@@ -9,11 +9,11 @@ from itertools import combinations_with_replacement
 import pytest
 
 from harness.errors import ExitCode
+from harness.records.record_files import ComparisonResult
 from harness.records.types import Verdict
 from harness.report.document.document import Review
 from harness.report.document.outcome import Groups, grouped, review_outcome, total, wrong_twins
 from harness.report.terminal.comparison_tables import exit_code
-from harness.run.compare import ComparisonResult
 from tests.review_samples import SAMPLES, STATUSES, card, case, random_review, review, twins
 
 FINE = ("unchanged", "identical", "improvement", "new")
@@ -56,7 +56,7 @@ def test_the_check_passes_where_the_command_passes_and_fails_where_it_finds_a_re
     for count in range(4):
         for outcomes in combinations_with_replacement(OUTCOMES, count):
             verdicts = tuple(map(verdict, outcomes))
-            result = ComparisonResult(None, verdicts, (), (), None, None)  # type: ignore[arg-type]
+            result = ComparisonResult(comparison=None, verdicts=verdicts)  # type: ignore[arg-type]
             assert conclusion(*outcomes) == meaning[exit_code([result])], outcomes
 
 

@@ -138,10 +138,7 @@ def _tell(
             print_out(static_differences.differences_table(title, found))
             click.echo()
     report = static_differences.static_report(
-        ((pair.head.suite.name, found) for pair, found in pairs),
-        compilers,
-        base=commits[0],
-        head=commits[1],
+        ((pair.head.suite.name, found) for pair, found in pairs), compilers, base=commits[0], head=commits[1]
     )
     text = static_comment(report, links_of_run(), limit_bytes=SUMMARY_BYTES)
     append_summary(text)

@@ -300,7 +300,7 @@ def _problem(suite: SuiteGuess) -> Iterator[str]:
         known = f"{outputs[0].name} = {known}"
     what = suite.about or known.replace("case.", "") or "Say here what is computed"
     what = what.replace("\\", "").replace('"', "'")
-    yield f'    """{what if len(what) < _WIDTH - 12 else suite.name}."""'
+    yield f'    """{what if what.isprintable() and len(what) < _WIDTH - 12 else suite.name}."""'
     yield ""
     for group in suite.axes:
         sizes = f"Axis(default={_sizes(group.default)}, quick={_sizes(group.quick)})"

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 SCHEMA_VERSION = 4
 """Version of the stored record.
@@ -27,6 +27,11 @@ METHOD_VERSION = "1"
 
 Extent3 = tuple[int, int, int]
 L2Policy = Literal["cold", "hot"]
+
+
+def fields_of(record: object, *names: str) -> dict[str, Any]:
+    """Return these attributes of a record by name, for JSON or for another record with the same fields."""
+    return {name: getattr(record, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +304,19 @@ architecture, and not run. not-built: as verified, on the null device, which com
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Outcome:
+    """The fields of a case's row and of a sweep's configuration alike; no `reason` where all went well."""
+
+    reason: str = ""
+    message: str = ""
+    log: str = ""
+    launch: Launch | None = None
+    resources: Resources | None = None
+    source_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Outcome):
     """What became of one case. `reason` is a stable code; `message` is a sentence; `log` is evidence."""
 
     case: str
@@ -307,14 +324,8 @@ class Row:
     sizes: Mapping[str, int]
     dtype: str
     status: RowStatus
-    reason: str = ""
-    message: str = ""
-    log: str = ""
     flop: int | None = None
     moved_bytes: int | None = None
-    source_sha256: str | None = None
-    launch: Launch | None = None
-    resources: Resources | None = None
     verification: Verification | None = None
     measurement: Measurement | None = None
     telemetry: Telemetry | None = None
@@ -436,6 +447,9 @@ RiskKind = Literal["spill", "occupancy", "stack", "narrower", "unroll", "loop", 
 """What of a build's difference has been seen to cost time."""
 DifferenceStatus = Literal["identical", "changed", "new", "missing", "failed", "not-built"]
 """What became of a build, head against base."""
+TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
+"""A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
+TWINS = (TWIN_SAME, TWIN_PLANTED)
 Attribution = Literal["code", "clocks", "thermal", "power", "contention", "environment"]
 
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-from harness.judgement.limits import TWINS, USUAL_LIMITS
+from harness.judgement.limits import USUAL_LIMITS
 from harness.numbers import exact, percent
-from harness.records.types import Arm, Effect, Verdict, VerdictStatus
+from harness.records.types import TWINS, Arm, Effect, Verdict, VerdictStatus
 from harness.report.document.document import CardReview, Review
 from harness.report.document.outcome import wrong_twins
 from harness.suite.case_id import CaseId

@@ -13,15 +13,13 @@ from pathlib import Path
 
 import harness
 from harness.errors import HarnessError, StoreError, UsageError
-from harness.judgement.limits import TWINS
 from harness.judgement.noise import read_calibration
 from harness.judgement.saved_runs import FilesResult
-from harness.records.record_files import read_comparison
+from harness.records.record_files import ComparisonResult, read_comparison
 from harness.records.types import Comparison, Verdict
 from harness.report.document.document import LIMITS, Calibrated, CardReview, Review, SourceLine
 from harness.report.document.field_limits import clipped
 from harness.report.words.of_verdict import commit_label, notes_of
-from harness.run.compare import ComparisonResult
 from harness.suite.case_id import CaseId
 from harness.suite.loader import LoadedSuite
 from harness.suite.suite_files import first_line
@@ -54,18 +52,8 @@ _NAME = re.compile(r"(?P<stamp>[0-9TZ]+)-(?P<ends>[^-]+\.\.[^-]+)-(?P<suite>\w+)
 
 
 def stored_result(path: Path) -> ComparisonResult:
-    """A comparison from its record; of one that was killed, without verdicts. Raises StoreError."""
-    stored = read_comparison(path)
-    return ComparisonResult(
-        stored.comparison,
-        tuple(verdict for verdict in stored.verdicts if verdict.case not in TWINS),
-        tuple(verdict for verdict in stored.verdicts if verdict.case in TWINS),
-        stored.left_out,
-        read_calibration(path.parent),
-        path,
-        interrupted=not stored.complete,
-        problem_changes=stored.problem_changes,
-    )
+    """A comparison from its record, with the calibration beside it. Raises StoreError."""
+    return replace(read_comparison(path), calibration=read_calibration(path.parent))
 
 
 def newest_comparisons(results: Path) -> list[ComparisonResult]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from harness.device.backends.base import check_launch
 from harness.errors import LaunchError, SuiteError
-from harness.records.types import Described, DeviceInfo, Effect, Launch, Resources, Source
+from harness.records.types import Described, DeviceInfo, Effect, Outcome, Source
 from harness.suite.case_id import Size
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import Kernel
@@ -75,14 +75,11 @@ class Sweep(Described):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepRow:
-    """What became of one configuration. `reason` is a stable code; `message` is a sentence."""
+class SweepRow(Outcome):
+    """The outcome of one configuration."""
 
     configuration: Configuration
     status: SweepStatus
-    reason: str = ""
-    message: str = ""
-    log: str = ""
     same_as: int | None = None
     """The configuration with the same compiled code and launch, whose figures these are."""
     place: int = 0
@@ -98,9 +95,6 @@ class SweepRow:
     flop: int | None = None
     moved_bytes: int | None = None
     dtype: str = "float32"
-    launch: Launch | None = None
-    resources: Resources | None = None
-    source_sha256: str | None = None
     device: str = ""
     """UUID or spec of what measured it."""
     gpu_s: float = 0.0
@@ -110,16 +104,10 @@ class SweepRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedConfiguration:
-    """What came of compiling and loading one configuration; `reason` is empty where it went well."""
+class PreparedConfiguration(Outcome):
+    """The outcome of compiling and loading one configuration."""
 
     number: int
-    reason: str = ""
-    message: str = ""
-    log: str = ""
-    launch: Launch | None = None
-    resources: Resources | None = None
-    source_sha256: str | None = None
     code: str = ""
     """What configurations of one size share that are the same in compiled code, launch and arguments."""
     device: str = ""
