@@ -365,6 +365,7 @@ def hostile() -> Review:
             message=text,
             log="\n\n".join(ATTACKS),
             side="head" if at % 2 else "",
+            settings_changed=ATTACKS[at:],
             reason="gh-1" if status in ("invalid", "inconclusive") else REASONS[status],
         )
         for at, (text, status) in enumerate(zip(ATTACKS, [*STATUSES, "failed"], strict=True))

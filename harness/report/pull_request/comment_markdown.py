@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.numbers import counted, effect, percent, seconds, typeset
 from harness.records.types import Verdict
@@ -33,11 +32,16 @@ from harness.report.document.outcome import (
 from harness.report.pull_request.plots import Scale, axis_text, scale_of, strip_text
 from harness.report.table import Cell, Sheet
 from harness.report.templates import Markup, code, html_environment, safe
-from harness.report.words.of_verdict import commit_label, leading, reason, remedy, sentence, verdict_columns
+from harness.report.words.of_verdict import (
+    commit_label,
+    leading,
+    reason,
+    remedy,
+    sentence,
+    settings,
+    verdict_columns,
+)
 from harness.suite.case_id import size_label
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 def listed(texts: Sequence[str]) -> str:
@@ -50,13 +54,17 @@ def _listed(values: Iterable[object]) -> Markup:
 
 
 @cache
-def templates() -> Environment:
-    """Return the templates of this folder, with the words that they put together."""
+def renderer(template: str) -> Callable[..., str]:
+    """Return what renders a template of this folder, with the words that it puts together."""
     made = html_environment(Path(__file__).parent)
     made.filters |= {"listed": _listed, "twin": twin, "typeset": typeset}
     words = (calibrated, counted, facts, reason, rules, seconds, sentence, units_of, verb)
-    made.globals |= {each.__name__: each for each in words} | {"to_do": _to_do, "visible": _visible}
-    return made
+    made.globals |= {each.__name__: each for each in words} | {
+        "settings": lambda case: Markup(settings(case, code)),
+        "to_do": _to_do,
+        "visible": _visible,
+    }
+    return made.get_template(template).render
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +127,9 @@ class View:
 
     def fitted(self, template: str, limit_bytes: int, **given: object) -> str:
         """Render a template of this folder with as much detail as fits."""
-        made = templates().get_template(template)
+        render = renderer(template)
         most = max(total(self.review), len(self.review.cards), *map(len, self.problem_changes.values()))
-        return fitted(lambda detail: made.render(view=self, detail=detail, **given), most, limit_bytes)
+        return fitted(lambda detail: render(view=self, detail=detail, **given), most, limit_bytes)
 
     @cached_property
     def groups(self) -> Groups:

@@ -27,7 +27,7 @@ from harness.report.document.outcome import (
     review_outcome,
     units_of,
 )
-from harness.report.pull_request.comment_markdown import View, comment, listed, summary, templates
+from harness.report.pull_request.comment_markdown import View, comment, listed, renderer, summary
 from harness.report.pull_request.plots import across, scale_of, tick_label
 from harness.report.table import CLOSING, Cell, Column, Sheet, opening
 from harness.report.templates import Markup
@@ -174,7 +174,7 @@ def page(review: Review, links: Links) -> str:
     view = View(
         review=review, links=links, paragraphs=20, names=20, log_characters=8000, heading="h1", has_sign=False
     )
-    style = templates().get_template("review.css").render()
+    style = renderer("review.css")()
     return view.fitted(
         "review.html.j2",
         PAGE_BYTES,

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
@@ -19,7 +20,7 @@ from harness.records.types import DifferenceStatus, RiskKind
 from harness.report.document.document import decode
 from harness.report.document.field_limits import Commit, Identifier, Size, Text, Words
 from harness.report.document.outcome import Links
-from harness.report.pull_request.comment_markdown import COMMENT_BYTES, Detail, fitted, templates
+from harness.report.pull_request.comment_markdown import COMMENT_BYTES, fitted, renderer
 from harness.report.templates import Markup
 
 STATIC_SCHEMA_VERSION = 1
@@ -81,21 +82,17 @@ def static_comment(
     """
     about = about or " → ".join(commit[:10] for commit in (report.base, report.head) if commit)
     risks, rows = _risks(report), _rows(report)
-
-    def render(detail: Detail) -> str:
-        return made.render(
-            marker=Markup(marker),
-            headline=headline(report),
-            about=about,
-            risks=risks,
-            rows=rows,
-            compilers=report.compilers,
-            run=links.run,
-            detail=detail,
-        )
-
-    made = templates().get_template("static.md.j2")
-    return fitted(render, max(len(risks), len(rows)), limit_bytes)
+    render = partial(
+        renderer("static.md.j2"),
+        marker=Markup(marker),
+        headline=headline(report),
+        about=about,
+        risks=risks,
+        rows=rows,
+        compilers=report.compilers,
+        run=links.run,
+    )
+    return fitted(lambda detail: render(detail=detail), max(len(risks), len(rows)), limit_bytes)
 
 
 def headline(report: StaticReport) -> str:
