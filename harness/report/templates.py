@@ -85,6 +85,6 @@ def _environment(folder: Path, escape: Callable[[object], Markup]) -> Environmen
         undefined=StrictUndefined,
     )
     # Filters of Jinja2 that join texts escape by its own rules, which leave characters that turn lines.
-    kept = {name: made.filters[name] for name in ("length", "list", "map", "selectattr", "sum")}
+    kept = {name: made.filters[name] for name in ("batch", "length", "list", "map", "selectattr", "sum")}
     made.filters = {**kept, "code": code, "join": join, "pre": pre}
     return made

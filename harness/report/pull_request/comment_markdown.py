@@ -58,7 +58,7 @@ def renderer(template: str) -> Callable[..., str]:
     """Return what renders a template of this folder, with the words that it puts together."""
     made = html_environment(Path(__file__).parent)
     made.filters |= {"listed": _listed, "twin": twin, "typeset": typeset}
-    words = (calibrated, counted, facts, reason, rules, seconds, sentence, units_of, verb)
+    words = (calibrated, commit_label, counted, facts, link, reason, rules, seconds, sentence, units_of, verb)
     made.globals |= {each.__name__: each for each in words} | {
         "settings": lambda case: Markup(settings(case, code)),
         "to_do": _to_do,
@@ -141,16 +141,6 @@ class View:
         return Markup(sign + headline(self.review, self.groups, code))
 
     @cached_property
-    def commits(self) -> list[Markup]:
-        """Base and head, each with its address where that is known."""
-        ends = self.review.base, self.review.head
-        known = self.links.repository
-        return [
-            link(f"{known}/commit/{commit}" if known and commit else "", code(commit_label(commit)))
-            for commit in ends
-        ]
-
-    @cached_property
     def devices(self) -> list[str]:
         return list(dict.fromkeys(card.device for card in self.review.cards))
 
@@ -160,31 +150,13 @@ class View:
         return Counter(said for card in self.review.cards for said in shortcomings(card))
 
     @cached_property
-    def slower(self) -> list[Sequence[CaseOnCard]]:
-        """The worst, a case each. Of the next four the members have one paragraph."""
-        return [[found] for found in self.groups.slower[: self.paragraphs]]
-
-    @cached_property
-    def slower_too(self) -> Sequence[CaseOnCard]:
-        return self.groups.slower[self.paragraphs :]
-
-    @cached_property
     def broken(self) -> list[Sequence[CaseOnCard]]:
         return _alike(self.groups.broken, _by_evidence)
-
-    @cached_property
-    def gone(self) -> list[Sequence[CaseOnCard]]:
-        return [self.groups.missing] if self.groups.missing else []
 
     @cached_property
     def unjudged(self) -> list[Sequence[CaseOnCard]]:
         judged = _alike((*self.groups.invalid, *self.groups.inconclusive), _by_remedy)
         return [*judged, *([found] for found in self.groups.by_card)]
-
-    @cached_property
-    def fortunate(self) -> list[tuple[Sequence[CaseOnCard], str]]:
-        told = (self.groups.faster, "faster"), (self.groups.new, "new, and right")
-        return [(found, what) for found, what in told if found]
 
     @cached_property
     def problem_changes(self) -> Mapping[str, Sequence[str]]:
@@ -200,7 +172,7 @@ class View:
         base, head = self.review.base, self.review.head
         lines = []
         of_cards: dict[tuple[str, str, str], list[Verdict]] = {}
-        for [each] in self.slower if base and head else ():
+        for each in self.groups.slower[: self.paragraphs] if base and head else ():
             if not each.card.executables:
                 place = (each.card.device, each.card.spec, each.card.suite)
                 of_cards.setdefault(place, []).append(each.case)
@@ -210,18 +182,6 @@ class View:
             compare = f"harness compare {(base or '')[:10]} {(head or '')[:10]}"
             lines += [f"# {device}, {spec} there", " \\\n  ".join((compare, *kernels, " ".join(sizes)))]
         return "\n".join(lines)
-
-    @cached_property
-    def foot(self) -> list[Markup]:
-        further = {
-            "the run that measured": self.links.run,
-            "the page with plots (perf-report)": self.links.page,
-            "history": self.links.history,
-        }
-        made = Markup("gpu-harness {}, {}").format(
-            code(self.review.harness_version), code(self.review.created_at)
-        )
-        return [*(link(address, text) for text, address in further.items() if address), made]
 
     def name(self, found: CaseOnCard) -> Markup:
         return code(found.label) + self._on(found.card.device)
