@@ -261,6 +261,15 @@ def test_nobody_else_can_write_the_marker():
     assert comment(review(card(hidden)), LINKS, marker=MARKER).count(MARKER) == 1
 
 
+@pytest.mark.parametrize("text", ATTACKS)
+def test_a_note_is_one_paragraph_of_text(text):
+    told = comment(made("clean"), LINKS, marker=MARKER, notes=(text,))
+    lines = told.splitlines()
+    assert lines[2].startswith("<p>")
+    assert lines[2].count("<") == 2
+    assert "\n".join((*lines[:2], *lines[4:], "")) == comment(made("clean"), LINKS, marker=MARKER)
+
+
 def test_without_links_there_are_places_and_no_addresses():
     told = comment(made("regressions"), Links())
     assert "<a " not in told

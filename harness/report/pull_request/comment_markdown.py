@@ -276,15 +276,23 @@ COMMENT_BYTES = 65_536
 """GitHub takes as many characters; so many bytes are never more."""
 
 
-def comment(review: Review, links: Links, *, marker: str = "", limit_bytes: int = COMMENT_BYTES) -> str:
-    """The comment's body, whose first line is `marker`, an HTML comment, where one is given.
+def comment(
+    review: Review,
+    links: Links,
+    *,
+    marker: str = "",
+    notes: Sequence[str] = (),
+    limit_bytes: int = COMMENT_BYTES,
+) -> str:
+    """The comment's body, whose first line is `marker`, an HTML comment, where one is given. A paragraph each,
+    `notes` come next.
 
     Where not everything fits, what is folded goes first; of what somebody has to act on, at least the number
     of those that are not named is told.
     """
     view = View(review=review, links=links, paragraphs=8, names=6, log_characters=2000)
-    opening = Markup(marker)
-    return view.fitted("comment.md.j2", limit_bytes, marker=opening, **_every_case(view))
+    given = {"marker": Markup(marker), "notes": notes, **_every_case(view)}
+    return view.fitted("comment.md.j2", limit_bytes, **given)
 
 
 SUMMARY_BYTES = 1024 * 1024

@@ -21,8 +21,8 @@ from harness.report.document.outcome import (
     Groups,
     Links,
     facts,
+    group_of,
     grouped,
-    is_by_card,
     outcome,
     review_outcome,
     units_of,
@@ -50,7 +50,8 @@ _TITLE_CHARACTERS = 255
 _NAMED = 8
 """Cases of one kernel that its note names, and sizes that it names together."""
 PAGE_BYTES = 16 * 2**20
-_UNJUDGED = "could not be judged"
+_VERDICTS = {"slower": "is slower", "broken": "fails at head", "missing": "is missing at head"}
+"""What is said of a kernel whose worst case is in this group; all others could not be judged."""
 
 Level = Literal["failure", "warning"]
 
@@ -83,7 +84,7 @@ def _escaped(text: str) -> str:
 def check_run(review: Review, links: Links) -> dict[str, Any]:
     """The body of POST /repos/{owner}/{repo}/check-runs, but for `head_sha`."""
     found = review_outcome(review)
-    placed = [(note.place, note) for note in _first(_notes(grouped(review), placed=True)) if note.place]
+    placed = [note for note in _notes(grouped(review)) if note.place]
     request: dict[str, Any] = {
         "name": CHECK_NAME,
         "status": "completed",
@@ -100,7 +101,8 @@ def check_run(review: Review, links: Links) -> dict[str, Any]:
                     "title": note.title,
                     "message": note.message,
                 }
-                for place, note in placed
+                for note in _first(placed)
+                if (place := note.place)
             ],
         },
     }
@@ -117,27 +119,19 @@ def workflow_commands(review: Review) -> list[str]:
     return commands
 
 
-def _notes(groups: Groups, *, placed: bool = False) -> list[_Annotation]:
-    """One for each kernel that somebody has to look at, the worst first; or of those whose line is known."""
+def _notes(groups: Groups) -> list[_Annotation]:
+    """One for each kernel that somebody has to look at, the worst first."""
     kernels: dict[tuple[str, str, SourceLine | None], list[CaseOnCard]] = {}
     for found in (*groups.failing, *groups.unjudged):
         card, kernel = found.card, found.case.kernel
         kernels.setdefault((card.suite, kernel, card.places.get(kernel)), []).append(found)
     notes = []
     for (suite, kernel, place), cases in kernels.items():
-        verdict = _verdict(cases[0].case)
-        level: Level = "warning" if verdict == _UNJUDGED else "failure"
-        if place or not placed:
-            notes.append(_Annotation(place, level, _cut(f"{suite}.{kernel} {verdict}"), _message(cases)))
+        verdict = _VERDICTS.get(group_of(cases[0].case), "")
+        level: Level = "failure" if verdict else "warning"
+        title = _cut(f"{suite}.{kernel} {verdict or 'could not be judged'}")
+        notes.append(_Annotation(place, level, title, _message(cases)))
     return notes
-
-
-def _verdict(case: Verdict) -> str:
-    if is_by_card(case):
-        return _UNJUDGED
-    if case.status == "failed":
-        return "fails at head" if case.side == "head" else _UNJUDGED
-    return {"regression": "is slower", "missing": "is missing at head"}.get(case.status, _UNJUDGED)
 
 
 def _message(found: Sequence[CaseOnCard]) -> str:
