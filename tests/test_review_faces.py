@@ -20,7 +20,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from harness.judgement.gates import GATES
-from harness.report.document.document import Calibrated, Review, decode_review, encode
+from harness.records.record_files import CalibrationSummary
+from harness.report.document.document import Review, decode_review, encode
 from harness.report.document.outcome import Links, calibrated, facts, grouped, total
 from harness.report.pull_request.comment_markdown import Detail, comment, fitted, listed, summary
 from harness.report.pull_request.faces import check_run, page, workflow_command, workflow_commands
@@ -471,10 +472,16 @@ def test_what_would_help_depends_on_whether_the_card_is_calibrated():
     ("known", "told"),
     [
         (None, "Not calibrated"),
-        (Calibrated(measured_at="", verdicts=0, false_alarms=0), "Not calibrated"),
-        (Calibrated(measured_at="", verdicts=600, false_alarms=1), "so below 0.79 % (95 % confidence)"),
-        (Calibrated(measured_at="", verdicts=3, false_alarms=5), "The calibration makes no sense"),
-        (Calibrated(measured_at="", verdicts=2**53, false_alarms=2**53), "so below 100 %"),
+        (CalibrationSummary(measured_at="", driver="", verdicts=0, false_alarms=0), "Not calibrated"),
+        (
+            CalibrationSummary(measured_at="", driver="", verdicts=600, false_alarms=1),
+            "so below 0.79 % (95 % confidence)",
+        ),
+        (
+            CalibrationSummary(measured_at="", driver="", verdicts=3, false_alarms=5),
+            "The calibration makes no sense",
+        ),
+        (CalibrationSummary(measured_at="", driver="", verdicts=2**53, false_alarms=2**53), "so below 100 %"),
     ],
 )
 def test_false_alarms_are_told_with_their_bound(known, told):

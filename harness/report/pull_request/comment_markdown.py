@@ -284,8 +284,9 @@ def comment(
     notes: Sequence[str] = (),
     limit_bytes: int = COMMENT_BYTES,
 ) -> str:
-    """The comment's body, whose first line is `marker`, an HTML comment, where one is given. A paragraph each,
-    `notes` come next.
+    """Return the comment's body. Its first line is `marker`, an HTML comment, where one is given.
+
+    `notes` come next, a paragraph each.
 
     Where not everything fits, what is folded goes first; of what somebody has to act on, at least the number
     of those that are not named is told.
