@@ -41,7 +41,7 @@ from harness.report.document.document import (
     encode_review,
 )
 from harness.report.document.from_results import newest_comparisons, review_of
-from harness.run.compare import CompareSettings, policy_for
+from harness.run.compare_settings import CompareSettings, policy_for
 from tests import review_samples as samples
 from tests.commits import make_project, only
 from tests.github_reports import Member, archive, deflated, honest, left, posting, zeros, zipped

@@ -245,7 +245,7 @@ class Differences(Request[DifferencesReply], frozen=True, kw_only=True):
 
 class CompareReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     block: PairedBlock
-    sides: Mapping[str, SideFacts]
+    sides: Mapping[SideName, SideFacts]
 
 
 class Compare(Request[CompareReply], frozen=True, kw_only=True):
