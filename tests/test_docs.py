@@ -386,7 +386,13 @@ def reasons_of_verdicts() -> set[str]:
     """Codes that a trial or comparison gives to a verdict, those of failed sides apart."""
     sources = [
         (ROOT / "harness" / f"{name}.py").read_text("utf-8")
-        for name in ("judgement/case_trial", "judgement/limits", "run/compare")
+        for name in (
+            "judgement/case_trial",
+            "judgement/limits",
+            "run/compare",
+            "run/inspect_pairs",
+            "run/pair_session",
+        )
     ]
     codes = {
         text

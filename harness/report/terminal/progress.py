@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from harness.records.types import DeviceInfo, Row
     from harness.run.bisect.search import Looked
-    from harness.run.compare import Purpose
+    from harness.run.pair_session import Purpose
     from harness.run.sweep.journal import SweepState
     from harness.run.sweep.sweep_types import Sweep, SweepRow
     from harness.suite.planning import PlannedCase
