@@ -22,13 +22,13 @@ from harness import Case, Kernel, Tuning, ceil_div
 from harness.device.backends import null
 from harness.errors import StoreError, SuiteError
 from harness.numbers import typeset
+from harness.records.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow, SweepSettings
 from harness.records.types import Effect, Host, Launch, Resources, Source, Toolchain
 from harness.report.table import SHADES, Sheet
 from harness.report.terminal import sweeps
 from harness.report.terminal.run_tables import STYLES, print_out
 from harness.report.terminal.sweeps import write_page
-from harness.run.sweep.journal import t4_results, write_t4
-from harness.run.sweep.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow, SweepSettings
+from harness.run.sweep.t4_files import t4_results, write_t4
 from tests.support import ROOT
 
 SCHEMA = json.loads((ROOT / "tests/schemas/kernel_tuner/results-schema.json").read_text("utf-8"))

@@ -27,6 +27,8 @@ METHOD_VERSION = "1"
 
 Extent3 = tuple[int, int, int]
 L2Policy = Literal["cold", "hot"]
+Value = int | str
+"""Value of a macro, or of a parameter of a sweep: an integer, or a word."""
 
 
 def fields_of(record: object, *names: str) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from statistics import median
 from typing import Any
 
 import harness
+from harness.history.row_summary import summary_of
 from harness.integrations.pytest.session import CaseSide, GpuCase, MeasuredCase
 from harness.numbers import number
 from harness.records.types import DeviceInfo, Source, Verdict
 from harness.report.table import Column, Sheet
 from harness.report.terminal.comparison_tables import calibrated, closing, lines_of
-from harness.report.terminal.run_tables import summary_of
 from harness.report.words.of_verdict import verdict_columns
 from harness.run.compare import ComparisonResult
 from harness.suite.problem import Case, Problem

@@ -19,14 +19,13 @@ from rich.text import Text
 
 from harness.device.peaks import peak_of
 from harness.numbers import counted, half_width, milliseconds, number, percent_figure
-from harness.records.types import Effect
+from harness.records.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow
+from harness.records.types import Effect, Value
 from harness.report.table import CLOSING, SHADES, Cell, Column, Sheet, opening, scrolled
 from harness.report.templates import safe
 from harness.report.terminal.run_tables import STYLES
 from harness.report.words.of_verdict import source_label
-from harness.run.sweep.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow
 from harness.suite.case_id import size_label
-from harness.suite.problem import Value
 from harness.system.cache import write_file
 
 SCHEMA_VERSION = 1
