@@ -19,7 +19,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from harness.judgement.gates import GATES
-from harness.report.document.document import Calibrated, Review, decode_review, encode_review
+from harness.report.document.document import Calibrated, Review, decode_review, encode
 from harness.report.document.outcome import Links, calibrated, facts, grouped, total
 from harness.report.pull_request import comment_markdown
 from harness.report.pull_request.comment_markdown import (
@@ -133,7 +133,7 @@ def told_by(face: Callable[[Review, Links], str], name: str) -> str:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_sample_is_a_document_like_those_that_jobs_write(name):
     sample = SAMPLES[name]()
-    assert decode_review(encode_review(sample)) == sample
+    assert decode_review(encode(sample)) == sample
 
 
 # Limits
@@ -357,7 +357,7 @@ def test_a_strip_is_well_formed_and_says_what_it_shows():
     assert svg.attrib["aria-label"] == 'a "b" <c>'
     assert svg.findtext("title") == 'a "b" <c>'
     places = [float(each.attrib["cx"].rstrip("%")) for each in svg.iter("circle")]
-    assert len(places) == 1 + len(change(0.017).each)
+    assert len(places) == 1 + len(change(0.017).process_effects)
     assert all(50 < place < 100 for place in places)
     ET.fromstring(axis_svg(scale_of(sample)))
 
@@ -511,10 +511,8 @@ def test_the_verdict_stands_first_in_the_comments_table():
 
 def test_benchmarks_of_others_are_told_nothing_of_a_card():
     """Pytest's files have no driver, no device time and no calibration."""
-    noisy = case("test_sum", status="inconclusive")
-    theirs = card(
-        noisy, suite="pytest", executables=True, driver="", compiler="", calibrated=None, gpu_s=0.0, twins=()
-    )
+    noisy = case("test_sum", status="inconclusive", gpu_s=0.0)
+    theirs = card(noisy, suite="pytest", executables=True, driver="", compiler="", calibrated=None, twins=())
     text = comment_markdown.comment(review(theirs), LINKS)
     assert "<code></code>" not in text
     assert "device time" not in text

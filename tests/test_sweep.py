@@ -29,7 +29,7 @@ from harness.records.sweep_types import (
     SweepRow,
     SweepSettings,
 )
-from harness.records.types import Effect, PairedBlock, Quad
+from harness.records.types import Effect, PairedBlock, Quad, Row
 from harness.report.terminal.progress import SweepProgress
 from harness.run.sweep.engine import SCREENING, identity
 from harness.run.sweep.executors import Job, LocalExecutor
@@ -297,12 +297,13 @@ def test_what_is_lucky_once_does_not_win(tmp_path):
     lucky = 3
 
     def first_seen_fast(answer, job):
-        row = getattr(answer.reply, "row", None)
-        if row is None or job.fresh or job.request.macros["NULL_DEVICE_NS"] != 1_060_000:
+        row = answer.reply
+        if not isinstance(row, Row) or job.fresh or job.request.macros["NULL_DEVICE_NS"] != 1_060_000:
             return answer
+        assert row.measurement is not None
         times = tuple(0.9 * time for time in row.measurement.times_ns)
         row = replace(row, measurement=replace(row.measurement, times_ns=times))
-        return replace(answer, reply=protocol.MeasureReply(row=row))
+        return replace(answer, reply=row)
 
     result, _ = sweep(root, changed=first_seen_fast, near=1.0)
     assert min(result.rows, key=lambda row: row.time_ns or 0.0).configuration.number == lucky
@@ -716,8 +717,7 @@ def test_a_process_is_used_again_until_a_job_fails_in_it_or_must_be_fresh(tmp_pa
             assert result.device == "null:0"
             kinds.append(type(result.reply))
             processes.append(workers() - others)
-    done = protocol.MeasureReply
-    assert kinds == [done, done, Failed, done, done]
+    assert kinds == [Row, Row, Failed, Row, Row]
     first, again, failed, next_, fresh = processes
     assert first == again
     assert all([first, next_, fresh])

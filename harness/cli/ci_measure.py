@@ -25,7 +25,8 @@ from harness.system import git
 if TYPE_CHECKING:
     from harness.config import Config
     from harness.judgement.saved_runs import FilesResult
-    from harness.run.compare import CompareSettings, ComparisonResult
+    from harness.records.record_files import ComparisonResult
+    from harness.run.compare import CompareSettings
     from harness.suite.loader import LoadedSuite
 
 

@@ -15,7 +15,8 @@ from harness.errors import UsageError
 from harness.system import git
 
 if TYPE_CHECKING:
-    from harness.run.compare import CompareSettings, ComparisonResult
+    from harness.records.record_files import ComparisonResult
+    from harness.run.compare import CompareSettings
     from harness.suite.loader import LoadedSuite
     from harness.suite.planning import SuitePair
 
@@ -101,7 +102,7 @@ class SuiteComparisons(NamedTuple):
     results: list[ComparisonResult]
     """Fewer than there are suites where it was interrupted."""
     heads: list[LoadedSuite]
-    """Each result's suite at head."""
+    """The suite at head, for each result."""
 
 
 def compare_toolchains(

@@ -1,4 +1,4 @@
-"""What check and run have in common: suites in, rows out, an exit status."""
+"""The common part of check and run: suites in, rows out, an exit status."""
 
 from __future__ import annotations
 

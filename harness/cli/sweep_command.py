@@ -174,7 +174,7 @@ def _print(result: SweepResult, *, as_json: bool) -> None:
 
 
 def _tell_failures(result: SweepResult) -> None:
-    """Each kind of failure once, with its evidence, and how many had it."""
+    """Report each kind of failure once, with its log and the number of configurations."""
     kinds: dict[tuple[str, str], list[SweepRow]] = {}
     for row in result.rows:
         if row.status == "failed" and row.same_as is None:

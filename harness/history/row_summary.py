@@ -12,7 +12,7 @@ from harness.records.types import Row, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSummary:
-    """What a measured row says. None where there is no measurement, or the card could not tell."""
+    """Figures of a measured row. None stands for a missing measurement or an unknown value."""
 
     time_ms: float | None = None
     time_low_ms: float | None = None

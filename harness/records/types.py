@@ -28,7 +28,7 @@ METHOD_VERSION = "1"
 Extent3 = tuple[int, int, int]
 L2Policy = Literal["cold", "hot"]
 Value = int | str
-"""Value of a macro, or of a parameter of a sweep: an integer, or a word."""
+"""A value of a macro, or of a sweep's parameter: an integer, or a word."""
 
 
 def fields_of(record: object, *names: str) -> dict[str, Any]:
@@ -449,6 +449,9 @@ RiskKind = Literal["spill", "occupancy", "stack", "narrower", "unroll", "loop", 
 """What of a build's difference has been seen to cost time."""
 DifferenceStatus = Literal["identical", "changed", "new", "missing", "failed", "not-built"]
 """What became of a build, head against base."""
+TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
+"""A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
+TWINS = (TWIN_SAME, TWIN_PLANTED)
 Attribution = Literal["code", "clocks", "thermal", "power", "contention", "environment"]
 
 

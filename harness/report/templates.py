@@ -11,12 +11,14 @@ import html
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.system.texts import harmless, plain_log
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _MARKDOWN = "\\`*_|<["
 
@@ -60,6 +62,8 @@ def markdown_environment(folder: Path) -> Environment:
 
 
 def _environment(folder: Path, escape: Callable[[str], Markup]) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     def finalize(value: Any) -> Markup:
         return value if isinstance(value, Markup) else escape(str(value))
 

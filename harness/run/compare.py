@@ -28,20 +28,21 @@ from harness.judgement.attribution import solo_of
 from harness.judgement.case_trial import CaseTrial, NoisePriors, bare_verdict, settle
 from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
 from harness.judgement.judge import Policy, policy_of
-from harness.judgement.limits import JUDGED, TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
+from harness.judgement.limits import JUDGED, USUAL_LIMITS, wrong_twin
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.measure import protocol
 from harness.measure.problem_changes import Changes, demanding, sentences
-from harness.measure.protocol import SideName
+from harness.measure.protocol import SideName, SidesByPair
 from harness.measure.quads import PairSettings
-from harness.records.record_files import Journal, RecordWriter
+from harness.records.record_files import ComparisonResult, Journal, RecordWriter
 from harness.records.types import (
+    TWIN_PLANTED,
+    TWIN_SAME,
     Arm,
     CaseBlock,
     Comparison,
     DeviceInfo,
     L2Policy,
-    PairedBlock,
     Verdict,
     VerdictStatus,
 )
@@ -122,26 +123,6 @@ class CaseEntry:
     """What each side became when it was built; None until then, and where the compiler died of it."""
     in_turns: bool = False
     """Whether each side has a process of its own, as code of its own runs in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonResult:
-    comparison: Comparison
-    verdicts: tuple[Verdict, ...]
-    """The verdict of each case, in ladder order."""
-    twins: tuple[Verdict, ...]
-    left_out: tuple[str, ...]
-    """Why cases were not compared at all, a sentence each."""
-    calibration: Calibration | None
-    """What the verdicts rest on; None for an assumption."""
-    path: Path | None
-    interrupted: bool = False
-    problem: str = ""
-    """Why the record is not whole, such as a full disk."""
-    kept: Mapping[str, tuple[PairedBlock, ...]] = field(default_factory=dict)
-    """What every process measured, by case, in order: the quads that can be read."""
-    problem_changes: tuple[str, ...] = ()
-    """What head's problem asks for otherwise than base's, a sentence each."""
 
 
 def policy_for(device: DeviceInfo, settings: JudgeSettings) -> Policy:
@@ -236,10 +217,11 @@ class Comparing(DeviceSession):
         self._processes = 0
         self._spent_s = 0.0
         self._canaries: list[CanaryLevel] = []
-        """Levels of all blocks so far. The blocks themselves are not kept: a calibration has thousands."""
+        """Levels of all blocks so far, in every comparison of the session."""
         self.unplanted: list[str] = []
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
+        self._blocks: list[CaseBlock] = []
         self._turns: TurnPair | None = None
         self._ahead = PairsAhead()
         loadings = {"base": base.loading, "head": head.loading}
@@ -366,6 +348,7 @@ class Comparing(DeviceSession):
         described = self.describe()
         interrupted = False
         twins: list[CaseEntry] = []
+        self._blocks = []
         changes: tuple[str, ...] = ()
         folder = self.folder if self.settings.save else None
         with Journal(RecordWriter(folder, described) if folder else None) as self._journal:
@@ -389,16 +372,16 @@ class Comparing(DeviceSession):
             left_out = (*left_out, *(self.unplanted if len(twins) == 1 else ()))
             self._journal.finish(complete=not interrupted, left_out=left_out, problem_changes=changes)
         return ComparisonResult(
-            described,
-            verdicts,
-            of_twins,
-            tuple(left_out),
-            self.calibration,
-            self._journal.path,
-            interrupted,
-            self._journal.problem,
-            {entry.pair.id: entry.trial.blocks for entry in entries},
-            changes,
+            comparison=described,
+            verdicts=verdicts,
+            twins=of_twins,
+            blocks=tuple(self._blocks),
+            left_out=tuple(left_out),
+            problem_changes=changes,
+            interrupted=interrupted,
+            problem=self._journal.problem,
+            path=self._journal.path,
+            calibration=self.calibration,
         )
 
     def describe(self) -> Comparison:
@@ -438,7 +421,7 @@ class Comparing(DeviceSession):
             reply = self.builder.ask(request, self._build_timeout_s(len(pairs)), self._heard)
             if not isinstance(reply, Failed):
                 for entry in shared:
-                    self._settle_built(entry, reply.pairs[entry.pair.id])
+                    self._settle_built(entry, reply[entry.pair.id])
         self.builder.kill()
         self._ahead.prepare(1)
         changes = ((), set[str]()) if self._same_problem() else self._problem_changes(entries)
@@ -461,14 +444,14 @@ class Comparing(DeviceSession):
             return
         pairs = tuple(entry.pair for entry in entries)
 
-        def answer() -> Mapping[SideName, protocol.InspectReply] | Failed:
+        def answer() -> Mapping[SideName, SidesByPair] | Failed:
             return self._side_processes().inspect(pairs, self._build_timeout_s(len(pairs)))
 
         reply = self._answered(answer)
         if isinstance(reply, Failed):
             return
         for entry in entries:
-            self._settle_built(entry, {side: reply[side].pairs[entry.pair.id][side] for side in SIDES})
+            self._settle_built(entry, {side: reply[side][entry.pair.id][side] for side in SIDES})
 
     def _settle_built(self, entry: CaseEntry, built: Mapping[SideName, protocol.SideFacts]) -> None:
         trial, entry.built = entry.trial, built
@@ -505,7 +488,7 @@ class Comparing(DeviceSession):
                 # What hangs or raises may do so in every case, and each would take its time.
                 unknown = (f"What changed could not be told: {reply.message}",)
                 break
-            found.append(reply.changes)
+            found.append(reply)
         self.leave()
         of_suite, *of_cases = found or [{}]
         places: dict[str, Changes] = {}
@@ -561,11 +544,10 @@ class Comparing(DeviceSession):
             )
             reply = self.ask(request, self.settings.timeout_s)
             if not isinstance(reply, Failed):
-                if not reply.row.reason:
+                if not reply.reason:
                     continue
                 self.leave()
-                row = reply.row
-                reply = Failed(reason=row.reason, message=row.message, log=row.log)
+                reply = Failed(reason=reply.reason, message=reply.message, log=reply.log)
             side: Side = "base" if reply.side == "base" else "head"
             wrong[name] = msgspec.structs.replace(reply, side=side)
         if cases:
@@ -614,7 +596,7 @@ class Comparing(DeviceSession):
                 self.unplanted.append(f"{pair.id} +{100 * target:g} %: {reply.message}")
                 found.append(None)
             else:
-                found.append(reply.steps)
+                found.append(reply)
         self.leave()
         return found
 
@@ -676,8 +658,16 @@ class Comparing(DeviceSession):
         usual = None if entry.in_turns else usual_level(self._canaries)
         gated = gate(block, usual=usual)
         self._spent_s += block.gpu_s
-        kept = CaseBlock(case=entry.pair.id, process=self._processes, block=block, touched=gated.touched)
-        self._journal.add(dataclasses.replace(kept, confirming=trial.confirming))
+        self._blocks.append(
+            CaseBlock(
+                case=entry.pair.id,
+                process=self._processes,
+                confirming=trial.confirming,
+                block=block,
+                touched=gated.touched,
+            )
+        )
+        self._journal.add(self._blocks[-1])
         if not entry.in_turns:
             self._canaries.append(canary_level(block.quads))
         trial.add(block, gated)
@@ -752,8 +742,7 @@ class Comparing(DeviceSession):
             )
             reply = self.ask(request, self.settings.timeout_s + 2 * seconds)
             if not isinstance(reply, Failed):
-                seen = self.snapshots
-                runs = reply.sides.items()
+                seen, runs = self.snapshots, reply.items()
                 entry.trial.solo = {side: solo_of(seen, **dataclasses.asdict(run)) for side, run in runs}
             self.observer.measured(entry.pair.id)
         self.leave()
@@ -765,7 +754,7 @@ class _Answering:
 
     loadings: Mapping[str, Loading]
 
-    def __call__(self, question: Query, deadline: float) -> msgspec.Struct:
+    def __call__(self, question: Query, deadline: float) -> object:
         try:
             call = msgspec.json.decode(question.request, type=SuiteCall)
             return self.loadings[question.side].answer(call, max(0.1, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""What is computed: axes, arrays and scalars, the problem that they make, and a case, one point of it.
+"""A problem: axes, arrays and scalars, the computation on them, and a case, one point of it.
 
 Nothing here touches a device. The public names are those of `harness`: a suite.py written against them, at
 any commit, keeps loading with every later harness.
@@ -88,7 +88,7 @@ class Array:
 
     kind: ClassVar[Literal["input", "output", "inout"]]
     init: float | None = None
-    """What every element holds before a launch, of an Output that kernels add to."""
+    """Value of every element before a launch, of an Output that kernels add to."""
 
     def __init__(self, *shape: str, dtype: str | None = None, order: Order = "C", ld: Pitch = None) -> None:
         if order not in ("C", "F"):
@@ -236,11 +236,10 @@ OF_CASE = frozenset({*Case.__dataclass_fields__, *dir(Case)})
 
 
 class Problem:
-    """What is computed: axes, arrays, scalars, reference and work. Subclass it and declare axes, arrays and
-    scalars as class attributes.
+    """The computation: axes, arrays, scalars, reference and work. A subclass declares the first three.
 
-    Kernels receive the inputs, then the outputs and what is both, then the scalars, then the axes, each group
-    in declaration order, unless a kernel gives its own `args`.
+    They are class attributes. Kernels receive the inputs, then the outputs and what is both, then the
+    scalars, then the axes, each group in declaration order, unless a kernel gives its own `args`.
     """
 
     axes: ClassVar[dict[str, Axis]] = {}
@@ -281,12 +280,12 @@ class Problem:
 
     @property
     def inputs(self) -> dict[str, Array]:
-        """What data() gives: an InOut too."""
+        """Arrays that data() gives, an InOut too."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Input)}
 
     @property
     def outputs(self) -> dict[str, Array]:
-        """What kernels write: an InOut too."""
+        """Arrays that kernels write, an InOut too."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
 
     def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -325,7 +324,7 @@ class Problem:
         return named, self.tolerance(case, **exact())
 
     def layout(self, name: str, case: Case) -> Layout:
-        """How an array lies in memory. Raises SuiteError where its leading dimension makes no sense."""
+        """Return an array's layout in memory. Raises SuiteError for a wrong leading dimension."""
         array = self.arrays[name]
         ld = computed(case.kernel, f"ld of {name}", array.ld, case)
         found = Layout(array.shape_at(case), array.dtype_at(case), array.order)
@@ -345,7 +344,7 @@ class Problem:
 
     @property
     def has_reference(self) -> bool:
-        """Whether its author wrote one: without, nothing can be checked, and so nothing is measured."""
+        """True where its author wrote one: without, nothing can be checked, and so nothing is measured."""
         return type(self).reference is not Problem.reference
 
     def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
@@ -408,7 +407,7 @@ def _whole(name: str, count: Any) -> Callable[[Problem, Case], int | None]:
 
 
 def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
-    """What a kernel's spec says at a case. Raises SuiteError for whatever a suite's own function raises."""
+    """Return a spec's value at a case. Raises SuiteError for whatever a suite's own function raises."""
     if not callable(spec):
         return spec
     try:

@@ -15,8 +15,9 @@ from harness.config import Config, has_settings, load_config
 from harness.device.lock import Busy
 from harness.errors import HarnessError, UsageError
 from harness.measure.timing import MeasureSettings
+from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, L2Policy, Row, Run
-from harness.run.compare import CompareObserver, CompareSettings, Comparing, ComparisonResult
+from harness.run.compare import CompareObserver, CompareSettings, Comparing
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
 from harness.suite import planning

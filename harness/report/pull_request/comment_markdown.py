@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.numbers import counted, effect, percent, seconds, typeset
-from harness.report.document.document import CardReview, CaseReview, EffectReview, Review
+from harness.records.types import Effect, Verdict
+from harness.report.document.document import CardReview, Review
 from harness.report.document.outcome import (
     CaseOnCard,
     Groups,
@@ -177,7 +178,7 @@ def axis_text(scale: Scale, columns: int) -> str:
     return "".join(line).rstrip() + " %"
 
 
-def strip_text(scale: Scale, change: EffectReview | None, columns: int) -> str:
+def strip_text(scale: Scale, change: Effect | None, columns: int) -> str:
     """``..:..   |---o---|``: the margin's zone in dots about no effect, and the interval with its effect."""
     line = [" "] * columns
     _fill(line, _column(scale, -scale.margin, columns), _column(scale, scale.margin, columns), ".")
@@ -201,7 +202,7 @@ def _fill(line: list[str], first: int, last: int, mark: str) -> None:
     line[first : last + 1] = mark * (last + 1 - first)
 
 
-def strip_svg(scale: Scale, change: EffectReview, told: str) -> str:
+def strip_svg(scale: Scale, change: Effect, told: str) -> str:
     """One case: zone of the margin, no effect, interval, processes as dots, effect. `told` says it in words;
     the colours are the page's.
     """
@@ -219,7 +220,7 @@ def strip_svg(scale: Scale, change: EffectReview, told: str) -> str:
         ),
         *(
             f'<circle class="process" cx="{_x(scale.place(each))}" cy="11" r="2"/>'
-            for each in change.each[:_DOTS]
+            for each in change.process_effects[:_DOTS]
         ),
         f'<circle class="effect" cx="{_x(scale.place(change.effect))}" cy="11" r="4"/>',
     ]
@@ -485,7 +486,7 @@ def _commands(review: Review, found: Sequence[CaseOnCard]) -> str:
     if not review.base or not review.head:
         return ""
     compare, lines = f"harness compare {review.base[:10]} {review.head[:10]}", []
-    of_cards: dict[tuple[str, str, str], list[CaseReview]] = {}
+    of_cards: dict[tuple[str, str, str], list[Verdict]] = {}
     for each in found:
         if not each.card.executables:
             place = (each.card.device, each.card.spec, each.card.suite)
@@ -529,7 +530,7 @@ def _failure(view: View, found: Sequence[CaseOnCard], where: str) -> Item:
     return Item(f"<p>{' '.join(filter(None, told))}</p>{said}", f"<p>{brief}</p>", len(found))
 
 
-def _what(case: CaseReview) -> str:
+def _what(case: Verdict) -> str:
     """What is the matter; of an invalid case with the gate, by whose name it is documented."""
     told = reason(case)
     return f"{told} ({code(case.reason)})" if told and case.status == "invalid" else told or code(case.reason)
@@ -560,7 +561,7 @@ def _open(view: View, found: Sequence[CaseOnCard]) -> Item:
     return Item(full, f"{brief}</p>", len(found))
 
 
-def _visible(case: CaseReview) -> str:
+def _visible(case: Verdict) -> str:
     visible = case.smallest_visible
     return "" if visible is None else f"visible from {typeset(percent(visible))}"
 

@@ -14,7 +14,8 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.numbers import counted, number
-from harness.report.document.document import CardReview, CaseReview, Review, SourceLine, encode_review
+from harness.records.types import Verdict
+from harness.report.document.document import CardReview, Review, SourceLine, encode
 from harness.report.document.outcome import (
     CaseOnCard,
     Groups,
@@ -179,7 +180,7 @@ def _notes(groups: Groups, *, placed: bool = False) -> list[_Annotation]:
     return notes
 
 
-def _verdict(case: CaseReview) -> str:
+def _verdict(case: Verdict) -> str:
     if is_by_card(case):
         return _UNJUDGED
     if case.status == "failed":
@@ -275,7 +276,7 @@ def _figures(card: CardReview) -> Sheet:
     return Sheet(columns=[*columns, Column("else", others, text=True)])
 
 
-def _conditions(case: CaseReview) -> Iterator[str]:
+def _conditions(case: Verdict) -> Iterator[str]:
     if case.temperature_c is not None:
         yield f"{number(case.temperature_c, 2)} °C"
     if case.power_w is not None:
@@ -287,7 +288,7 @@ def _conditions(case: CaseReview) -> Iterator[str]:
 def faces(review: Review, links: Links) -> dict[str, bytes]:
     """Each file's name and content."""
     return {
-        "review.json": encode_review(review),
+        "review.json": encode(review),
         "comment.md": comment(review, links).encode(),
         "summary.md": summary(review, links).encode(),
         "review.html": page(review, links).encode(),

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import harness
-from harness.report.document.document import CaseReview, Review
+from harness.records.types import Verdict
+from harness.report.document.document import Review
 from harness.report.document.outcome import CaseOnCard, group_of, grouped, units_of
 from harness.report.words.of_verdict import reason, sentence
 from harness.system.texts import harmless, plain_log
@@ -56,7 +57,7 @@ def junit(review: Review) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _kind(case: CaseReview) -> str:
+def _kind(case: Verdict) -> str:
     return _KINDS.get(group_of(case), "")
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from harness.numbers import counted
 from harness.records.types import DifferenceStatus, RiskKind
-from harness.report.document.document import Commit, Identifier, Size, Strict, Text, Words, decode
+from harness.report.document.document import decode
+from harness.report.document.field_limits import Commit, Identifier, Size, Text, Words
 from harness.report.document.outcome import Links
 from harness.report.pull_request.comment_markdown import COMMENT_BYTES, Item, Part, fit, fixed, link
 from harness.report.templates import code
@@ -29,12 +30,14 @@ _PLACE = re.compile(r" \([^()\s]+:[0-9]+\)\Z")
 Arch = Annotated[str, Meta(pattern=r"^sm_[0-9]{2,4}[a-z]?(?![\s\S])")]
 
 
-class StaticRisk(Strict, frozen=True):
+@dataclass(frozen=True, slots=True)
+class StaticRisk:
     kind: RiskKind
     text: Text
 
 
-class StaticRow(Strict, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticRow:
     """A kernel for one architecture that is not what it was."""
 
     kernel: Words
@@ -45,25 +48,23 @@ class StaticRow(Strict, frozen=True, kw_only=True):
     risks: Annotated[tuple[StaticRisk, ...], Meta(max_length=32)] = ()
 
 
-class StaticSuite(Strict, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticSuite:
     suite: Identifier
-    counts: Mapping[DifferenceStatus, Size]
+    counts: Annotated[Mapping[DifferenceStatus, Size], Meta(max_length=6)]
     """Builds by status: those that are alike have no row."""
     rows: Annotated[tuple[StaticRow, ...], Meta(max_length=_MOST_ROWS)]
 
 
-class StaticReport(Strict, frozen=True, kw_only=True, omit_defaults=False):
-    schema_version: int = STATIC_SCHEMA_VERSION
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticReport:
+    schema_version: Size = STATIC_SCHEMA_VERSION
     harness_version: Words
     compilers: Annotated[tuple[Words, ...], Meta(max_length=8)]
     base: Commit | None
     head: Commit | None
     suites: Annotated[tuple[StaticSuite, ...], Meta(max_length=64)]
     """Those of which a file differs that a build can read."""
-
-
-def encode_static(report: StaticReport) -> bytes:
-    return msgspec.json.encode(report)
 
 
 def decode_static(content: bytes) -> StaticReport:

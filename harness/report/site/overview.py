@@ -1,4 +1,4 @@
-"""What shows every card: the first document, events and changes, the feed and the badges."""
+"""Documents of all cards: the first document, events and changes, the feed and the badges."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from harness.report.site.documents import (
 )
 
 _CHANGES = 120
-"""How many changes programs are told of, open ones first; every series has all of its own."""
+"""Most changes in the document for programs, open ones first; every series has all of its own."""
 _EVENTS = 60
-"""How many events the overview has at most, open ones first; the page of a commit has all of its own."""
+"""Most events of the overview, open ones first; the page of a commit has all of its own."""
 _CHANGES_OF_EVENT, _SUSPECTS = 12, 3
 PAIR = {"errors": 3.29, "level": 0.999, "floor": SMALLEST}
 """Of two figures that a reader picks: standard errors on each side of the interval of their difference, the
@@ -248,7 +248,7 @@ class Overview:
 
 
 def is_unjudged(each: Stated) -> bool:
-    """Whether the newest figures are off their level, and the card does not explain it."""
+    """Return whether the newest figures are off their level, and the card does not explain it."""
     return each.state == "unjudged" and each.change.kind != "environment"
 
 

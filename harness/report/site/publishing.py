@@ -42,7 +42,7 @@ from harness.system import git
 from harness.system.cache import own_code
 
 FOLDER = "harness"
-"""Where our pages lie, beside asv's index.html."""
+"""The folder of our pages, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
 _PAGE = _ASSETS.with_name("page.html")
 _EVERY_PAGE = ("data", "dom", "state", "format", "commands", "page", "table")
@@ -61,9 +61,9 @@ _PLOTS = "static/vendor/uplot-1.6.32/uPlot"
 _COMMENT = re.compile(rb"//.*|/\*[^*]*\*/|/\*\*[^*]*\*/")
 """A line that is nothing else."""
 _PATHS = 60
-"""How many of a commit's paths the pages list; an empty one then says that there are more."""
+"""Most paths of a commit on the pages; an empty path then says that there are more."""
 _READ = (".json", ".jsonl", PACKED, PART, ".harness")
-"""What is read of a card's folder, by how its name ends."""
+"""Endings of the files that are read in a card's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ def publish_pages(
 
 
 def _write_shell(site: Site) -> None:
-    """What every site has: scripts, styles, and the pages that they fill."""
+    """Write the scripts, the styles and the empty pages that every site has."""
     for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
         site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
     for page in PAGES:
@@ -188,7 +188,7 @@ def _publish(work: CardPages, before: CardSummary | None = None) -> CardSummary:
 def _publish_changed(
     work: Sequence[CardPages], mapped: Mapped, tell: Callable[[str], None]
 ) -> list[CardSummary]:
-    """What each card's pages came to; they are written where they would come out another way."""
+    """Write the pages of cards that would come out another way, and return the summary of every card."""
     recalled = {one.number: _recall(one) for one in work}
     changed = [one for one in work if recalled[one.number] is None]
     for one, card in zip(changed, mapped(_publish, _folders(changed), changed), strict=True):
@@ -278,7 +278,7 @@ def _kept(work: CardPages) -> Path:
 
 
 def _recall(work: CardPages) -> CardSummary | None:
-    """What the card's pages came to, if they are there and would come out the same."""
+    """Return the kept summary of a card's pages, if they are there and would come out the same."""
     kept = read_cached(_kept(work), _Written)
     if kept is None or kept.key != _key(work) or kept.commits > len(work.commits):
         return None

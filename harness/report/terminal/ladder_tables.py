@@ -19,7 +19,7 @@ from harness.system.texts import harmless
 
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")
-"""What two cells side by side say of a figure that takes minutes."""
+"""Two neighbouring cells for a figure that takes minutes."""
 
 
 def print_ladder(report: LadderReport, now: dt.datetime) -> None:
@@ -50,7 +50,7 @@ def markdown(report: LadderReport) -> str:
 
 
 def print_hints(reports: Sequence[LadderReport]) -> None:
-    """What would measure what is a dash."""
+    """Print the commands that measure the missing figures."""
     found: dict[str, dict[str, None]] = {"": {}, "missing": {}, "slow": {}, "swept": {}}
     for report in reports:
         for machine in report.machines or (None,):
@@ -67,7 +67,7 @@ def print_hints(reports: Sequence[LadderReport]) -> None:
 
 
 def _wanting(report: LadderReport, line: LadderLine, machine: Machine | None) -> tuple[str, str]:
-    """Whether a figure is missing, and what for."""
+    """Return which kind of command measures a missing figure, and its name."""
     name = machine.name if machine else ""
     backend = line.rung.backend or (machine.device.backend if machine else "")
     if name in line.ours or (backend and line.kernel.source_for(backend) is None):
@@ -88,7 +88,7 @@ def _theirs(report: LadderReport) -> str:
 
 
 def publication(ladder: Ladder) -> str:
-    """Where the figures come from: author, title, date and address, as far as they are known."""
+    """Return where the figures come from: author, title, date and address, as far as they are known."""
     title = f"\u201c{ladder.publication}\u201d" if ladder.publication else ""
     told = ", ".join(filter(None, (ladder.author, title, ladder.date)))
     return " ".join(filter(None, (f"{told}." if told else "", ladder.url)))
@@ -114,7 +114,7 @@ def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str,
 
 
 def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
-    """Which device each line is of, which kernel it ran, and how old the figures are."""
+    """Yield the device of each line, the kernel that it ran, and the age of its figures."""
     lines = [line for line in report.lines if line.rung.backend]
     for machine in report.machines:
         best = report.best.get(machine.name, {})

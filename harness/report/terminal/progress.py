@@ -1,4 +1,4 @@
-"""What is shown while something goes on: bars for runs, comparisons and sweeps, a spinner for the rest."""
+"""Progress on a terminal: bars for runs, comparisons and sweeps, a spinner for the rest."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class SweepProgress(DeviceProgress):
         self.waiting(f"Device: {device.spec}, {device.name}")
 
     def stage(self, stage: str) -> None:
-        """What a worker is about to do: too quick to follow."""
+        """Ignore a worker's next step: it is too quick to follow."""
 
     def started(self, sweep: Sweep, state: SweepState) -> None:
         self.name = f"{sweep.source.suite}.{sweep.kernel}"

@@ -75,7 +75,7 @@ def console() -> Console:
 
 
 def distinct(names: Iterable[str], width: int) -> dict[str, str]:
-    """Each name in so many characters, cut in the middle; in more where two would look alike."""
+    """Cut each name in the middle to so many characters, or to more if two would look alike."""
     plain = {name: harmless(name) for name in names}
     longest = max(map(len, plain.values()), default=0)
     while True:
@@ -97,7 +97,7 @@ def print_error(text: str) -> None:
 
 
 def print_end(problem: str, path: Path | str | None, interrupted: str) -> None:
-    """What is wrong with a record, where it is, and what an interrupted run left, on standard error."""
+    """Print a record's problem, its path, and the state of an interrupted run, on standard error."""
     for line in f"harness: {problem}".splitlines() if problem else ():
         print_error(line)
     if path:
@@ -228,7 +228,7 @@ def _figures(run: Run, rows: Sequence[Row]) -> list[Column]:
 
 
 def _library_name(rows: Sequence[Row]) -> str:
-    """What the vendor's own kernels are called: all alike but for their types, as a rule."""
+    """Return the name of the vendor's kernels, without their types if these differ."""
     names = {row.library.kernel for row in rows if row.library}
     if len(names) > 1:
         names = {name.partition("_")[0] for name in names}
@@ -236,7 +236,7 @@ def _library_name(rows: Sequence[Row]) -> str:
 
 
 def _unit_notes(run: Run, rows: Sequence[Row]) -> Iterator[str]:
-    """Which kernels compute otherwise than their dtype says, as their rates show."""
+    """Yield the kernels that compute with another type than their dtype, by their rates."""
     units = [(row, summary_of(row, run).unit) for row in rows]
     for unit in dict.fromkeys(unit for row, unit in units if unit not in ("", row.dtype)):
         names = ", ".join(row.kernel for row, each in units if each == unit != row.dtype)
@@ -244,7 +244,7 @@ def _unit_notes(run: Run, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _library_notes(rows: Sequence[Row]) -> Iterator[str]:
-    """Which kernel is held against which, where that is not one, and why one is held against none."""
+    """Yield which kernel is held against which, if that is not one, and why some are not."""
     name = _library_name(rows)
     held = {row.dtype: row.library.kernel for row in rows if row.library}
     if len(held) > 1:

@@ -1,4 +1,4 @@
-"""What differs between the builds of two commits, on the terminal, in Markdown and as JSON."""
+"""Differences between the builds of two commits, on the terminal, in Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
 
 
 def _is_told(each: Difference) -> bool:
-    """Whether a difference has a line: what is alike has none, unless it has a risk."""
+    """Return whether a difference has a line: what is alike has none, unless it has a risk."""
     return each.status not in ("identical", "not-built") or bool(each.risks)
 
 

@@ -1,4 +1,4 @@
-"""What is known without a card, as tables and as JSON: builds, static facts, bounds beside measured times."""
+"""Facts without a card, as tables and as JSON: builds, static facts, bounds beside measured times."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _memory(kinds: Mapping[str, int]) -> str:
 
 
 def facts_json(result: BuildResult, facts: Sequence[StaticFacts]) -> list[dict[str, Any]]:
-    """One object a kernel and architecture; of a kernel that is built in several ways one for each."""
+    """Return an object for each kernel and architecture, and for each way in which a kernel is built."""
     source = result.loaded.source
     return [
         {"suite": source.suite, "commit": source.commit, "dirty": source.dirty, "compiler": result.compiler}

@@ -27,7 +27,7 @@ from harness.measure.protocol import SideName
 from harness.measure.quads import Order
 from harness.records.imports.identity import Identity, reported_differences
 from harness.records.imports.imported import Format, ImportedCase, identifier
-from harness.records.record_files import Journal, RecordWriter
+from harness.records.record_files import ComparisonResult, Journal, RecordWriter
 from harness.records.types import (
     Arm,
     CaseBlock,
@@ -39,7 +39,7 @@ from harness.records.types import (
     Verdict,
 )
 from harness.run import compare
-from harness.run.compare import CompareObserver, ComparisonResult, JudgeSettings, failed_by
+from harness.run.compare import CompareObserver, JudgeSettings, failed_by
 from harness.run.device_session import begun, find_device, identified
 from harness.run.executables.executable_build import Executable, ProcessRun, Stage, format_of, run_once
 from harness.run.executables.side_code import OtherCodeError
@@ -101,6 +101,7 @@ class ComparingExecutables:
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._processes = 0
         self._spent_s = 0.0
+        self._blocks: list[CaseBlock] = []
         self._run_s = 0.0
         """How long the longest process took so far."""
         self._names: dict[str, str] = {}
@@ -223,15 +224,13 @@ class ComparingExecutables:
                 journal.add(verdict)
             journal.finish(complete=not interrupted, left_out=left_out)
         return ComparisonResult(
-            described,
-            verdicts,
-            (),
-            left_out,
-            None,
-            journal.path,
-            interrupted,
-            journal.problem,
-            {trial.id: trial.blocks for trial in trials.values()},
+            comparison=described,
+            verdicts=verdicts,
+            blocks=tuple(self._blocks),
+            left_out=left_out,
+            interrupted=interrupted,
+            problem=journal.problem,
+            path=journal.path,
         )
 
     def _describe(self, first: FirstRuns, kernels: Sequence[str]) -> Comparison:
@@ -359,8 +358,16 @@ class ComparingExecutables:
                     return
         block = _block_of(label, quads, self.format, seen, took_s)
         gated = gate(block, usual=None)
-        kept = CaseBlock(case=trial.id, process=self._processes, block=block, touched=gated.touched)
-        journal.add(dataclasses.replace(kept, confirming=trial.confirming))
+        self._blocks.append(
+            CaseBlock(
+                case=trial.id,
+                process=self._processes,
+                confirming=trial.confirming,
+                block=block,
+                touched=gated.touched,
+            )
+        )
+        journal.add(self._blocks[-1])
         trial.sides = {"base": Arm(), "head": Arm()}
         trial.add(block, gated)
 

@@ -235,8 +235,8 @@ class Sweeping:
         if isinstance(reply, Failed):
             facts = [protocol.SideFacts(reason=reply.reason, message=reply.message, log=reply.log)]
         else:
-            assert isinstance(reply, protocol.PrepareReply)
-            facts = list(reply.sides)
+            assert isinstance(reply, tuple)
+            facts = list(reply)
         for each, fact in zip(chunk, facts, strict=True):
             prepared = sweep_types.PreparedConfiguration(
                 number=each.number,
@@ -518,10 +518,8 @@ def _code(facts: protocol.SideFacts) -> str:
 
 
 def _measured_row(result: JobResult) -> Row | Failed:
-    if isinstance(result.reply, Failed):
-        return result.reply
-    assert isinstance(result.reply, protocol.MeasureReply)
-    return result.reply.row
+    assert isinstance(result.reply, Row | Failed)
+    return result.reply
 
 
 def _gpu_s(measurement: Measurement) -> float:
