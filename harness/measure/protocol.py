@@ -20,8 +20,8 @@ from harness.records.types import (
     Resources,
     Row,
     Toolchain,
+    Value,
 )
-from harness.suite.problem import Value
 from harness.suite.suite_data import SuiteData
 from harness.system.cache import Manifest
 from harness.system.process import Request

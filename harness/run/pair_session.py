@@ -212,9 +212,7 @@ class PairSession(DeviceSession):
         """What a pair of processes answers; one is started where there is none, and ended where it fails."""
         return self._answered(lambda: self._side_processes().compare(request, timeout_s, self.ahead.prepare))
 
-    def inspect_in_turns(
-        self, pairs: tuple[protocol.PairOf, ...]
-    ) -> Mapping[SideName, SidesByPair] | Failed:
+    def inspect_in_turns(self, pairs: tuple[protocol.PairOf, ...]) -> Mapping[SideName, SidesByPair] | Failed:
         """Build each side of these pairs in the process that will measure it first."""
         timeout_s = self.build_timeout_s(len(pairs))
         return self._answered(lambda: self._side_processes().inspect(pairs, timeout_s))

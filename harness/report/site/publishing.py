@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from string import Template
 from typing import Any
 
 import msgspec
@@ -37,6 +36,7 @@ from harness.report.site.card_documents import CardPages, CardSummary
 from harness.report.site.documents import COMMITS_A_FILE, Site, file_name
 from harness.report.site.overview import Overview
 from harness.report.site.suite_documents import Cards, suite_document
+from harness.report.templates import html_environment
 from harness.suite.suite import Suite
 from harness.system import git
 from harness.system.cache import own_code
@@ -44,7 +44,6 @@ from harness.system.cache import own_code
 FOLDER = "harness"
 """The folder of our pages, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
-_PAGE = _ASSETS.with_name("page.html")
 _EVERY_PAGE = ("data", "dom", "state", "format", "commands", "page", "table")
 """Scripts that every page loads, in this order; then come its own, and what draws it last."""
 PAGES: Mapping[str, tuple[str, ...]] = {
@@ -161,11 +160,9 @@ def page_html(name: str) -> str:
     if "chart" in PAGES[name]:
         styles.insert(0, f"{_PLOTS}.min.css")
         scripts.insert(0, f"{_PLOTS}.iife.min.js")
-    return Template(_PAGE.read_text(encoding="utf-8")).substitute(
-        title="Overview" if name == "index" else name.capitalize(),
-        styles="\n".join(f'<link rel="stylesheet" href="{each}">' for each in styles),
-        scripts="\n".join(f'<script src="{each}"></script>' for each in scripts),
-    )
+    title = "Overview" if name == "index" else name.capitalize()
+    template = html_environment(_ASSETS.parent).get_template("page.html.j2")
+    return template.render(title=title, styles=styles, scripts=scripts)
 
 
 def _lean(source: Path) -> bytes:
