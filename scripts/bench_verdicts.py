@@ -42,8 +42,10 @@ from harness.device.telemetry import probe_for
 from harness.errors import HarnessError, MeasureError, UsageError, WorkerError
 from harness.measure import protocol
 from harness.records.types import DeviceInfo, Verdict
-from harness.run.compare import CaseEntry, CompareSettings, Comparing
+from harness.run.compare import Comparing
+from harness.run.compare_settings import CompareSettings
 from harness.run.device_session import find_device, unfit
+from harness.run.pair_session import CaseEntry
 from harness.run.sweep.executors import Silent
 from harness.suite.case_id import CaseId
 from harness.suite.loader import LoadedSuite, discover, load
@@ -162,7 +164,7 @@ class Ours:
                 reply = self.comparing.ask(request, timeout_s)
                 if isinstance(reply, Failed):
                     raise MeasureError(reply.message, log=reply.log)
-                ends[percent] = reply.steps
+                ends[percent] = reply
         finally:
             self.comparing.leave()
         (low, first), (high, last) = min(ends.items()), max(ends.items())

@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-import random
+import contextlib
 
 import pytest
 
 from harness.errors import UsageError
-from harness.suite.case_id import CaseId, Selector, Size, parse_asv_name
+from harness.suite.case_id import MAX_AXIS, CaseId, Selector, Size, parse_asv_name
+from tests.sampling import given, st
 
 AXES = ("m", "n", "k")
 FULL = "matmul.naive[m=500,n=300,k=700]"
 
 
-def some_ids(count=200):
-    """Cases of one to four axes, names as identifiers have them, sizes alike or not; the same every time."""
-    rng = random.Random(15)
-    for _ in range(count):
-        names = rng.sample(["matmul", "copy", "x", "track_x", "test_it", "_a1", "Naive2"], 2)
-        axes = rng.sample(["m", "n", "k", "x", "rows", "M2"], rng.randint(1, 4))
-        alike = rng.random() < 0.3
-        first = rng.randint(1, 5000)
-        sizes = {axis: first if alike else rng.choice((1, 64, rng.randint(1, 2**31 - 1))) for axis in axes}
-        planted = rng.choice(("", "", "+2 %", "+0.5 %"))
-        yield CaseId(names[0], names[1], Size.of(sizes), planted)
+NAMES = st.from_regex(r"[A-Za-z_]\w{0,9}", fullmatch=True, alphabet=st.characters(codec="ascii"))
+LENGTHS = st.integers(1, MAX_AXIS)
+AXIS_NAMES = st.lists(NAMES, min_size=1, max_size=4, unique=True).map(tuple)
+SIZES = AXIS_NAMES.flatmap(
+    lambda axes: st.builds(
+        Size,
+        st.tuples(*[LENGTHS] * len(axes)) | LENGTHS.map(lambda length: (length,) * len(axes)),
+        st.just(axes),
+    )
+)
+"""Lengths by axis, in half of the examples alike."""
+CASES = st.builds(CaseId, NAMES, NAMES, SIZES, st.sampled_from(["", "+2 %", "+0.5 %"]))
 
 
-def test_what_is_written_is_read():
-    for case in some_ids():
-        assert CaseId.parse(str(case)) == case
-        axes = case.size.axes
-        read = CaseId.parse(case.short)
-        assert (read.suite, read.kernel, read.planted) == (case.suite, case.kernel, case.planted)
-        assert read.size
-        assert read.size.at(axes) == case.size.at(axes)
-        assert str(read) == read.short == case.short
-        for size in (str(case.size), case.size.label, ",".join(map(str, case.size.lengths))):
-            assert Size.parse(size).at(axes) == case.size.at(axes)
+@given(CASES)
+def test_what_is_written_is_read(case):
+    assert CaseId.parse(str(case)) == case
+    axes = case.size.axes
+    read = CaseId.parse(case.short)
+    assert (read.suite, read.kernel, read.planted) == (case.suite, case.kernel, case.planted)
+    assert read.size
+    assert read.size.at(axes) == case.size.at(axes)
+    assert str(read) == read.short == case.short
+    for size in (str(case.size), case.size.label, ",".join(map(str, case.size.lengths))):
+        assert Size.parse(size).at(axes) == case.size.at(axes)
+
+
+@given(st.text() | st.from_regex(r"[ab.*]{0,4}[\[@]?[ax0-9=,*]{0,6}\]?( \+2 %)?", fullmatch=True))
+def test_any_text_names_cases_or_is_refused(text):
+    with contextlib.suppress(UsageError):
+        found = CaseId.parse(text)
+        assert CaseId.parse(str(found)) == found
+    with contextlib.suppress(UsageError):
+        size = Size.parse(text)
+        assert Size.parse(str(size)) == size
+    Selector.parse(text).has_label("64")
 
 
 @pytest.mark.parametrize(

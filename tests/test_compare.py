@@ -14,21 +14,15 @@ from harness.device.backends.null import devices
 from harness.errors import UsageError
 from harness.judgement.case_trial import SPARE_PROCESSES, bare_verdict
 from harness.judgement.judge import Policy
-from harness.judgement.limits import JUDGED, TWIN_PLANTED, TWIN_SAME
+from harness.judgement.limits import JUDGED
 from harness.measure.quads import PairSettings
-from harness.records.record_files import read_comparison
-from harness.records.types import Verdict
+from harness.records.record_files import ComparisonResult, read_comparison
+from harness.records.types import TWIN_PLANTED, TWIN_SAME, Verdict
 from harness.run import compare as compare_module
-from harness.run.compare import (
-    CompareSettings,
-    Comparing,
-    ComparisonResult,
-    match,
-    pair_settings_for,
-    policy_for,
-    with_twins,
-)
+from harness.run.compare import Comparing, with_twins
+from harness.run.compare_settings import CompareSettings, pair_settings_for, policy_for
 from harness.run.device_session import DeviceSession
+from harness.run.pair_session import match
 from harness.suite.kernel import Kernel
 from harness.suite.loader import load
 from harness.suite.planning import plan
@@ -301,8 +295,7 @@ def test_looks_confirmation_and_processes(tmp_path):
     assert watching.processes == [(1, 3, "look"), (2, 3, "look"), (3, 2, "confirm"), (4, 2, "confirm")]
     assert result.path is not None
     stored = read_comparison(result.path)
-    assert stored.complete
-    assert stored.verdicts == result.verdicts
+    assert stored == replace(result, calibration=None)
     assert Counter((each.process, each.confirming) for each in stored.blocks) == {
         (1, False): 3,
         (2, False): 3,
@@ -435,7 +428,7 @@ def test_a_budget_ends_it_between_processes(tmp_path):
     assert not any(v.complete for v in result.verdicts)
     assert not result.interrupted
     assert result.path is not None
-    assert read_comparison(result.path).complete
+    assert not read_comparison(result.path).interrupted
 
 
 def test_a_budget_that_ends_before_confirming(tmp_path):
@@ -488,8 +481,7 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path, after, told):
     assert statuses(result) == {**told, "fresh": ("new", "only-in-head")}
     assert result.path is not None
     stored = read_comparison(result.path)
-    assert not stored.complete
-    assert stored.verdicts == result.verdicts
+    assert stored == replace(result, calibration=None)
     assert len(stored.blocks) == {0: 0, 1: 2, 2: 4}[after]
 
 

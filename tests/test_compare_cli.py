@@ -16,10 +16,9 @@ import psutil
 import pytest
 
 from harness.errors import ExitCode
-from harness.records.record_files import read_comparison
+from harness.records.record_files import ComparisonResult, read_comparison
 from harness.records.types import Comparison, Verdict
 from harness.report.terminal.comparison_tables import exit_code
-from harness.run.compare import ComparisonResult
 from tests import toy
 from tests.commits import (
     BASE,
@@ -175,7 +174,7 @@ def test_a_failure_brings_its_evidence(whole):
 def test_the_record_holds_what_was_told(whole):
     [result] = whole.json
     stored = read_comparison(Path(result["record"]))
-    assert stored.complete
+    assert not stored.interrupted
     assert stored.comparison.run_id == result["comparison"]["run_id"]
     assert [v.case for v in stored.verdicts] == [v["case"] for v in result["verdicts"]]
     assert {v.case: v.status for v in stored.verdicts} == {v["case"]: v["status"] for v in result["verdicts"]}
@@ -218,10 +217,6 @@ def told_of(done: Compared, *kernels: str, problem: str = "") -> ComparisonResul
     return ComparisonResult(
         comparison=msgspec.convert(result["comparison"], Comparison),
         verdicts=tuple(verdict_of(done, kernel) for kernel in kernels),
-        twins=(),
-        left_out=(),
-        calibration=None,
-        path=None,
         problem=problem,
     )
 
@@ -533,8 +528,8 @@ def test_twins_test_the_comparison(harness, tmp_path, monkeypatch):
     ]
     [record] = (repository / "results").rglob("*.jsonl")
     stored = read_comparison(record)
-    assert [v.case for v in stored.verdicts] == ["toy.changed[n=64]", "twin.same", "twin.planted"]
-    planted = stored.verdicts[-1].time
+    assert [v.case for v in stored.every_verdict] == ["toy.changed[n=64]", "twin.same", "twin.planted"]
+    planted = stored.twins[-1].time
     assert planted is not None
     assert planted.effect == pytest.approx(0.01, rel=0.1)
     assert stored.comparison.settings["twins"] is True
@@ -751,7 +746,7 @@ def test_an_interrupt_keeps_what_was_finished_and_judges_what_can_be(running):
         assert ("nterrupted" in verdict["message"]) is (verdict["status"] == "inconclusive")
     [record] = (started.repository / "results").rglob("*.jsonl")
     stored = read_comparison(record)
-    assert not stored.complete
+    assert stored.interrupted
     assert len(stored.blocks) == 3
     assert len(stored.verdicts) == 2
     gone = psutil.wait_procs(started.workers, timeout=20)[1]

@@ -112,7 +112,7 @@ def test_a_record_has_every_quad(harness, compare, tmp_path):
     repository = project(tmp_path / "p", script, script)
     [told] = compare(repository, "--suite", "mine").json
     stored = read_comparison(Path(told["record"]))
-    assert stored.complete
+    assert not stored.interrupted
     assert [len(each.block.quads) for each in stored.blocks] == [5, 5]
     assert {each.case for each in stored.blocks} == {"mine.copy[]"}
     quads = [quad for each in stored.blocks for quad in each.block.quads]
@@ -279,7 +279,7 @@ def test_an_interrupted_comparison_leaves_what_it_has(compare, tmp_path, monkeyp
     done = compare(project(tmp_path / "p", script, script))
     [told] = done.json
     stored = read_comparison(Path(told["record"]))
-    assert (done.status, told["complete"], stored.complete) == (ExitCode.INTERRUPTED, False, False)
+    assert (done.status, told["complete"], stored.interrupted) == (ExitCode.INTERRUPTED, False, True)
     assert [(each.status, each.reason) for each in stored.verdicts] == [("inconclusive", "interrupted")]
     assert len(stored.blocks) == 1
 

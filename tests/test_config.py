@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
 import os
 from dataclasses import fields
 
 import pytest
 
-from harness.config import Config, StaticConfig, load_config
+from harness.config import DIRECTIONS, Config, StaticConfig, load_config
 from harness.errors import ConfigError, ExitCode
+from tests.sampling import JSON, PLAIN, given, replaced, st
 
 SCORE = '{ track_score = "higher" }'
 EVERY = """
@@ -55,6 +59,52 @@ def test_every_setting_can_be_set(folder):
         for f in fields(Config)
         if f.name != "root" and getattr(load_config(folder), f.name) == f.default
     ]
+
+
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "suites": st.lists(PLAIN[str], max_size=2),
+        "device": PLAIN[str],
+        "l2": st.sampled_from(["cold", "hot"]),
+        "timeout_s": st.floats(0, exclude_min=True, allow_infinity=False) | st.integers(1, 2**53),
+        "results": PLAIN[str],
+        "directions": st.dictionaries(PLAIN[str], st.sampled_from(DIRECTIONS), max_size=2),
+        "static": st.fixed_dictionaries(
+            {}, optional={"archs": st.lists(PLAIN[str], max_size=2), "max_registers": st.integers(1, 255)}
+        ),
+    },
+)
+
+
+def toml(value):
+    """A value of JSON as TOML has it in one line."""
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(toml, value)) + "]"
+    text = json.dumps(value, ensure_ascii=value == "\ud800")
+    return text.replace("\x7f", "\\u007f")
+
+
+@given(settings=SETTINGS)
+def test_settings_are_read_as_they_are_written(folder, settings):
+    put(folder, "".join(f"{key} = {toml(value)}\n" for key, value in settings.items()))
+    found = dataclasses.asdict(load_config(folder))
+    expected = dataclasses.asdict(Config(root=folder)) | settings
+    expected["static"] = dataclasses.asdict(StaticConfig()) | settings.get("static", {})
+    assert json.loads(json.dumps(found, default=str)) == json.loads(json.dumps(expected, default=str))
+
+
+@given(value=JSON)
+def test_any_value_is_a_setting_or_refused_with_a_sentence(folder, value):
+    directions, static = {"a": "none"}, {"archs": ["b"], "fail_on": ["spill"], "max_registers": 1}
+    settings = {"suites": ["a"], "l2": "hot", "timeout_s": 7, "directions": directions, "static": static}
+    for each in replaced(settings, value):
+        put(folder, "".join(f"{key} = {toml(setting)}\n" for key, setting in each.items()))
+        with contextlib.suppress(ConfigError):
+            load_config(folder)
 
 
 def test_pyproject_has_a_table(folder):

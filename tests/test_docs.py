@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import datetime as dt
 import importlib
 import importlib.util
@@ -20,7 +21,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from harness import Kernel
+from harness import Kernel, Ladder, Rung
 from harness.cli import COMMANDS, cli
 from harness.cli.ci_command import command as ci
 from harness.cli.report_command import COMMANDS as REPORT_COMMANDS
@@ -29,6 +30,7 @@ from harness.device import backends
 from harness.errors import DeviceError, ExitCode
 from harness.history import changes, export, triage
 from harness.history.reading import read_history
+from harness.history.row_summary import RowSummary
 from harness.history.sources import our_records
 from harness.integrations.asv.tracks import TRACKS
 from harness.judgement.gates import GATES, GatePolicy
@@ -42,7 +44,6 @@ from harness.records.record_files import RecordWriter
 from harness.report.site import card_documents as site_cards
 from harness.report.site import documents, overview, publishing
 from harness.report.terminal.history_tables import as_json as history_json
-from harness.report.terminal.run_tables import RowSummary
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.suite.loader import load
 from tests import synthetic_history as synthetic
@@ -320,7 +321,12 @@ def test_json_keys_of_comparisons_are_those_of_the_code(command, module, functio
     tree = ast.parse((ROOT / "harness" / "report" / "terminal" / f"{module}.py").read_text(encoding="utf-8"))
     as_json = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
     (given,) = [n.value for n in as_json.body if isinstance(n, ast.Return) and isinstance(n.value, ast.Dict)]
-    keys = [key.value for key in given.keys if isinstance(key, ast.Constant)]
+    keys = [
+        each.value
+        for key, value in zip(given.keys, given.values, strict=True)
+        for each in ([key] if key else cast("ast.Call", value).args[1:])  # ** of fields_of(record, *names)
+        if isinstance(each, ast.Constant)
+    ]
     section_of = section("commands.md", f"harness {command}")
     assert first_words(section_of[section_of.index("With `--json` a list") :]) == keys
 
@@ -380,7 +386,13 @@ def reasons_of_verdicts() -> set[str]:
     """Codes that a trial or comparison gives to a verdict, those of failed sides apart."""
     sources = [
         (ROOT / "harness" / f"{name}.py").read_text("utf-8")
-        for name in ("judgement/case_trial", "judgement/limits", "run/compare")
+        for name in (
+            "judgement/case_trial",
+            "judgement/limits",
+            "run/compare",
+            "run/inspect_pairs",
+            "run/pair_session",
+        )
     ]
     codes = {
         text
@@ -414,7 +426,10 @@ def test_the_exception_tree_is_that_of_the_code():
 RECORDS = [
     value
     for value in vars(types).values()
-    if is_dataclass(value) and isinstance(value, type) and value.__module__ == types.__name__
+    if is_dataclass(value)
+    and isinstance(value, type)
+    and value.__module__ == types.__name__
+    and not value.__subclasses__()  # a base is described with each record that it is of
 ]
 
 
@@ -497,6 +512,14 @@ def test_the_layers_are_those_that_are_tested():
     assert [set(line) for line in drawn] == [set(layer) for layer in reversed(LAYERS)]
 
 
+def test_every_room_and_place_of_the_layout_is_there():
+    rooms = [row[0].strip("`/") for row in rows(section("layout.md", "Rooms"))]
+    assert {path.parent.name for path in (ROOT / "harness").glob("*/__init__.py")} == set(rooms)
+    named = [word for row in rows(section("layout.md", "Where is")) for word in words(row[1]) if "/" in word]
+    assert len(named) > 20
+    assert [place for place in named if not (ROOT / "harness" / place).exists()] == []
+
+
 def test_the_functions_of_the_four_paths_are_there():
     steps = re.findall(r"^\| `(.+?\.py): (\w+)` \|", section("layout.md", "Four paths"), re.MULTILINE)
     assert len(steps) > 30
@@ -519,8 +542,23 @@ def test_what_others_ask_for_is_held_by_tests_that_exist():
 
 
 def test_words_of_the_glossary_are_in_order():
-    terms = [row[0] for row in rows((ROOT / "GLOSSARY.md").read_text(encoding="utf-8"))]
-    assert terms == sorted(terms, key=lambda term: term.strip("*").lower())
+    terms = glossary()
+    assert terms == sorted(set(terms), key=str.lower)
+
+
+def test_the_glossary_holds_words_that_users_meet_and_few_of_them():
+    """A word that only the source uses is explained by its docstring."""
+    shown = [path for path in (ROOT / "tests" / "golden" / "expected").rglob("*") if path.is_file()]
+    pages = [path for path in PAGES if path.name != "GLOSSARY.md"]
+    met = "\n".join(path.read_text(encoding="utf-8") for path in [*pages, *shown]).lower()
+    words_met = re.sub(r"[\s_-]+", " ", met)
+    terms = [each for term in glossary() for each in term.lower().replace("-", " ").split(", ")]
+    assert [term for term in terms if not re.search(rf"\b{term}s?\b", words_met)] == []
+    assert len(glossary()) < 90
+
+
+def glossary() -> list[str]:
+    return [row[0].strip("*") for row in rows((ROOT / "GLOSSARY.md").read_text(encoding="utf-8"))]
 
 
 def test_the_exploits_are_those_that_are_tried():
@@ -569,7 +607,10 @@ def published(tmp_path_factory):
             id=change.id, case=change.case, commit=commit, reason="a trade", author="A"
         )
         triage.acknowledge(folder, accepted)
-        suites = [load(KERNELS / "matmul").suite]
+        matmul = load(KERNELS / "matmul").suite
+        rungs = [Rung("plain", "naive", 1, sizes=size) for size in (1024, 2048)]
+        ladders = (*matmul.ladders, Ladder("measured", "What this history measures", rungs=rungs))
+        suites = [dataclasses.replace(matmul, ladders=ladders)]
         publishing.publish_pages(written.results, folder, html, project="p", suites=suites)
         history = read_history(written.results, folder)
     api = html / publishing.FOLDER / "api"
@@ -610,7 +651,8 @@ def test_keys_of_the_api_are_documented(published, name):
     found = set(leaves(published[name][0] if name == "events" else published[name]))
     if name == "events":
         found = {"worst", *(key for key in found if not key.startswith("worst."))}
-    found -= {key for key in found if any(other.startswith(f"{key}.") for other in found)}  # null of one
+    # A null of an object, an empty one of lists.
+    found -= {key for key in found if any(other.startswith((f"{key}.", f"{key}[")) for other in found)}
     if name == "series":
         found -= {f"changes[].{key}" for key in leaves(published["changes"][0])}
     assert found == documented
@@ -660,10 +702,10 @@ def test_json_keys_of_publishing_are_documented():
 
 
 def test_json_keys_of_rebuilding_are_documented():
-    rebuild = pytest.importorskip("harness.integrations.asv.rebuild")
+    module = pytest.importorskip("harness.integrations.asv.write_results")
     told = section("commands.md", "harness rebuild")
     assert first_words(told[told.index("With `--json` one") :]) == [
-        field.name for field in fields(rebuild.Rebuilt)
+        field.name for field in fields(module.WrittenResults)
     ]
 
 

@@ -156,8 +156,12 @@ def test_every_field_comes_back(tmp_path, complete):
     assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW, BARE, ROW), complete)
     assert [each.name for each in path.parent.iterdir()] == [path.name]
     path = compared(tmp_path, BLOCK, BLOCK, VERDICT, BARE_VERDICT, complete=complete)
-    assert record_files.read_comparison(path) == record_files.StoredComparison(
-        COMPARISON, (BLOCK, BLOCK), (VERDICT, BARE_VERDICT), complete
+    assert record_files.read_comparison(path) == record_files.ComparisonResult(
+        comparison=COMPARISON,
+        verdicts=(VERDICT, BARE_VERDICT),
+        blocks=(BLOCK, BLOCK),
+        interrupted=not complete,
+        path=path,
     )
 
 
@@ -540,7 +544,9 @@ def test_a_journal_on_a_full_disk_goes_on_and_says_so_once(tmp_path):
     assert path == "None"
     (left,) = (tmp_path / "full").iterdir()
     stored = record_files.read_comparison(left)
-    assert stored == record_files.StoredComparison(COMPARISON, (BLOCK,), (), complete=False)
+    assert stored == record_files.ComparisonResult(
+        comparison=COMPARISON, verdicts=(), blocks=(BLOCK,), interrupted=True, path=left
+    )
 
 
 # The schema

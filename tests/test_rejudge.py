@@ -18,7 +18,7 @@ from harness.judgement.judge import Policy
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.judgement.statistics.paired import ProcessEffect, readable
 from harness.measure.quads import PairSettings
-from harness.records.record_files import RecordWriter, StoredComparison, read_comparison
+from harness.records.record_files import ComparisonResult, RecordWriter, read_comparison
 from harness.records.types import CaseBlock, Comparison, Host, PairedBlock, Source, Verdict, VerdictStatus
 from harness.run.rejudge import Rejudged, Score, Truth, rejudge, score, shortened
 from harness.suite.problem import Case
@@ -58,12 +58,11 @@ def blocks(
     ]
 
 
-def stored(*items: CaseBlock | Verdict) -> StoredComparison:
-    return StoredComparison(
-        COMPARISON,
-        tuple(each for each in items if isinstance(each, CaseBlock)),
-        tuple(each for each in items if isinstance(each, Verdict)),
-        complete=True,
+def stored(*items: CaseBlock | Verdict) -> ComparisonResult:
+    return ComparisonResult(
+        comparison=COMPARISON,
+        blocks=tuple(each for each in items if isinstance(each, CaseBlock)),
+        verdicts=tuple(each for each in items if isinstance(each, Verdict)),
     )
 
 
@@ -449,7 +448,7 @@ def test_labels_tell_what_was_found_then_and_now(harness, tmp_path):
 def test_packed_or_not_a_record_reads_alike(tmp_path):
     path = written(tmp_path, verdict(), *blocks(0.0, count=5))
     plain = read_comparison(path)
-    assert read_comparison(packed(path)) == plain
+    assert dataclasses.replace(read_comparison(packed(path)), path=path) == plain
 
 
 def test_what_unpacks_to_more_than_can_be_held_is_not_read(harness, tmp_path, monkeypatch):

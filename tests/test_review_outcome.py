@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import pytest
-from msgspec.structs import replace
 
 from harness.errors import ExitCode
+from harness.records.record_files import ComparisonResult
 from harness.records.types import Verdict
-from harness.report.document.document import CaseReview, Review
+from harness.report.document.document import Review
 from harness.report.document.outcome import Groups, grouped, review_outcome, total, wrong_twins
 from harness.report.terminal.comparison_tables import exit_code
-from harness.run.compare import ComparisonResult
 from tests.review_samples import SAMPLES, STATUSES, card, case, random_review, review, twins
 
 FINE = ("unchanged", "identical", "improvement", "new")
@@ -24,7 +24,7 @@ OUTCOMES = [
 SEVERITY = {"success": 0, "neutral": 1, "failure": 2}
 
 
-def of(outcome, name="naive") -> CaseReview:
+def of(outcome, name="naive") -> Verdict:
     status, side = outcome
     return case(name, 64, status, side=side)
 
@@ -56,7 +56,7 @@ def test_the_check_passes_where_the_command_passes_and_fails_where_it_finds_a_re
     for count in range(4):
         for outcomes in combinations_with_replacement(OUTCOMES, count):
             verdicts = tuple(map(verdict, outcomes))
-            result = ComparisonResult(None, verdicts, (), (), None, None)  # type: ignore[arg-type]
+            result = ComparisonResult(comparison=None, verdicts=verdicts)  # type: ignore[arg-type]
             assert conclusion(*outcomes) == meaning[exit_code([result])], outcomes
 
 

@@ -14,6 +14,7 @@ from harness.errors import ExitCode
 from harness.integrations.pytest.report import comparison_lines
 from harness.integrations.pytest.report import sentence as failure
 from harness.numbers import typeset
+from harness.records.record_files import ComparisonResult
 from harness.records.types import Arm, Effect, Strays, Verdict
 from harness.report.document.document import Review, SourceLine
 from harness.report.document.from_results import review_of
@@ -23,7 +24,6 @@ from harness.report.pull_request.faces import check_run, page, workflow_commands
 from harness.report.pull_request.machine_formats import junit
 from harness.report.terminal.comparison_tables import as_json, print_comparison
 from harness.report.words.of_verdict import basis, explained, sentence
-from harness.run.compare import ComparisonResult
 from tests.review_samples import case
 from tests.test_rejudge import COMPARISON
 
@@ -170,7 +170,7 @@ def test_a_calibration_without_verdicts_is_none():
 
 
 def compared(verdict: Verdict) -> ComparisonResult:
-    return ComparisonResult(COMPARISON, (verdict,), (), (), None, None)
+    return ComparisonResult(comparison=COMPARISON, verdicts=(verdict,))
 
 
 def words(text: str) -> str:

@@ -1,22 +1,20 @@
-"""What an audit of a forge's settings finds: settings that no file can hold.
+"""Findings of an audit of a forge's settings, which no file can hold.
 
-A protection that jobs with a card rely on must be there; others should. What the token may not see is
-unknown, and not taken for missing.
+A protection that jobs with a card rely on must be there; others should. A setting that the token may not see
+is unknown, and does not count as missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
-from harness.ci.forge import ApiError
+from harness.ci.forge import Api, ApiError, quoted
 
 State = Literal["good", "missing", "unknown"]
 _UNSEEN = (401, 403, 404)
-
-Asking = TypeVar("Asking")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +23,65 @@ class AuditFinding:
     """The protection; empty for the one that the check is called after."""
     state: State
     seen: str
-    """What the forge says, in a few words."""
+    """The forge's setting, in a few words."""
     to_do: str = ""
     relied: bool = False
-    """Whether a job with a card must not start without it."""
+    """True if a job with a card must not start without the protection."""
 
 
-Check = Callable[[Asking], Iterator[AuditFinding]]
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The settings of one repository or project, by its forge's API."""
+
+    api: Api
+    path_of: Callable[..., str]
+    repository: str
+    about: Mapping[str, Any]
+    """The forge's description of it. GitLab tells maintainers alone of some of its settings."""
+
+    @property
+    def default_branch(self) -> str:
+        return str(self.about.get("default_branch") or "main")
+
+    def get(self, *parts: str, needs: str) -> Any:
+        """The answer. Raises ApiError."""
+        return self.api.get(self.path_of(self.repository, *parts), object, needs=needs)
+
+    def is_there(self, *parts: str, needs: str) -> Any | None:
+        """The answer, or None where there is no such thing. Raises ApiError for what may not be seen."""
+        try:
+            return self.get(*parts, needs=needs)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """A protection, and how its findings are made; ``{branch}`` in its name is the default branch."""
+
+    what: str
+    find: Callable[[Asking], Iterator[AuditFinding]]
+    relied: bool = False
+
+    def findings(self, asking: Asking) -> Iterator[AuditFinding]:
+        """Findings on this protection unless they name another; unknown where the token may not see it."""
+        what = self.what.format(branch=quoted(asking.default_branch))
+        try:
+            for finding in self.find(asking):
+                yield replace(finding, what=finding.what or what, relied=self.relied)
+        except ApiError as error:
+            if error.status not in _UNSEEN:
+                raise
+            seen = f"not seen ({error.status}): ask with a token that may read settings"
+            yield AuditFinding(what=what, state="unknown", seen=seen, relied=self.relied)
+
+
+def audited(asking: Asking, protections: Sequence[Protection], *, relied_only: bool) -> list[AuditFinding]:
+    """The findings of all protections, or of those that jobs with a card rely on."""
+    some = [each for each in protections if each.relied or not relied_only]
+    return [finding for each in some for finding in each.findings(asking)]
 
 
 def should(good: object, seen: str, to_do: str, *, what: str = "") -> AuditFinding:
@@ -39,27 +89,6 @@ def should(good: object, seen: str, to_do: str, *, what: str = "") -> AuditFindi
     return AuditFinding(
         what=what, state="good" if good else "missing", seen=seen, to_do="" if good else to_do
     )
-
-
-def protection(what: str, *, relied: bool = False) -> Callable[[Check[Asking]], Check[Asking]]:
-    """A check called `what`, which its findings are about unless they say otherwise. Where the token may not
-    see something, nothing is known of it.
-    """
-
-    def decorate(check: Check[Asking]) -> Check[Asking]:
-        def run(asking: Asking) -> Iterator[AuditFinding]:
-            try:
-                for finding in check(asking):
-                    yield replace(finding, what=finding.what or what, relied=relied)
-            except ApiError as error:
-                if error.status not in _UNSEEN:
-                    raise
-                seen = f"not seen ({error.status}): ask with a token that may read settings"
-                yield AuditFinding(what=what, state="unknown", seen=seen, relied=relied)
-
-        return run
-
-    return decorate
 
 
 def missing(findings: Iterable[AuditFinding]) -> list[AuditFinding]:

@@ -1,8 +1,8 @@
-"""A forge's REST API, as much of it as is needed here: GitHub's and GitLab's have the same ways.
+"""The REST API of a forge, GitHub or GitLab, as far as this project needs it.
 
-The process that calls it holds a token that may write to the repository, and each package that it loads could
-read that token. So the client is Python's own library, and the commands that call it load click, msgspec and
-platformdirs beside it and nothing else: a test holds them to that.
+The calling process holds a token that may write, and every loaded package could read that token. So the
+client is Python's own library. A test holds that its commands load click, markupsafe, msgspec, platformdirs
+and, to post, Jinja2, and no other package.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ _TOKEN = re.compile(r"[!-~]{1,4096}")
 
 
 def quoted(text: str, most: int = 300) -> str:
-    """One line of it that moves no cursor and is no command: GitHub's runner takes ``##[name]`` for one
-    wherever in a line it stands, and ``::name::`` where a line begins.
-    """
+    """Return one line that moves no cursor and holds no command of GitHub's runner, ``##[`` or ``::``."""
     line = " ".join(harmless(" ".join(text.split())).split())
     line = line if len(line) <= most else f"{line[: most - 3]}..."
     return line.replace("##[", "##\ufffd[").replace("::", ":\ufffd:")
@@ -65,23 +63,23 @@ def quoted(text: str, most: int = 300) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forge:
-    """How one forge's API differs from another's."""
+    """The differences between the APIs of forges."""
 
     name: str
     credential: str
     """The variable with the token."""
     credential_is: str
-    """What to set it to."""
+    """The advice on the token's kind, for messages."""
     root: str
     """The variable with the API's address."""
     default_root: str
     headers: Mapping[str, str]
     updates_by: Method
-    """What changes something that is there."""
+    """The method that changes an existing thing."""
     permission: str
-    """What to do where a permission is missing."""
+    """The advice for a missing permission."""
     renamed: str
-    """What to do where the answer is a redirect."""
+    """The advice for a redirect."""
     status_page: str
 
 
@@ -99,7 +97,7 @@ class UnclearError(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent, but for the token."""
+    """A request, without the token."""
 
     method: Method
     url: str
@@ -127,16 +125,10 @@ class Waits:
 
 
 class Api:
-    """One API, by one token. With `dry_run` nothing is written: what would be is in `held`."""
+    """An API and a token. With `dry_run` nothing is written, and `held` has the requests that would write."""
 
     def __init__(
-        self,
-        forge: Forge,
-        root: str,
-        token: str | None,
-        *,
-        waits: Waits | None = None,
-        dry_run: bool = False,
+        self, forge: Forge, root: str, token: str | None, *, waits: Waits | None = None, dry_run: bool = False
     ) -> None:
         """Raises ConfigError for an address that is not https, and for a token that is none."""
         # Plain http is for a server of this machine alone: that is how tests run.
@@ -162,9 +154,7 @@ class Api:
             self._opener.add_handler(urllib.request.ProxyHandler())
 
     def with_token(self, token: str, **changes: str) -> Api:
-        """The same API by another token, with `changes` to the Forge's fields; what a dry run does not send
-        is in the same list. Raises ConfigError for a token that is none.
-        """
+        """Return the API with another token, `changes` to its Forge, and the same `held`."""
         forge = dataclasses.replace(self.forge, **changes)  # type: ignore[arg-type]
         made = Api(forge, self.root, token, waits=self._waits, dry_run=self.dry_run)
         made.held = self.held
@@ -195,9 +185,9 @@ class Api:
         needs: str,
         done: Callable[[], T | None] | None = None,
     ) -> T | None:
-        """Make something, once: where the answer is lost, `done` looks for it. None in a dry run.
+        """Make something once; if the answer is lost, `done` looks for it. None in a dry run.
 
-        Raises UnclearError where that cannot be told, ApiError, RemoteError.
+        Raises UnclearError if neither tells, ApiError, RemoteError.
         """
         request = self._request("POST", path, body=body)
         if self.dry_run:
@@ -229,9 +219,9 @@ class Api:
                 raise
 
     def download(self, path: str, *, needs: str, limit_bytes: int) -> bytes:
-        """A file that the API redirects to. The token does not go where that leads.
+        """Return a file that the API redirects to, without sending the token there.
 
-        Raises RefusedError for one that is larger than the limit, ApiError, RemoteError.
+        Raises RefusedError for a file above the limit, ApiError, RemoteError.
         """
         request = self._request("GET", path)
         for tries in range(1, _TRIES + 1):
@@ -270,11 +260,11 @@ class Api:
         redirects: bool = False,
         limit_bytes: int = MAX_ANSWER_BYTES,
     ) -> Response:
-        """The answer to a request, after as many tries as that takes.
+        """Return the answer to a request, after as many tries as that takes.
 
-        A rate limit says that nothing was done, so any request is repeated after it. Where the server fails
-        or the connection breaks nobody can tell, and a request that must not be done twice, which comes with
-        the number of its try, is not repeated. Raises UnclearError.
+        After a rate limit nothing was done, so any request is repeated. After a failure nobody knows, so a
+        request that must happen once, which has the number of its try in `nth`, is not repeated. Raises
+        UnclearError.
         """
         tries = limited = 0
         while True:
@@ -381,7 +371,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_safe(url: str, *, loopback: bool) -> bool:
-    """Whether an address is https, or http to this machine where `loopback` allows that."""
+    """Return whether an address is https, or http to this machine where `loopback` allows that."""
     try:
         parts = urlsplit(url)
         host, named = parts.hostname or "", parts.username is None and parts.port != 0
@@ -427,7 +417,7 @@ class _Error(msgspec.Struct):
 
 
 def _message(response: Response) -> str:
-    """What the forge says of an error, made harmless."""
+    """Return what the forge says of an error, made harmless."""
     try:
         error = msgspec.json.decode(response.content, type=_Error)
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""What a job of the history has measured: from the records that it made, for the page of its run."""
+"""Measurements of a history job, from its records, for the page of its run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.ci.requirements import extras_with
 from harness.errors import StoreError
 from harness.numbers import counted
 from harness.records.record_files import StoredRun, read_run
-from harness.report.pull_request.comment_markdown import code
+from harness.report.templates import code
 
 _MOST = 50
 """Sentences that are shown of a kind."""
@@ -21,7 +21,7 @@ _MOST = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSuite:
-    """One suite on one device, over the commits that the job came to."""
+    """A suite on a device, over the commits that the job measured."""
 
     device: str
     """The device's name and spec."""
@@ -32,14 +32,11 @@ class MeasuredSuite:
     skipped: Counter[str]
     """Cases that were left out, by reason."""
     lacking: tuple[str, ...]
-    """Why kernels were left out for want of a package, a sentence each."""
+    """A sentence for each kernel that lacks a package."""
 
 
 def read_measured(folder: Path) -> tuple[list[MeasuredSuite], list[str]]:
-    """What the records below a folder laid out like asv's results say, and why some could not be read.
-
-    A suite without a kernel for a device is not in it.
-    """
+    """Return the suites that records below a results folder measured, and why some records cannot be read."""
     runs: list[StoredRun] = []
     problems: list[str] = []
     for path in sorted(folder.glob("*/*.jsonl*")):
@@ -76,9 +73,7 @@ def _measured(device: str, suite: str, runs: Sequence[StoredRun]) -> MeasuredSui
 
 
 def markdown(found: Sequence[MeasuredSuite], problems: Sequence[str], extras: Sequence[str] = ()) -> str:
-    """The job's summary; what others wrote is in it as text and nothing else. `extras` are those that the
-    job's requirements have.
-    """
+    """Return the job's summary, with others' texts as text. `extras` are those of the job's requirements."""
     return "\n".join(_lines(found, problems, extras)) + "\n"
 
 

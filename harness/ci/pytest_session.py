@@ -1,5 +1,7 @@
-"""A repository's pytest benchmarks in the job with the card: a session that compares kernels with the base,
-and for other benchmarks sessions of base and head in turns, whose files are judged.
+"""A repository's pytest benchmarks in the job with the card.
+
+One session compares kernels with the base. Other benchmarks run at base and head in turns, and their files
+are judged.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from pathlib import Path
 from harness.errors import MeasureError, StoreError
 from harness.judgement.saved_runs import FilesResult, judge_files
 from harness.records.imports.imported_files import read_saved
-from harness.report.document.from_results import newest_comparisons
-from harness.run.compare import ComparisonResult
+from harness.records.record_files import ComparisonResult
 from harness.run.executables.side_code import SideFolders, SideRecorder
+from harness.run.stored_comparisons import newest_comparisons
 from harness.system import git
 from harness.system.files import scratch_folder
 from harness.system.python_module import python_module
@@ -30,27 +32,24 @@ _FAILED = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tests:
-    """What a session collects, and where it lies."""
+    """The tests that a session collects, and their folders."""
 
     paths: tuple[str, ...]
     project: Path
     out: Path
-    """Where its files and the records of its comparisons go."""
+    """The folder for the session's files and records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOutcome:
     failed: bool
-    """Whether a test failed, be it by a verdict."""
+    """True if a test failed, also by a verdict."""
     others: bool
-    """Whether there are benchmarks that are no kernels of a suite."""
+    """True if there are benchmarks outside of suites."""
 
 
 def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> SessionOutcome:
-    """Run the session that compares every kernel with the base. Its records are below `out`.
-
-    Raises MeasureError where it was not finished.
-    """
+    """Run the session that compares every kernel with the base. Raises MeasureError if it did not finish."""
     saved = tests.out / "pytest" / "kernels.json"
     words = ["--perf-base", base, "--perf-gate", *options]
     status = _run(tests, tests.project, saved, words)
@@ -60,7 +59,7 @@ def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> SessionO
 
 
 def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
-    """What the sessions compared, by the records that they stored; none where they compared nothing."""
+    """Return the comparisons of these commits that sessions stored; none if they compared nothing."""
     try:
         found = newest_comparisons(tests.out / "records")
     except StoreError:
@@ -70,10 +69,10 @@ def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
 
 
 def judge_others(tests: Tests, base: str, head: str, tell: Callable[[str], None]) -> FilesResult:
-    """Run the benchmarks that are no kernels of a suite at base and at head in turns, and judge their files.
+    """Run the benchmarks that are no kernels of a suite at base and head in turns, and judge their files.
 
-    Raises MeasureError where a session of head is not finished, OtherCodeError where one imports the other
-    side's code, GitError where base cannot be checked out.
+    Raises MeasureError if a session of head does not finish, OtherCodeError if one imports the other side's
+    code, GitError if base cannot be checked out.
     """
     repository = git.repository_of(tests.project) or tests.project
     checkout = tests.out / "pytest" / "base"
@@ -121,7 +120,7 @@ def _run(
 
 
 def _has_others(saved: Path) -> bool:
-    """Whether there are benchmarks that the harness did not time."""
+    """Return whether there are benchmarks that the harness did not time."""
     try:
         found = json.loads(saved.read_bytes() or b"{}")
     except (OSError, ValueError):

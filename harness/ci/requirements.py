@@ -1,7 +1,7 @@
-"""What jobs with a card install, by hash: a base, and what each extra of this project needs beside it.
+"""Packages that jobs with a card install, by hash: a base, and the packages of each extra.
 
-The files are shipped, so that composing them asks no index. They are parts of one resolution: any of them go
-together. scripts/requirements.py writes them anew.
+The files are shipped, so no index is asked. They are parts of one resolution, by scripts/requirements.py, and
+fit together.
 """
 
 from __future__ import annotations
@@ -48,15 +48,12 @@ def chosen_extras(text: str) -> tuple[str, ...]:
 
 
 def compiling(extras: Sequence[str]) -> tuple[str, ...]:
-    """What a job that only compiles needs of these extras, beside the compiler."""
+    """Return what a job that only compiles needs of these extras, beside the compiler."""
     return tuple(sorted({"static", *extras} & {"static", "libraries", "tvm"}))
 
 
 def composed(extras: Sequence[str]) -> bytes:
-    """One file of requirements, each exact and with its hashes: the base, and these extras beside it.
-
-    Raises StoreError where a file is missing.
-    """
+    """Return one file of requirements with hashes: the base and these extras. Raises StoreError."""
     pins: dict[str, str] = {}
     for name in (_BASE, *extras):
         pins |= _pins(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
 LIGHT = ("--quick", "--budget", "60")
-"""What a light comparison is given in place of a card's sizes: seconds of device time for each suite."""
+"""Options of a light comparison in place of a card's sizes, with seconds of device time for each suite."""
 
 _END = r"(?![\s\S])"
 """The end of a text; $ would let a line's end follow."""
@@ -43,7 +42,7 @@ Sizes = Annotated[str, Meta(pattern=rf"^{_LENGTH}([,x]{_LENGTH}){{0,7}}{_END}")]
 
 
 class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """One card, and what pull requests are measured at on it."""
+    """A card, with the cases and sizes at which it measures pull requests."""
 
     name: Name
     """Name of the job and of its artifacts."""
@@ -62,7 +61,7 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What `harness ci compare` is given."""
+        """Return what `harness ci compare` is given."""
         sizes = (word for size in self.sizes for word in ("--size", size))
         return (*self.cases, "--device", ",".join(self.devices), *sizes, *(["--quick"] if self.quick else []))
 
@@ -72,10 +71,9 @@ class Fleet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
     cards: Annotated[tuple[FleetCard, ...], Meta(max_length=64)]
     pytest: Annotated[tuple[TestPath, ...], Meta(max_length=16)] = ()
-    """Where the repository's pytest benchmarks are: pull requests are measured by these then."""
+    """Folders of pytest benchmarks, which measure pull requests in place of suites."""
     light: bool = False
-    """Whether pull requests are measured at the quick sizes and for a minute only. What comes of it advises,
-    and fails no check."""
+    """True if pull requests are measured briefly, at the quick sizes. The result fails no check."""
 
 
 def read_fleet(path: Path) -> Fleet:
@@ -124,7 +122,7 @@ def check_patterns(words: Sequence[str]) -> None:
 
 
 def narrowed(fleet: Fleet, words: Sequence[str]) -> Fleet:
-    """The fleet, for these cases in place of each card's own and of pytest; as it is for none. Raises
+    """Return the fleet for these cases, if any, in place of each card's own and pytest's. Raises
     RefusedError.
     """
     check_patterns(words)
@@ -138,9 +136,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
 
 
 def matrix_of(fleet: Fleet) -> str:
-    """The matrix of a job, one line of JSON. `arguments` are words, safe to split at the spaces; `device` has
-    a comma between each two.
-    """
+    """Return a job's matrix, a line of JSON: spaces between words of `arguments`, commas between devices."""
     tests = [word for path in fleet.pytest for word in ("--pytest", path)]
     cards = fleet.cards
     if fleet.light:
@@ -158,10 +154,7 @@ def matrix_of(fleet: Fleet) -> str:
 
 
 def is_light(path: Path) -> bool:
-    """Whether a file of cards says that pull requests are measured lightly; not where there is none.
-
-    Raises ConfigError for one that is broken.
-    """
+    """Return whether a file of cards, if there is one, asks for light comparisons. Raises ConfigError."""
     return path.exists() and read_fleet(path).light
 
 
@@ -211,7 +204,7 @@ _LABELS = ("self-hosted", "linux", "x64", "gpu-my-card")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffolded:
-    """What became of the files, by path below the repository's top. Kept are the repository's own."""
+    """The outcome for each file, by its path in the repository. Kept files are the repository's own."""
 
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
@@ -223,7 +216,7 @@ class Scaffolded:
     unmeasured: tuple[str, ...]
     """Devices that these extras are for and that no card of the file of cards has."""
     light: bool
-    """Whether that file says that pull requests are measured lightly."""
+    """True if the file of cards asks for light comparisons."""
 
 
 def scaffold(
@@ -238,16 +231,16 @@ def scaffold(
     gitlab: bool = False,
     package: Path = _PACKAGE,
 ) -> Scaffolded:
-    """Write the workflows and what they need below a repository's top folder, or GitLab's pipeline.
+    """Write the workflows and their files below a repository's top folder, or GitLab's pipeline.
 
-    `requirement` is what they install as the harness, `package` the folder that has them. `extras` are those
-    of this project that jobs which measure install too, None for those that the files there say. `tests` are
-    folders of pytest benchmarks, which need the extra pytest; they and `light` are for a new file of cards.
-    With `static` each pull request is compiled on GitHub's own machines. Files that are there and differ are
-    overwritten with `force` only; the file of cards never is, nor is .gitlab-ci.yml, which includes what is
-    written beside it. Raises UsageError for a folder or requirement that is none, or for files in the way;
-    ConfigError where the file of cards there is broken; StoreError where files cannot be written, and then
-    none is.
+    `requirement` is the harness that they install, and `package` the folder that has the files. `extras` are
+    what jobs that measure install too; None keeps those of the files there. `tests` are folders of pytest
+    benchmarks. They and `light` go into a new file of cards. With `static` each pull request is compiled on
+    GitHub's own machines. `force` overwrites files that differ, but never the file of cards or
+    .gitlab-ci.yml.
+
+    Raises UsageError for a wrong folder or requirement and for files in the way, ConfigError for a broken
+    file of cards, and StoreError if a file cannot be written; then none is.
     """
     check_requirement(requirement)
     _check_folder(folder)
@@ -274,7 +267,7 @@ def scaffold(
         files[own] = encode_fleet(cards)
     if kept:
         del files[own]
-    changed = _write_changed(folder, top, files, force=force)
+    changed = _write_changed(folder, files, force=force)
     measured = {spec.partition(":")[0] for card in cards.cards for spec in card.devices}
     return Scaffolded(
         written=changed,
@@ -287,7 +280,7 @@ def scaffold(
     )
 
 
-def _write_changed(folder: Path, top: str, files: Mapping[str, bytes], *, force: bool) -> tuple[str, ...]:
+def _write_changed(folder: Path, files: Mapping[str, bytes], *, force: bool) -> tuple[str, ...]:
     """Write the files that are not there as they are to be, all of them or none, and return their names."""
 
     def is_there(name: str, content: bytes) -> bool:
@@ -301,7 +294,8 @@ def _write_changed(folder: Path, top: str, files: Mapping[str, bytes], *, force:
                 f"In {folder} there are already {', '.join(in_the_way)}. Nothing was written; --force "
                 "overwrites them."
             )
-        _write_all(folder, top, changed)
+        if changed:
+            _write_all(folder, changed)
     except OSError as error:
         raise StoreError(
             f"Cannot write the workflows into {folder}: {error.strerror or error} ({error.filename}). "
@@ -311,9 +305,7 @@ def _write_changed(folder: Path, top: str, files: Mapping[str, bytes], *, force:
 
 
 def check_requirement(requirement: str) -> None:
-    """Raises UsageError unless it names one commit or one file of the harness, so that nobody can put another
-    in its place: a job with a token that writes installs it.
-    """
+    """Raise UsageError unless it names one commit or file: a job with a token that writes installs it."""
     if requirement != "." and not any(form.fullmatch(requirement) for form in _PINNED):
         raise UsageError(
             f"The requirement {requirement!r} may come to mean other code, and a job that may write would "
@@ -326,10 +318,10 @@ def check_requirement(requirement: str) -> None:
 
 
 def own_requirement() -> str | None:
-    """What this harness was installed from, where that is one commit or one file; None otherwise. Of an
-    editable installation it is the commit that its clone has checked out, if the clone's remote has it.
+    """Return the one commit or file that this harness was installed from; None otherwise.
 
-    An index is not asked: whose gpu-harness it has nobody here knows.
+    Of an editable installation it is the clone's commit, if the clone's remote has it. No index is asked: its
+    gpu-harness may be anybody's.
     """
     try:
         recorded = distribution(_NAME).read_text("direct_url.json")
@@ -375,6 +367,11 @@ def _example(more: Sequence[str], tests: Sequence[str], *, light: bool) -> Fleet
         raise UsageError(f"--pytest takes folders of the repository, such as benchmarks: {error}.") from None
 
 
+def next_steps(forge: str) -> str:
+    """Return what no file can set up at a forge, ``github`` or ``gitlab``, in the order of the work."""
+    return read_shipped(Path(__file__).with_name(forge) / "next_steps.txt", "next steps").decode()
+
+
 def _shipped(package: Path, places: Mapping[str, str]) -> Mapping[str, bytes]:
     """The files of this project that are at these places below this folder, by their new names."""
     folder = package / "ci"
@@ -396,33 +393,19 @@ def _check_folder(folder: Path) -> None:
         raise UsageError(f"Workflows are read at the top of a repository, not in {folder}: {where}.")
 
 
-def _write_all(folder: Path, top: str, files: Mapping[str, bytes]) -> None:
-    """All or nothing: everything is written aside first, then moved, and moved back if one move fails."""
-    if not files:
-        return
-    with ExitStack() as undo:
-        for name in files:
-            _make_folder((folder / name).parent, undo)
-        aside = Path(tempfile.mkdtemp(prefix=".harness-init-", dir=folder / top))
-        undo.callback(shutil.rmtree, aside, ignore_errors=True)
-        for number, content in enumerate(files.values()):
-            (aside / f"new-{number}").write_bytes(content)
-        for number, name in enumerate(files):
-            _move(aside / f"new-{number}", folder / name, aside / f"old-{number}", undo)
+def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write all files or none: what is in their way is moved aside, and back if one of them fails."""
+    beside = tempfile.TemporaryDirectory(prefix=".harness-init-", dir=folder, ignore_cleanup_errors=True)
+    with beside as aside, ExitStack() as undo:
+        for number, (name, content) in enumerate(files.items()):
+            target, old = folder / name, Path(aside, str(number))
+            for parent in reversed(target.parents):
+                if not parent.is_dir():
+                    parent.mkdir()
+                    undo.callback(parent.rmdir)
+            if os.path.lexists(target):
+                target.rename(old)
+                undo.callback(old.rename, target)
+            undo.callback(target.unlink, missing_ok=True)
+            target.write_bytes(content)
         undo.pop_all()
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _make_folder(folder: Path, undo: ExitStack) -> None:
-    if not folder.is_dir():
-        _make_folder(folder.parent, undo)
-        folder.mkdir()
-        undo.callback(folder.rmdir)
-
-
-def _move(new: Path, target: Path, old: Path, undo: ExitStack) -> None:
-    if os.path.lexists(target):
-        target.rename(old)
-        undo.callback(old.rename, target)
-    new.rename(target)
-    undo.callback(target.unlink)

@@ -181,9 +181,10 @@ def _outliving(stream: TextIO, original: TextIO | None) -> TextIO:
 
 
 class _Outliving(io.TextIOWrapper):
-    """Standard output or error that goes on where nobody reads it any more, as after `| head`: the status
-    of a command is what it found, and both click and rich would make it 1, a regression. A character that
-    its encoding lacks becomes a question mark, and a disk that is full ends the command in a sentence.
+    """Standard output or error that outlives its reader, as after `| head`.
+
+    The exit status stays the command's own, which click and rich would make 1, a regression. A character that
+    the encoding lacks becomes a question mark. A full disk ends the command with a sentence.
     """
 
     def write(self, text: str) -> int:
@@ -227,9 +228,7 @@ def _run() -> int:
 
 @contextlib.contextmanager
 def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """A runner that stops a job sends SIGTERM, a terminal that goes SIGHUP: they leave what Ctrl-C leaves.
-    The second ends the command at once.
-    """
+    """Treat SIGTERM of a runner and SIGHUP of a terminal as Ctrl-C; a second one ends the command."""
 
     def interrupt(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)

@@ -1,6 +1,4 @@
-"""Kernels built for cards that need not be here, for 'check --build-only' and 'static': suites in, builds
-out, an exit status.
-"""
+"""Kernels built without their cards, for 'check --build-only' and 'static', with an exit status."""
 
 from __future__ import annotations
 

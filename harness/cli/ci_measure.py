@@ -17,14 +17,16 @@ from harness.cli import echo_json, options, tell
 from harness.cli.ci_calling import warn
 from harness.errors import DeviceError, ExitCode, MeasureError, UsageError
 from harness.report.document.document import LIMITS, Review
-from harness.report.pull_request.comment_markdown import code, summary
+from harness.report.pull_request.comment_markdown import summary
 from harness.report.pull_request.faces import faces, workflow_commands, write_faces
+from harness.report.templates import code
 from harness.system import git
 
 if TYPE_CHECKING:
     from harness.config import Config
     from harness.judgement.saved_runs import FilesResult
-    from harness.run.compare import CompareSettings, ComparisonResult
+    from harness.records.record_files import ComparisonResult
+    from harness.run.compare_settings import CompareSettings
     from harness.suite.loader import LoadedSuite
 
 
@@ -77,9 +79,7 @@ def _tell(
     selection: options.Selection,
     given: Mapping[str, Any],
 ) -> int:
-    """Write every face of a review, print what it rests on, and return the exit status. `judged` has what
-    came of the benchmarks that are no kernels of a suite, if there were any.
-    """
+    """Write every face of a review, print its results and those of `judged`, and return the exit status."""
     from harness.ci.gitlab.measured_pipeline import links_of_job
     from harness.report.terminal import comparison_tables
 
@@ -146,9 +146,7 @@ def _compare_tests(
 def _on_each_device(
     config: Config, selection: options.Selection, settings: CompareSettings, base: str, head: str
 ) -> tuple[list[ComparisonResult], list[LoadedSuite]]:
-    """The comparisons on one device after the other, and their suites at head. Raises what comparing raises;
-    DeviceError only where no device could be used.
-    """
+    """Return the comparisons on each device and their suites at head. Raises DeviceError if none works."""
     from harness.cli.compare_command import compare_pairs
     from harness.device.backends import parse_spec
     from harness.suite.planning import plan

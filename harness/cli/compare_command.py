@@ -15,7 +15,8 @@ from harness.errors import UsageError
 from harness.system import git
 
 if TYPE_CHECKING:
-    from harness.run.compare import CompareSettings, ComparisonResult
+    from harness.records.record_files import ComparisonResult
+    from harness.run.compare_settings import CompareSettings
     from harness.suite.loader import LoadedSuite
     from harness.suite.planning import SuitePair
 
@@ -83,7 +84,7 @@ def settings_from(
     config: Config, selection: options.Selection, given: Mapping[str, Any], **more: Any
 ) -> CompareSettings:
     """Settings from the options, for the rest from the configuration, and `more`."""
-    from harness.run.compare import CompareSettings
+    from harness.run.compare_settings import CompareSettings
 
     shared = executable_options.shared_settings(config, selection, given)
     return CompareSettings(
@@ -101,7 +102,7 @@ class SuiteComparisons(NamedTuple):
     results: list[ComparisonResult]
     """Fewer than there are suites where it was interrupted."""
     heads: list[LoadedSuite]
-    """Each result's suite at head."""
+    """The suite at head, for each result."""
 
 
 def compare_toolchains(
@@ -137,9 +138,7 @@ def compare_pairs(
     *,
     most_cases: int | None = None,
 ) -> SuiteComparisons:
-    """Compare the selected cases, suite by suite, each at its sizes, and show how it goes. Raises UsageError
-    before it measures more cases of a suite than `most_cases`.
-    """
+    """Compare the selected cases, suite by suite. Raises UsageError for more cases than `most_cases`."""
     from harness.report.terminal.progress import CompareProgress
     from harness.run.compare import Comparing
 

@@ -19,7 +19,7 @@ from harness.system.files import scratch_folder
 if TYPE_CHECKING:
     from harness.measure.protocol import SideName
     from harness.records.imports.imported import ImportedCase
-    from harness.run.compare import ComparisonResult
+    from harness.records.record_files import ComparisonResult
     from harness.run.executables.executable_build import Executable
 
 _GIVEN = ("with_command", "base_command", "head_command")
@@ -46,7 +46,7 @@ options_of_executables = options.together(
 
 
 def are_given(given: Mapping[str, Any]) -> bool:
-    """Whether executables are to be compared. Raises UsageError for their options without them."""
+    """Return whether executables are to be compared. Raises UsageError for their options without them."""
     if any(given[name] for name in _GIVEN):
         return True
     for name, option in (("build_command", "--build-command"), ("format_", "--format"), ("suite", "--suite")):
@@ -125,9 +125,9 @@ class Ends(NamedTuple):
     """The two sides of a comparison of executables, and its cases."""
 
     repository: Path | None
-    """None where no commit is named: then nobody knows what the executables are built from."""
+    """The repository; None without commits, when the source of the executables is unknown."""
     commits: tuple[str | None, str | None] = (None, None)
-    """None is the working tree."""
+    """Base and head; None is the working tree."""
     cases: tuple[str, ...] = ()
 
 

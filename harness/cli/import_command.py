@@ -86,8 +86,9 @@ def _import_files(
 ) -> None:
     from harness.cli.compare_command import repository_of
     from harness.cli.executable_options import source_at
+    from harness.history.row_summary import summary_of
     from harness.records.imports.imported_files import read_imported
-    from harness.report.terminal.run_tables import imported_table, print_end, print_out, summary_of
+    from harness.report.terminal.run_tables import imported_table, print_end, print_out
     from harness.run.importing import commit_of, reasons_of, suite_of, write_imported
 
     config = load_config()

@@ -126,9 +126,9 @@ class Selection:
     size: tuple[str, ...]
     device: str | None
     commit: str | None
-    """None for the working tree, and where a command names its commits otherwise."""
+    """The commit; None for the working tree, and if a command names its commits otherwise."""
     suite_from: str | None
-    """None where each commit has suites of its own."""
+    """The commit of the suites; None if each commit has its own."""
     quick: bool
     timeout: float | None
     seed: int
@@ -142,10 +142,7 @@ class Selection:
             )
 
     def suites(self, config: Config) -> Sized[LoadedSuite]:
-        """The suites that are asked for, each with the sizes that fit it; tells what is left out.
-
-        A suite that does not load is told when the command has ended.
-        """
+        """Return the selected suites with the sizes that fit each; report what is left out."""
         from harness.suite.planning import load_suites
 
         return self._fitting(
@@ -166,7 +163,7 @@ class Selection:
         head: str | None,
         on_broken: Callable[[SuiteError], object] | None = tell_at_end,
     ) -> Sized[SuitePair]:
-        """The suites at two commits, each with its sizes; without `head`, at base and in the working tree.
+        """Return the suites at two commits with their sizes; without `head`, at base and in the working tree.
 
         `on_broken` gets the error of a suite that loads at neither; with None the error is raised.
         """

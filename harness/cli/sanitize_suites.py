@@ -19,9 +19,7 @@ from harness.suite.planning import plan
 
 
 def sanitize_all(chosen: options.Selection, named: Sequence[str]) -> int:
-    """Run what is chosen under the tools that are named, by default those that this machine has. Raises
-    UsageError, and DeviceError where a tool or its device is missing.
-    """
+    """Run the selected kernels under the named tools, or this machine's. Raises UsageError, DeviceError."""
     config = load_config()
     # What is configured is for measuring, and may be no card.
     configured = config.device if config.device and config.device.startswith("cuda") else "cuda:0"

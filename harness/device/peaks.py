@@ -1,4 +1,4 @@
-"""What a card could do at most: the roof under which a kernel's rate is judged.
+"""Peaks of a card: the roof under which a kernel's rate is judged.
 
 A peak is a rate for one multiprocessor and clock, times multiprocessors, times clock; a multiply-add counts
 as two. At the card's highest clock it is above the data sheet's, which is at the boost clock; both are
@@ -64,7 +64,7 @@ def peaks(
     memory_clock_mhz: float | None = None,
     bus_width_bits: float | None = None,
 ) -> dict[str, float]:
-    """Return the card's peaks at these clocks: float32 and float16 (tensor cores) in GFLOP/s, memory in GB/s.
+    """Return peaks by name: float32, float16 (tensor cores) and so on in GFLOP/s, memory in GB/s.
 
     A peak that cannot be told has no key. Without a plausible clock the device's own maximum serves.
     """
@@ -99,10 +99,7 @@ def _float16_flop(capability: tuple[int, int], name: str) -> float | None:
 
 
 def unit_of(peaks: Mapping[str, float], dtype: str, gflops: float) -> str:
-    """Return the name of the peak that a measured rate is held against.
-
-    It is that of the dtype. A float32 rate beyond it is one of TF32, as check_rates() let it pass.
-    """
+    """Return the name of the peak for a measured rate: the dtype, or tf32 for float32 beyond its own peak."""
     beyond = gflops > SLACK * peaks.get(dtype, math.inf)
     return "tf32" if dtype == "float32" and beyond and "tf32" in peaks else dtype
 
@@ -135,10 +132,9 @@ def check_rates(
     *,
     tensor_cores: bool = False,
 ) -> None:
-    """Raise BeyondPeakError for a launch of this time that did more than the card can: it did not do it all.
+    """Raise BeyondPeakError for a launch whose rate in this time is beyond the card's peak.
 
-    `tensor_cores` is true of a function that may use them without saying so, as libraries do. A peak that is
-    not known allows every rate.
+    `tensor_cores` marks functions that may use them unsaid, such as libraries. An unknown peak allows all.
     """
     unit_of_flop = fastest_unit(device, peaks, case.dtype) if tensor_cores else case.dtype
     done = (

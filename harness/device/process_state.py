@@ -74,18 +74,14 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "gc": ("isenabled()", "get_threshold()"),
     "sys": ("getswitchinterval()", "getrecursionlimit()"),
 }
-"""What to read of a module that is loaded: attributes, those with brackets called. A mapping stands for its
-entries."""
+"""Attributes to read of modules that are loaded; those with brackets are called, mappings give entries."""
 _OURS = ("HARNESS_", "TORCH_EXTENSIONS_DIR", "PYTHONPATH", "PWD")
 """Variables that this harness sets for each of its processes."""
 _MOST_LETTERS = 120
 
 
 def process_state(root: Path) -> dict[str, str]:
-    """Return the settings of this process by name; `root` is the folder of the suite that it has loaded.
-
-    Paths in the suite's own checkout are the same wherever the checkout lies.
-    """
+    """Return settings of this process by name; paths in the checkout of the suite at `root` are alike."""
     top = str(export_root(root) or root)
     found: dict[str, str] = {}
     with warnings.catch_warnings():
@@ -148,8 +144,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 def differences(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str, ...]:
     """Return the settings that differ, as ``torch.get_num_threads: 8 → 1``.
 
-    Settings of a library count where both sides have loaded it. A variable of the environment may be one
-    side's alone.
+    A library's settings count where both sides loaded it; a variable counts on one side alone.
     """
     both = base.keys() & head.keys()
     alone = {name for name in base.keys() ^ head.keys() if name.startswith("environment ")}

@@ -357,12 +357,6 @@ class CaseTrial:
     def _gated(self) -> Gated:
         return combine([each.gated for each in (*self.rounds, *self.again)])
 
-    @property
-    def blocks(self) -> tuple[PairedBlock, ...]:
-        """What every process measured, in order, with the quads that can be read."""
-        rounds = (*self.rounds, *self.again)
-        return tuple(dataclasses.replace(each.block, quads=each.quads) for each in rounds)
-
     def verdict(self) -> Verdict:
         """The verdict as things stand."""
         if self._ending is not None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harness.records.types import TWIN_PLANTED, TWIN_SAME
+
 USUAL_LIMITS: Mapping[str, tuple[float, float]] = {
     "gpu": (0.0025, 0.01),
     "cpu": (0.02, 0.1),
@@ -15,9 +17,6 @@ USUAL_LIMITS: Mapping[str, tuple[float, float]] = {
 """Margin and tolerance by kind of device, unless something else is asked for."""
 JUDGED = ("regression", "improvement", "unchanged", "inconclusive")
 """Statuses of cases that were judged by what was measured."""
-TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
-"""A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
-TWINS = (TWIN_SAME, TWIN_PLANTED)
 
 
 def wrong_twin(case: str, status: str, *, complete: bool) -> str:

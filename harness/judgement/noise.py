@@ -24,6 +24,7 @@ from harness.judgement.statistics.moderated import (
     prior_of_case,
 )
 from harness.judgement.statistics.paired import ProcessEffect
+from harness.records.record_files import CalibrationSummary
 from harness.records.types import DeviceInfo
 from harness.system.cache import write_file
 from harness.system.files import UNREADABLE, read_regular
@@ -67,19 +68,13 @@ class PlantedRate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class Calibration(CalibrationSummary):
     """What was measured of one device's noise."""
 
     schema_version: int = SCHEMA_VERSION
-    measured_at: str
-    """When the newest part was measured: UTC, ISO 8601."""
     harness_version: str
     uuid: str | None
-    driver: str
     cases: Mapping[str, CaseNoise] = field(default_factory=dict)
-    verdicts: int = 0
-    """Verdicts of code against itself."""
-    false_alarms: int = 0
     planted: Mapping[str, PlantedRate] = field(default_factory=dict)
     """How often slowdowns were found, by their size in percent, such as "0.5"."""
 

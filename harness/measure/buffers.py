@@ -69,7 +69,7 @@ def _copied_outputs(problem: Problem, layouts: Mapping[str, Layout]) -> list[str
 
 
 def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Whether two arrays of one type are equal bit for bit: NaN is itself, and zero is not minus zero."""
+    """Tell whether arrays of one type are equal bit for bit: NaN is itself, and zero is not minus zero."""
     one, other = map(_bytes, (one, other))
     # Piece by piece: what differs mostly does so from the start.
     return one.size == other.size and all(
@@ -79,9 +79,7 @@ def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def digest(arrays: Iterable[NDArray[Any]]) -> str:
-    """A digest of the arrays' bytes, in order: one of the digests of their pieces, which are made side by
-    side, as one processor takes a hundred times as long for it as a card takes to write them.
-    """
+    """Return a digest of the digests of the arrays' pieces, in order, which threads make side by side."""
     found = hashlib.blake2b(digest_size=16)
     for array in arrays:
         data = _bytes(array)
@@ -104,9 +102,7 @@ _HASHING = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_n
 
 
 class Buffers:
-    """The arrays of one case on one device; a context manager that frees them. Raises OutOfMemoryError,
-    before allocating anything, where they cannot fit.
-    """
+    """The arrays of one case on a device; a context manager. Raises OutOfMemoryError before allocating."""
 
     def __init__(self, device: Device, problem: Problem, case: Case, *, guarded: bool = True) -> None:
         """Without guard zones a simulator that knows where an array ends sees what goes beyond it."""
@@ -122,16 +118,16 @@ class Buffers:
         self.layouts = {name: problem.layout(name, case) for name in problem.arrays}
         self.sizes = {name: layout.size_bytes for name, layout in self.layouts.items()}
         self.restores = bool(_read_outputs(problem))
-        """Whether kernels read what they write, so that it is put back before each launch."""
+        """True where kernels read what they write, so that it is put back before each launch."""
         self.whole: dict[str, Memory] = {}
         self.views: dict[str, Memory] = {}
         self.first: dict[str, Memory] = {}
-        """What some outputs hold before a launch, by name."""
+        """First content of some outputs before a launch, by name."""
         self._allocated: list[Memory] = []
         self._workspaces: dict[tuple[str, int], Memory] = {}
         """By name and size in bytes, guard zones included. Kernels that are compared share what is alike."""
         self._given: list[object] = []
-        """What setups gave: what they allocated lives as long as the arrays."""
+        """Results of setups: what they allocated lives as long as the arrays."""
         try:
             for name in _copied_outputs(problem, self.layouts):
                 self.first[name] = self._allocate(self.sizes[name])
@@ -166,7 +162,7 @@ class Buffers:
         return OUTPUT_GUARD if name in self.problem.outputs else POISON
 
     def _filled(self, name: str) -> NDArray[np.uint8]:
-        """What an output holds before a launch."""
+        """Return an output's content before a launch."""
         layout, value = self.layouts[name], self.problem.arrays[name].init
         if value is None:
             return layout.filled(POISON, self._guard(name))
@@ -203,9 +199,7 @@ class Buffers:
                 )
 
     def keep(self, data: Mapping[str, NDArray[Any]], place: Kept | None = None) -> Kept | None:
-        """Put data aside on the device, for restore(), in the place of others if that is given; None where
-        memory is short. Raises as write() does.
-        """
+        """Put data aside on the device, or in `place`; None where memory is short. Raises as write() does."""
         self._check(data)
         kept = place or self.room(data)
         for name, memory in (kept or {}).items():
@@ -252,7 +246,7 @@ class Buffers:
             self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
 
     def outputs(self) -> Iterator[tuple[Memory, int, int]]:
-        """Where each output lies: its allocation, its offset in it, its size in bytes."""
+        """Yield each output's allocation, its offset in it and its size in bytes."""
         for name in self.problem.outputs:
             yield self.whole[name], self.guard_bytes, self.sizes[name]
 
@@ -281,7 +275,7 @@ class Buffers:
         return out
 
     def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:
-        """What a kernel wrote that it should not have, guard zones and inputs, in words; empty if nothing."""
+        """Return what a kernel wrote outside its arrays or into inputs, in words; empty if nothing."""
         found: list[str] = []
         for (name, size_bytes), whole in self._workspaces.items():
             found += self._beside(name, size_bytes, whole, OUTPUT_GUARD)
@@ -298,7 +292,7 @@ class Buffers:
         return " ".join(filter(None, (outside, inside)))
 
     def _beside(self, name: str, size_bytes: int, whole: Memory, guard: int) -> Iterator[str]:
-        """What was written into the zones on both sides of an array or a workspace, in words."""
+        """Yield what was written into the zones on both sides of an array or a workspace, in words."""
         zone = np.empty(self.guard_bytes, np.uint8)
         for side, offset in (("before", 0), ("after", self.guard_bytes + size_bytes)):
             self.device.read(whole, offset, zone)
@@ -308,10 +302,10 @@ class Buffers:
     def arguments(
         self, kernel: Kernel, problem: Problem | None = None, case: Case | None = None
     ) -> list[Argument]:
-        """The kernel's arguments in order: arrays as device views, scalars as their dtypes have them, axes as
-        32-bit integers, its workspaces, and what its setup gives, which is asked here.
+        """Return the kernel's arguments in order; its setup is called here.
 
-        `problem` and `case` are the kernel's own where these are others over the same arrays.
+        Arrays are device views, scalars are of their dtypes and axes are 32-bit integers. `problem` and
+        `case` are the kernel's own where these are others over the same arrays.
         """
         problem, case = problem or self.problem, case or self.case
         arguments: dict[str, Argument] = {name: np.int32(size) for name, size in case.sizes.items()}
@@ -344,7 +338,7 @@ class Buffers:
     def _set_up(
         self, kernel: Kernel, case: Case, views: Mapping[str, tuple[Memory, Layout]]
     ) -> dict[str, Argument]:
-        """What a kernel's setup gives, by name."""
+        """Return a kernel's arguments from its setup, by name."""
         arrays = {}
         for name, (view, layout) in views.items():
             steps = tuple(step * element_bits(layout.dtype) // 8 for step in layout.strides)

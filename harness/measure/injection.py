@@ -49,9 +49,9 @@ static void harness_planted(int steps) {
 class _Dialect:
     chain: str
     kernel: frozenset[str]
-    """What qualifies a function as a kernel."""
+    """Qualifiers of a kernel function."""
     late: frozenset[str] = frozenset()
-    """What qualifies a parameter that is set after all arguments, by the launch itself."""
+    """Qualifiers of a parameter that the launch itself sets, after all arguments."""
 
 
 _CUDA = _Dialect(_CUDA_CHAIN, frozenset({"__global__"}))
@@ -60,7 +60,7 @@ _DIALECTS = {"cuda": _CUDA, "opencl": _OPENCL, "null": _CUDA}
 
 
 def planted(program: Program, backend: str) -> Program:
-    """The program with a slowdown: its kernel takes one more argument, the last, a 32-bit integer of steps.
+    """Return the program with a slowdown of as many steps as its new last argument says, an int32.
 
     Shared memory that the launch sizes stays after it. Raises SuiteError where the kernel's definition is not
     found, such as under a name that a macro makes.
@@ -95,11 +95,10 @@ def planted(program: Program, backend: str) -> Program:
 
 
 def steps_for(target: float, steps: int, effect: float) -> int:
-    """Steps that slow a kernel by about `target`, where `steps` slowed it by `effect`; both are shares, 0.05
-    for 5 %. At least 1. Raises MeasureError where there was no slowdown to scale.
+    """Return steps, at least 1, for a slowdown of `target`, a share, where `steps` slowed by `effect`.
 
-    The effect is not quite linear, since the first steps may hide behind waits for memory: measure what this
-    gives, and correct with it once more.
+    The first steps may hide behind waits for memory: measure the result, and correct once more. Raises
+    MeasureError where there was no slowdown to scale.
     """
     if not effect > 0:
         message = f"{steps} planted steps changed the time by {effect:.2%}: no slowdown to scale from."
@@ -158,7 +157,7 @@ def _macros(tokens: Sequence[_SourceToken]) -> dict[str, list[str]]:
 
 
 def _stands_for(word: str, wanted: frozenset[str], macros: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a word is one of those wanted or a macro that leads to one."""
+    """Tell whether a word is wanted or is a macro that leads to a wanted one."""
     waiting, seen = [word], set[str]()
     while waiting:
         word = waiting.pop()
@@ -179,11 +178,11 @@ class _FunctionText(NamedTuple):
     parameters: Sequence[_SourceToken]
     closing: _SourceToken
     body: int | None
-    """Where the text of its body begins; None for a declaration."""
+    """Begin of its body in the text; None for a declaration."""
 
 
 def _functions(code: Sequence[_SourceToken], name: str) -> Iterator[_FunctionText]:
-    """What may be a function's definitions and declarations; a call that ends a statement looks like one."""
+    """Yield what may be a function's definitions and declarations; a call as a statement looks like one."""
     begin = 0
     for at, token in enumerate(code):
         if token.text in (";", "{", "}"):
@@ -217,7 +216,7 @@ def _after_attributes(code: Sequence[_SourceToken], at: int) -> int:
 
 
 def _closing(code: Sequence[_SourceToken], at: int) -> int:
-    """Where the parenthesis that opens at `at` closes; the end where it does not."""
+    """Return the place where the parenthesis at `at` closes; the end where it does not."""
     depth = 0
     for place in range(at, len(code)):
         depth += {"(": 1, ")": -1}.get(code[place].text, 0)

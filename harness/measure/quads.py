@@ -37,8 +37,7 @@ from harness.measure.timing import (
 from harness.records.types import L2Policy, PairedBlock, Quad
 
 CANARY_EVERY = 2
-"""Quads from one canary to the next: one that strays costs the quads on both of its sides, which must not be
-a fifth of the fewest quads."""
+"""Quads between canaries. A stray canary costs the quads on both sides: less than a fifth of the fewest."""
 SHORT_S = 0.06
 """A block is short whose first quads take no longer."""
 _EMPTY_SLOTS = 12
@@ -54,14 +53,12 @@ class PairSettings(SlotSettings):
     warmup_max_s: float = 0.5
     settled: float = 0.005
     min_quads: int = 6
-    """The fewest quads of a block. Twice as many where these take no longer than SHORT_S: strays are rare,
-    and have to be met."""
+    """Fewest quads of a block; twice as many where these take at most SHORT_S, as strays are rare."""
     max_quads: int = 100
     standard_error: float = 0.0005
     """Stop when the quads' own standard error of the effect is below this, or small next to the effect."""
     max_time_s: float = 1.0
-    """Device time, beyond which no further quads are begun as far as can be foreseen; the first batch is
-    always measured."""
+    """Device time beyond which no further quads are begun, as far as foreseen; never less than one batch."""
     lead_in_s: float = 0.03
     """Launches right before the first quad whose times are thrown away."""
 
@@ -137,8 +134,9 @@ def measure_pair(
 
 
 def clock_noise(tick_ns: float | None, slot_ns: float) -> float | None:
-    """The share of a slot by which rounding scatters its length: each end of it is rounded evenly over one
-    tick, which is a variance of tick^2 / 6 together. None where the tick is not known.
+    """Return the relative deviation of a slot's length by rounding; None where the tick is not known.
+
+    Each end is rounded evenly over one tick, which is a variance of tick^2 / 6 together.
     """
     return tick_ns / slot_ns / math.sqrt(6) if tick_ns is not None and slot_ns > 0 else None
 
@@ -150,7 +148,7 @@ def least_quads(settings: PairSettings, slot_ns: float) -> int:
 
 
 def wanted_quads(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
-    """How many quads a block should have, by the scatter of those that it has so far."""
+    """Return the number of quads that a block should have, by the scatter of its quads so far."""
     # Who only asks a worker to measure needs no NumPy.
     from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 
@@ -171,7 +169,7 @@ class Alone:
     """Begin and end by the host's monotonic clock."""
     launches: int
     time_ns: float
-    """What one launch takes, the mean."""
+    """Mean time of one launch."""
     sm_clock_mhz: float | None
 
 
@@ -194,8 +192,8 @@ def run_alone(device: Device, subject: Subject, duration_s: float, data: Data = 
     return Alone(started_ns, ended_ns, launches, total_ns / launches, _clock_mhz(first, last))
 
 
-class Turn(msgspec.Struct, frozen=True, tag=True):
-    """One slot, of a process that has the device to itself meanwhile."""
+class Turn(msgspec.Struct, frozen=True):
+    """A slot of a process that has the device to itself meanwhile."""
 
     time_ns: float
     """Time of one launch, the mean of the slot."""
@@ -220,7 +218,7 @@ class SlotRunner:
     rng: random.Random
     data: Data
     time_ns: float
-    """What one launch takes, about."""
+    """Rough time of one launch."""
 
     def __post_init__(self) -> None:
         self.last = self.pair.head
@@ -235,9 +233,10 @@ class SlotRunner:
             self._hold(anyway=in_turns)
 
     def _hold(self, *, anyway: bool) -> None:
-        """Hold the card from now on, where a slot of either kernel takes the host longer to enqueue than the
-        device to run: a short one, or one that a library or a just-in-time compiler launches. Or anyway. But
-        not before what waits for the device itself, and so would wait until the hold ends by itself.
+        """Hold the card from now on, if `anyway`, or if a slot takes longer to enqueue than to run.
+
+        The latter are short slots, and those that a library or a just-in-time compiler launches. Kernels that
+        themselves wait for the device are not held, as they would wait until the hold ends.
         """
         held, wanted = set(), anyway
         for subject in (self.pair.base, self.pair.head):
@@ -251,9 +250,7 @@ class SlotRunner:
             self._held = frozenset(held)
 
     def batch(self, count: int, lead_in_s: float) -> list[Quad]:
-        """`count` quads behind a lead-in, with no wait of the host's between them; none where the card found
-        its queue empty, which will not happen again.
-        """
+        """Return `count` quads behind a lead-in, without waits; none if the card's queue ran empty once."""
         # The lead-in keeps the card busy until the queue is ahead of it.
         began_ns = time.monotonic_ns()
         self.data.change()
@@ -270,9 +267,9 @@ class SlotRunner:
         return quads
 
     def turn(self, lead_in_s: float, *, canary: bool) -> Turn:
-        """A slot of base, and nothing left on the device, behind launches that take `lead_in_s` and whose
-        times are thrown away: the device has been idle while the turn was handed over, and its caches are
-        full of the other process's data.
+        """Time a slot of base behind launches of `lead_in_s`, and leave nothing on the device.
+
+        Times of the lead-in are thrown away: the device was idle, and caches hold the other process's data.
         """
         began_ns = time.monotonic_ns()
         self._lead_in(lead_in_s, self.pair.base, canary=canary)
@@ -334,9 +331,9 @@ class SlotRunner:
         return enqueue_slot(self.device, subject, self.data, self.launches, self.l2, stamp, held=held)
 
     def _cycles_of_nothing(self) -> float:
-        """The cycles between two stamps with nothing between them, on a card that has both of them waiting.
+        """Return the cycles between two stamps with nothing between, on a card that has both waiting.
 
-        A stamp that reaches the card too late counts its idling as well, so the lower quartile is taken.
+        A stamp that reaches the card late counts idling as well, so the lower quartile is taken.
         """
         self.device.stamp()  # the first of a process loads the kernel and takes its memory, which is slow
         self.device.synchronize()
@@ -349,9 +346,7 @@ class SlotRunner:
 
 
 def _starved(quads: Sequence[Quad]) -> bool:
-    """Whether the card waited for the host between launches: then a fixed kernel of some 30 us takes longer
-    from its first event to its last, again and again, and so does a short kernel. Blind to the arms.
-    """
+    """Tell whether a fixed kernel of some 30 us takes longer again and again: the card waits for the host."""
     canaries = [quad.canary_ns for quad in quads if quad.canary_ns]
     strays = [time_ns for time_ns in canaries if time_ns > _STARVED * min(canaries)]
     return len(strays) >= max(2, len(canaries) / 4)

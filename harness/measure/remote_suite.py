@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from numpy.typing import NDArray
@@ -33,10 +31,7 @@ from harness.system.process import Channel
 
 
 def remote_suite(side: SideName, data: SuiteData, folder: Path, channel: Channel, scratch: Path) -> Suite:
-    """Return the suite of a side, whose functions are called by the process that asks this one.
-
-    Arrays pass through files in `scratch`.
-    """
+    """Return the suite of a side whose functions the asking process calls; arrays pass by `scratch`."""
 
     def answer(call: SuiteCall) -> Any:
         return channel.ask(side, call)
@@ -56,30 +51,25 @@ class _Arrays:
 
     def data(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
         with self._folder() as folder:
-            found = self._asked(DataCall(case, seed, str(folder)), folder)
+            found = self._asked(DataCall(case, seed, folder))
         return as_declared(self.problem, case, found)
 
     def judged(
         self, case: Case, inputs: Mapping[str, NDArray[Any]], *, reference: bool
     ) -> tuple[dict[str, NDArray[Any]], Any]:
         with self._folder() as folder:
-            write_arrays(folder, inputs)
-            found = self._asked(JudgeCall(case, str(folder), reference), folder)
+            write_arrays(Path(folder), inputs)
+            found = self._asked(JudgeCall(case, folder, reference))
         tolerance = found[TOLERANCE]
         references = {
             name.removeprefix(REFERENCE): array for name, array in found.items() if name.startswith(REFERENCE)
         }
         return references, tolerance if tolerance.ndim else tolerance.item()
 
-    def _asked(self, call: DataCall | JudgeCall, folder: Path) -> dict[str, NDArray[Any]]:
+    def _asked(self, call: DataCall | JudgeCall) -> dict[str, NDArray[Any]]:
         check_answered(self._answer(call))
-        return read_arrays(folder)
+        return read_arrays(Path(call.folder))
 
-    @contextmanager
-    def _folder(self) -> Iterator[Path]:
-        """A folder for one call. Arrays that are mapped from its files outlive it."""
-        folder = Path(tempfile.mkdtemp(dir=self._scratch))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    def _folder(self) -> TemporaryDirectory[str]:
+        """Return a folder for one call. Arrays that are mapped from its files outlive it."""
+        return TemporaryDirectory(dir=self._scratch, ignore_cleanup_errors=True)

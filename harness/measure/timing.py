@@ -35,7 +35,7 @@ class SlotSettings:
     """The state of the L2, the warm-up and the length of slots, for one kernel or two."""
 
     l2: L2Policy | None = None
-    """None: cold where the device can flush its cache, hot elsewhere."""
+    """State of the L2. None: cold where the device can flush its cache, hot elsewhere."""
     warmup_min_s: float = 0.1
     """Until the clock has come up. What another kernel has warmed the card for needs less."""
     warmup_max_s: float = 1.0
@@ -53,13 +53,12 @@ class MeasureSettings(SlotSettings):
     min_time_s: float = 0.2
     """Long enough for telemetry to see the kernel."""
     max_time_s: float | None = None
-    """None: 2 s on a GPU, 1 s elsewhere, where the host's own noise keeps any wait from narrowing the
-    interval."""
+    """Most device time; None: 2 s on a GPU, 1 s elsewhere, where waiting narrows no interval."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is measured: a built kernel, its launch and its arguments. Equal to itself alone."""
+    """A built kernel to measure, with its launch and its arguments. It is equal to itself alone."""
 
     built: Built
     launch: Launch
@@ -67,14 +66,10 @@ class Subject:
 
 
 class Data:
-    """The arrays that kernels are timed on: here they stay as they are, and nobody looks at outputs.
-
-    harness.measure.verifier.Rotation is the one for kernels that were verified.
-    """
+    """The arrays that kernels are timed on, unchanged and unchecked; Rotation is for verified kernels."""
 
     restores: bool = False
-    """Whether kernels read what they write. Then poison() goes before every launch, outside of what is timed:
-    on what another launch left, a kernel does another thing."""
+    """True where kernels read what they write, so that poison() precedes each launch, outside of its time."""
 
     def poison(self) -> None:
         """Enqueue NaN over every output, or what it holds at first where kernels read it."""
@@ -89,10 +84,7 @@ class Data:
         """Behind a slot of `subject`: enqueue a copy of its outputs, at random, to be looked at later."""
 
     def finish(self, subjects: Sequence[Subject], launches: int) -> None:
-        """After the last slot, which was that of the last subject; a slot is of so many launches.
-
-        Raises a MeasureError unless outputs were right when timed.
-        """
+        """End the slots, the last of which was the last subject's. Raises MeasureError for wrong outputs."""
 
 
 UNWATCHED = Data()
@@ -102,9 +94,7 @@ UNWATCHED = Data()
 def measure(
     device: Device, subject: Subject, settings: MeasureSettings, data: Data = UNWATCHED
 ) -> Measurement:
-    """Raw times of a kernel. Raises MeasureError where they are 0, and what `data` raises of outputs that are
-    wrong when timed.
-    """
+    """Return raw times of a kernel. Raises MeasureError for times of 0, and what `data` raises."""
     if not device.warms_up:
         settings = replace(settings, min_time_s=0.0)
     l2 = l2_policy(device, settings.l2)
@@ -157,7 +147,7 @@ def measure(
 
 
 def time_to_enqueue(device: Device, enqueue: Callable[[], Slot]) -> tuple[int, Slot]:
-    """Host time in ns to enqueue a slot that the device holds back until then, and the slot, which has run.
+    """Return host time in ns to enqueue a slot that the device holds back, and the slot, which has run.
 
     Another slot goes before it: the first takes memory and loads kernels, for which the host may wait.
     """
@@ -173,7 +163,7 @@ def time_to_enqueue(device: Device, enqueue: Callable[[], Slot]) -> tuple[int, S
 
 
 def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
-    """What was asked for; else cold where the device can flush its cache."""
+    """Return the policy that was asked for; else cold where the device can flush its cache."""
     return wanted or ("hot" if device.info.l2_bytes is None else "cold")
 
 
@@ -187,7 +177,7 @@ class Slot:
     launches: int
 
     def time_ns(self) -> float:
-        """What one launch takes, the mean."""
+        """Return the mean time of one launch."""
         return math.fsum(timing() for timing in self.timings) / self.launches
 
 
@@ -205,8 +195,9 @@ def enqueue_slot(
     *,
     held: bool = False,
 ) -> Slot:
-    """Enqueue a slot of so many launches: one interval of them all where the L2 is hot and nothing is put
-    back, else an interval for each. Where `held`, none begins before all are enqueued.
+    """Enqueue a slot: one interval where the L2 is hot and nothing is put back, else one a launch.
+
+    Where `held`, none begins before all are enqueued.
     """
     release = device.hold() if held else None
     intervals, each = (launches, 1) if l2 == "cold" or data.restores else (1, launches)
@@ -249,11 +240,11 @@ def timed(device: Device, subject: Subject, data: Data, launches: int) -> Timing
 @dataclass(frozen=True, slots=True)
 class Warmup:
     launches: int
-    """How often each subject was launched."""
+    """Number of launches of each subject."""
     duration_s: float
     settled: bool
     time_ns: float
-    """What one launch of the fastest subject takes, at the end."""
+    """Time of one launch of the fastest subject, at the end."""
 
 
 def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings, data: Data) -> Warmup:
@@ -304,18 +295,10 @@ _GROWTH = 8
 _WORTHWHILE = 1.1
 
 
-def single_blocks(launch: Launch) -> Launch:
-    """The launch a block at a time: what a program must be made for to be launched in any parts."""
-    return replace(launch, dispatch=(1, 1, 1))
-
-
 def limited(
     device: Device, subject: Subject, launch: Launch, most_ms: float, data: Data = UNWATCHED
 ) -> Launch:
-    """The launch with the largest dispatch that takes no longer than `most_ms`, found by trying.
-
-    `subject` is built for parts. Raises LaunchError where a single block takes longer.
-    """
+    """Return the launch with the largest dispatch of at most `most_ms`, by trying. Raises LaunchError."""
 
     def time_ns(extent: Extent3) -> float:
         part = replace(launch, grid=extent, dispatch=extent)
@@ -340,8 +323,9 @@ def limited(
 def largest_dispatch(
     time_ns: Callable[[Extent3], float], most: Extent3, most_ns: float
 ) -> tuple[Extent3 | None, float]:
-    """The largest part, within `most` blocks, that takes at most `most_ns`, and its time; None, with the time
-    of one block, where that is too long already. Nothing is tried that would take longer, block for block.
+    """Return the largest part of at most `most_ns`, and its time; None and one block's time if that is more.
+
+    Nothing is tried that would take longer, block for block.
     """
     found = 1, 1, 1
     taken_ns = time_ns(found)

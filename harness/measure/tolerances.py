@@ -37,7 +37,7 @@ class LooseBoundError(SuiteError):
 
 
 def check_numbers(problem: Problem, case: Case, reference: Arrays, tolerance: ArrayLike) -> None:
-    """Raise LooseBoundError for a bound of any element that is infinite, NaN or negative.
+    """Raise LooseBoundError for a bound that is infinite, NaN or negative.
 
     A reference with NaN or infinity is left to the comparison, which tells that it is the reference.
     """
@@ -59,7 +59,7 @@ def check_numbers(problem: Problem, case: Case, reference: Arrays, tolerance: Ar
 
 
 def too_wide(problem: Problem, case: Case, inputs: Arrays, reference: Arrays, tolerance: ArrayLike) -> str:
-    """Say which output has a tolerance within which a wrong answer passes, and which answer; else nothing.
+    """Return which output's tolerance lets which wrong answer pass, in words; else nothing.
 
     Tried are zero, a constant, the inputs as they are, and the right answers in other places. A wrong answer
     counts where it is further from the right one than rounding explains; beside NaN or infinity none counts.

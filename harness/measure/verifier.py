@@ -27,7 +27,7 @@ from harness.suite.kernel import Kernel, argument_names
 from harness.suite.layout import element_bits, numpy_dtype
 from harness.suite.problem import Case, Problem
 from harness.suite.suite import Suite
-from harness.suite.suite_data import TOLERANCE
+from harness.suite.suite_data import TOLERANCE, as_declared
 from harness.system.array_files import read_arrays, write_arrays
 
 INTEGER_CHECK_ELEMENTS = 2**20
@@ -48,10 +48,7 @@ class Checker:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
 
     def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
-        """Verify on integers, where the answer is exact, and on random data, which stay in the buffers.
-
-        Raises LooseBoundError for a problem whose tolerance lets wrong answers pass.
-        """
+        """Verify on integers, then on random data, which stay in the buffers. Raises LooseBoundError."""
         self.check_tolerance(case, seed)
         checks = []
         bound = self.suite.problem.integer_bound(case)
@@ -64,10 +61,9 @@ class Checker:
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
 
     def check_tolerance(self, case: Case, seed: int) -> None:
-        """Raise LooseBoundError where a wrong answer would pass, on each of three sets of data.
+        """Raise LooseBoundError where a wrong answer passes on each of three sets of data.
 
-        By chance one set may have small answers, as where the terms of a sum cancel. A case that is compared
-        in bands is judged by a sample.
+        One set may have small answers by chance. A case that is compared in bands is judged by a sample.
         """
         _check_host_memory(self.suite.problem, case)
         self.report("reference")
@@ -88,9 +84,9 @@ class Checker:
     def demands(
         self, case: Case, seed: int, inputs: verify.Arrays | None = None, *, reference: bool = True
     ) -> dict[str, str]:
-        """What the problem asks of a kernel on `inputs`, or on its own data, in short texts by what it is.
+        """Return what the problem asks of a kernel, in short texts by name, on `inputs` or its own data.
 
-        Without `reference`, which takes longest, all else. Raises what the suite's own functions raise.
+        The `reference` takes longest. Raises what the suite's own functions raise.
         """
         problem = self.suite.problem
         _check_host_memory(problem, case)
@@ -104,7 +100,7 @@ class Checker:
                 found, tolerance = self._reference(part, cut, (key, seed, band))
                 references.append(digest(found.values()))
             else:
-                tolerance = verify.tolerance_of(problem, part, cut)
+                _, tolerance = problem.judged(part, cut, reference=False)
             bound = np.asarray(tolerance, np.float64)
             first = bound.reshape(-1)[:1]
             # One number for all elements is the same bound as an array of it.
@@ -157,9 +153,9 @@ class Checker:
         *,
         in_full: bool,
     ) -> str:
-        """What is wrong with outputs for the inputs that `key` names, in words; empty if nothing.
+        """Return what is wrong with outputs for the inputs that `key` names, in words; empty if nothing.
 
-        Unless `in_full`, large outputs are compared in a band only, or not at all if the problem has none.
+        Unless `in_full`, large outputs are compared in a band, or not at all if the problem has none.
         """
         self.report("verify")
         bands = None
@@ -197,11 +193,7 @@ class Checker:
         kernel = () if shared else (case.kernel, sorted(case.macros.items()))
         folder = self._folder(case, "inputs", kernel, seed)
         if kept := read_arrays(folder):
-            # A file keeps the bits of a type that is not NumPy's own.
-            return {
-                name: array.view(numpy_dtype(problem.inputs[name].dtype_at(case)))
-                for name, array in kept.items()
-            }
+            return as_declared(problem, case, kept)
         inputs = problem.seeded(case, seed)
         arrays = inputs.values()
         if all(isinstance(array, np.ndarray) for array in arrays) and (
@@ -243,7 +235,7 @@ def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list[tuple[Any, NDArray[Any]]]]:
-    """What the kernel should compute, over the null device's byte arrays."""
+    """Return a function that computes a kernel's results, over the null device's byte arrays."""
     names = argument_names(problem, kernel)
     references: dict[str, dict[str, NDArray[np.float64]]] = {}
     """By the digest of their inputs: the same few data sets come again and again."""
@@ -277,19 +269,18 @@ def _check_host_memory(problem: Problem, case: Case) -> None:
 
 
 SKIPS = 4.0
-"""How many times longer a launch may take that finds nothing done. It should take as long: poison lies in the
-caches where the kernel's output would, and memory is hardly so many times slower than the L2 before it."""
+"""Most times that a launch may take longer than one that finds its work done. They should take as long:
+poison lies in the caches like the output, and memory is hardly so many times slower than the L2."""
 _SINGLES, _SINGLES_NS = 7, 50e6
-"""How many launches are timed to tell, and about how long they may take."""
+"""Number of launches that are timed to tell, and about their longest time together."""
 _LONG_NS = 1e6
 _LONGEST_BUSY_NS = 10**8
 _LAST_LOOKS, _LAST_LOOKS_BYTES = 16, 2**24
-"""Launches that are looked at one by one in the end, and the most that is read for it unless one has more:
-work may be left out of some launches only."""
+"""Most launches to look at one by one in the end, as work may be left out of some only; most bytes read."""
 _TRIES = 5
-"""How many sets of data that nobody has seen, at most."""
+"""Most sets of unseen data."""
 _SPOTS, _SPOT_BYTES = 16, 256
-"""How many places of an output are looked at while nothing may have run yet, and how much of each."""
+"""Number of places of an output to look at while nothing may have run yet, and bytes of each."""
 
 
 class NotAsVerifiedError(MeasureError):
@@ -320,7 +311,7 @@ class _DataSet:
     unseen: Mapping[str, NDArray[Any]] | None = None
     """The inputs on the host, of a set that is used once."""
     digests: dict[Subject, str] = field(default_factory=dict)
-    """Each kernel's outputs, in short."""
+    """Digest of each kernel's outputs."""
 
 
 class Restoring(Data):
@@ -337,9 +328,8 @@ class Restoring(Data):
 class Rotation(Data):
     """The buffers of one case, with the data that kernels verified on them are timed on.
 
-    `seed` is that of the data that the buffers hold: the first set. A second is made from the next seed. With
-    three `sets`, kernels get data at the end that nobody has seen. With one there is the first alone, as for
-    a problem whose data() gives the same for every seed.
+    `seed` is that of the first set, which the buffers hold; the second set is of the next seed. With three
+    `sets`, kernels get unseen data at the end. With one, there is the first alone.
     """
 
     def __init__(
@@ -367,12 +357,11 @@ class Rotation(Data):
         """Kernels that were checked on data that they had not seen."""
 
     def admit(self, subject: Subject, case: Case) -> str:
-        """Take in a kernel that was verified on the first set, whose inputs and outputs lie in the buffers.
+        """Take in a kernel verified on the first set, which the buffers hold, and return its digest.
 
-        Returns these outputs' digest, and records what the kernel computes on the second set. Of a kernel
-        that could keep something, that is compared with the reference: a sample of it where it is large, all
-        of it where it is no other than for the first. Raises ForeignStreamError for work that did not wait
-        for its turn, and WrongWhenTimedError.
+        Record its outputs on the second set too. Those of a kernel that could keep something are compared
+        with the reference: a sample of large ones, all if they are as for the first set. Raises
+        ForeignStreamError for work that did not wait for its turn, and WrongWhenTimedError.
         """
         first = self._in_force = self._sets[0]
         if not first.digests:
@@ -462,17 +451,18 @@ class Rotation(Data):
         self._poisoned = False
 
     def begin(self, subject: Subject, time_ns: float) -> None:
-        """Raises SkippedWorkError, lest slots be planned by the time of a kernel that finds its work done. A
-        launch that is long enough for a slot by itself is poisoned each time, so its time is of its work; and
-        so is each one of a kernel that reads what it writes, which on its own result may do less by right.
+        """Raise SkippedWorkError for a kernel that is faster where it finds its work done.
+
+        Long launches, and those of kernels that read what they write, are poisoned each time anyway.
         """
         self._launch_ns = time_ns
         if time_ns < _LONG_NS and not self.restores:
             self._check_work(subject)
 
     def finish(self, subjects: Sequence[Subject], launches: int) -> None:
-        """Raises WrongWhenTimedError for a wrong result of the last slot, of one of the others, on the data
-        that were not in force last, or on data that nobody has seen; and SkippedWorkError.
+        """Check the last slot, a sampled one, the other data and unseen data.
+
+        Raises WrongWhenTimedError and SkippedWorkError.
         """
         self._check(subjects[-1])
         if self._sampled is not None:
@@ -501,10 +491,10 @@ class Rotation(Data):
             self._check_unseen(subject)
 
     def _check_unseen(self, subject: Subject) -> None:
-        """On data of a seed that nobody can know: what it has learnt of the other sets is of no use there.
+        """Check on data of a seed that nobody can know. Raises SkippedWorkError.
 
-        Data that it has seen are put in place anew for each launch to compare with, as what was just written
-        is in another cache than what was just read. A launch that was slow by chance is tried again.
+        Seen data are put in place anew for each launch to compare with, as what was just written is in
+        another cache than what was just read. A launch that was slow by chance is tried again.
         """
         kept = None
         count = self._affordable(_SINGLES)
@@ -528,10 +518,7 @@ class Rotation(Data):
         )
 
     def _check_work(self, subject: Subject) -> None:
-        """Time single launches in turns: those that find outputs poisoned, and those that find them in place.
-
-        Raises SkippedWorkError.
-        """
+        """Time launches on poison and on their results in turns. Raises SkippedWorkError."""
         count = self._affordable(_SINGLES)
         busy_ns, skipped = 3 * count * ENQUEUE_NS, 0
         for _ in range(3):
@@ -563,17 +550,16 @@ class Rotation(Data):
         return time.perf_counter_ns()
 
     def _outlasting(self, busy_ns: int, begun_ns: int) -> int:
-        """How long to keep the device busy next time, if enqueueing takes as long as since `begun_ns`.
+        """Return how long to keep the device busy next time, if enqueueing again takes that long.
 
-        Where the host takes longer to enqueue a launch than the device is kept busy (Triton's launches from
-        Python take some 50 us), the device's wait for the host is in the launch's time.
+        Otherwise the device waits for the host within a launch's time: Triton's launches take some 50 us.
         """
         if self.device.info.kind == "cpu":  # nothing is enqueued there
             return busy_ns
         return max(busy_ns, min(_LONGEST_BUSY_NS, 2 * (time.perf_counter_ns() - begun_ns)))
 
     def _affordable(self, most: int) -> int:
-        """How many launches, from 1 to `most`, take no longer together than _SINGLES_NS."""
+        """Return how many launches, from 1 to `most`, take no longer together than _SINGLES_NS."""
         return max(1, min(most, int(_SINGLES_NS / max(self._launch_ns, 1.0))))
 
     def _timed_on(self, data_set: _DataSet, subject: Subject) -> Timing:

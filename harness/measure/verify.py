@@ -45,7 +45,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class OutputComparison:
-    """One output, or one band of it, against its reference."""
+    """An output, or one band of it, compared with its reference."""
 
     elements: int
     wrong: int
@@ -115,7 +115,7 @@ def _band(case: Case, axis: str, start: int, stop: int) -> tuple[Case, slice]:
 
 
 def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
-    """Where a band of an array begins in the whole array."""
+    """Return the begin of an array's band in the whole array."""
     start = band.start or 0
     return tuple(start if axis == problem.independent else 0 for axis in problem.arrays[name].shape)
 
@@ -131,9 +131,7 @@ def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]
 
 
 def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[np.float64]], Any]:
-    """The float64 reference by output name, and the problem's tolerance. Raises SuiteError for a wrong
-    shape.
-    """
+    """Return the float64 reference by output, and the tolerance. Raises SuiteError for wrong shapes."""
     result, tolerance = problem.judged(case, inputs, reference=True)
     for name, output in problem.outputs.items():
         if name not in result or np.shape(result[name]) != output.shape_at(case):
@@ -175,18 +173,13 @@ def _check_bound(problem: Problem, case: Case, tolerance: Any) -> None:
         )
 
 
-def tolerance_of(problem: Problem, case: Case, inputs: Arrays) -> Any:
-    """The problem's tolerance alone."""
-    return problem.judged(case, inputs, reference=False)[1]
-
-
 def compare(
     output: NDArray[Any],
     reference: NDArray[np.float64],
     tolerance: NDArray[np.float64] | float,
     origin: Sequence[int] = (),
 ) -> OutputComparison:
-    """Every element of `output` against `reference`, within `tolerance` (broadcast); NaN is wrong.
+    """Compare every element with the reference, within a tolerance (broadcast); NaN is wrong.
 
     `origin` is where the output begins in the whole of which it is a band.
     """
@@ -218,7 +211,7 @@ def combine(
     seed: int,
     damage: str = "",
 ) -> Check:
-    """One check out of every band of every output; `damage` tells of guard zones that were written to."""
+    """Combine every band of every output to a check; `damage` tells of guard zones that were written to."""
     everything = [comparison for parts in comparisons.values() for comparison in parts]
     errors = [comparison.largest_error for comparison in everything]
     ratios = [comparison.largest_ratio for comparison in everything]
@@ -243,7 +236,7 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 def first_wrong(verification: Verification) -> str:
-    """What the first check that failed says; empty where all passed."""
+    """Return the message of the first check that failed; empty where all passed."""
     return next((check.message for check in verification.checks if not check.passed), "")
 
 

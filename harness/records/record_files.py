@@ -15,16 +15,19 @@ import inspect
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from harness.errors import StoreError
-from harness.records.types import SCHEMA_VERSION, CaseBlock, Comparison, Row, Run, Source, Verdict
+from harness.records.types import SCHEMA_VERSION, TWINS, CaseBlock, Comparison, Row, Run, Source, Verdict
 from harness.system.files import MOST_BYTES, UNREADABLE, open_regular, read_regular, try_lock
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
@@ -82,17 +85,46 @@ class StoredRow:
     row: Row
 
 
-@dataclass(frozen=True, slots=True)
-class StoredComparison:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationSummary:
+    """A device's calibration, without the figures of its cases."""
+
+    measured_at: str
+    """When the newest part was measured: UTC, ISO 8601."""
+    driver: str
+    verdicts: int = 0
+    """Verdicts of code against itself."""
+    false_alarms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonResult:
+    """A comparison, fresh or from its record."""
+
     comparison: Comparison
-    blocks: tuple[CaseBlock, ...]
     verdicts: tuple[Verdict, ...]
-    """Empty for a comparison that was killed: its blocks can still be judged."""
-    complete: bool
+    """The verdict of each case, in ladder order. Empty for a comparison that was killed: its blocks can still
+    be judged."""
+    twins: tuple[Verdict, ...] = ()
+    """The verdicts of the comparison's test of itself."""
+    blocks: tuple[CaseBlock, ...] = ()
+    """The measurements of each case in each process, in order."""
     left_out: tuple[str, ...] = ()
-    """Sentences; why cases were not compared at all."""
+    """Why cases were not compared at all, a sentence each."""
     problem_changes: tuple[str, ...] = ()
-    """Sentences; how head's problem differs from base's."""
+    """What head's problem asks for otherwise than base's, a sentence each."""
+    interrupted: bool = False
+    problem: str = ""
+    """Why the record is not whole, such as a full disk."""
+    path: Path | None = None
+    """The record's file; None where there is none."""
+    calibration: CalibrationSummary | None = None
+    """The noise that the verdicts rest on; None for an assumption, and from `read_comparison`."""
+
+    @property
+    def every_verdict(self) -> tuple[Verdict, ...]:
+        """The verdicts with those of the twins."""
+        return (*self.verdicts, *self.twins)
 
 
 def record_name(described: Run | Comparison) -> str:
@@ -229,13 +261,16 @@ def _adopt_parts(folder: Path) -> None:
                 part.rename(part.with_name(part.name.removesuffix(PART)))
 
 
-class Journal(contextlib.AbstractContextManager["Journal"]):
+class Journal:
     """A record, written as long as it can be: a disk that fills up must not cost what is being measured."""
 
     def __init__(self, writer: RecordWriter | None) -> None:
         self._writer = writer
         self.path = writer.path if writer else None
         self.problem = ""
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._writer:
@@ -256,6 +291,46 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
                 write(self._writer, *given, **named)
             except StoreError as error:
                 self.problem, self.path = error.message, None
+
+
+class ComparisonJournal(Journal):
+    """The record of a comparison while it goes on; without a folder, the blocks alone."""
+
+    def __init__(self, folder: Path | None, comparison: Comparison) -> None:
+        super().__init__(RecordWriter(folder, comparison) if folder else None)
+        self._comparison = comparison
+        self._blocks: list[CaseBlock] = []
+
+    def add(self, item: Row | CaseBlock | Verdict) -> None:
+        super().add(item)
+        if isinstance(item, CaseBlock):
+            self._blocks.append(item)
+
+    def result(
+        self,
+        verdicts: Iterable[Verdict],
+        *,
+        twins: tuple[Verdict, ...] = (),
+        left_out: tuple[str, ...] = (),
+        problem_changes: tuple[str, ...] = (),
+        interrupted: bool,
+        calibration: CalibrationSummary | None = None,
+    ) -> ComparisonResult:
+        """Finish the record with these verdicts, and return the comparison."""
+        made = ComparisonResult(
+            comparison=self._comparison,
+            verdicts=tuple(verdicts),
+            twins=twins,
+            blocks=tuple(self._blocks),
+            left_out=left_out,
+            problem_changes=problem_changes,
+            interrupted=interrupted,
+            calibration=calibration,
+        )
+        for verdict in made.every_verdict:
+            self.add(verdict)
+        self.finish(complete=not interrupted, left_out=left_out, problem_changes=problem_changes)
+        return replace(made, path=self.path, problem=self.problem)
 
 
 def read_run(path: Path) -> StoredRun:
@@ -293,18 +368,21 @@ def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list
     return found, problems
 
 
-def read_comparison(path: Path) -> StoredComparison:
+def read_comparison(path: Path) -> ComparisonResult:
     """A comparison's record from disk. Raises StoreError like read_run."""
     lines = _decoded(path)
     if (comparison := lines[0].comparison) is None:
         raise StoreError(f"{path} is the record of a run; expected that of a comparison.")
-    return StoredComparison(
-        comparison,
-        tuple(line.block for line in lines if line.block is not None),
-        tuple(line.verdict for line in lines if line.verdict is not None),
-        complete=any(line.complete for line in lines),
+    verdicts = [line.verdict for line in lines if line.verdict is not None]
+    return ComparisonResult(
+        comparison=comparison,
+        verdicts=tuple(verdict for verdict in verdicts if verdict.case not in TWINS),
+        twins=tuple(verdict for verdict in verdicts if verdict.case in TWINS),
+        blocks=tuple(line.block for line in lines if line.block is not None),
         left_out=tuple(reason for line in lines for reason in line.left_out),
         problem_changes=tuple(change for line in lines for change in line.problem_changes),
+        interrupted=not any(line.complete for line in lines),
+        path=path,
     )
 
 

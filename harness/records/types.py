@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 SCHEMA_VERSION = 4
 """Version of the stored record.
@@ -27,6 +27,13 @@ METHOD_VERSION = "1"
 
 Extent3 = tuple[int, int, int]
 L2Policy = Literal["cold", "hot"]
+Value = int | str
+"""A value of a macro, or of a sweep's parameter: an integer, or a word."""
+
+
+def fields_of(record: object, *names: str) -> dict[str, Any]:
+    """Return these attributes of a record by name, for JSON or for another record with the same fields."""
+    return {name: getattr(record, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +306,19 @@ architecture, and not run. not-built: as verified, on the null device, which com
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Outcome:
+    """The fields of a case's row and of a sweep's configuration alike; no `reason` where all went well."""
+
+    reason: str = ""
+    message: str = ""
+    log: str = ""
+    launch: Launch | None = None
+    resources: Resources | None = None
+    source_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Outcome):
     """What became of one case. `reason` is a stable code; `message` is a sentence; `log` is evidence."""
 
     case: str
@@ -307,14 +326,8 @@ class Row:
     sizes: Mapping[str, int]
     dtype: str
     status: RowStatus
-    reason: str = ""
-    message: str = ""
-    log: str = ""
     flop: int | None = None
     moved_bytes: int | None = None
-    source_sha256: str | None = None
-    launch: Launch | None = None
-    resources: Resources | None = None
     verification: Verification | None = None
     measurement: Measurement | None = None
     telemetry: Telemetry | None = None
@@ -325,29 +338,41 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """Everything known of one run of one suite at one commit on one device, apart from its rows."""
+class Described:
+    """The fields that describe a run, a comparison and a sweep alike, apart from what was found."""
 
     schema_version: int = SCHEMA_VERSION
     harness_version: str
-    run_id: str
     started_at: str
     """UTC, ISO 8601."""
-    command: str
-    """check, run, asv; static, of kernels that were compiled and not run; or import, of another harness's
-    files."""
-    source: Source
-    headline: str
-    kernels: tuple[str, ...]
-    """Every kernel of the suite, in ladder order."""
     device: DeviceInfo
     toolchain: Toolchain | None
     host: Host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedJob(Described):
+    """The fields that describe a run and a comparison alike."""
+
+    run_id: str
+    command: str
+    """check, run, asv; static, of kernels that were compiled and not run; import, of another harness's files;
+    of comparisons compare, calibrate or bisect."""
+    kernels: tuple[str, ...]
+    """Every kernel of the suite, of head's in a comparison, in ladder order."""
     settings: Mapping[str, str | int | float | bool | None]
-    peaks: Mapping[str, float] = field(default_factory=dict)
-    """The card's peak by what limits it: float32, float16 in GFLOP/s; memory in GB/s. Empty where unknown."""
     identity: Mapping[str, str] = field(default_factory=dict)
     """What the card's driver says of it that stays: VBIOS, power limit, ECC, persistence and the like."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(DescribedJob):
+    """Everything known of one run of one suite at one commit on one device, apart from its rows."""
+
+    source: Source
+    headline: str
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    """The card's peak by what limits it: float32, float16 in GFLOP/s; memory in GB/s. Empty where unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,6 +449,9 @@ RiskKind = Literal["spill", "occupancy", "stack", "narrower", "unroll", "loop", 
 """What of a build's difference has been seen to cost time."""
 DifferenceStatus = Literal["identical", "changed", "new", "missing", "failed", "not-built"]
 """What became of a build, head against base."""
+TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
+"""A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
+TWINS = (TWIN_SAME, TWIN_PLANTED)
 Attribution = Literal["code", "clocks", "thermal", "power", "contention", "environment"]
 
 
@@ -537,26 +565,12 @@ class CaseBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(DescribedJob):
     """Everything known of one comparison of two commits of a suite on one device, apart from its verdicts."""
 
-    schema_version: int = SCHEMA_VERSION
-    harness_version: str
-    run_id: str
-    started_at: str
-    """UTC, ISO 8601."""
-    command: str
-    """compare, calibrate or bisect."""
     base: Source
     head: Source
-    kernels: tuple[str, ...]
-    """Every kernel of head's suite, in ladder order."""
-    device: DeviceInfo
-    toolchain: Toolchain | None
-    host: Host
-    settings: Mapping[str, str | int | float | bool | None]
     toolchains: Mapping[str, Toolchain] = field(default_factory=dict)
     """Compilers by side, where one source was compiled by two; else empty."""
     calibrated_at: str | None = None
     """When the card's own noise was last measured; None for one that is judged by an assumption."""
-    identity: Mapping[str, str] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from harness.device.static.occupancy import CARDS, CardModel
 from harness.device.static.static_facts import facts
 from harness.errors import StoreError, SuiteError, UsageError
 from harness.judgement.statistics.paired import of_arm
-from harness.records.record_files import StoredComparison, StoredRun, read_comparison, read_run
+from harness.records.record_files import ComparisonResult, StoredRun, read_comparison, read_run
 from harness.records.types import DeviceInfo, L2Policy, Source
 from harness.run.builds.build_only import build_only
 from harness.suite.case_id import CaseId
@@ -82,7 +82,7 @@ def _of_run(stored: StoredRun) -> Record:
     )
 
 
-def _of_comparison(stored: StoredComparison) -> Record:
+def _of_comparison(stored: ComparisonResult) -> Record:
     slots: dict[str, list[float]] = defaultdict(list)
     for each in stored.blocks:
         case = CaseId.parse(each.case)

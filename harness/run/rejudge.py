@@ -17,13 +17,13 @@ from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import CaseTrial, NoisePriors, Precision, Round, settle
 from harness.judgement.gates import CanaryLevel, Gated, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
-from harness.judgement.limits import TWINS
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 from harness.measure.quads import PairSettings, least_quads
-from harness.records.record_files import PACKED, StoredComparison
-from harness.records.types import CaseBlock, Comparison, PairedBlock, Verdict
-from harness.run.compare import JudgeSettings, pair_settings_for, policy_for, with_twins
+from harness.records.record_files import PACKED, ComparisonResult
+from harness.records.types import TWINS, CaseBlock, Comparison, PairedBlock, Verdict
+from harness.run.compare import with_twins
+from harness.run.compare_settings import JudgeSettings, pair_settings_for, policy_for
 from harness.suite.case_id import in_short
 from harness.suite.problem import Case
 from harness.system.files import UNREADABLE, read_regular
@@ -66,13 +66,13 @@ class RejudgedRecord:
 
 
 def rejudge_record(
-    path: Path, stored: StoredComparison, limits: RejudgeSettings, known: Labels
+    path: Path, stored: ComparisonResult, limits: RejudgeSettings, known: Labels
 ) -> RejudgedRecord:
     """Judge a record again. Raises StoreError where nothing can be made of it, UsageError for limits that
     contradict each other.
     """
     comparison = stored.comparison
-    if not stored.blocks and not stored.verdicts:
+    if not stored.blocks and not stored.every_verdict:
         raise StoreError(
             f"{path} holds no quads and no verdict: the comparison ended before it measured anything. "
             "Leave the record out."
@@ -97,7 +97,7 @@ def rejudge_record(
     return RejudgedRecord(
         path=path,
         comparison=comparison,
-        complete=stored.complete,
+        complete=not stored.interrupted,
         policy=policy,
         calibration=calibration,
         cases=tuple(dataclasses.replace(case, now=now) for case, now in zip(cases, stand, strict=True)),
@@ -106,7 +106,7 @@ def rejudge_record(
     )
 
 
-def _policy(path: Path, stored: StoredComparison, limits: RejudgeSettings) -> Policy:
+def _policy(path: Path, stored: ComparisonResult, limits: RejudgeSettings) -> Policy:
     """What was asked for, else what the record was judged by, else what suits its device."""
     given: dict[str, Any] = {}
     for name in ("margin", "tolerance", "confidence"):
@@ -122,12 +122,12 @@ def _policy(path: Path, stored: StoredComparison, limits: RejudgeSettings) -> Po
     return policy_for(stored.comparison.device, JudgeSettings(**given))
 
 
-def _noise(stored: StoredComparison, calibration: Calibration | None) -> dict[str, NoisePriors]:
+def _noise(stored: ComparisonResult, calibration: Calibration | None) -> dict[str, NoisePriors]:
     """The noise of each case; for a twin or a planted slowdown, that of the case it was made from."""
     device, suite = stored.comparison.device, stored.comparison.head.suite
     card = noise_of_card(calibration, device)
     cases = {block.case: block.case for block in stored.blocks}
-    for verdict in stored.verdicts:
+    for verdict in stored.every_verdict:
         cases[verdict.case] = Case(suite, verdict.kernel, verdict.sizes, verdict.dtype).id
     apart = {block.case for block in stored.blocks if block.block.in_turns}
     return {
@@ -250,7 +250,7 @@ _MEANS: Mapping[str, Truth] = {
 
 
 def rejudge(
-    stored: StoredComparison,
+    stored: ComparisonResult,
     policy: Policy,
     noise: Mapping[str, NoisePriors],
     pair: PairSettings | None = None,
@@ -259,7 +259,7 @@ def rejudge(
 
     `noise` is by case; `pair` says how many quads today's comparisons take, if not as many as on a GPU.
     """
-    said = {verdict.case: verdict for verdict in stored.verdicts}
+    said = {verdict.case: verdict for verdict in stored.every_verdict}
     # What was measured a second time in one process was only so by the rules of then: the first one counts.
     blocks: dict[str, dict[int, CaseBlock]] = defaultdict(dict)
     spent: dict[str, float] = defaultdict(float)

@@ -20,7 +20,7 @@ import psutil
 
 from harness.errors import HarnessError, WorkerError
 from harness.measure import protocol
-from harness.measure.protocol import SideName
+from harness.measure.protocol import SideName, SidesByPair
 from harness.measure.quads import CANARY_EVERY, Order, PairSettings, Turn, all_four, clock_noise, wanted_quads
 from harness.measure.timing import launches_per_slot
 from harness.records.types import DeviceInfo, PairedBlock, Quad
@@ -65,7 +65,7 @@ class TurnPair:
         self._open_device, self._report = open_device, report
         self._sides: tuple[SideName, ...] = SIDES if first == "base" else SIDES[::-1]
         self.is_open = False
-        self._begun: dict[SideName, Pending[protocol.InspectReply]] = {}
+        self._begun: dict[SideName, Pending[SidesByPair]] = {}
         """What was asked ahead, and not yet waited for."""
         with ExitStack() as stack:
             # Both are started before the first is waited for: what they import takes long.
@@ -107,7 +107,7 @@ class TurnPair:
 
     def inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
-    ) -> Mapping[SideName, protocol.InspectReply] | Failed:
+    ) -> Mapping[SideName, SidesByPair] | Failed:
         """Build each side of the pairs in its own process. One that fails has to be closed."""
         try:
             begun = self._begin_inspect(pairs, timeout_s)
@@ -119,8 +119,8 @@ class TurnPair:
 
     def _begin_inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
-    ) -> dict[SideName, Pending[protocol.InspectReply]]:
-        begun: dict[SideName, Pending[protocol.InspectReply]] = {}
+    ) -> dict[SideName, Pending[SidesByPair]]:
+        begun: dict[SideName, Pending[SidesByPair]] = {}
         for side in self._sides:
             asked = protocol.Inspect(pairs=pairs, side=side)
             pending = self._begin(side, asked, timeout_s)
@@ -150,20 +150,20 @@ class TurnPair:
         for side in HEAD_FIRST:
             own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
             self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
-        verifying: dict[SideName, Pending[protocol.VerifyReply]] = {}
+        verifying: dict[SideName, Pending[protocol.SideFacts]] = {}
         for side in HEAD_FIRST:
             pending = self._begin(side, protocol.Verify(), timeout_s)
             verifying[side] = pending
         meanwhile()
-        facts = {side: self._answer(side, verifying[side]).facts for side in HEAD_FIRST}
+        facts = {side: self._answer(side, verifying[side]) for side in HEAD_FIRST}
         warm = {side: self._ask(side, protocol.WarmUp(), timeout_s) for side in HEAD_FIRST}
         block = self._block(warm, request.settings, rng, timeout_s)
-        finishing: dict[SideName, Pending[protocol.FinishReply]] = {}
+        finishing: dict[SideName, Pending[Mapping[str, str]]] = {}
         for side in HEAD_FIRST:
             time_ns = block.median_ns("A" if side == "base" else "B")
             ended = self._begin(side, protocol.Finish(time_ns=time_ns), timeout_s)
             finishing[side] = ended
-        state = {side: self._answer(side, finishing[side]).state for side in HEAD_FIRST}
+        state = {side: self._answer(side, finishing[side]) for side in HEAD_FIRST}
         return protocol.CompareReply(
             block=block,
             sides={side: msgspec.structs.replace(facts[side], state=state[side]) for side in HEAD_FIRST},
@@ -171,7 +171,7 @@ class TurnPair:
 
     def _build(self, request: protocol.Compare, timeout_s: float) -> None:
         """Build both at once: an extension takes a minute, and what it imports some seconds."""
-        begun: dict[SideName, Pending[protocol.Done]] = {}
+        begun: dict[SideName, Pending[None]] = {}
         for side in self._sides:
             asked = protocol.BuildSide(pair=request.pair, side=side)
             pending = self._begin(side, asked, timeout_s)

@@ -39,7 +39,7 @@ _SETTINGS = {
 """Users' settings by which git would run or leave something in the repository, or leave out files."""
 _LINK, _SUBMODULE, _EXECUTABLE = b"120000", b"160000", b"100755"
 _NOWHERE = b"/dev/null/outside:"
-"""What a link that leads out of the repository leads to in its place: below a file there is nothing."""
+"""Target that replaces one out of the repository: below a file there is nothing."""
 _CHUNK = 1 << 20
 _AT_ONCE = 500
 _MOST_REASONS = 3
@@ -61,7 +61,7 @@ class _TreeEntry(NamedTuple):
 class _Clone(NamedTuple):
     git_dir: Path
     work_tree: Path | None
-    """None for a bare repository."""
+    """The working tree; None for a bare repository."""
 
     def ask(
         self, *args: str, work_tree: Path | None = None, index: Path | None = None, stdin: bytes | None = None
@@ -89,12 +89,12 @@ class _Absent(NamedTuple):
     path: bytes
     commit: str
     known: bool
-    """Whether the clone has it at other commits."""
+    """True where the clone has it at other commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one repository gives of a commit's files: the one asked for, or one of its submodules."""
+    """A repository's part of a commit's files: the one asked for, or one of its submodules."""
 
     clone: _Clone
     commit: str
@@ -119,10 +119,9 @@ class _Tree:
 
 
 def export(repository: Path, commit: str) -> Path:
-    """The folder that has all files of a commit, or a tree, by its full hash.
+    """Return the folder of all files of a commit or tree, by its full hash. Raises GitError, StoreError.
 
-    It is the cache's where that has it unharmed or can be given it; else one that ends with this process.
-    Raises GitError where git cannot tell, StoreError where no folder can be written.
+    The folder is the cache's where that has it unharmed or can be given it; else it ends with this process.
     """
     tree = _tree(_clone(repository), commit)
     with contextlib.suppress(OSError, GitError):  # a cache that is full, read-only or another user's
@@ -137,11 +136,11 @@ def export(repository: Path, commit: str) -> Path:
 
 
 def with_suite(repository: Path, commit: str, suite: str, others: Sequence[str], source: str | None) -> str:
-    """The hash of a tree: a commit's, with a suite.py that it may not have, for a suite written afterwards.
+    """Return the hash of a commit's tree with another suite.py, for a suite that was written afterwards.
 
     `suite` is the suite's folder within the repository. Its suite.py is that of `source`, a commit or None
-    for the working tree; so are the other files of the folder, and `others`, where the commit has none of
-    that name. Git keeps the tree among its objects, where nothing refers to it. Raises GitError.
+    for the working tree; so are files of the folder and `others` that the commit lacks. Git keeps the tree
+    among its objects, where nothing refers to it. Raises GitError.
     """
     clone = _clone(repository)
     own = _entries(clone, commit)
@@ -245,7 +244,7 @@ def _submodules(part: _Part) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _possible_clones(clone: _Clone, path: bytes, name: bytes) -> Iterator[_Clone]:
-    """Where a clone may have a submodule: beside its objects or its worktree's, or in the working tree."""
+    """Yield possible clones of a submodule: beside the objects or worktree, or in the working tree."""
     work_tree = clone.work_tree and clone.work_tree / os.fsdecode(path)
     if name:
         yield _Clone(clone.git_dir / "modules" / os.fsdecode(name), work_tree)
@@ -297,9 +296,7 @@ def _write(tree: _Tree, made: Path, index: Path) -> None:
 
 
 def _make_durable(folder: Path) -> None:
-    """Have everything on the disk before it gets its name: after a power cut the name could be there and the
-    files empty. Their hashes would tell, but what nobody looks at would lie there for ever.
-    """
+    """Write all to the disk before it gets its name, or a power cut may leave empty files there."""
     file = os.open(folder, os.O_RDONLY)
     try:
         # One call for this file system: one a file takes long for ten thousand, and os.sync waits for all
@@ -352,10 +349,7 @@ def _folders(tree: _Tree) -> set[bytes]:
 
 
 def _is_whole(place: Path, tree: _Tree) -> bool:
-    """Whether a folder has the files of a commit, each by its hash, and nothing else.
-
-    What Python has compiled is removed: nobody knows what from.
-    """
+    """Tell whether a folder has a commit's files, by hash, and nothing else; remove compiled Python."""
     root, expected, folders = os.fsencode(place), _all(tree), _folders(tree)
     converted = []
     try:
@@ -387,7 +381,7 @@ def _walk(root: bytes, folder: bytes, known: set[bytes]) -> Iterator[tuple[bytes
 
 
 def _is_like(entry: os.DirEntry[bytes], wanted: _TreeEntry) -> bool:
-    """Whether it is of the kind that it should be: nothing else is opened, which may never end."""
+    """Tell whether it is of the expected kind: nothing else is opened, as that may never end."""
     mode = entry.stat(follow_symlinks=False).st_mode
     if wanted.mode == _LINK:
         return stat.S_ISLNK(mode)
@@ -419,7 +413,7 @@ def _leads_out(root: bytes, link: bytes) -> bool:
 
 
 def _are_converted(place: Path, tree: _Tree, paths: Sequence[bytes]) -> bool:
-    """Whether these files are what git makes of their blobs in a checkout: other line ends, or a filter's."""
+    """Tell whether git makes these files of their blobs in a checkout: other line ends, or a filter's."""
     left = set(paths)
     for part in tree.parts:
         own = [path for path in part.entries if part.prefix + path in left]
@@ -439,11 +433,10 @@ def _are_converted(place: Path, tree: _Tree, paths: Sequence[bytes]) -> bool:
 
 
 def why_missing(repository: Path, commit: str, work_tree: Path | None, message: str) -> str:
-    """What an error at a commit may go back to, where it tells of a file that is not there: a sentence for
-    each submodule that the clone lacks, link that leads out, and file that only the working tree has.
+    """Return why a file may be missing at a commit, where the message tells of one; else nothing.
 
-    `work_tree` is a folder of the working tree in which to look for such files. Empty where nothing is
-    lacking.
+    A sentence names each submodule that the clone lacks, link that leads out, and file that only the
+    working tree has. `work_tree` is a folder of the working tree in which to look for such files.
     """
     lines = "\n".join(line for line in message.splitlines() if _IS_MISSING.search(line))
     if not lines:

@@ -11,9 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from harness.errors import NotYetKnownError, SuiteError
+from harness.records.types import Value
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.layout import ML_DTYPES, Layout, element_bits, numpy_dtype
-from harness.suite.problem import IDENTIFIER, Case, Problem, Value, check_identifier, computed
+from harness.suite.problem import IDENTIFIER, Case, Problem, check_identifier, computed
 from harness.suite.tuning import Tuning
 
 _CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
@@ -22,9 +23,7 @@ _IN_BRACES = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
 def is_for(arch: str, capability: tuple[int, int]) -> bool:
-    """Whether code built for an architecture runs on cards of a compute capability: sm_86 on all of the same
-    first number from 8.6 on, sm_100f likewise, sm_90a on 9.0 alone.
-    """
+    """Tell whether cards of a capability run an architecture's code: sm_86 from 8.6 to 8.9, sm_90a on 9.0."""
     match = _ARCH.match(arch)
     if match is None:
         return False
@@ -51,24 +50,19 @@ Geometry = Extent | Callable[[Case], Extent]
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a kernel's function is called with at one place: an array, a scalar, or an axis as a 32-bit
-    integer.
-    """
+    """One argument of a kernel's function: an array, a scalar, or an axis as a 32-bit integer."""
 
     name: str
     dtype: str
-    shape: tuple[int, ...] | None = None
-    """Extents of an array; None for a scalar and an axis."""
     layout: Layout | None = None
-    """How an array lies in memory."""
+    """Layout of an array; None for a scalar or an axis."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """Source text that a function of the suite writes: ``function(case, arch)``, where arch is such as
-    ``sm_90``.
+    """Source text that a function of the suite writes: ``function(case, arch)``, arch such as ``sm_90``.
 
-    It needs no device. What it wrote for a case and an arch is kept as long as a run lasts.
+    It needs no device. Its text for a case and an arch is kept as long as a run lasts.
     """
 
     function: Callable[[Case, str], str]
@@ -123,7 +117,7 @@ class PythonFunction:
     framework: ClassVar[str] = ""
     """The module that a device imports for it."""
     packages: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """What brings the framework: of each group one package, as pip names them."""
+    """Packages that bring the framework, as pip names them: one of each group."""
 
 
 class TritonFunction(PythonFunction):
@@ -173,7 +167,7 @@ class Step:
     block: Geometry
     grid: Geometry
     args: tuple[str, ...] = ()
-    """What the function is called with, in the order of its parameters; empty for the kernel's own `args`."""
+    """Names of the arguments, in the order of the parameters; empty for the kernel's own `args`."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
 
 
@@ -182,7 +176,7 @@ class PlacedArray:
     """An array of a case on the device, as a kernel's setup sees it."""
 
     address: int | None
-    """Where it begins; None on a device without addresses, such as OpenCL's."""
+    """Address of its begin; None on a device without addresses, such as OpenCL's."""
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...]
@@ -198,12 +192,11 @@ Room = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Kernel:
-    """One stage of a ladder: a source and how to launch it."""
+    """A stage of a ladder: a source and how to launch it."""
 
     name: str
     source: KernelSource | Mapping[str, KernelSource]
-    """One source for every backend that its suffix stands for (.cu: cuda and opencl; .glsl: opengl), or a
-    source by the backend's name: cuda, opencl, opengl, cpu."""
+    """One source for the backends of its suffix (.cu: cuda and opencl; .glsl: opengl), or one by backend."""
     block: Geometry | None = None
     grid: Geometry | None = None
     """Both must be given where the source is text; host code has its own way."""
@@ -218,8 +211,8 @@ class Kernel:
     requires: str | None = None
     """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
     arch: str = ""
-    """What it is built for, such as "sm_90a"; empty for the card's own, with an "a" where the source needs
-    what only that has. Such a kernel is CUDA only."""
+    """Architecture that it is built for, such as "sm_90a"; CUDA only. Empty for the card's own, with an "a"
+    where the source needs what only that has."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
     """Arrays, scalars and axes in the order of the function's parameters, and what `workspace` and `setup`
@@ -234,10 +227,10 @@ class Kernel:
     or be GLSL with uniforms x0 and y0."""
     tune: Tuning | None = None
     library: bool = False
-    """Whether it is a vendor's own, which the others are held against."""
+    """True for a vendor's own kernel, which the others are held against."""
     about: str = ""
     steps: Sequence[Step] = ()
-    """What runs after it, in order, and is timed with it: the reduction after a split-K product."""
+    """Functions that run after it, in order, in its time: the reduction after a split-K product."""
     workspace: Mapping[str, Room | Callable[[Case], Room]] = field(default_factory=dict)
     """Memory of its own by name, for `args`: not verified, poisoned as outputs are."""
     setup: Setup | None = None
@@ -301,7 +294,7 @@ class Kernel:
 
     @cached_property
     def sources(self) -> dict[str, KernelSource]:
-        """What it is made of, by backend. The null device takes any."""
+        """Sources by backend. The null device takes any."""
         if isinstance(self.source, Mapping):
             return dict(self.source)
         if isinstance(self.source, str):
@@ -311,7 +304,7 @@ class Kernel:
         return {"cuda": self.source}
 
     def source_for(self, backend: str) -> KernelSource | None:
-        """What it is made of on a backend; None where it does not run there."""
+        """Return the source for a backend; None where the kernel does not run there."""
         if backend == "null":
             return next(iter(self.sources.values()))
         return self.sources.get(backend)
@@ -341,9 +334,7 @@ class Kernel:
         return frozenset(_IN_BRACES.findall(self.instantiate))
 
     def instance(self, case: Case) -> str:
-        """What to instantiate at a case; empty where it is no template. Raises SuiteError for a name that is
-        no macro and no axis.
-        """
+        """Return the instance at a case; empty without a template. Raises SuiteError for unknown names."""
         values: dict[str, Value] = {**case.sizes, **case.macros}
         if unknown := sorted(self.instance_names - values.keys()):
             raise self.error(
@@ -389,9 +380,7 @@ def with_macros(kernel: Kernel, plain: Case, macros: Mapping[str, Value | Callab
 
 
 def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str, ...]:
-    """What a kernel's function is called with, in order; without a kernel, what the problem says of all. What
-    its steps are called with goes before.
-    """
+    """Return the names of the arguments in order, those of steps first; without a kernel the problem's."""
     read = (name for name in problem.inputs if name not in problem.outputs)
     own = (*read, *problem.outputs, *problem.scalars, *problem.axes)
     if kernel is None:
@@ -401,7 +390,7 @@ def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str,
 
 
 def step_names(problem: Problem, kernel: Kernel, step: Step) -> tuple[str, ...]:
-    """What a step is called with, in order."""
+    """Return the names of a step's arguments, in order."""
     return step.args or argument_names(problem, replace(kernel, steps=()))
 
 

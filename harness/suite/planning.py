@@ -34,12 +34,12 @@ class PlannedCase:
     kernel: Kernel
     case: Case
     has_reference: bool = True
-    """Whether its problem has what the outputs are held to."""
+    """True where the problem has a reference for the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a case is not run on a device, known before anything is built, or why files are not judged."""
+    """A reason not to run a case on a device, known before any build, or not to judge files."""
 
     reason: str
     message: str
@@ -48,10 +48,10 @@ class Refusal:
 def plan(
     suite: Suite, patterns: Sequence[str] = (), sizes: Sequence[str] = (), *, quick: bool = False
 ) -> list[PlannedCase]:
-    """Every selected case of a suite, kernel by kernel in ladder order.
+    """Return every selected case of a suite, kernel by kernel in ladder order.
 
-    A pattern names a suite, a kernel or a case, or is a glob of any (`Selector`). Where it names a size, that
-    counts; otherwise `sizes` that fit the suite's axes count, and without them the suite's own.
+    A pattern names a suite, a kernel or a case, or is a glob of any (`Selector`). A size in a pattern comes
+    first, then `sizes` that fit the suite's axes, then the suite's own.
     """
     axes = suite.problem.axes
     asked = [size.at(axes) for size in map(Size.parse, sizes) if size.fits(axes)]
@@ -84,7 +84,7 @@ def _points(
 def divided(
     plan: Sequence[PlannedCase], patterns: Sequence[str], device: DeviceInfo
 ) -> tuple[list[PlannedCase], dict[str, list[str]]]:
-    """The cases to run, and what was made for other backends: kernels by the backends that they are for.
+    """Return the cases to run, and the kernels that are for other backends, by those.
 
     A kernel that is asked for by name stays, to be refused with its reason.
     """
@@ -119,7 +119,7 @@ def check_patterns(patterns: Sequence[str], suites: Sequence[Suite]) -> None:
 
 
 def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
-    """Why a kernel cannot have the size that a selector names; empty where it can."""
+    """Return why a kernel cannot have the size that a selector names; empty where it can."""
     problem = suite.problem
     if selector.size and not selector.has_glob_size:
         try:
@@ -134,20 +134,19 @@ def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
 
 
 Resident = Callable[[Launch], int | None]
-"""How many blocks of a launch one multiprocessor holds at once, whatever its grid; None where the device does
-not tell."""
+"""Resident blocks of a launch on one multiprocessor, whatever its grid; None where it cannot be told."""
 
 
 def at_least_one(_launch: Launch) -> int:
-    """Blocks that stay resident of a kernel that is not built: a grid of them is none too large."""
+    """Return 1, a number of resident blocks for a kernel that is not built: its grid fits any device."""
     return 1
 
 
 def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> Launch:
-    """The launch geometry of a case; `resident` is asked only where the grid asks.
+    """Return a case's launch geometry; `resident` is asked only where the grid asks.
 
-    Raises SuiteError where it is not one to three integers, NotYetKnownError and NotToldError where it asks
-    for what is not known of the device, LaunchError where not one block fits on a multiprocessor.
+    Raises SuiteError for anything but one to three integers, NotYetKnownError and NotToldError for facts of
+    the device that are not known, LaunchError where not one block fits on a multiprocessor.
     """
     launch = dataclasses.replace(
         _shape(kernel, kernel, "", case),
@@ -245,11 +244,11 @@ S = TypeVar("S", bound=LoadedSuite | SuitePair)
 
 @dataclass(frozen=True, slots=True)
 class SelectedSuites(Generic[S]):
-    """What is asked for, each with the sizes that have as many numbers as it has axes."""
+    """The suites asked for, each with the sizes that have as many numbers as it has axes."""
 
     chosen: tuple[tuple[S, tuple[str, ...]], ...]
     left_out: tuple[str, ...]
-    """Why suites that patterns select are not there, a sentence each."""
+    """Sentences that say why selected suites are not there."""
 
 
 def load_suites(
@@ -310,14 +309,12 @@ def load_pairs(
     suite_from: str | None = None,
     on_broken: Callable[[SuiteError], object] | None = None,
 ) -> list[SuitePair]:
-    """Every suite that either revision has, at both; without `head`, base and the working tree.
+    """Return every suite that either revision has, at both; without `head`, base and the working tree.
 
-    With `suite_from`, a commit or WORKING_TREE: every suite that it has, each time.
-
-    A suite that is broken at one of them stands in for itself, absent and with its problem. Where it is
-    broken at both, `on_broken` gets its error, which is raised without `on_broken`, or if nothing loads.
-    Raises SuiteError where there is no suite, UsageError outside a git repository and for a pattern that
-    selects nothing, GitError where there is no such revision.
+    With `suite_from`, a commit or WORKING_TREE, those are its suites. A suite that is broken at one revision
+    stands in for itself, absent and with its problem. If it is broken at both, `on_broken` gets its error,
+    which is raised without `on_broken`, or if nothing loads. Raises SuiteError without suites, UsageError
+    outside a git repository and for a pattern that selects nothing, GitError for an unknown revision.
     """
     root = config.root
     repository = git.repository_of(root)
@@ -357,9 +354,7 @@ def load_pairs(
 
 
 def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
-    """The globs of the configuration here, and those by which each commit finds its suites: one that a change
-    of settings hides has vanished, and that must be seen.
-    """
+    """Return the globs here and at each commit: a suite that a change of settings hides has vanished."""
     inside = config.root.resolve().relative_to(repository.resolve())
     globs = dict.fromkeys(config.suites)
     for commit in filter(None, commits):
@@ -399,9 +394,7 @@ def _pair(
 def _folder_without_suite(
     error: NoSuiteError, folder: Path, base: str, repository: Path
 ) -> NoSuiteError | None:
-    """What is wrong with a base that has a suite's folder and no suite in it: there was something to compare
-    with, so that the suite's cases are not simply new. None where base has nothing there.
-    """
+    """Return the error of a base that has the suite's folder without a suite; None without the folder."""
     top = repository.resolve()
     inside = folder.relative_to(top).as_posix() if top in folder.parents else ""
     if inside and git.has(repository, base, f"{inside}/suite.py"):
@@ -421,10 +414,10 @@ def _or_error(load: Callable[[], T]) -> T | SuiteError:
 def fitting(
     suites: Sequence[S], patterns: Sequence[str] = (), sizes: Sequence[str] = ()
 ) -> SelectedSuites[S]:
-    """The suites that patterns select, each with the sizes that fit it; without sizes, all of them.
+    """Return the suites that patterns select, with the sizes that fit; without sizes, all of them.
 
-    Of suites at two commits, a kernel that only base has may be asked for too: that it vanished is the
-    answer. Raises UsageError for a size that is wrong, or that fits no suite.
+    A kernel that only base has may be asked for too: that it vanished is the answer. Raises UsageError for a
+    size that is wrong, or that fits no suite.
     """
     sides = ((each, each.asked(patterns) if isinstance(each, SuitePair) else each) for each in suites)
     wanted = [(each, side.suite) for each, side in sides if plan(side.suite, patterns)]

@@ -27,7 +27,7 @@ _DEFINED = (
     r"\b(?:KERNEL|__global__|__kernel|kernel)\b[^;{{}}]*?\b{name}\s*\(",
     r"^.*\b{name}\s*\(",
 )
-"""What tells where a function of Python's, a kernel, and any other function is defined."""
+"""Patterns of the definition of a function of Python's, a kernel, and any other function."""
 
 
 def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
@@ -48,10 +48,7 @@ def first_line(file: Path, function: str) -> int | None:
 
 
 def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:
-    """Where a kernel's compiler looks for headers, by their whole paths, in its order.
-
-    Raises SuiteError for what is no folder of the project's.
-    """
+    """Return the folders searched for a kernel's headers, by whole paths, in order. Raises SuiteError."""
     names = dict.fromkeys((*kernel.include, *suite.include))
     if not names:
         return ()
@@ -74,9 +71,7 @@ def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:
 
 
 def project_of(folder: Path) -> Path:
-    """The nearest folder around one that has a project's settings, or is a repository's or a commit's top;
-    the folder above where there is none.
-    """
+    """Return the nearest folder above with settings, a repository's or a commit's top; else the parent."""
     for each in folder.parents:
         if has_settings(each) or (each / ".git").exists() or export_root(each) == each:
             return each
@@ -84,11 +79,10 @@ def project_of(folder: Path) -> Path:
 
 
 def tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
-    """A hash of everything that a build can read: names and bytes of every file of the suite's folder, caches
-    left out, and of the files elsewhere that preludes and sources lead to. Where Python files are `parsed`,
-    their comments and the shape of their lines do not count.
+    """Return a hash of names and bytes of everything that a build can read. Raises SuiteError.
 
-    Raises SuiteError where a file cannot be read.
+    That is every file of the suite's folder, caches left out, and the files elsewhere that sources lead to.
+    Where Python files are `parsed`, comments and the shape of lines do not count.
     """
     digest = hashlib.sha256()
     named = ((Path(os.path.relpath(path, suite.root)).as_posix(), path) for path in tree_files(suite))
@@ -135,11 +129,11 @@ def cached_tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
 
 
 _READS_ITSELF = re.compile(rb"lineno|getsource|\binspect\b|\btraceback\b|__file__")
-"""What a Python file says that may look at its own text, or at where in it something stands."""
+"""Words of a Python file that may look at its own text, or at places in it."""
 
 
 def _parsed(content: bytes) -> bytes:
-    """What a Python file says, without comments and the shape of its lines."""
+    """Return what a Python file says, without comments and the shape of its lines."""
     if _READS_ITSELF.search(content):
         return content
     import ast
@@ -184,8 +178,9 @@ def _searched(suite: Suite) -> list[Path]:
 
 
 def definition_sha256(suite: Suite) -> str:
-    """A hash of every file in the suite's folder but those that only a compiler reads, and of what was
-    opened elsewhere in its repository: equal hashes mean the same problem.
+    """Return a hash of the suite's files, but for those only compilers read, and of what was opened beside.
+
+    Equal hashes mean the same problem.
     """
     found = hashlib.sha256()
     # A Python file is never only a kernel's source.

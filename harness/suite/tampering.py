@@ -1,4 +1,4 @@
-"""Whether what judges a suite is still what it was before the suite was loaded.
+"""The check that a suite has not changed the code that judges it.
 
 A suite's own code runs in the process that times and compares. One that replaces a clock or a comparison by
 one of its own is found out. One that puts the old one back in time is not, nor one that writes to the
@@ -8,8 +8,9 @@ process's memory.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
+from functools import partial
 from operator import attrgetter, is_
 from types import FunctionType, ModuleType
 from typing import Any
@@ -33,7 +34,7 @@ _TRUSTED = (
     "statistics",
     "time",
 )
-"""What the harness times and compares by, besides modules of its own."""
+"""Modules by which the harness times and compares, besides its own."""
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset)
 _CONTAINERS = (dict, list, set)
 _DRIVING = "harness.device."
@@ -41,7 +42,7 @@ _DRIVING = "harness.device."
 _ANYBODYS = ("__import__", "open", "print")
 """Builtins that packages replace in good faith, and that no figure rests on."""
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
-"""What can be changed within a function. New defaults where there are none change no call that is right."""
+"""Parts that can be changed within a function. New defaults change no call that is right."""
 _all, _map, _len = all, map, len
 """A suite that replaces a builtin replaces it not here. Loops of Python's own take three times as long."""
 
@@ -51,7 +52,7 @@ class TamperedError(MeasureError):
 
 
 class TamperCheck:
-    """What every module that has a say does its work by, as it is when the check is made."""
+    """The means by which every module that has a say does its work, when the check is made."""
 
     def __init__(self, *instances: object) -> None:
         """`instances` do their work by their classes' methods alone."""
@@ -122,19 +123,15 @@ def _is_ours(owner: Any) -> bool:
 
 
 def _added(owner: Any, members: Iterable[str]) -> str:
-    """A name of the harness that is new and does work, as one that hides a builtin; empty where none is.
-    Python and packages note down what they know of a class in it: that does no work.
-    """
+    """Return a new name of the harness that does work, such as one that hides a builtin; else nothing."""
     if not _is_ours(owner):
         return ""
     return next((name for name, each in vars(owner).items() if name not in members and _does_work(each)), "")
 
 
 def _members(module: ModuleType) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """What a module does its work by: functions, the modules it uses, classes and what these are made of; of
-    the harness, constants too.
-    """
-    counts = _is_constant_of(module.__name__) if _is_ours(module) else _is_number
+    """Yield what a module does its work by: functions, modules, classes; of the harness, constants too."""
+    counts = partial(_is_constant, module.__name__) if _is_ours(module) else _is_number
     named = {
         name: value
         for name, value in vars(module).items()
@@ -152,22 +149,16 @@ def _is_number(_name: str, value: object) -> bool:
     return isinstance(value, float)
 
 
-def _is_constant_of(module: str) -> Callable[[str, object], bool]:
-    """Whether a name of a module of the harness, or of its classes, is a constant: of a type that cannot
-    change, or a container with a constant's name.
-    """
-
-    def is_constant(name: str, value: object) -> bool:
-        if name.startswith("__"):  # Python's own, which it may add or change when asked for
-            return False
-        named_so = name.isupper() and not module.startswith(_DRIVING)
-        return isinstance(value, _CONSTANTS) or (named_so and isinstance(value, _CONTAINERS))
-
-    return is_constant
+def _is_constant(module: str, name: str, value: object) -> bool:
+    """Tell a constant of the harness: of a type that cannot change, or a container with such a name."""
+    if name.startswith("__"):  # Python's own, which it may add or change when asked for
+        return False
+    named_so = name.isupper() and not module.startswith(_DRIVING)
+    return isinstance(value, _CONSTANTS) or (named_so and isinstance(value, _CONTAINERS))
 
 
 def _is_immutable(value: type) -> bool:
-    """Whether Python itself refuses to replace what it is made of, as of `int` and of NumPy's array."""
+    """Tell whether Python itself refuses to replace its members, as of `int` and of NumPy's array."""
     return bool(value.__flags__ & 1 << 8)  # Py_TPFLAGS_IMMUTABLETYPE
 
 

@@ -13,10 +13,9 @@ _SUFFIX = ".npy"
 
 
 def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write each array to a file by its name. Raises OSError, and ValueError for an array of Python objects.
+    """Write each array to a file by its name. Raises OSError, and ValueError for Python objects.
 
-    Bits of a type that is not NumPy's own are written as unsigned integers of the same size: NumPy would
-    write some of these types and not read them again.
+    A type that is not NumPy's own is written as unsigned integers of its size, which NumPy can read again.
     """
     import numpy as np
 

@@ -35,9 +35,7 @@ def cache_dir() -> Path:
 
 @functools.cache
 def own_code() -> str:
-    """A hash of the harness's sources, part of a key where another harness may come to something else: its
-    version does not change while it is worked on. Raises OSError.
-    """
+    """Return a hash of the harness's sources: its version stays while it is worked on. Raises OSError."""
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).resolve().parent.parent.rglob("*.py")):
         digest.update(hashlib.sha256(read_regular(file)).digest())
@@ -52,7 +50,7 @@ def export_root(folder: Path) -> Path | None:
 
 @contextlib.contextmanager
 def replacing(path: Path, *, make_parents: bool = True) -> Iterator[Path]:
-    """Where to write what replaces a file: a reader sees all of it or the old one, whatever happens."""
+    """Yield a path to write a replacement to: a reader sees all of it or the old file."""
     if make_parents:
         path.parent.mkdir(parents=True, exist_ok=True)
     # Not mkstemp, whose files are private: results and caches are shared like any other file.
@@ -67,10 +65,7 @@ def replacing(path: Path, *, make_parents: bool = True) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Write a file as `replacing` does.
-
-    What can be made again need not be durable: a crash of the whole machine may then leave a damaged file.
-    """
+    """Write a file as `replacing` does. Without `durable`, a crash of the machine may leave it damaged."""
     with replacing(path) as scratch, scratch.open("xb") as file:
         file.write(data)
         if durable:
@@ -89,15 +84,12 @@ def write_file(path: Path, data: bytes, advice: str = "", *, durable: bool = Tru
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The headers that a compiler read beside its source text, and where it looked for them.
-
-    A file that is new in one of the folders may be found in place of one that was read.
-    """
+    """The headers that a compiler read, and where it searched: a new file there may replace one."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each header's content, by path."""
     folders: tuple[str, ...] = ()
-    """What the compiler was told to search, beside the headers' own folders."""
+    """Folders that the compiler was told to search, beside the headers' own."""
     asked: tuple[str, ...] = ()
     """Further names that a header asks for, there or not."""
     found: str = ""
@@ -105,13 +97,13 @@ class Manifest:
 
     @classmethod
     def of(cls, headers: Iterable[str], folders: Iterable[str], asked: Iterable[str] = ()) -> Manifest:
-        """What is there now. Raises OSError where a header cannot be read."""
+        """Return the manifest of what is there now. Raises OSError where a header cannot be read."""
         read = {path: _file_sha256(path) for path in sorted(set(headers))}
         folders, asked = tuple(folders), tuple(sorted(set(asked)))
         return cls(read, folders, asked, _found_sha256(read, folders, asked))
 
     def is_current(self) -> bool:
-        """Whether all is as it was."""
+        """Tell whether all is as it was."""
         try:
             return _found_sha256(self.headers, self.folders, self.asked) == self.found and all(
                 _file_sha256(path) == sha256 for path, sha256 in self.headers.items()
@@ -143,8 +135,7 @@ def _found_sha256(headers: Iterable[str], folders: Iterable[str], asked: Iterabl
 
 
 class BinaryCache:
-    """Compiled kernels by everything that could change them. A cache that cannot be written is no error,
-    only slower.
+    """Compiled kernels by everything that could change them. If it cannot be written, all is only slower.
 
     An entry holds its own hash: one that is torn or was edited is a miss. So is one whose manifest is no
     longer what the disk holds.

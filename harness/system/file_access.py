@@ -27,11 +27,9 @@ _work_tree: list[Path] = []
 
 
 def watch(work_tree: Path | None = None) -> None:
-    """Note from now on, as long as the process lives, what is opened, loaded and run.
+    """Note from now on, for the life of the process, what is opened, loaded and run.
 
-    An audit hook cannot be taken away, and each one more slows all that is audited: there is one a process.
-
-    What a suite of a commit opens in `work_tree`, where its repository is worked on, is not the commit's.
+    A suite of a commit should open nothing in `work_tree`, where its repository is worked on.
     """
     _work_tree.extend([work_tree] if work_tree else [])
     _hook_once()
@@ -88,10 +86,7 @@ def _file_that_set() -> str:
 
 
 def variables_set_by(folder: Path) -> set[str]:
-    """The environment's variables that code of `folder`, or beside it in its repository, has set or removed.
-
-    What a package sets when it is imported is not among them: it does so once a process.
-    """
+    """Return the environment variables that code of `folder`, or beside it, has set or removed."""
     return {
         name
         for name, files in tuple(_variables.items())
@@ -133,12 +128,12 @@ def _paths_in(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def opened_beside(folder: Path) -> list[Path]:
-    """What was opened in the repository of `folder`, outside `folder` itself."""
+    """Return the files opened in the repository of `folder`, outside `folder` itself."""
     return sorted(Path(name) for name in tuple(_opened) if is_beside(name, folder))
 
 
 def reaches_beside(folder: Path) -> bool:
-    """Whether code of `folder` read, or may yet import, what lies elsewhere in its repository."""
+    """Tell whether code of `folder` read, or may yet import, files elsewhere in its repository."""
     # The harness's own parent is there for the harness, wherever the suite lies.
     searched = {Path(entry).resolve() for entry in sys.path if entry} - {_HARNESS.parent}
     return bool(opened_beside(folder)) or any(
@@ -159,9 +154,7 @@ def committed(folder: Path) -> Iterator[None]:
 
 
 def check_committed(folders: Sequence[Path]) -> None:
-    """Raises SuiteError where all suites are of commits, and one opened a file of the working tree since the
-    process began.
-    """
+    """Raise SuiteError where all suites are of commits and one has opened a file of the working tree."""
     _check(_opened, folders)
 
 
@@ -178,7 +171,7 @@ def _check(opened: Iterable[str], folders: Sequence[Path]) -> None:
 
 
 def _is_stray(path: Path) -> bool:
-    """Whether a path lies in the working tree while commits are measured."""
+    """Tell whether a path lies in the working tree while commits are measured."""
     real = Path(os.path.realpath(path))
     if not _work_tree or not real.is_relative_to(_work_tree[0]) or ".git" in real.parts:
         return False
@@ -188,10 +181,10 @@ def _is_stray(path: Path) -> bool:
 
 @functools.lru_cache(maxsize=2**16)
 def is_beside(path: str | Path, folder: Path) -> bool:
-    """Whether a path lies in the repository of `folder` and outside `folder` itself.
+    """Tell whether a path lies in the repository of `folder` and outside `folder` itself.
 
-    An installed package does not, wherever its environment lies: its version speaks for it. The answer is
-    cached, as each of a large package's thousands of files is asked about for every case.
+    Installed packages do not, as their version speaks for them. Answers are cached: a large package has
+    thousands of files, each asked about for every case.
     """
     folder, path = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
     repository, apart = _repository_of(folder, cache_dir())
@@ -202,9 +195,7 @@ def is_beside(path: str | Path, folder: Path) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _repository_of(folder: Path, cache: Path) -> tuple[Path | None, tuple[Path, ...]]:
-    """The export that a folder lies in, else the nearest folder upwards with a .git, else None; and the
-    folders that may lie in it and are no part of it.
-    """
+    """Return the export or the nearest repository of a folder, and the folders that are no part of it."""
     upwards = (above for above in (folder, *folder.parents) if (above / ".git").exists())
     repository = export_root(folder) or next(upwards, None)
     apart = (*_installed(), Path(os.path.realpath(cache)))

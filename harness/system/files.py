@@ -20,16 +20,14 @@ from harness.errors import StoreError
 MOST_BYTES = 2**30
 """The size of the largest file that is read whole: far above the longest record, below what memory has."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are no JSON of the type that is asked for."""
+"""Errors of msgspec for bytes that are no JSON of the type that is asked for."""
 _KINDS = {stat.S_IFIFO: "pipe", stat.S_IFCHR: "device", stat.S_IFBLK: "device", stat.S_IFSOCK: "socket"}
 _OWNER = ".owner"
 """A file in each scratch folder, locked for as long as the process lives that made the folder."""
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file to read, or what a link leads to. Raises OSError where it is none: a pipe would block for
-    ever, and a device such as /dev/zero has no end.
-    """
+    """Open a regular file, or what a link leads to. Raises OSError for a pipe or device, which never end."""
     _check_regular(path.stat(), path)
     # What a name stands for can have changed since. Without O_NONBLOCK, opening a pipe waits for a writer.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb")
@@ -64,7 +62,7 @@ def _check_regular(found: os.stat_result, path: Path) -> None:
 
 
 def stat_of(entry: os.DirEntry[str]) -> os.stat_result:
-    """What a listed name leads to; of a link to nothing, the link itself. Raises OSError."""
+    """Return the status of a listed file, or of a link's target, if there is one. Raises OSError."""
     try:
         return entry.stat()
     except OSError:
@@ -72,10 +70,9 @@ def stat_of(entry: os.DirEntry[str]) -> os.stat_result:
 
 
 def try_lock(file: int) -> bool:
-    """Lock an open file or folder for this process alone; whether that could be done at once.
+    """Lock an open file or folder for this process, and tell whether that was possible at once.
 
-    The system takes the lock back when the process ends, however it ends. Raises OSError where the file
-    system has no locks.
+    The lock ends with the process. Raises OSError where the file system has no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,10 +83,7 @@ def try_lock(file: int) -> bool:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A temporary folder for as long as it is needed; those of killed processes are removed on the way.
-
-    Raises StoreError where none can be made.
-    """
+    """Yield a temporary folder, and remove those of killed processes. Raises StoreError."""
     _remove_left_behind()
     with _owned_folder() as folder:
         _open_to_suites(folder)
@@ -98,10 +92,7 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def start_folder() -> Iterator[Path]:
-    """An empty folder for one process to start in; the folder around it is writable to this user alone.
-
-    Raises StoreError where none can be made.
-    """
+    """Yield an empty folder for a process; only this user can write around it. Raises StoreError."""
     with _owned_folder() as around:
         folder = around / "start"
         try:

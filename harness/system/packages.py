@@ -12,10 +12,7 @@ from packaging.requirements import Requirement
 
 
 def lacking(needs: Sequence[str], groups: Sequence[Sequence[str]] = ()) -> str:
-    """What of the requirements, as pip writes them, is not installed, and what to do; empty where all is.
-
-    Of each of `groups`, any one package will do.
-    """
+    """Return which requirement is not installed, and what to do; empty where all are, one of each group."""
     alone = [names[0] for names in groups if first_installed(names) is None]
     for requirement in map(Requirement, [*alone, *needs]):
         found = _version(requirement.name)

@@ -27,9 +27,9 @@ from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
 from harness.system.supervisor import kill_descendants, stands_in_for
 
 LOG_BYTES = 20_000
-"""How much of the end of a process's output is kept."""
+"""Bytes of the end of a process's output that are kept."""
 MOST_LOG_BYTES = 2**26
-"""What a process may have on the disk by printing: more is thrown away while it runs."""
+"""Bytes that a process may print to the disk: more is thrown away while it runs."""
 MOST_LINE_BYTES = 2**28
 """A longer line is no answer."""
 
@@ -48,11 +48,17 @@ R = TypeVar("R")
 
 
 class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag=True):
-    """What a process is asked. It answers with R or Failed, after any number of Progress."""
+    """A request to a process, which answers with an R or Failed, after any number of Progress."""
+
+
+class Reply(msgspec.Struct, Generic[R], frozen=True, tag=True):
+    """The answer to a request that was carried out."""
+
+    value: R
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
-    """What the process is about to do, and for which side of a pair."""
+    """Tells what the process is about to do, and for which side of a pair."""
 
     stage: str
     side: Side = ""
@@ -97,13 +103,19 @@ def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
     """A decoder of what may come in reply to a kind of request."""
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
     (reply,) = get_args(base)
-    return msgspec.json.Decoder(reply | Progress | Query | Failed)
+    return msgspec.json.Decoder(Reply[reply] | Progress | Query | Failed)  # type: ignore[valid-type]
+
+
+def _message(answer: object) -> msgspec.Struct:
+    return answer if isinstance(answer, Failed) else Reply(answer)
+
+
+def _answer(message: Any) -> Any:
+    return message.value if isinstance(message, Reply) else message
 
 
 def module_command(module: str, control: int | None, python: str = "") -> list[str]:
-    """Return the words that run a module with no working folder on its import path: under a supervisor that
-    reads deadlines from the open pipe `control`, or under none.
-    """
+    """Return the words that run a module under a supervisor, which reads deadlines from `control`, if any."""
     reads = supervisor.NOBODY if control is None else str(control)
     return [python or sys.executable, _SUPERVISOR, reads, "-m", module]
 
@@ -119,9 +131,9 @@ class _Child:
     def __init__(
         self, command: Callable[[int], Sequence[str]], *, cwd: Path, env: Mapping[str, str], piped: bool
     ) -> None:
-        """`command` returns the words that start its supervisor, which reads deadlines from the pipe of that
-        number. What it prints is kept but for its standard output where that is `piped`, as its input is
-        then.
+        """Start the process. `command` returns its words, given the number of the pipe for deadlines.
+
+        Its output is kept, but for standard output where that is `piped`, as its input is then.
         """
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
@@ -151,14 +163,14 @@ class _Child:
         """The number of its supervisor."""
 
     def has_ended(self) -> bool:
-        """Whether it has ended, without reaping: so its number and group stay its own."""
+        """Tell whether it has ended, without reaping: so its number and group stay its own."""
         return (
             self._process.returncode is not None
             or os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         )
 
     def wait(self, deadline: float, glance: Callable[[int], object] = lambda _pid: None) -> bool:
-        """Wait until it has ended; False where it has not at the deadline, a moment of time.monotonic().
+        """Wait for its end until a moment of time.monotonic(); False where it has not ended by then.
 
         Meanwhile `glance` is called again and again with the number of what the supervisor has started.
         """
@@ -176,7 +188,7 @@ class _Child:
             os.write(self._control, line)
 
     def was_late(self, deadline: float) -> bool:
-        """Whether the supervisor has ended it at its deadline."""
+        """Tell whether the supervisor has ended it at its deadline."""
         return time.monotonic() > deadline and self.has_ended() and self.kill() == -signal.SIGALRM
 
     def shorten_log(self) -> None:
@@ -238,7 +250,7 @@ class Ended:
 
     @property
     def how(self) -> str:
-        """How it ended, in words."""
+        """Its end in words."""
         if self.status is None:
             return "took too long, and was ended"
         number = self.status - 128
@@ -261,10 +273,9 @@ def run_shell(
     env: Mapping[str, str] | None = None,
     glance: Callable[[int], object] = lambda _pid: None,
 ) -> Ended:
-    """Run a command of a shell in a folder, with nobody at the keyboard, and end what it leaves running.
+    """Run a command of a shell in a folder, without input, and end what it leaves running.
 
-    `env` has variables beside those of this process. While it runs, `glance` is called with the shell's
-    number.
+    `env` adds to this process's variables. `glance` is called with the shell's number while it runs.
     """
     shell = functools.partial(supervised, ["/bin/sh", "-c", command])
     child = _Child(shell, cwd=folder, env={**os.environ, **(env or {})}, piped=False)
@@ -280,9 +291,9 @@ def run_shell(
 def finished(
     command: Sequence[str], folder: Path | None = None, timeout_s: float | None = None
 ) -> tuple[int, str, str]:
-    """The status of a command that has ended, its output and its errors. Raises subprocess.TimeoutExpired
-    where it does not in time; it is ended then with all that it started, as a compiler's driver starts
-    compilers.
+    """Return status, output and errors of a command. Raises subprocess.TimeoutExpired.
+
+    Where it takes too long, all that it started ends too, as a compiler's driver starts compilers.
     """
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, errors="replace"
@@ -311,8 +322,7 @@ class Process(_Child):
         python: str = "",
         before: Sequence[str] = (),
     ) -> None:
-        """Start the process, with `python` in place of this interpreter: of what is installed here, that one
-        finds this package alone.
+        """Start the process, by `python` in place of this interpreter, which then finds this package alone.
 
         `before` is a command that runs the command behind it, with the same input and output.
         """
@@ -375,12 +385,11 @@ class Process(_Child):
         request: Request[R],
         deadline: float,
         heard: Callable[[Progress], object] = lambda _progress: None,
-        answered: Callable[[Query, float], msgspec.Struct] | None = None,
+        answered: Callable[[Query, float], object] | None = None,
     ) -> R | Failed:
         """Return the answer to a request that was sent. Raises LostError.
 
-        `answered` gets each question that the process asks meanwhile, with the deadline, and returns the
-        reply.
+        `answered` returns the answer to each question of the process; it gets the question and the deadline.
         """
         while True:
             line = self._line(deadline)
@@ -393,12 +402,12 @@ class Process(_Child):
                 raise LostError("garbled", str(error)) from None
             if isinstance(reply, Query):
                 assert answered is not None
-                self.send(answered(reply, deadline), deadline)
+                self.send(_message(answered(reply, deadline)), deadline)
             elif isinstance(reply, Progress):
                 heard(reply)
             else:
                 self.limit(None)
-                return cast("R | Failed", reply)
+                return cast("R | Failed", _answer(reply))
             if time.monotonic() > deadline:  # a pipe that is never empty is never waited for
                 self.kill()
                 raise LostError("timed-out")
@@ -416,9 +425,7 @@ class Process(_Child):
         return line
 
     def _wait(self, pipe: int, event: int, deadline: float) -> bool:
-        """Wait until a pipe can be used; False where the process has ended. Raises LostError past the
-        deadline.
-        """
+        """Wait for a pipe; False where the process has ended. Raises LostError past the deadline."""
         if self._process.returncode is not None:
             return False
         poll = select.poll()
@@ -441,7 +448,7 @@ class Process(_Child):
         return LostError("timed-out") if self.was_late(deadline) else LostError("ended", how)
 
     def _how_it_ended(self) -> str:
-        """What became of a process that answers no more, in words. One that still lives is ended."""
+        """Return the end of a process that answers no more, in words; end one that still lives."""
         by_itself = self.wait(time.monotonic() + 1)
         code = self.kill()
         return _status_in_words(code) if by_itself else "closed its output, and was ended"
@@ -464,9 +471,7 @@ class Process(_Child):
         self._tell(signal.SIGCONT, signal.SIGUSR2)
 
     def pids(self) -> list[int]:
-        """The numbers of the supervisor and of those that it stands in for, the last of which is what a
-        card's driver lists.
-        """
+        """Return the supervisor's number and those it stands in for; a card's driver lists the last."""
         found = [self._pid]
         for _ in range(1 + self._relayed):  # no more, as the process itself may bear any name
             if (inner := stands_in_for(found[-1])) is not None:
@@ -483,9 +488,7 @@ class Process(_Child):
 
 
 def _import_path() -> str:
-    """PYTHONPATH of a child: this package's place, and what this process was given. There an empty entry
-    names the folder that a process is in, and a relative one a folder below it.
-    """
+    """Return PYTHONPATH of a child: this package's place, and this process's entries, made absolute."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     found = [str(Path(__file__).parents[2]), *(str(Path(entry).absolute()) for entry in given if entry)]
     return os.pathsep.join(found)
@@ -519,14 +522,14 @@ class Channel:
     def ask(self, side: Side, request: Request[R]) -> R | Failed:
         """Return what the suite of a side answers."""
         self.send(Query(side, msgspec.Raw(msgspec.json.encode(request))))
-        return cast("R | Failed", _decoder(type(request)).decode(self._lines.readline()))
+        return cast("R | Failed", _answer(_decoder(type(request)).decode(self._lines.readline())))
 
 
-def serve(requests: Any, answer: Callable[[Any, Channel], msgspec.Struct]) -> None:
-    """Answer requests of these types until there are no more; `answer` may report progress and ask meanwhile.
+def serve(requests: Any, answer: Callable[[Any, Channel], object]) -> None:
+    """Answer requests of these types, in the process itself, until there are no more.
 
-    Runs in the process itself. What a suite or a library there reads and prints is not heard by whoever asks:
-    it reads nothing, and prints to standard error.
+    `answer` may report progress and ask meanwhile. Suites and libraries read no standard input, and what they
+    print goes to standard error.
     """
     # Also where a program stands between the supervisor and this process.
     supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -539,9 +542,8 @@ def serve(requests: Any, answer: Callable[[Any, Channel], msgspec.Struct]) -> No
     channel = Channel(lines, replies)
 
     for line in lines:
-        reply: msgspec.Struct
         try:
-            reply = answer(decoder.decode(line), channel)
+            reply = _message(answer(decoder.decode(line), channel))
         except HarnessError as error:
             reply = failure(error)
         except BaseException as error:  # noqa: BLE001 - a suite's own code may raise anything

@@ -20,8 +20,7 @@ from pathlib import Path
 
 KEPT = ("HARNESS_", "CUDA_", "LC_", "OCL_", "PYOPENCL_", "NVIDIA_")
 NAMES = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "PYTHONSAFEPATH", "VIRTUAL_ENV")
-"""Variables of the environment that a suite or a compiler may need, besides those that begin as KEPT says. A
-runner's environment has tokens in it."""
+"""Variables that a suite or a compiler may need beside KEPT's; a runner's environment has tokens in it."""
 _BY_SIGNAL = 128
 """A status above this one says which signal ended a process, as shells have it."""
 _TELLING = (signal.SIGUSR1, signal.SIGUSR2)

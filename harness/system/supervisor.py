@@ -56,10 +56,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yield the processes below a process, by the kernel's own lists; none where it is gone.
-
-    A process comes before its children: killed in this order, no shell tells of a child that was killed.
-    """
+    """Yield the processes below a process, parents first, so that no shell tells of a killed child."""
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
@@ -150,8 +147,9 @@ def _name_after(child: int) -> None:
 
 
 def _wait_for(child: int, parent: int, control: int, woken: int) -> int:
-    """Wait for the child's end, and return how it ended as a return code, negative for a signal. A child that
-    is to be ended before counts as ended by SIGKILL, or by SIGALRM where its time is up.
+    """Wait for the child, and return its return code, negative for a signal.
+
+    A child to be ended counts as ended by SIGKILL, or by SIGALRM past its deadline.
     """
     poll = select.poll()
     for pipe in (control, woken):
@@ -235,10 +233,7 @@ def _become(command: list[str]) -> NoReturn:
 
 
 def _run_module(module: str) -> None:
-    """Run a module as ``python -m`` does, but with no working folder on its import path.
-
-    Python puts the folder of a script first instead, and this takes it away.
-    """
+    """Run a module as ``python -m`` does, without the folder of this script on the import path."""
     import runpy
 
     if not getattr(sys.flags, "safe_path", False):  # of Python 3.11

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from harness.measure.quads import PairSettings
-from harness.run import compare
-from harness.run.compare import CompareSettings, Comparing, ComparisonResult
+from harness.records.record_files import ComparisonResult
+from harness.run import pair_session
+from harness.run.compare import Comparing
+from harness.run.compare_settings import CompareSettings
 from harness.run.two_workers import TurnPair
 from harness.suite.loader import load
 from harness.suite.planning import plan
@@ -93,7 +95,7 @@ def test_a_flag_of_one_side_is_that_sides_alone(tmp_path, place, line, alone):
     result = compared(tmp_path, sides, dependency=f"import colorsys\n{FLAG}\n")
     [verdict] = result.verdicts
     assert (verdict.status, verdict.reason) == ("inconclusive", "budget-spent"), verdict.message
-    [block] = result.kept[verdict.case]
+    [block] = [each.block for each in result.blocks]
     assert block.in_turns
 
 
@@ -144,7 +146,7 @@ class TwoPairs(Watching):
 @pytest.mark.parametrize("dies", [False, True])
 def test_pairs_of_processes_are_begun_ahead_and_replaced_where_they_die(tmp_path, monkeypatch, dies):
     """A GPU's are; here a CPU's, to see them work."""
-    monkeypatch.setattr(compare, "most_ahead", lambda device: 2)
+    monkeypatch.setattr(pair_session, "most_ahead", lambda device: 2)
     prepare, prepared, alive = TurnPair.prepare, [], []
 
     def watched(turns: TurnPair, *asked: Any) -> None:
@@ -164,6 +166,6 @@ def test_pairs_of_processes_are_begun_ahead_and_replaced_where_they_die(tmp_path
     result = compared(tmp_path, {"base": {}, "head": {"make": "x = 1"}}, TwoPairs(), budget_s=None)
     [verdict] = result.verdicts
     assert verdict.reason == "interrupted", verdict.message
-    assert [block.in_turns for block in result.kept[verdict.case]] == [True, True]
+    assert [each.block.in_turns for each in result.blocks if each.case == verdict.case] == [True, True]
     assert prepared
     assert not any(Path(f"/proc/{pid}").exists() for pid in alive)

@@ -1,7 +1,7 @@
-"""What the job with the card has left: archives that a pull request's code may have written.
+"""Archives that the job with the card has left, and that a pull request's code may have written.
 
-Nothing is unpacked and nothing is written. Of a run's archives only those count that are called
-``perf-review-CARD``; each must hold one file, review.json, and each byte is counted before it is read.
+Nothing is unpacked to disk. Only archives called ``perf-review-CARD`` count. Each must hold one file,
+review.json, and every byte is counted before it is read.
 """
 
 from __future__ import annotations
@@ -55,10 +55,7 @@ class _Listing(msgspec.Struct):
 
 
 def fetch_reviews(api: Api, repository: str, run: int) -> dict[str, Review]:
-    """The reports of a run, by artifact; empty where it has left none.
-
-    Raises RefusedError for one that is not what it should be, ApiError, RemoteError.
-    """
+    """Return the reports of a run, by artifact. Raises RefusedError, ApiError, RemoteError."""
     return read_reviews(_contents(api, repository, run, _PREFIX), "run")
 
 
@@ -132,10 +129,7 @@ def unpacked(archive: bytes, name: str) -> bytes:
 
 
 def _directory(archive: bytes) -> int:
-    """The offset of the directory, found before anything parses it: it could have a million entries.
-
-    The archive's end must be the last bytes, so there is one way to read them.
-    """
+    """Return the offset of the directory, unparsed. It must be the archive's end, so it reads one way."""
     if len(archive) > _MAX_ARCHIVE_BYTES:
         raise ValueError(f"it has {len(archive)} bytes, more than {_MAX_ARCHIVE_BYTES}")
     if len(archive) < _END.size or archive[-_END.size :][:4] != b"PK\x05\x06":

@@ -1,8 +1,7 @@
-"""From a run that measured or compiled a pull request to what is posted of it.
+"""Posts of a run that measured or compiled a pull request.
 
-The run's job ran the pull request's code, so nothing that it left says where anything is
-posted: pull request and commit are GitHub's own word, and the commit must still be the pull request's head at
-each write.
+The run's job ran the pull request's code, so its files do not decide the place of a post. GitHub names pull
+request and commit, and the commit must still be the head at each write.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from harness.ci.sticky_comment import Posted, ReportKey, StaleError
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.report.document.document import Review, decode_review
 from harness.report.document.outcome import Links
-from harness.report.pull_request.faces import check_name
 from harness.report.pull_request.static_comment import static_comment
 
 AUTHOR = "github-actions[bot]"
@@ -39,11 +37,11 @@ def prepare(
     strict: bool = False,
     light: bool = False,
 ) -> PreparedPost:
-    """All that is posted of a run; `given` are its reports, where they are not to be fetched. With `strict`
-    a check that would be neutral fails: GitHub lets a neutral one pass where it is required. A `light`
-    comparison advises: unless somebody named its cases it is said to be one, and its check never fails.
+    """Return everything that is posted of a run; `given` are reports that need no fetching.
 
-    Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
+    With `strict` a neutral check fails, because GitHub lets it pass where it is required. A `light`
+    comparison advises: unless somebody named its cases, its check never fails and says so. Raises StaleError,
+    RefusedError for a malformed report, ApiError, RemoteError.
     """
     _check_workflow(api, repository, run)
     pull = posting.current_pull(api, repository, run.pull_request, run.head)
@@ -56,18 +54,17 @@ def prepare(
         history=history,
         repository=page,
     )
-    key = _key(run)
     if not reviews:
         summary = (
             f"The [run]({links.run}) that was to measure {run.head} ended as {run.ending} and left no "
             "report, so nothing is known of this commit. Its log says why. Reason: no-report."
         )
-        return without_report(links, key, summary, strict=strict, light=light)
+        return without_report(links, run.key, summary, strict=strict, light=light)
     return prepared(
         reviews.values(),
         bases=posting.merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head),
         links=links,
-        key=key,
+        key=run.key,
         unfinished=lambda verdict: _unfinished(run, verdict),
         strict=strict,
         light=light,
@@ -75,9 +72,7 @@ def prepare(
 
 
 def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
-    """Raises RefusedError unless a dispatched run took its workflow file from the default branch: whoever may
-    push could have moved the branch that it was dispatched on.
-    """
+    """Raise RefusedError unless a dispatched run used the default branch's workflow file."""
     if run.pushed:
         return
     commit = run.workflow_commit
@@ -88,22 +83,11 @@ def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
         )
 
 
-def _key(run: MeasuredRun) -> ReportKey:
-    return ReportKey(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
-
-
-def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
-    """End the check that waited for a run of which nothing is posted: its report was refused, or the pull
-    request has moved on. Raises ApiError, RemoteError.
-    """
-    posting.end_queued(
-        checks,
-        _key(run),
-        check_name(partial=run.partial),
-        conclusion="failure" if refused else "cancelled",
-        title="The report was refused" if refused else "Not posted",
-        why=quoted(why, 1000),
-    )
+def end_unposted(checks: Checks, run: MeasuredRun, error: StaleError | RefusedError) -> None:
+    """End the waiting check of a run whose report was refused or is late. Raises RemoteError."""
+    refused = isinstance(error, RefusedError)
+    conclusion, title = ("failure", "The report was refused") if refused else ("cancelled", "Not posted")
+    posting.end_check(checks, checks.with_key(run.key), conclusion, title, quoted(str(error), 1000))
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
@@ -117,10 +101,9 @@ def _unfinished(run: MeasuredRun, verdict: str) -> str:
 def post(
     api: Api, checks: Checks, run: MeasuredRun, prepared: PreparedPost, *, author: str = AUTHOR
 ) -> PostOutcome:
-    """Post a check run, and a comment where there is a report: the one as the App that `checks` are of, the
-    other by the token of `api`, which is the author's.
+    """Post a check run as the App of `checks`, and a comment, if there is a report, as the author.
 
-    One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
+    If one fails, the other is posted all the same. Raises StaleError, ApiError, RemoteError.
     """
     still_current = partial(posting.current_pull, api, checks.repository, run.pull_request, run.head)
     trouble: list[str] = []
@@ -145,11 +128,11 @@ def post(
 def post_static(
     api: Api, repository: str, run: CompiledRun, *, server: str, author: str
 ) -> tuple[int, Posted]:
-    """Post what a run that compiled has left, on the pull request that GitHub says it is of: its number, and
-    what became of the comment.
+    """Post the report of a run that compiled; return its pull request's number and what became of the
+    comment.
 
-    Raises StaleError where there is nothing to post or nowhere to, RefusedError for a report that is not what
-    it should be, ApiError, RemoteError.
+    Raises StaleError without a report or a pull request, RefusedError for a malformed report, ApiError,
+    RemoteError.
     """
     pull = posting.pull_of_branch(api, repository, run.label, run.head)
     report = fetch_static(api, repository, run.id)

@@ -1,6 +1,6 @@
-"""What a step knows of its workflow's run: the event, the runner's variables and files, and its log.
+"""The workflow run of a step: its event, the runner's variables and files, and its log.
 
-A line of the log can be a command to the runner, so what others wrote is quoted on its way there.
+A line of the log can be a command to the runner, so texts of others are quoted there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from harness.ci.forge import quoted
+from harness.ci.sticky_comment import ReportKey
 from harness.errors import ConfigError, RefusedError, StoreError
 from harness.report.document.outcome import Links
 from harness.report.pull_request.faces import workflow_command
@@ -70,7 +71,7 @@ _BRANCH = re.compile(r"pull-request/([1-9][0-9]{0,8})")
 _TITLE = re.compile(r"Performance of #([1-9][0-9]{0,8}) at ([0-9a-f]{40})(, some cases)?")
 """The run-name of the workflow, made from what whoever started it has given."""
 COMMAND = "/perf"
-"""What a comment's first line begins with."""
+"""The beginning of a comment that asks for a measurement."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _REF = re.compile(r"[^\s\x00-\x1f\x7f]{1,255}")
@@ -91,12 +92,15 @@ class MeasuredRun:
     head: str
     default_branch: str
     pushed: bool
-    """Whether the run stands for the measured commit, and so fails for what was found of it; one that was
-    dispatched stands for the default branch's."""
+    """True if the run belongs to the measured commit and fails with it; a dispatched run does not."""
     workflow_commit: str = ""
     """The commit that a dispatched run's workflow file is from."""
     partial: bool = False
-    """Whether only the cases were measured that somebody named."""
+    """True if somebody named the cases that were measured."""
+
+    @property
+    def key(self) -> ReportKey:
+        return ReportKey(run=self.id, attempt=self.attempt, head=self.head, partial=self.partial)
 
     @property
     def ending(self) -> str:
@@ -120,10 +124,10 @@ class MeasurementRequest:
 
     pull_request: int
     words: tuple[str, ...]
-    """What follows the command on its line: a commit, then cases. Nobody has looked at them yet."""
+    """The words after the command: a commit, then cases. They are unchecked."""
     login: str
     comment: int | None
-    """None where a push asks, which is answered nowhere."""
+    """The comment's number; None for a push, which gets no answer."""
     default_branch: str
 
 
@@ -231,10 +235,10 @@ def read_event(path: Path) -> bytes:
 
 
 def measured_run(content: bytes, repository: str) -> MeasuredRun:
-    """The run that a `workflow_run` event tells of. Raises RefusedError where nothing of it may be posted.
+    """Return the run of a `workflow_run` event. Raises RefusedError if nothing of it may be posted.
 
-    A push to ``pull-request/N`` took the right to push to the repository, and so did a dispatch on the branch
-    for that; whose workflow file it ran is looked up later. Runs of all other kinds anybody can cause.
+    Only people who may write push to ``pull-request/N`` or dispatch on the branch for that. Anybody can cause
+    other runs. The workflow file of a dispatched run is checked later.
     """
     event = _decoded(content, _RunEvent, "workflow_run", repository)
     run = event.workflow_run
@@ -287,9 +291,7 @@ Kind = Literal["issue_comment", "pull_request", "merge_group", "workflow_run"]
 
 
 def kind_of(content: bytes) -> Kind:
-    """The kind of this event, of those that may ask for a measurement, or for the conclusion of one that was;
-    a comment where it is none of them.
-    """
+    """Return the kind of event, of those that may ask for a measurement; a comment if it is none of them."""
     try:
         found = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
     except UNREADABLE:
@@ -302,10 +304,7 @@ def kind_of(content: bytes) -> Kind:
 
 
 def pushed(content: bytes, repository: str, *, drafts: bool) -> MeasurementRequest | str:
-    """What a `pull_request` event of a branch of this repository asks for, or why it asks for nothing.
-
-    Raises RefusedError for an event that GitHub does not send.
-    """
+    """Return the measurement that a push asks for, or why it asks for none. Raises RefusedError."""
     event = _decoded(content, _PullEvent, "pull_request", repository)
     pull = event.pull_request
     if event.action not in _PUSHES:
@@ -326,10 +325,7 @@ def pushed(content: bytes, repository: str, *, drafts: bool) -> MeasurementReque
 
 
 def queued(content: bytes, repository: str) -> Queued | None:
-    """The pull request of a `merge_group` event; None where no check is waited for.
-
-    Raises RefusedError for an event that GitHub does not send.
-    """
+    """Return the pull request of a `merge_group` event, if it waits for checks. Raises RefusedError."""
     event = _decoded(content, _QueueEvent, "merge_group", repository)
     if event.action != "checks_requested":
         return None
@@ -338,9 +334,7 @@ def queued(content: bytes, repository: str) -> Queued | None:
 
 
 def queued_run(content: bytes, repository: str) -> Queued:
-    """The pull request of a `workflow_run` event of which a `merge_group` was the beginning. That is GitHub's
-    word; the run's own workflow file was the queue's. Raises RefusedError for any other.
-    """
+    """Return the pull request of a `workflow_run` event that a `merge_group` began. Raises RefusedError."""
     event = _decoded(content, _RunEvent, "workflow_run", repository)
     run = event.workflow_run
     if run.event != "merge_group" or not _is_called(run.head_repository, repository):
@@ -361,10 +355,7 @@ def _queued(branch: str, commit: str) -> Queued:
 
 
 def compiled_run(content: bytes, repository: str) -> CompiledRun:
-    """The run of any pull request's own workflow that a `workflow_run` event tells of. Raises RefusedError.
-
-    Who wrote the pull request wrote the workflow too, and what it left: where that belongs is GitHub's word.
-    """
+    """Return the run of a pull request's own workflow, by GitHub's word alone. Raises RefusedError."""
     run = _decoded(content, _RunEvent, "workflow_run", repository).workflow_run
     path = f".github/workflows/{STATIC_WORKFLOW}"
     if run.event != "pull_request" or run.path.partition("@")[0] != path or run.status != "completed":
@@ -385,11 +376,7 @@ def compiled_run(content: bytes, repository: str) -> CompiledRun:
 
 
 def measurement_asked(content: bytes, repository: str) -> MeasurementRequest | None:
-    """What an `issue_comment` event asks for; None where it asks for nothing.
-
-    Raises RefusedError for an event that GitHub does not send. Whether its author may ask, and for that, are
-    other questions.
-    """
+    """Return the measurement that anybody's new comment asks for. Raises RefusedError."""
     event = _decoded(content, _CommentEvent, "issue_comment", repository)
     line = (event.comment.body or "").partition("\n")[0].removesuffix("\r")
     asks = line == COMMAND or line.startswith(f"{COMMAND} ")
@@ -428,7 +415,7 @@ def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> 
 
 
 def _is_called(repository: Named | None, name: str) -> bool:
-    """Whether a repository has this name. GitHub's names do not tell upper from lower case."""
+    """Return whether a repository has this name. GitHub's names do not tell upper from lower case."""
     return repository is not None and repository.full_name.lower() == name.lower()
 
 

@@ -1,7 +1,7 @@
-"""From a pipeline that measured a merge request to the note and the commit status on it.
+"""Note and commit status of a pipeline that measured a merge request.
 
-What a job with the card has left is read from the API, in memory: an artifact that a runner unpacks may put
-any file beside the code that posts. The merge request's commit is GitLab's own word at each write.
+Reports are read from the API, in memory, because an unpacked artifact may put any file beside this code.
+GitLab names the merge request's commit at each write.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
 from harness.ci.forge import Api, ApiError, quoted
 from harness.ci.gitlab.gitlab_api import path_of
 from harness.ci.posts import PostOutcome, PreparedPost, prepared, read_reviews, without_report
-from harness.ci.sticky_comment import Posted, ReportKey, StaleError, StickyComment
+from harness.ci.sticky_comment import Comment, Posted, ReportKey, StaleError, StickyComment
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.report.document.document import LIMITS, Review
 from harness.report.document.outcome import Links
@@ -39,19 +39,17 @@ _NEEDS = "the scope api and the role Developer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What a job's variables say: which merge request at which commit its pipeline measured."""
+    """A pipeline with the merge request and the commit that it measured, by the job's variables."""
 
     id: int
     merge_request: int
     head: str
     own: bool
-    """Whether the pipeline is the merge request's; otherwise somebody started it on another branch."""
+    """True for the merge request's own pipeline, and False for one started on another branch."""
 
 
 def pipeline_of(environ: Mapping[str, str]) -> Pipeline:
-    """The pipeline by GitLab's predefined variables, or by PERF_MERGE_REQUEST and PERF_COMMIT where somebody
-    has started a pipeline for it. Raises ConfigError.
-    """
+    """Return the pipeline by GitLab's variables or by PERF_MERGE_REQUEST, PERF_COMMIT. Raises ConfigError."""
     asked = environ.get("PERF_MERGE_REQUEST", "")
     if asked:
         number, head = asked, environ.get("PERF_COMMIT", "")
@@ -81,7 +79,7 @@ class _MergeRequest(msgspec.Struct):
 
     @property
     def ref(self) -> str:
-        """Where its commit is in the project: a fork's has no branch there."""
+        """Return where its commit is in the project: a fork's has no branch there."""
         is_own = self.source_project_id == self.target_project_id
         return self.source_branch if is_own else f"refs/merge-requests/{self.iid}/head"
 
@@ -100,13 +98,9 @@ class _Author(msgspec.Struct):
     id: int
 
 
-class _Note(msgspec.Struct):
-    id: int
-    text: str = msgspec.field(name="body")
+class _Note(Comment, kw_only=True):
     author: _Author
     system: bool = False
-    url: ClassVar[str] = ""
-    """GitLab tells none."""
 
 
 class _Status(msgspec.Struct):
@@ -134,10 +128,10 @@ def prepare(
     given: Mapping[str, Review] | None = None,
     strict: bool = False,
 ) -> PreparedPost:
-    """All that is posted of a pipeline; `given` are its reports, where they are not to be fetched. With
-    `strict` a status that would be skipped fails.
+    """Return everything that is posted of a pipeline; `given` are reports that need no fetching.
 
-    Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
+    With `strict` a skipped status fails. Raises StaleError, RefusedError for a malformed report, ApiError,
+    RemoteError.
     """
     merge_request = _current(api, project, pipeline)
     jobs = _jobs(api, project, pipeline)
@@ -151,9 +145,11 @@ def prepare(
         )
         return without_report(links, key, summary, strict=strict)
     missing = f"A card is missing here: {ended} without a report." if ended else ""
+    ends = {"refs[]": [merge_request.target_branch, pipeline.head]}
+    left = api.get(path_of(project, "repository", "merge_base"), _Base, needs="read_api", query=ends)
     return prepared(
         list(reviews.values()),
-        bases=[_left(api, project, merge_request.target_branch, pipeline.head)],
+        bases=[left.id],
         links=links,
         key=key,
         unfinished=lambda _conclusion: missing,
@@ -173,12 +169,6 @@ def _current(api: Api, project: str, pipeline: Pipeline) -> _MergeRequest:
             f"not {pipeline.head}."
         )
     return found
-
-
-def _left(api: Api, project: str, branch: str, commit: str) -> str:
-    """The commit at which the merge request left the branch."""
-    query = {"refs[]": [branch, commit]}
-    return api.get(path_of(project, "repository", "merge_base"), _Base, needs="read_api", query=query).id
 
 
 def _jobs(api: Api, project: str, pipeline: Pipeline) -> list[_Job]:
@@ -203,9 +193,9 @@ def _contents(api: Api, project: str, jobs: Iterable[_Job]) -> Iterator[tuple[st
 
 
 def post(api: Api, project: str, pipeline: Pipeline, prepared_post: PreparedPost) -> PostOutcome:
-    """Post a note, where there is a report, and a commit status.
+    """Post a note, if there is a report, and a commit status. If one fails, the other is posted all the same.
 
-    One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
+    Raises StaleError, ApiError, RemoteError.
     """
     merge_request = _current(api, project, pipeline)
     trouble: list[str] = []
@@ -247,9 +237,7 @@ def _post_note(
 
 
 def without_actions(text: str) -> str:
-    """The text without a line that begins with a slash: in a note GitLab does as that says, /merge for one,
-    and a compiler's log is its author's to write. That GitLab leaves code alone is not relied on.
-    """
+    """Return the text without lines that begin with a slash: in a note GitLab may obey those of a log."""
     return _QUICK_ACTION.sub(r"\1&#47;", text)
 
 

@@ -1,70 +1,51 @@
-"""What protects a project and its cards at GitLab, asked for by its API.
+"""Protections of a project and its cards at GitLab, by its API.
 
-At GitLab a merge request's pipeline takes its jobs from the merge request's own .gitlab-ci.yml. So what keeps
-strangers off a card is that its runner and the token are for protected branches alone.
+A merge request's pipeline takes its jobs from the merge request's own .gitlab-ci.yml. So the runner and the
+token of a card must be for protected branches alone.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from harness.ci.audit_findings import AuditFinding, protection, should
+from harness.ci.audit_findings import Asking, AuditFinding, Protection, audited, should
+from harness.ci.data_branch.data_git import BRANCH
 from harness.ci.forge import Api, ApiError, quoted
 from harness.ci.gitlab.gitlab_api import GITLAB, path_of
 
 _MAINTAINER = 40
-_DATA_BRANCH = "perf-data"
+_NEEDS = "read_api as a maintainer"
 ENVIRONMENT = "perf-report"
 """The environment of the jobs that post and store, which run no code of a merge request's."""
 _TAG = "gpu"
-"""What a tag of a runner with a card begins with, as in the pipeline that is shipped."""
+"""The beginning of the tag of a runner with a card, as in the shipped pipeline."""
 
 
 def audit(api: Api, project: str, *, relied_only: bool = False) -> list[AuditFinding]:
-    """What is there and what is missing. Raises RemoteError where GitLab does not answer at all."""
-    asking = _Asking(api, project, api.get(path_of(project), dict[str, Any], needs="read_api"))
-    checks = _RELIED if relied_only else (*_RELIED, *_OTHERS)
-    return [finding for check in checks for finding in check(asking)]
+    """Return what is there and what is missing. Raises RemoteError where GitLab does not answer at all."""
+    about = api.get(path_of(project), dict[str, Any], needs="read_api")
+    return audited(Asking(api, path_of, project, about), _PROTECTIONS, relied_only=relied_only)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asking:
-    api: Api
-    project: str
-    about: Mapping[str, Any]
-    """The project. GitLab tells maintainers alone of some of its settings."""
-
-    @property
-    def default_branch(self) -> str:
-        return str(self.about.get("default_branch") or "main")
-
-    def get(self, *parts: str) -> Any:
-        """The answer. Raises ApiError."""
-        return self.api.get(path_of(self.project, *parts), object, needs="read_api as a maintainer")
-
-    def every(self, *parts: str) -> list[Any]:
-        """All pages of a list. Raises ApiError."""
-        pages = self.api.pages(path_of(self.project, *parts), list[Any], needs="read_api as a maintainer")
-        return [each for page in pages for each in page]
+Find = Callable[[Asking], Iterator[AuditFinding]]
 
 
-Check = Callable[[_Asking], Iterator[AuditFinding]]
+def _every(asking: Asking, *parts: str) -> list[Any]:
+    """All pages of a list. Raises ApiError."""
+    pages = asking.api.pages(path_of(asking.repository, *parts), list[Any], needs=_NEEDS)
+    return [each for page in pages for each in page]
 
 
-def _protected(asking: _Asking, branch: str, *, relied: bool) -> Iterator[AuditFinding]:
-    what = f"branch {quoted(branch)}"
-    to_do = f"Settings, Repository, Protected branches, {branch}: maintainers push, without force"
+def _protected(branch: str = "") -> Find:
+    """Nobody below a maintainer pushes to a branch, by default the default branch, and nobody by force."""
 
-    @protection(what, relied=relied)
-    def check(asking: _Asking) -> Iterator[AuditFinding]:
-        try:
-            found = asking.get("protected_branches", branch)
-        except ApiError as error:
-            if error.status != 404:
-                raise
+    def find(asking: Asking) -> Iterator[AuditFinding]:
+        name = branch or asking.default_branch
+        to_do = f"Settings, Repository, Protected branches, {name}: maintainers push, without force"
+        found = asking.is_there("protected_branches", name, needs=_NEEDS)
+        if found is None:
             yield should(False, "not protected", to_do)
             return
         lower = [
@@ -76,22 +57,21 @@ def _protected(asking: _Asking, branch: str, *, relied: bool) -> Iterator[AuditF
         faults += ["force pushes are allowed"] if found.get("allow_force_push") else []
         yield should(not faults, "; ".join(faults) or "protected", to_do)
 
-    return check(asking)
+    return find
 
 
-def _runner(asking: _Asking, number: int) -> Mapping[str, Any]:
+def _runner(asking: Asking, number: int) -> Mapping[str, Any]:
     """GitLab's description of a runner; empty for others', which only their owners see."""
     try:
-        return asking.api.get(f"/runners/{number}", dict[str, Any], needs="read_api as a maintainer")
+        return asking.api.get(f"/runners/{number}", dict[str, Any], needs=_NEEDS)
     except ApiError as error:
         if error.status not in (403, 404):
             raise
         return {}
 
 
-@protection("runners with a card", relied=True)
-def _runners(asking: _Asking) -> Iterator[AuditFinding]:
-    details = [_runner(asking, int(each["id"])) for each in asking.every("runners")]
+def _runners(asking: Asking) -> Iterator[AuditFinding]:
+    details = [_runner(asking, int(each["id"])) for each in _every(asking, "runners")]
     cards = [each for each in details if any(str(tag).startswith(_TAG) for tag in each.get("tag_list", ()))]
     if not cards:
         seen = f"none has a tag that begins with {_TAG}: nothing is measured"
@@ -132,9 +112,8 @@ _OURS = re.compile(rf"{GITLAB.credential}\Z|PERF_")
 """The token, which has a finding of its own, and settings of the pipeline that is shipped: no secrets."""
 
 
-@protection(f"variable {GITLAB.credential}", relied=True)
-def _token(asking: _Asking) -> Iterator[AuditFinding]:
-    ours = [each for each in asking.every("variables") if each.get("key") == GITLAB.credential]
+def _token(asking: Asking) -> Iterator[AuditFinding]:
+    ours = [each for each in _every(asking, "variables") if each.get("key") == GITLAB.credential]
     faults = [] if ours else ["there is none: nothing is posted"]
     faults += [] if all(each.get("protected") for each in ours) else ["every branch's jobs have it"]
     faults += [] if all(each.get("masked") for each in ours) else ["logs may show it"]
@@ -148,20 +127,18 @@ def _for_every_job(variable: Mapping[str, Any]) -> bool:
     return bool(variable.get("environment_scope", "*") == "*")
 
 
-@protection("other variables")
-def _other_variables(asking: _Asking) -> Iterator[AuditFinding]:
-    others = [each for each in asking.every("variables") if not _OURS.match(str(each.get("key")))]
+def _other_variables(asking: Asking) -> Iterator[AuditFinding]:
+    others = [each for each in _every(asking, "variables") if not _OURS.match(str(each.get("key")))]
     count = sum(map(_for_every_job, others))
     seen = f"{count} in every job, those with a card too" if count else f"{len(others)}, of environments"
     to_do = f"{_VARIABLES}: give what is secret an environment, as a stranger's suite can read the others"
     yield should(not count, seen, to_do)
 
 
-def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> Check:
+def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> Protection:
     """A setting of the project that is good where it has one of these values."""
 
-    @protection(what)
-    def check(asking: _Asking) -> Iterator[AuditFinding]:
+    def find(asking: Asking) -> Iterator[AuditFinding]:
         if name not in asking.about:
             unseen = "not seen: ask with a maintainer's token, or a newer GitLab"
             yield AuditFinding(state="unknown", seen=unseen)
@@ -169,36 +146,32 @@ def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str],
         value = asking.about[name]
         yield should(value in good, seen.get(value, quoted(str(value))), to_do)
 
-    return check
+    return Protection(what, find)
 
 
-@protection("job tokens")
-def _job_tokens(asking: _Asking) -> Iterator[AuditFinding]:
-    limited = bool(asking.get("job_token_scope").get("inbound_enabled"))
+def _job_tokens(asking: Asking) -> Iterator[AuditFinding]:
+    limited = bool(asking.get("job_token_scope", needs=_NEEDS).get("inbound_enabled"))
     seen = "of chosen projects alone" if limited else "every project's jobs may use theirs here"
     to_do = "Settings, CI/CD, Job token permissions: only this project and the allowlist"
     yield should(limited, seen, to_do)
 
 
-@protection("approvals")
-def _approvals(asking: _Asking) -> Iterator[AuditFinding]:
-    rules = asking.every("approval_rules")
+def _approvals(asking: Asking) -> Iterator[AuditFinding]:
+    rules = _every(asking, "approval_rules")
     most = max((int(each.get("approvals_required") or 0) for each in rules), default=0)
     page = "Settings, Merge requests, Approvals (Premium)"
     yield should(most > 0, f"{most} required", f"{page}: at least one")
-    found = asking.get("approvals")
+    found = asking.get("approvals", needs=_NEEDS)
     faults = ["a push keeps them"] if not found.get("reset_approvals_on_push") else []
     faults += ["authors may approve"] if found.get("merge_requests_author_approval") else []
     to_do = f"{page}: remove them when commits are added, none by the author"
     yield should(not faults, "; ".join(faults) or "yes", to_do, what="approvals are of what is merged")
 
 
-_RELIED: tuple[Check, ...] = (
-    lambda asking: _protected(asking, asking.default_branch, relied=True),
-    _runners,
-    _token,
-)
-_OTHERS: tuple[Check, ...] = (
+_PROTECTIONS = (
+    Protection("branch {branch}", _protected(), relied=True),
+    Protection("runners with a card", _runners, relied=True),
+    Protection(f"variable {GITLAB.credential}", _token, relied=True),
     _setting(
         "pipelines of forks",
         "ci_allow_fork_pipelines_to_run_in_parent_project",
@@ -241,8 +214,8 @@ _OTHERS: tuple[Check, ...] = (
         {True: "not the newest of each branch, whatever a job says", False: "as their jobs say"},
         "Settings, CI/CD, Artifacts: do not keep the most recent ones",
     ),
-    _other_variables,
-    _job_tokens,
-    _approvals,
-    lambda asking: _protected(asking, _DATA_BRANCH, relied=False),
+    Protection("other variables", _other_variables),
+    Protection("job tokens", _job_tokens),
+    Protection("approvals", _approvals),
+    Protection(f"branch {BRANCH}", _protected(BRANCH)),
 )

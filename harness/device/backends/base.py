@@ -50,7 +50,7 @@ def host_resources(program: Program, arch: str) -> Resources:
 
 
 def host_function(program: Program, stream: int) -> Callable[..., object]:
-    """What to call for each launch of a function of the host. Raises BuildError where it cannot be made."""
+    """Return the call for each launch of a function of the host. Raises BuildError."""
     assert program.host is not None
     try:
         return program.host(stream)
@@ -61,7 +61,7 @@ def host_function(program: Program, stream: int) -> Callable[..., object]:
 
 
 MOST_HELD_NS = 200_000_000
-"""How long a device waits for a host that may itself be waiting for it."""
+"""Longest wait of a device for a host that may itself be waiting for it, in ns."""
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 
@@ -82,7 +82,7 @@ class Stamp:
 
 
 Stamping = Callable[[], "Stamp | None"]
-"""What a stamp read; call it after synchronize(). None where the device has no counters, or missed it."""
+"""Reads a stamp after synchronize(); None where the device has no counters, or missed it."""
 
 
 @dataclass(kw_only=True)
@@ -91,19 +91,19 @@ class Built:
 
     resources: Resources = field(default_factory=Resources)
     by_host: bool = False
-    """Whether code of the host's enqueues its work, which may take longer than the work."""
+    """True where code of the host's enqueues the work, which may take longer than the work."""
     stateless: bool = False
-    """Whether it is known to have no memory but its arguments: it can keep nothing between launches."""
+    """True if known to have no memory but its arguments: then it keeps nothing between launches."""
     code: str = ""
-    """What runs, the same whichever compiler made it; of a program that names its compiler."""
+    """Code that runs, the same for any compiler; of a program that names its compiler."""
     steps: tuple[tuple[Built, int], ...] = ()
-    """What runs after it in a launch, each with how many of the arguments are its: the first ones."""
+    """Kernels that run after it in a launch, each with its number of arguments, which come first."""
 
 
 def sequence(
     built: Built, launch: Launch, arguments: Sequence[Argument]
 ) -> list[tuple[Built, Launch, Sequence[Argument]]]:
-    """What a launch consists of, in order."""
+    """Return the parts of a launch, in order."""
     begin, after = 0, []
     for (step, count), of_step in zip(built.steps, launch.steps, strict=True):
         after.append((step, of_step, arguments[begin : begin + count]))
@@ -112,19 +112,19 @@ def sequence(
 
 
 class Device(Protocol):
-    """One open device. Errors are HarnessErrors: BuildError, OutOfMemoryError, LaunchError, MeasureError.
+    """One open device. Errors are BuildError, OutOfMemoryError, LaunchError and MeasureError.
 
-    A method with a body here does what it says for a device without the feature that it is about.
+    A method with a body here does what it says for a device without the feature.
     """
 
     info: DeviceInfo
     toolchain: Toolchain
     clock: str
-    """What tells the time: cuda-event, opencl-profiling, gl-timer, host, scripted."""
+    """Name of the clock: cuda-event, opencl-profiling, gl-timer, host, scripted."""
     guard_bytes: int = 2**20
     """Per side of an array. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
     warms_up: bool = True
-    """Whether its times change with how long it has been busy; else warming up and waiting tell nothing."""
+    """True where times depend on how long the device has been busy; else warming up tells nothing."""
 
     def compile(self, program: Program) -> None:  # noqa: ARG002
         """Compile into the cache, unless it is there or the device has none. Several threads may call it."""
@@ -146,7 +146,7 @@ class Device(Protocol):
         """A part of an allocation, to pass as an argument; the offset is a multiple of 1 MiB."""
 
     def address(self, memory: Memory) -> int | None:  # noqa: ARG002
-        """Where an allocation lies, for who works with addresses; None where there are none."""
+        """Return the address of an allocation; None where there are none."""
         return None
 
     def release(self, memory: Memory) -> None: ...
@@ -163,9 +163,7 @@ class Device(Protocol):
         """Enqueue a copy of the first bytes of one allocation to an offset in another."""
 
     def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
-        """Call a function that compiles when it is called, so that it has compiled, and chosen among what it
-        tunes, before anything is checked or timed; `built.resources` then tells what it launches.
-        """
+        """Call a function until it has compiled and tuned itself; `built.resources` then has its kernels."""
         return
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
@@ -177,15 +175,13 @@ class Device(Protocol):
         launch: Launch,  # noqa: ARG002
         arguments: Sequence[Argument],  # noqa: ARG002
     ) -> None:
-        """Before launch_held: fill the memory that a function returns, where it is none of its arguments'.
-        What the last call left there would pass for work that did not wait. The function runs for it.
-        """
+        """Run the function, and poison what it returns in its own memory: old results hide early work."""
         return
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
-        """Launch while nothing that is enqueued may begin yet, and take `looks` meanwhile: what has changed
-        there did not wait for its turn. False where that cannot be told, as of a kernel that has no queue but
-        the harness's; then nothing is to be read from them.
+        """Launch while the queue is held, and take `looks`: what has changed by then did not wait.
+
+        Return False, and read nothing, where that cannot be told, as of kernels on the harness's queue.
         """
         self.launch(built, launch, arguments)
         return False
@@ -194,10 +190,7 @@ class Device(Protocol):
         """Enqueue `launches` launches back to back; their time together. deliver() goes behind it."""
 
     def deliver(self, built: Built, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
-        """Enqueue what puts results that a function returned where its outputs are, if they are not there.
-
-        No part of any time or count of cycles: the function's result may lie wherever it likes.
-        """
+        """Enqueue copies of returned results to their outputs. They are in no time and no count of cycles."""
         return
 
     def flush_l2(self) -> None:
@@ -209,9 +202,10 @@ class Device(Protocol):
         return
 
     def hold(self) -> Callable[[], None]:
-        """Enqueue a wait for the host, which calls what is returned once all that is to run without gaps has
-        been enqueued: no more than a few hundred launches, as the queue must hold them. The wait ends by
-        itself after MOST_HELD_NS. It may do nothing where there is no canary to tell that it would help.
+        """Enqueue a wait for the host, and return what ends it: call that once the launches are enqueued.
+
+        The queue must hold them, so they are a few hundred at most. The wait ends by itself after
+        MOST_HELD_NS. A device without a canary, which would tell that a wait helps, may do nothing.
         """
         return lambda: None
 
@@ -220,10 +214,7 @@ class Device(Protocol):
         return lambda: None
 
     def canary(self) -> Timing | None:
-        """Enqueue a small kernel that never changes, and time it: what slows it is not the code under test.
-
-        None where there is none.
-        """
+        """Enqueue and time a small kernel that never changes, to see disturbances; None without one."""
         return None
 
     def tick_ns(self) -> float:
@@ -267,12 +258,10 @@ class HostMemory(Device, Protocol):
 
 
 class Backend(Protocol):
-    """What a backend module offers."""
+    """Functions of a backend's module."""
 
     def devices(self) -> list[DeviceInfo]:
-        """Every device, without opening one. Raises DeviceError, saying what to do, where the backend
-        cannot work.
-        """
+        """Return every device, without opening one. Raises DeviceError, which says what to do."""
 
     def open_device(self, index: int) -> Device: ...
 
@@ -289,10 +278,7 @@ def compile_all(device: Device, programs: Iterable[Program]) -> None:
 
 
 def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None = None) -> None:
-    """Refuse, with the numbers, a launch that the device's own limits rule out.
-
-    Raises LaunchError. Before the build `resources` is None, and only what needs no compiler is checked.
-    """
+    """Raise LaunchError for a launch beyond the device's limits, and after the build the kernel's limits."""
     for step in launch.steps:
         check_launch(step, device)
     needs = resources or Resources()

@@ -1,4 +1,4 @@
-"""What a cubin holds, NVIDIA's ELF file of kernels: instructions, parameters, and hashes of what runs.
+"""The contents of a cubin, NVIDIA's ELF file of kernels: instructions, parameters, and hashes of code.
 
 Nothing here needs a card.
 """
@@ -17,9 +17,9 @@ _MAGIC = b"\x7fELF\x02\x01"
 """The first bytes of a 64-bit ELF file, least significant byte first."""
 _NO_BITS = 8
 _FUNCTION, _LAUNCHED = 2, 0x10
-"""What marks a symbol as a function, and as one that a host can launch, which is CUDA's own mark."""
+"""Marks of a symbol: a function, and CUDA's own for a function that a host can launch."""
 _SIZED, _PARAMETER_INFO = 4, 0x17
-"""What marks an entry in .nv.info as one of a given length, and as one about a parameter."""
+"""Marks of an entry in .nv.info: of a given length, and about a parameter."""
 _TARGET = re.compile(rb"-arch (sm_\w+)")
 
 INSTRUCTION_BYTES = 16
@@ -30,16 +30,15 @@ _INFO = ".nv.info"
 _LOADED = (".text.", ".nv.constant", ".nv.shared.", ".nv.global")
 """Instructions; constants, initial values and the kernels' arguments; shared memory by its size."""
 _POINTERS = tuple(f".{kind}{name}" for kind in ("rel", "rela") for name in _LOADED)
-"""What of another section an instruction, a constant or an initial value points at."""
+"""Relocations of instructions, constants and initial values, which point at other sections."""
 _SHARED = (".nv.global", ".nv.constant3", ".nv.constant4")
 """Variables and constants of all kernels of a file, by the begin of a section's name."""
 _OWN = (".nv.constant", ".nv.shared.", ".nv.local.")
-"""What of a kernel's own is allocated beside its instructions."""
+"""Memory of a kernel beside its instructions."""
 _OF_SYMBOLS = {0x0A, 0x0F}
 """Attributes of a kernel that name symbols by number: the bank of its parameters, external functions."""
 _NEWS = ((0x37, None), (0x66, 3), (0x6B, 1), (0x6D, 0))
-"""The version of CUDA, whatever it is; and what nvcc 13.5 notes of each kernel, always with this value, and
-13.0 of none. With any other value it counts."""
+"""CUDA's version, with any value, and what nvcc 13.5, but not 13.0, notes of each kernel with this value."""
 _BEGIN_WITH_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})
 """Notes that begin with a symbol's number: where the arguments lie, frame, stacks and registers."""
 
@@ -51,11 +50,11 @@ class Section(NamedTuple):
     content: bytes
     """Empty where the file holds none of the section."""
     info: int
-    """What its kind says it is, such as a kernel's registers."""
+    """Information by the section's kind, such as a kernel's registers."""
 
 
 DAMAGE = (struct.error, ValueError, ArithmeticError, IndexError)
-"""What reading a file raises that is no 64-bit ELF file, or is damaged."""
+"""Errors of reading a file that is no 64-bit ELF file, or is damaged."""
 
 
 def sections(binary: bytes) -> list[Section]:
@@ -90,7 +89,7 @@ class Symbol(NamedTuple):
     kind: int
     other: int
     section: int
-    """Where it is defined, by number."""
+    """Number of the section that defines it."""
 
 
 def symbols(held: Sequence[Section]) -> list[Symbol]:
@@ -116,7 +115,7 @@ def _pointed_at(
 
 
 class _InfoEntry(NamedTuple):
-    """What a compiler notes of one kernel or of all, in .nv.info."""
+    """A compiler's note of one kernel or of all, in .nv.info."""
 
     kind: int
     attribute: int
@@ -139,10 +138,7 @@ def _info_entries(info: bytes) -> Iterator[_InfoEntry]:
 
 
 def code_sha256(binary: bytes) -> str | None:
-    """Hash of what runs: instructions, constants, memory and registers, without text, lines and notes.
-
-    None where the binary is no cubin, or is damaged.
-    """
+    """Return a hash of instructions, constants, memory and registers; None without an intact cubin."""
     with suppress(*DAMAGE):
         digest, instructions = hashlib.sha256(), 0
         for name, flags, size, content, _ in sections(binary):
@@ -155,9 +151,7 @@ def code_sha256(binary: bytes) -> str | None:
 
 
 def code_of_any_compiler(binary: bytes) -> str:
-    """Hash of what runs that does not depend on which compiler made it: without where each puts what into the
-    file, its version, and what only a newer one notes of every kernel. Empty where it cannot be told.
-    """
+    """Return a hash of the code that is the same for any compiler; empty without an intact cubin."""
     with suppress(*DAMAGE):
         held = sections(binary)
         names = [each.name for each in symbols(held)]
@@ -174,7 +168,7 @@ def code_of_any_compiler(binary: bytes) -> str:
 
 
 def _lasting(info: bytes, names: Sequence[str]) -> Iterator[str]:
-    """What is noted of one kernel or of all, in words that do not depend on the compiler."""
+    """Yield the notes of one kernel or of all, in words that do not depend on the compiler."""
     for entry in _info_entries(info):
         number = int.from_bytes(entry.payload, "little")
         if (entry.attribute, None) in _NEWS or (entry.attribute, number) in _NEWS:
@@ -186,18 +180,14 @@ def _lasting(info: bytes, names: Sequence[str]) -> Iterator[str]:
 
 
 def has_no_memory(binary: bytes) -> bool:
-    """Whether a kernel can keep nothing between launches: its module has no variable that it could write, not
-    even a pointer to what it allocates. False where the binary is no cubin, or is damaged.
-    """
+    """Tell whether a cubin has no variable that could be written; False without an intact cubin."""
     with suppress(*DAMAGE):
         return not any(each.name.startswith(".nv.global") and each.size for each in sections(binary))
     return False
 
 
 def parameters(binary: bytes, function: str) -> tuple[tuple[int, int], ...] | None:
-    """Offset and size in bytes of each parameter of a kernel, in order; None where the binary is no cubin, or
-    does not tell.
-    """
+    """Return offset and size in bytes of each parameter of a kernel, in order; None where unknown."""
     with suppress(*DAMAGE):
         held = sections(binary)
         if any(each.name == f"{_INFO}.{function}" for each in held):
@@ -215,10 +205,7 @@ def _parameters(held: Sequence[Section], function: str) -> tuple[tuple[int, int]
 
 
 def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
-    """The kernels of a cubin: of each, by its symbol, the size in bytes of every parameter, in order.
-
-    Empty where the binary is no cubin, or is damaged.
-    """
+    """Return the sizes in bytes of each kernel's parameters, by symbol; empty without an intact cubin."""
     with suppress(*DAMAGE):
         held = sections(binary)
         return {
@@ -239,7 +226,7 @@ def built_for(binary: bytes) -> str | None:
 
 
 def exports(binary: bytes, function: str) -> bool:
-    """Whether a shared library has a function of this name. True where the file cannot be read."""
+    """Tell whether a shared library has a function of this name; True where the file cannot be read."""
     with suppress(*DAMAGE):
         return f"\0{function}\0".encode() in content_of(sections(binary), ".dynstr")
     return True
@@ -256,12 +243,11 @@ class KernelCode:
 
 
 def kernel_code(binary: bytes, symbol: str) -> KernelCode | None:
-    """A kernel's own part of a cubin; None where it has none, as where the binary is no cubin or is damaged.
+    """Return a kernel's own part of a cubin; None for another kernel's cubin, no cubin or a damaged one.
 
-    The hash is of all that the card gets of the kernel, whatever it is called and whatever stands beside it:
-    instructions with their scheduling but without the padding; constants and variables; registers, barriers
-    and sizes of memory; parameters and clusters; and what relocations of these point at. Branches of a cubin
-    are relative already. Names of the kernel and of files, lines and notes are left out.
+    The hash covers all that the card gets of the kernel: instructions with their scheduling, without padding;
+    constants and variables; registers, barriers and sizes of memory; parameters and clusters; and what their
+    relocations point at. It leaves out names of the kernel and of files, lines and notes.
     """
     with suppress(*DAMAGE):
         held = sections(binary)
@@ -293,9 +279,7 @@ def _without_padding(text: bytes) -> bytes:
 
 
 def _attributes(held: Sequence[Section], symbol: str, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
-    """What the file says of the kernel: parameters, limits; and in a list of all kernels, each by the number
-    of its symbol, registers and stack.
-    """
+    """Yield what the file notes of a kernel: parameters and limits, then registers and stack."""
     for entry in _info_entries(content_of(held, f"{_INFO}.{symbol}")):
         if entry.attribute not in _OF_SYMBOLS:
             yield entry.attribute, entry.payload

@@ -29,7 +29,7 @@ from harness.system.process import finished
 STANDARD = ("-std=c++17",)
 """The options of every compilation, before a kernel's own."""
 PACKAGE = "nvidia-cuda-nvcc"
-"""What brings nvcc from PyPI."""
+"""Package of nvcc on PyPI."""
 UNKNOWN = "nvcc of unknown version"
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -43,8 +43,7 @@ _INCLUDE = re.compile(
 _PRE_INCLUDE = re.compile(r"--?(?:pre-)?include(?:=(?P<given>.*))?\Z")
 _ASKED = re.compile(r"""__has_include\s*\(\s*[<"]([^>"\n]+)""")
 _HIDDEN = re.compile(r"""\.inc(?:lude|bin)\b|#\s*embed\b|__has_include\s*\(\s*[<"](?:/|[^>"\n]*\.\.)""")
-"""Ways to read or look for a file that no dependency list names: an assembler's directives, a file as an
-array, a question for a file outside the folders searched."""
+"""Ways to read or look for a file that no dependency list names."""
 
 
 def path() -> str | None:
@@ -53,7 +52,7 @@ def path() -> str | None:
 
 
 def paths() -> Iterator[str]:
-    """Each nvcc that is there: the one on PATH, then the one of the package from PyPI."""
+    """Yield each nvcc that is there: the one on PATH, then the one of the package from PyPI."""
     yield from filter(None, (shutil.which("nvcc"), packaged(PACKAGE, "nvcc")))
 
 
@@ -70,39 +69,34 @@ def packaged(package: str, tool: str) -> str | None:
 
 @functools.cache
 def architectures() -> tuple[str, ...]:
-    """What this nvcc compiles for, such as sm_86, oldest first; empty where it does not say.
+    """Return the architectures that this nvcc compiles for, such as sm_86, oldest first; empty if unknown.
 
-    nvcc itself takes sm_90a where it lists sm_90: those with a letter are not in its list before 13.
+    nvcc before 13 lists none with a letter, but takes sm_90a where it lists sm_90.
     """
     if (nvcc := path()) is None:
         return ()
-    done = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=False)
-    return tuple(dict.fromkeys(re.findall(r"^sm_\w+$", done.stdout, re.MULTILINE)))
+    _, out, _ = finished([nvcc, "--list-gpu-code"])
+    return tuple(dict.fromkeys(re.findall(r"^sm_\w+$", out, re.MULTILINE)))
 
 
 @functools.cache
 def version(nvcc: str = "") -> str:
-    """What an nvcc calls itself, by default the one that is found; empty where there is none.
-
-    Raises BuildError for one that does not start, such as another machine's.
-    """
+    """Return the version of an nvcc, by default the one found; empty for none. Raises BuildError."""
     if not (nvcc := nvcc or path() or ""):
         return ""
     try:
-        done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+        _, out, _ = finished([nvcc, "--version"])
     except OSError as error:
         raise BuildError(
             f"{nvcc} cannot be run: {error.strerror or error}. Put one that can first on PATH."
         ) from None
-    lines = [line for line in done.stdout.splitlines() if "release" in line]
+    lines = [line for line in out.splitlines() if "release" in line]
     return f"nvcc {lines[0].partition('release')[2].strip()}" if lines else UNKNOWN
 
 
 @functools.cache
 def _build_of(nvcc: str) -> str:
-    """Which build of nvcc lies at a path: two of one version may be patched otherwise, in ptxas or cicc too.
-    Empty for the one that is found.
-    """
+    """Return the build of the nvcc at a path, as two of one version may differ; empty for the one found."""
     if not nvcc:
         return ""
     folder = Path(nvcc).resolve().parent
@@ -123,16 +117,12 @@ def environment() -> tuple[str, ...]:
 
 
 def identity(nvcc: str = "") -> tuple[str, ...]:
-    """Everything about an nvcc, by default the one that is found, and its surroundings that can change what
-    it makes.
-    """
+    """Return everything about an nvcc, by default the one found, that can change what it makes."""
     return version(nvcc) + _build_of(nvcc), *environment(), _host_compiler()
 
 
 def _host_compiler() -> str:
-    """The file of the compiler that nvcc calls for the host's part, with its size and time: another is
-    another compiler, with other headers. Empty where there is none.
-    """
+    """Return file, size and time of the compiler that nvcc calls for the host's part; empty for none."""
     found = shutil.which(os.environ.get("NVCC_CCBIN") or "gcc")
     return _place_size_and_time(Path(found)) if found else ""
 
@@ -154,11 +144,10 @@ def _needed(program: Program) -> str:
 def cubin(
     program: Program, options: Sequence[str], arch: str, timeout_s: float | None = None
 ) -> tuple[bytes, str]:
-    """A kernel's binary for an architecture such as sm_90, and what the compiler said.
+    """Return a kernel's binary for an architecture such as sm_90, and what the compiler said.
 
-    `options` are all of them. Where the source needs what only sm_90a has, it is built for that, unless the
-    program says what it is built for. Raises BuildError, with the compiler's words as its log, and where it
-    takes longer than it may.
+    `options` are all options. A source that needs what only sm_90a has is built for sm_90a, unless the
+    program names its architecture. Raises BuildError, whose log is the compiler's, also past the timeout.
     """
 
     def compile_(target: str) -> tuple[bytes, str]:
@@ -231,12 +220,11 @@ _PACKAGED_HEADERS = (
     (r"cuda_profiler_api\.h|cudaProfiler\.h", "nvidia-cuda-profiler-api", "cuda-profiler-api"),
     (r"thrust/|cub/|cuda/", "nvidia-cuda-cccl", "cuda-cccl"),
 )
-"""Headers by how they begin, the package from PyPI that puts them where its nvcc looks, and the part of the
-toolkit that has them."""
+"""Headers by how they begin, their package from PyPI, and their part of the toolkit."""
 
 
 def _where_headers_are(said: str, nvcc: str) -> str:
-    """What to install for a header of NVIDIA's that was not found; empty where it is none."""
+    """Return what to install for a header of NVIDIA's that was not found; empty for another."""
     missing = _MISSING.search(said)
     if missing is None:
         return ""
@@ -249,9 +237,22 @@ def _where_headers_are(said: str, nvcc: str) -> str:
 
 
 def _first_error(said: str) -> str:
-    """What a compiler said up to the second error: the others follow from the first."""
+    """Return a compiler's words up to the second error: the others follow from the first."""
     errors = list(re.finditer(r"^.*: error", said, re.MULTILINE))
     return said[: errors[1].start()].rstrip() if len(errors) > 1 else said
+
+
+def binary_of(cache: BinaryCache, program: Program, arch: str) -> bytes:
+    """Return a program's bytes: its own content, or what nvcc makes for an architecture, by the cache."""
+    if program.content:
+        return program.content
+
+    def compile_(options: tuple[str, ...]) -> bytes:
+        if program.kind == "library":
+            return library(program, options, arch)
+        return cubin(program, options, arch)[0]
+
+    return through_cache(cache, program, (*STANDARD, *program.all_options), arch, compile_)
 
 
 def through_cache(
@@ -261,10 +262,7 @@ def through_cache(
     arch: str,
     compile_: Callable[[tuple[str, ...]], bytes],
 ) -> bytes:
-    """The binary of a program, from the cache where it is there.
-
-    `compile_` is given all options. What cannot be told to be the same another time is not kept.
-    """
+    """Return the binary of a program, from the cache or by `compile_`, which is given all options."""
     whole = (*_flags("NVCC_PREPEND_FLAGS"), *options, *_flags("NVCC_APPEND_FLAGS"))
     folders = _folders(whole)
     compiler, *around = identity(program.compiler)
@@ -324,9 +322,7 @@ def _flags(name: str) -> list[str]:
 
 
 def _folders(options: Sequence[str]) -> list[str] | None:
-    """The folders where the compiler is told to look for headers; None where an option may have it read
-    something that it does not list.
-    """
+    """Return the folders searched for headers; None where an option may read a file that nothing lists."""
     found: list[str] = []
     waiting = iter(unusual_options(options))
     for option in waiting:
@@ -348,7 +344,7 @@ _LACKS = re.compile(r"not supported on \.target 'sm_")
 
 
 def ptx_target(program: Program, arch: str) -> str:
-    """What PTX is compiled for on cards of an architecture: sm_90, or sm_90a where the text is for that.
+    """Return the target of PTX on an architecture: sm_90, or sm_90a where the text is for that alone.
 
     Raises BuildError for PTX of newer or of other cards.
     """
@@ -382,10 +378,7 @@ _PTX_TARGET = re.compile(
 
 
 def entry(program: Program, binary: bytes) -> str:
-    """The symbol of the kernel that a program is of: its function's name, or what C++ makes of that name.
-
-    A binary that is no cubin is believed. Raises BuildError where there is none, or more than one.
-    """
+    """Return the symbol of a program's kernel; of what is no cubin, the function. Raises BuildError."""
     return entry_among(program, symbols) if (symbols := entries(binary)) else program.function
 
 
@@ -421,7 +414,7 @@ def _instance_among(program: Program, symbols: Collection[str]) -> str:
 
 
 def _names(mark: str, symbol: str) -> bool:
-    """Whether a kernel was made of the function with a symbol, by its name as C++ writes it."""
+    """Tell whether a kernel was made of the function with a symbol, by its name as C++ writes it."""
     whole, unnamed = demangled(symbol), "(anonymous namespace)"
     if whole == symbol:  # extern "C", of which the mark has the parameters too
         return f", &({symbol}(" in mark

@@ -31,7 +31,7 @@ _ADDRESS = re.compile(r" (?:at|to|in|from) .*|0x[0-9a-f]+.*")
 
 
 def environment(folder: Path, log: Path) -> dict[str, str]:
-    """What a process is started with, so that its only OpenCL device is the simulator, and tells `log`.
+    """Return variables that make the simulator a process's only OpenCL device and have it write to `log`.
 
     Writes into `folder`. Raises DeviceError where the package is not installed.
     """
@@ -58,7 +58,7 @@ def environment(folder: Path, log: Path) -> dict[str, str]:
 
 
 def findings(text: str) -> list[SanitizerFinding]:
-    """What a log says, a finding a kind and line, in order."""
+    """Return the findings in a log, one for each kind and line, in order."""
     return together(_findings(text))
 
 

@@ -175,9 +175,7 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
 
 
 def _pci_bus_id(handle: Any) -> str:
-    """Where a card of NVIDIA's is, as NVML takes it. PyOpenCL has no name for the extensions of other vendors
-    that tell this, nor for a UUID.
-    """
+    """Return an NVIDIA card's address as NVML takes it. PyOpenCL can ask no other vendor, and for no UUID."""
     device, function = divmod(handle.pci_slot_id_nv, 8)
     return f"{handle.pci_domain_id_nv:08x}:{handle.pci_bus_id_nv:02x}:{device:02x}.{function:x}"
 
@@ -204,8 +202,8 @@ class OpenCLBuilt(Built):
 
 
 class OpenCLDevice(Device):
-    """A kernel has no queue but the harness's, and profiling counts from a launch's own start: there is
-    nothing to hold, and gaps before a launch are not in its time.
+    """An OpenCL device. Its only queue is the harness's, and profiling counts from a launch's own start:
+    nothing needs to be held, and gaps before a launch are not in its time.
     """
 
     clock = "opencl-profiling"
@@ -251,9 +249,7 @@ class OpenCLDevice(Device):
         return OpenCLBuilt(kernel, program.in_parts, resources=resources, steps=steps)
 
     def _program(self, program: Program) -> Any:
-        """The compiled program, from the cache where it is there. What reads more than its text is compiled
-        each time: OpenCL tells nobody what it read.
-        """
+        """Return the compiled program, from the cache where the text and options are all that it reads."""
         words = [word for setting in _environment() for word in setting.partition("=")[2].split()]
         if program.tree_sha256 or unusual_options([word for word in words if word[:1] == "-"]):
             # Drivers keep what they compile, and some know it by the source alone: no two are alike.

@@ -66,7 +66,7 @@ _RESETS = {
 _COPY_WRITE_BUFFER, _R8UI, _RED_INTEGER, _UNSIGNED_BYTE = 0x8F37, 0x8232, 0x8D94, 0x1401
 _TIME_ELAPSED, _QUERY_RESULT = 0x88BF, 0x8866
 _BARRIERS = 0x2000 | 0x0200
-"""What a shader stored is seen by the next one, and by copies."""
+"""Barriers behind a shader, for the next one and for copies."""
 _WORK_GROUP_SIZE, _MAX_SHARED_BYTES, _MAX_STORAGE_BYTES = 0x8267, 0x8262, 0x90DE
 _NVX_TOTAL_KIB, _NVX_FREE_KIB, _NV_SM_COUNT, _DEVICE_UUID = 0x9048, 0x9049, 0x933B, 0x9597
 
@@ -94,7 +94,7 @@ def _egl(index: int) -> Any:
 
 
 def device_count() -> int:
-    """How many devices EGL has. Raises DeviceError where there is none."""
+    """Return the number of EGL's devices. Raises DeviceError where there is none."""
     _moderngl()
     try:
         _egl(2**31 - 1)  # it says how many there are when it is asked for one that it cannot have
@@ -124,9 +124,7 @@ _TYPES: dict[str, tuple[Any, ...]] = {
     "glGetGraphicsResetStatus": (_UINT,),
     "glGetUnsignedBytei_vEXT": (None, _UINT, _UINT, _POINTER),
 }
-"""What OpenGL's functions return and take. A loader gives an address for names that it does not know as well,
-so an extension is asked about before its functions are called.
-"""
+"""Types that OpenGL's functions return and take. Ask for an extension before calling its functions."""
 
 
 class GLContext:
@@ -201,10 +199,7 @@ class GLContext:
 
     @contextlib.contextmanager
     def timer(self) -> Iterator[Timing]:
-        """Times what is enqueued meanwhile, in ns; what it gives waits for the time, and may be asked again.
-
-        ModernGL reads 32 bits, which are four seconds.
-        """
+        """Time what is enqueued meanwhile, in ns, in 64 bits; the Timing may be asked again."""
         query = ctypes.c_uint(0)
 
         @functools.cache
@@ -244,7 +239,7 @@ class GLContext:
         return errors[0]
 
     def _reset_status(self) -> int:
-        """Why the context was lost; 0 where it was not, or where OpenGL cannot tell."""
+        """Return why the context was lost; 0 where it was not, or where OpenGL cannot tell."""
         if "GL_KHR_robustness" not in self._extensions:
             return 0
         return int(self.call("glGetGraphicsResetStatus"))
@@ -280,16 +275,14 @@ _PLACE = re.compile(r"^(\d+)([:(]\d+)", re.MULTILINE)
 
 _SPIN = Path(__file__).resolve().with_name("spin.glsl")
 _SPIN_NS = 3e6
-"""How long the timer is watched for before it is believed."""
+"""Time for which the timer is watched before it is believed."""
 _MOST_ROUNDS = 2**16 - 1
 """Mesa's llvmpipe leaves any loop after so many rounds."""
 
 
 @functools.cache
 def _found() -> tuple[tuple[int, DeviceInfo], ...]:
-    """EGL's devices that give a context, each with EGL's number for it: cards first, as in OpenCL. Only a
-    context tells what a device is, so each is opened, once in a process.
-    """
+    """Return EGL's devices that give a context, with EGL's numbers, cards first; opened once."""
     described, problems = [], []
     for egl_index in range(device_count()):
         try:
@@ -340,10 +333,7 @@ class OpenGLBuilt(Built):
 
 
 class OpenGLDevice(Device):
-    """One context. It belongs to the thread that opened it, so nothing can be compiled by others.
-
-    Nothing is flushed: OpenGL does not tell how large a card's caches are.
-    """
+    """A context, used by one thread. Nothing is flushed: OpenGL does not tell how large caches are."""
 
     def __init__(self, index: int) -> None:
         egl_index, self.info = _found()[index]
@@ -357,9 +347,7 @@ class OpenGLDevice(Device):
         self._round_ns, self.clock = self._check_timer()
 
     def _check_timer(self) -> tuple[float, str]:
-        """The time of a round of the spinning kernel in ns, and the clock to trust: a software renderer's
-        timer may tell a nanosecond whatever runs.
-        """
+        """Return the time of a round in ns, and the clock to trust: a software renderer's timer may lie."""
         rounds, host_ns = 1, 0.0
         self._spinning(1)  # compiled at the first run
         while host_ns < _SPIN_NS and rounds < _MOST_ROUNDS:
@@ -390,7 +378,7 @@ class OpenGLDevice(Device):
         if program.kind != "kernel":
             raise BuildError(f"{program.name} is no shader: {self.info.spec} cannot run it.")
         for parameter in program.parameters:
-            if parameter.shape is None and parameter.dtype in ("int64", "uint64"):
+            if parameter.layout is None and parameter.dtype in ("int64", "uint64"):
                 raise BuildError(
                     f"{program.name} is given {parameter.name!r} as {parameter.dtype}, which no uniform of "
                     "GLSL is: declare a Scalar of 32 bits."
@@ -441,8 +429,8 @@ class OpenGLDevice(Device):
             memory.buffer.write(data.reshape(-1).view(np.uint8), offset=memory.offset_bytes + offset_bytes)
 
     def read(self, memory: Memory, offset_bytes: int, out: NDArray[Any]) -> None:
-        """Reads by way of another buffer: a driver may move one that the host reads into the host's memory,
-        where shaders find it twenty times slower (seen on NVIDIA's, with buffers of 6 MiB).
+        """Read by way of another buffer: NVIDIA's driver moves one that the host reads, where shaders find it
+        twenty times slower (seen with buffers of 6 MiB).
         """
         with self._gl.translated("Copying from the device"):
             if self._staging is None or self._staging.size < out.nbytes:
@@ -479,9 +467,7 @@ class OpenGLDevice(Device):
             self._enqueue(built, launch, arguments)
 
     def _enqueue(self, built: OpenGLBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
-        """Every part of a launch: arrays to the bindings 0, 1, 2 and so on, in order; axes to the uniforms of
-        their names. The uniforms x0, y0 and z0 count invocations, not blocks.
-        """
+        """Enqueue every part: arrays to bindings 0, 1 and so on, axes and first invocations to uniforms."""
         bindings = itertools.count()
         for parameter, argument in zip(built.parameters, arguments, strict=True):
             if isinstance(argument, _Bytes):

@@ -39,9 +39,7 @@ _SCHEDULERS = 4
 _MULTIPLY_ADDS = {"FFMA": 2 * WARP, "FFMA2": 4 * WARP, "HFMA2": 4 * WARP}
 """Operations of one instruction of a warp."""
 _PRODUCT = re.compile(r"HMMA\.(16)(8)(8|16)\Z")
-"""A product of matrices on tensor cores, by its edges. Others are left out, whose shape is not in the name or
-which several warps do together: of these the peak says enough.
-"""
+"""Products of matrices on tensor cores whose edges are in the name; the peak bounds all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseWork:
-    """What a case has to do, whatever its kernel."""
+    """Work of a case, whatever its kernel."""
 
     flop: int | None
     read_bytes: int
@@ -62,7 +60,7 @@ class CaseWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How a launch lies on a card."""
+    """Spread of a launch over a card."""
 
     launch: Launch
     resident_blocks: int
@@ -86,9 +84,7 @@ def bound(
     spread: Spread | None = None,
     l2: L2Policy = "cold",
 ) -> Bound | None:
-    """The bound; None where the card's clocks are not known. Without a `spread` every multiprocessor does its
-    part.
-    """
+    """Return the bound; None without known clocks. Without a `spread` all multiprocessors work alike."""
     if card.clock_mhz is None or card.memory_gbytes_per_s is None:
         return None
     crossing = work.read_bytes + max(0, work.written_bytes - card.l2_bytes)

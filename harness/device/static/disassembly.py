@@ -23,6 +23,7 @@ from harness.device.static.sass import Instruction, Instructions, instructions_i
 from harness.errors import BuildError
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder
+from harness.system.process import finished
 
 PACKAGE = "nvidia-cuda-nvdisasm"
 _FORMAT = "instructions 1"
@@ -46,7 +47,7 @@ def version() -> str:
 
 
 class Listed(NamedTuple):
-    """One kernel's code as it is given to nvdisasm, and the source lines of it."""
+    """A kernel's code as it is given to nvdisasm, and its source lines."""
 
     instructions: bytes
     lines: tuple[LineEntry, ...]
@@ -56,9 +57,7 @@ Disassembled: TypeAlias = "dict[Listed, Instructions | BuildError]"
 
 
 def disassembled(arch: str, codes: Iterable[Listed]) -> Disassembled:
-    """What the instructions of each kernel are, all built for one architecture, such as sm_90a; or why that
-    is not known.
-    """
+    """Return each kernel's instructions, or why unknown; all are of one architecture, such as sm_90a."""
     cache = BinaryCache()
     found: Disassembled = {}
     missing: dict[Listed, str] = {}
@@ -119,12 +118,10 @@ def _run(*arguments: str) -> str:
             "'static'."
         )
     try:
-        done = subprocess.run(
-            [program, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-        )
+        status, out, err = finished([program, *arguments], timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise BuildError(f"nvdisasm took more than {TIMEOUT_S:.0f} s.") from None
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise BuildError(f"nvdisasm failed: {said[0] if said else done.returncode}", log=done.stderr[-4000:])
-    return done.stdout
+    if status:
+        said = (err or out).strip().splitlines()
+        raise BuildError(f"nvdisasm failed: {said[0] if said else status}", log=err[-4000:])
+    return out

@@ -15,15 +15,13 @@ from harness.suite.planning import PlannedCase, launch_of
 from harness.suite.problem import Case, Problem
 
 _WORK_ALONE = {"host-function", "needs-package", "needs-backend", "prebuilt"}
-"""Why a kernel that a card may run is not built here."""
+"""Reasons not to build a kernel here that a card may run."""
 _ON_CARDS = {"cuda", "opencl", "opengl"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticFacts:
-    """What is known of one kernel for one architecture, and for one shape of block where its cases have
-    several.
-    """
+    """Facts of one kernel for one architecture and one shape of block."""
 
     build: Build
     cases: tuple[str, ...]
@@ -31,15 +29,13 @@ class StaticFacts:
     block: tuple[int, int, int] | None = None
     dynamic_shared_bytes: int | None = None
     residency: Residency | None = None
-    """Residency on any card of the architecture, whose waves say nothing. None where the build, or the
-    capability, is not known."""
+    """Residency on any card of the architecture, whose waves say nothing; None where unknown."""
     waves: Mapping[str, Mapping[str, Residency]] = field(default_factory=dict)
     """Residency of each case on each card: by card, then by case."""
     bounds: Mapping[str, Mapping[str, Bound]] = field(default_factory=dict)
-    """The shortest time that a case could take, by card whose clocks are known, then by case. Of a kernel
-    whose code is not known, by its work alone."""
+    """Shortest possible times, by card of known clocks, then by case; of unknown code by its work alone."""
     problem: str = ""
-    """Why what a launch needs is not known."""
+    """Reason for an unknown launch."""
 
 
 def facts(
@@ -49,9 +45,7 @@ def facts(
     cards: Mapping[str, CardModel],
     l2: L2Policy = "cold",
 ) -> list[StaticFacts]:
-    """The facts of every build; `cards` are those whose waves and bounds are asked for, by the words of who
-    asked.
-    """
+    """Return the facts of every build; `cards`, by their names, are those for waves and bounds."""
     by_id = {each.case.id: each for each in planned}
     found = [each for build in builds for each in _of_build(build, by_id, cards)]
     if not cards:

@@ -1,4 +1,4 @@
-"""What a probe promises, the thread that samples one, and how its samples become one measurement's telemetry.
+"""The contract of a probe, the thread that samples it, and a measurement's telemetry from its samples.
 
 A probe may fail at any moment, and a measurement must not care: a failure becomes a reason beside the values.
 """
@@ -25,7 +25,7 @@ _at_ns = attrgetter("at_ns")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLimits:
-    """What the device can reach at most, as far as it tells."""
+    """Limits of the device, as far as it tells."""
 
     max_sm_clock_mhz: float | None = None
     max_memory_clock_mhz: float | None = None
@@ -158,11 +158,7 @@ class Sampler:
 
 
 def nearest_or_within(snapshots: Sequence[Snapshot], started_ns: int, ended_ns: int) -> tuple[Snapshot, ...]:
-    """Return those of the snapshots (oldest first) that lie in the window, edges included.
-
-    A window shorter than the sampling interval may hold none: then the one nearest to it is the answer. Empty
-    only where there is no snapshot at all.
-    """
+    """Return the snapshots (oldest first) in the window, edges included; without any, the nearest one."""
     first = bisect_left(snapshots, started_ns, key=_at_ns)
     last = bisect_right(snapshots, ended_ns, key=_at_ns)
     if first < last:

@@ -70,10 +70,8 @@ class HostProbe:
         ]
         self._energy_uj: dict[Path, int] = {}
         self._energy_j = 0.0
-        # Nanoseconds, joules and watts of the last reading that was far enough from the one before.
-        self._power: tuple[int, float, float | None] | None = None
-        self._busy: tuple[float, float] | None = None
-        self._utilization: float | None = None
+        self._power_w = _Rate(_SHORTEST_ENERGY_SPAN_S)
+        self._busy_share = _Rate(_SHORTEST_BUSY_SPAN_S * (psutil.cpu_count() or 1))
         self._tell("utilization_percent", self._read_utilization)
         self._read_energy(time.monotonic_ns())
 
@@ -141,14 +139,8 @@ class HostProbe:
             self._energy_uj[package] = now_uj
         if not self._packages:
             return self._no_energy("no RAPL package under /sys/class/powercap")
-        if self._power is None:
-            self._power = (at_ns, self._energy_j, None)
-        since_ns, since_j, power_w = self._power
-        span_s = (at_ns - since_ns) / 1e9
-        if span_s >= _SHORTEST_ENERGY_SPAN_S:
-            power_w = (self._energy_j - since_j) / span_s
-            self._power = (at_ns, self._energy_j, power_w)
-        elif power_w is None:
+        power_w = self._power_w.of(at_ns / 1e9, self._energy_j)
+        if power_w is None:
             too_close = "at times: two readings of the energy were too close together"
             self._unavailable.setdefault("power_w", too_close)
         return self._energy_j, power_w
@@ -159,16 +151,28 @@ class HostProbe:
 
     def _read_utilization(self) -> float | None:
         busy_s, total_s = _busy_and_total_s()
-        if self._busy is None:
-            self._busy = busy_s, total_s
-        span_s = total_s - self._busy[1]
-        if span_s >= _SHORTEST_BUSY_SPAN_S * (psutil.cpu_count() or 1):
-            self._utilization = 100 * (busy_s - self._busy[0]) / span_s
-            self._busy = (busy_s, total_s)
-        elif self._utilization is None:
+        share = self._busy_share.of(total_s, busy_s)
+        if share is None:
             too_short = "at times: the probe was opened too short a time ago"
             self._unavailable.setdefault("utilization_percent", too_short)
-        return self._utilization
+        return None if share is None else 100 * share
+
+
+class _Rate:
+    """The rate at which a total grows, between the last two readings that lie far enough apart."""
+
+    def __init__(self, shortest_s: float) -> None:
+        self._shortest_s = shortest_s
+        self._since: tuple[float, float] | None = None
+        self._rate: float | None = None
+
+    def of(self, at_s: float, total: float) -> float | None:
+        """Take a reading, and return the rate a second; None before the first two."""
+        since_s, earlier = self._since = self._since or (at_s, total)
+        if at_s - since_s >= self._shortest_s:
+            self._rate = (total - earlier) / (at_s - since_s)
+            self._since = at_s, total
+        return self._rate
 
 
 def _busy_and_total_s() -> tuple[float, float]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Read = Callable[[Any, Any], Any]
-    """What reads one value, given the NVML module and the card's handle."""
+    """Reads one value, given the NVML module and the card's handle."""
 
 CLOCK_EVENT_REASONS = {
     0x001: "idle",
@@ -52,8 +52,7 @@ _POWER_INSTANT_FIELD = 186
 
 _LOST = {15, 16, 28}  # GpuIsLost, ResetRequired, GpuNotFound
 _PASSING = {7, 10, 14, 19, 20, 21, 23, 27, 999}
-"""InsufficientSize (a list that grew between two calls), Timeout, IrqIssue, InUse, Memory, NoData,
-InsufficientResources, NotReady, Unknown: worth asking again."""
+"""Codes worth asking again: InsufficientSize, Timeout, IrqIssue, InUse, Memory, NoData and the like."""
 
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Member of the value union by NVML_VALUE_TYPE_*."""
@@ -209,10 +208,7 @@ class NvmlProbe:
         self._unavailable.setdefault(field, f"at times: {way}: {self._reason(error)}")
 
     def _try(self, read: Read, name: str = "") -> tuple[Any, Exception | None]:
-        """Return what is read and no error, or None and the error; a lost card is raised.
-
-        What is read must be plausible where its name has a range.
-        """
+        """Return a plausible value and no error, or None and the error. Raises DeviceError if lost."""
         try:
             value = read(self._nvml, self._card)
             return plausible(name, value) if name in RANGES else value, None
@@ -241,7 +237,7 @@ class NvmlProbe:
         return self._code(error) in _PASSING
 
     def _reason(self, error: Exception) -> str:
-        """What an error says; NVML's own and ours without its kind."""
+        """Return an error's words; NVML's own errors and ours without their kind."""
         why = reason_of(error)
         known = isinstance(error, (self._own_error, ImplausibleError, DeviceError))
         return why.partition(": ")[2] or why if known else why

@@ -22,8 +22,9 @@ from harness.integrations.pytest.on_benchmark import OnBenchmark, keep_warnings_
 
 if TYPE_CHECKING:
     from harness.integrations.pytest.session import CaseRunner, CaseSide, GpuCase
+    from harness.records.record_files import ComparisonResult
     from harness.records.types import DeviceInfo, Verdict
-    from harness.run.compare import ComparisonResult, Purpose
+    from harness.run.pair_session import Purpose
 
 MARKER = (
     "gpu_cases(*kernels, sizes, quick, margin, tolerance, requires, l2): which cases of the project's suites "

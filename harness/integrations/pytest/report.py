@@ -8,14 +8,15 @@ from statistics import median
 from typing import Any
 
 import harness
+from harness.history.row_summary import summary_of
 from harness.integrations.pytest.session import CaseSide, GpuCase, MeasuredCase
+from harness.judgement.statistics.paired import readable
 from harness.numbers import number
+from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, Source, Verdict
 from harness.report.table import Column, Sheet
 from harness.report.terminal.comparison_tables import calibrated, closing, lines_of
-from harness.report.terminal.run_tables import summary_of
 from harness.report.words.of_verdict import verdict_columns
-from harness.run.compare import ComparisonResult
 from harness.suite.problem import Case, Problem
 from harness.system.texts import harmless, plain_log
 
@@ -46,7 +47,8 @@ def info_of_row(measured: MeasuredCase) -> Info:
 
 def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: ComparisonResult) -> Info:
     """What pytest-benchmark keeps of one side of a comparison; with the verdict, where the side brings it."""
-    described, blocks = result.comparison, result.kept.get(verdict.case, ())
+    described = result.comparison
+    blocks = [each.block for each in result.blocks if each.case == verdict.case]
     arm = verdict.head if side == "head" else verdict.base
     loaded, source = (case.pair.head, described.head) if side == "head" else (case.pair.base, described.base)
     headline = loaded.suite.headline
@@ -112,8 +114,10 @@ def times_of(result: ComparisonResult, case: str, side: CaseSide) -> tuple[float
     """Seconds of every slot that counts of one side of a case, in the order measured."""
     return tuple(
         time_ns / 1e9
-        for block in result.kept.get(case, ())
-        for quad in block.quads
+        for each in result.blocks
+        if each.case == case
+        for quad in each.block.quads
+        if readable(quad.times_ns)
         for arm, time_ns in zip(quad.order, quad.times_ns, strict=True)
         if arm == _ARM[side]
     )

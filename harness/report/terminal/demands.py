@@ -1,4 +1,4 @@
-"""What kernels ask of a card, as a table and as JSON."""
+"""Demands of kernels on a card, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from harness.device.static.demand import Demand
 from harness.device.static.occupancy import CardModel
 from harness.numbers import number
-from harness.report.table import Column, Sheet, inline
+from harness.report.table import Column, Sheet
+from harness.report.templates import inline
 from harness.report.terminal.run_tables import console, print_out
 from harness.suite.suite import Suite
 from harness.system.texts import harmless
@@ -37,7 +38,7 @@ def sheet_of(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> Sheet:
 
 
 def problems_of(demands: Sequence[Demand]) -> list[str]:
-    """Why figures are missing, a line a reason."""
+    """Return why figures are missing, a line a reason."""
     problems: dict[str, dict[str, None]] = {}
     for demand in demands:
         for problem in demand.problems:

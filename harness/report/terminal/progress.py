@@ -1,4 +1,4 @@
-"""What is shown while something goes on: bars for runs, comparisons and sweeps, a spinner for the rest."""
+"""Progress on a terminal: bars for runs, comparisons and sweeps, a spinner for the rest."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from harness.suite.case_id import size_label
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from harness.records.sweep_journal import SweepState
+    from harness.records.sweep_types import Sweep, SweepRow
     from harness.records.types import DeviceInfo, Row
     from harness.run.bisect.search import Looked
-    from harness.run.compare import Purpose
-    from harness.run.sweep.journal import SweepState
-    from harness.run.sweep.sweep_types import Sweep, SweepRow
+    from harness.run.pair_session import Purpose
     from harness.suite.planning import PlannedCase
     from harness.system.git import Commit
 
@@ -59,9 +59,7 @@ _PURPOSES: dict[Purpose, str] = {"look": "", "confirm": ", confirming", "attribu
 
 
 class DeviceProgress:
-    """A bar on standard error, with the time that has passed unless other columns are given; a context
-    manager.
-    """
+    """A bar on standard error, with the elapsed time unless other columns are given; a context manager."""
 
     def __init__(self, *columns: ProgressColumn) -> None:
         self.console = Console(stderr=True)
@@ -188,7 +186,7 @@ class SweepProgress(DeviceProgress):
         self.waiting(f"Device: {device.spec}, {device.name}")
 
     def stage(self, stage: str) -> None:
-        """What a worker is about to do: too quick to follow."""
+        """Ignore a worker's next step: it is too quick to follow."""
 
     def started(self, sweep: Sweep, state: SweepState) -> None:
         self.name = f"{sweep.source.suite}.{sweep.kernel}"

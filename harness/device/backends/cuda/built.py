@@ -17,17 +17,16 @@ from harness.errors import LaunchError
 class CudaBuilt(Built):
     function: Any = None
     call: Callable[[Sequence[Argument]], None] | None = None
-    """What enqueues the work of a host function; there is no `function` then."""
+    """Enqueues the work of a host function; there is no `function` then."""
     parameters: tuple[tuple[int, int], ...] | None = None
-    """Offset and size in bytes of each parameter, as the compiler laid them out; None where that is not
-    known."""
+    """Offset and size in bytes of each parameter, as the compiler laid them out; None where unknown."""
     name: str = ""
     python: FrameworkFunction | None = None
-    """What `call` is where it is a framework's function."""
+    """The framework's function that `call` is, if any."""
     filled: set[int] = field(default_factory=set)
-    """Where results lie that were filled last."""
+    """Addresses of the results that were filled last."""
     image: tuple[bytes, str] | None = None
-    """What the driver loads, and the name of the function in it."""
+    """The binary that the driver loads, and the name of the function in it."""
     origin: int | None = None
     """The address at which a kernel that is launched in parts finds its part's first block."""
 
@@ -35,10 +34,7 @@ class CudaBuilt(Built):
 def formats(
     name: str, arguments: Sequence[Argument], laid_out: Sequence[tuple[int, int]] | None
 ) -> list[str]:
-    """Each argument as the module struct writes it, at the place where the compiler expects it.
-
-    Raises LaunchError for arguments of other sizes than the function's parameters.
-    """
+    """Return each argument's code for the module struct. Raises LaunchError where sizes do not fit."""
     sizes = [len(argument) if isinstance(argument, bytes) else argument.nbytes for argument in arguments]
     wanted = [size for _, size in laid_out or ()]
     if laid_out is not None and sizes != wanted:

@@ -1,4 +1,4 @@
-"""Whether a function of the host's waits for its stream.
+"""The check that a function of the host's waits for its stream.
 
 It is called while the stream is held, and its outputs are copied on another stream meanwhile: what has been
 written to them by then did not wait. A function may also return results in memory of its own. That memory is
@@ -21,12 +21,12 @@ from harness.errors import LaunchError
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
 _SETTLE_S = 0.03
-"""How long after a function has returned what does not wait for the stream has to show."""
+"""Time after a function's return in which work that does not wait for the stream has to show."""
 _LOOK_NS, _LET_GO_NS = 350_000_000, 400_000_000
-"""When outputs are looked at, and when the stream is let go, under a function that does not return before:
-later than the card is ever held while it is timed."""
+"""Times of the look at outputs and of the hold's end, under a function that does not return before; both are
+longer than the card is ever held while it is timed."""
 _MOST_FILLED = 8
-"""How often a function is called until it returns the memory that it has just returned."""
+"""Most calls of a function until it returns the memory that it has just returned."""
 _NEVER_THE_SAME = (
     "It returns its result in other memory at each call, so nobody can tell whether the work waited for the "
     "stream: let the function take the output as a parameter and write it there."
@@ -43,11 +43,10 @@ def deliver(returned: Sequence[ReturnedArray], stream: Any) -> None:
 
 
 def fill_results(call: Call, stream: Any, filled: set[int]) -> set[int]:
-    """Call a function until the memory that it returns is memory that was filled, and tell the addresses;
-    `filled` are those that were filled last.
+    """Call a function until it returns memory that was filled, and return the addresses of its results.
 
-    A framework gives a call the memory that the last one was given, as that is free again. Raises LaunchError
-    for a function that keeps returning other memory.
+    `filled` holds the addresses of the last time. A framework gives a call the memory of the call before,
+    which is free again. Raises LaunchError for a function that keeps returning other memory.
     """
     with driver.translated("Filling results"):
         for _ in range(_MOST_FILLED):
@@ -58,9 +57,7 @@ def fill_results(call: Call, stream: Any, filled: set[int]) -> set[int]:
 
 
 def _call_and_fill(call: Call, stream: Any) -> set[int]:
-    """The addresses of the results. A function of its own, as what is returned must be let go before the next
-    call, which would else be given other memory.
-    """
+    """Return the results' addresses, and keep no result: the next call would be given other memory."""
     returned = call()
     for result in returned:
         driver.api().memset_d8_async(result.address, POISON, result.size_bytes, stream)
@@ -77,9 +74,9 @@ def launch_held(
 ) -> bool:
     """Call a function while its stream is held, and take the looks. False where the stream was let go before.
 
-    `hold` enqueues a wait on a stream for at most so many ns; what it returns ends the wait. `filled` is what
-    fill_results told. Looks are enqueued before the function is called: one that waits for the card does not
-    return while the stream is held. Where it put a result is known when it returns, and looked at then.
+    `hold` enqueues a wait of at most so many ns on a stream, and returns what ends it. `filled` is what
+    fill_results returned. Looks are enqueued before the call, as a function may wait for the card. Memory
+    that the function returns is looked at when it returns.
     """
     api = driver.api()
     aside, looked, held = api.Stream(_NON_BLOCKING), api.Event(), api.Event()
@@ -124,7 +121,7 @@ def launch_held(
 def _look_at_returned(
     returned: Sequence[ReturnedArray], looks: Looks, aside: Any
 ) -> dict[int, np.ndarray[Any, Any]]:
-    """What lies now where a function put its results, by the number of the look."""
+    """Return what a function's results hold now, by the number of the look."""
     moved = {}
     for number, (memory, offset_bytes, out) in enumerate(looks):
         address = int(memory) + offset_bytes

@@ -26,9 +26,7 @@ def _library() -> Any:
 
 
 def forget_persisting(stream: int) -> None:
-    """Make lines of the L2 ordinary that were set to persist, of which a flush would leave some, and let none
-    be set. A driver or card without such lines refuses, which does no harm.
-    """
+    """Make persisting lines of the L2 ordinary, and allow no new ones; older drivers and cards refuse."""
     library = _library()
     if library is None or not hasattr(library, "cuCtxResetPersistingL2Cache"):
         return
@@ -39,9 +37,9 @@ def forget_persisting(stream: int) -> None:
 
 
 def resident_blocks(binary: bytes, name: str, launch: Launch) -> int | None:
-    """What the driver's occupancy call says of a launch; None where there is no such library.
+    """Return the driver's occupancy of a launch; None without the library. Raises LaunchError.
 
-    The binary is loaded once more for it: PyCUDA does not tell the handle of a function. Raises LaunchError.
+    The binary is loaded once more, as PyCUDA does not tell the handle of a function.
     """
     library = _library()
     if library is None:
