@@ -420,15 +420,15 @@ def test_only_what_no_record_holds_is_imported(harness, tmp_path):
     for row in document["results"].values():
         row[3] += 86_400_000
     later.write_text(json.dumps(document), "utf-8")
-    [found] = harness("import", "asv", "--json", cwd=written.repository).json
-    assert (found["results"], found["left_out"]) == (1, 0)
-    [record] = found["records"]
+    [told] = harness("import", "asv", "--json", cwd=written.repository).json
+    assert (told["results"], told["left_out"]) == (1, 0)
+    [record] = told["records"]
     stored = read_run(written.repository / record)
     assert [(row.kernel, row.sizes) for row in stored.rows] == [("tiled", {"size": 2048})]
     assert (stored.run.command, stored.run.settings["format"]) == ("import", "asv")
-    history = read_history(written.results, written.repository)
-    assert [*figures(history)] == [*figures(expected)]
-    for key, values in figures(history).items():
+    found = read_history(written.results, written.repository)
+    assert [*figures(found)] == [*figures(expected)]
+    for key, values in figures(found).items():
         assert values == pytest.approx(figures(expected)[key], rel=1e-6, nan_ok=True), key
 
 
