@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from harness.errors import StoreError
 from harness.history.figures import HEADLINES, METRICS, Figures, Group, Key, direction_of
-from harness.history.sources.kept_tables import Figures32, KeptFile, KeptTable, TableReader
+from harness.history.sources.kept_tables import CachedTable, Figures32, KeptFile, KeptTable, TableReader
 from harness.history.sources.our_records import CONTEXT
 from harness.records.imports.imported import loads
 from harness.suite.case_id import short_id
@@ -416,11 +416,14 @@ def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
     return numbers, wordy
 
 
+class _CachedResults(CachedTable[_ResultFile, _Columns]):
+    pass
+
+
 _RESULTS: TableReader[_ResultFile, _Columns] = TableReader(
     kind="table",
     version="",
-    facts=_ResultFile,
-    layout=_Columns,
+    cached=_CachedResults,
     wanted=lambda name: name.endswith(".json") and name != "machine.json",
     width=lambda columns: len(columns.parameters),
     read=_read,

@@ -57,7 +57,9 @@ class KeptTable(Generic[F, L]):
     """The figures of all files, one after the other."""
 
 
-class _Cached(msgspec.Struct, Generic[F, L]):
+class CachedTable(msgspec.Struct, Generic[F, L]):
+    """A table as the cache has it. Each kind has a class of its own: msgspec keeps what it knows by class."""
+
     version: str
     facts: list[F]
     layouts: list[L]
@@ -72,8 +74,7 @@ class TableReader(Generic[F, L]):
     """Ending of the cache's file."""
     version: str
     """Text that changes when figures are read in another way."""
-    facts: type[F]
-    layout: type[L]
+    cached: type[CachedTable[F, L]]
     wanted: Callable[[str], bool]
     """Tells a file to be read by its name."""
     width: Callable[[L], int]
@@ -89,7 +90,7 @@ class TableReader(Generic[F, L]):
         if [(each.file, each.size, each.mtime_ns) for each in known.facts] == found:
             return known
         table = self._read_all(folder, found, known)
-        content = _Cached(self._version, list(table.facts), list(table.layouts), table.values.tobytes())
+        content = self.cached(self._version, list(table.facts), list(table.layouts), table.values.tobytes())
         write_cached(file, content)
         return table
 
@@ -105,7 +106,7 @@ class TableReader(Generic[F, L]):
     def _load(self, file: Path) -> KeptTable[F, L]:
         """Return what is kept; an empty table where that is nothing, or cannot be used."""
         nothing: KeptTable[F, L] = KeptTable((), (), np.empty(0, np.float32))
-        cached = read_cached(file, _Cached[self.facts, self.layout])  # type: ignore[name-defined]
+        cached = read_cached(file, self.cached)
         if cached is None or cached.version != self._version:
             return nothing
         try:

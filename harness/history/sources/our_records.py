@@ -26,7 +26,7 @@ from harness.history.figures import (
     Key,
     figure_of,
 )
-from harness.history.sources.kept_tables import Figures32, KeptFile, KeptTable, TableReader
+from harness.history.sources.kept_tables import CachedTable, Figures32, KeptFile, KeptTable, TableReader
 from harness.records.record_files import PACKED, PART, opened, read_run, unpacked_rest, whole_lines
 from harness.records.types import SCHEMA_VERSION, Row, Run
 from harness.suite.case_id import in_short, size_label
@@ -390,11 +390,14 @@ def _context(run: Run) -> dict[str, str]:
     return {key: value for key, value in known.items() if value and not value.startswith("unavailable")}
 
 
+class _CachedRecords(CachedTable[RunFacts, RecordLayout]):
+    pass
+
+
 _RECORDS: TableReader[RunFacts, RecordLayout] = TableReader(
     kind="records",
     version=" ".join((*CONTEXT, *METRICS)),
-    facts=RunFacts,
-    layout=RecordLayout,
+    cached=_CachedRecords,
     wanted=lambda name: name.endswith((".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")),
     width=lambda layout: len(layout.cells) * len(METRICS),
     read=_read,
