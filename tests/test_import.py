@@ -444,13 +444,16 @@ def test_results_of_asvs_without_a_time_stay_where_they_are(harness, tmp_path):
 
 
 def test_what_a_stranger_wrote_in_asvs_files_is_imported_or_left_out(harness, measured_by_asv):
-    """Numbers that no record holds, half a character, a commit and a suite whose names are paths."""
+    """Numbers that no record holds, a size in other digits, half a character, and names that are paths."""
     path = measured_by_asv.result(3, H200)
     document = json.loads(path.read_text("utf-8"))
     rows = document["results"]
     rows["suites.Matmul.track_gflops"][0] = [3e38, 1e-30, 5.0, 5.0]
     rows["suites.Matmul.track_time_ms"][0] = [5.0, 1e-30, 3e38, 5.0]
     rows["suites.Matmul.track_registers"][0] = [3e38, math.nan, math.nan, 0]
+    for name, row in rows.items():
+        if name.startswith("suites.Matmul."):
+            row[1] = [row[1][0], ["1024", "'007'"]]
     path.write_text(json.dumps({**document, "env_name": "checkout-pyany\ud800"}), "utf-8")
     for name, full in (("ffffffff", "ffffffff/../../../evil"), ("eeeeeeee", "e" * 39)):
         text = json.dumps({**document, "commit_hash": full})

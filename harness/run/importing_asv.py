@@ -74,10 +74,10 @@ def _write(
     card: CardSource, table: CardTable, suite: Group, left: Unrecorded, known: CardRecords, commits: Commits
 ) -> Iterator[tuple[Path, int]]:
     """Write a record for each commit; yield its path and its number of rows."""
-    figures = left.figures
-    folder = next((each.path for each in known.facts if each.suite == suite.name and each.path), "")
     if suite.name != identifier(suite.name):
         return  # records are files, and are named after it
+    figures = left.figures
+    folder = next((each.path for each in known.facts if each.suite == suite.name and each.path), "")
     for at, commit in enumerate(figures.commits):
         numbers = {name: values[at].tolist() for name, values in figures.values.items()}
         cells = left.cells[at].nonzero()[0].tolist()
@@ -118,12 +118,14 @@ def _moment(time_s: float) -> dt.datetime | None:
 
 
 def _row(suite: str, key: Key, numbers: Numbers) -> Row | None:
-    """Return what asv's tracks tell of one case; None where they have no time of it."""
+    """Return what asv's tracks tell of one case; None where they have no time or no size of it."""
     kernel, label = key
     try:
         lengths = Size.parse(label).lengths
     except UsageError:
         return None
+    if Size(lengths).label != label:
+        return None  # the record would be of another case
     # asv knows a size by its label: the axes have no names.
     axes = ["size"] if len(lengths) == 1 else [f"size{place}" for place in range(1, len(lengths) + 1)]
     sizes = dict(zip(axes, lengths, strict=True))
