@@ -159,7 +159,7 @@ def test_what_asv_has_no_results_of_is_named_and_publishing_ours_writes_them(pro
     done = asv_publish(project)
     assert {each[0] for each in listed(project.repository / ".asv" / "html")} == {A100.machine}
     assert (
-        "2 open regressions missing on asv's Regressions page, as asv has no results there: "
+        "asv's Regressions page lacks 2 open regressions, as asv has no results there: "
         f"matmul.naive@1024 on {H200.machine}, {SMALL} on {H200.machine}. 'harness history' lists them."
     ) in " ".join(done.stdout.split())
 
