@@ -82,8 +82,8 @@ def write_regressions(
     _write(conf, benchmarks, rows + [row for _, row in found if row], revisions)
     if unplaced := [name for name, row in found if row is None]:
         log.warning(
-            f"asv's Regressions page lacks {counted(len(unplaced), 'open regression')}, as asv has no results "
-            f"there: {', '.join(unplaced[:5])}{' ...' if len(unplaced) > 5 else ''}. "
+            f"asv's Regressions page lacks {counted(len(unplaced), 'open regression')}, as asv has no "
+            f"results there: {', '.join(unplaced[:5])}{' ...' if len(unplaced) > 5 else ''}. "
             "'harness history' lists them."
         )
     return None
