@@ -491,15 +491,28 @@ def compiled(home: Home, name: str, spill_bytes: int) -> None:
     write_static(BuildResult(loaded, "nvcc 13.0", "", (build,)), planned, [facts], home.results)
 
 
-def test_a_spill_that_a_commit_brought_is_on_asvs_regressions_page(home):
-    compiled(home, "first", 0)
-    compiled(home, "last", 48)
+def published(home: Home) -> list[list[Any]]:
+    """Publish, and return the figures before and after each regression of a kernel that was compiled."""
     env = {"HARNESS_CACHE_DIR": str(home.home / "c"), "HOME": str(home.home), "PYTHONPATH": IMPORT_PATH}
     done = run_command("publish", cwd=home.root, env=env)
     assert done.returncode == 0, done.stderr
-    [row] = [each for each in read_list(home.root / ".asv" / "html") if "static-sm_86" in each.graph]
-    assert row.name == "suites.Toy.track_spill_bytes('plain', 64)"
-    assert [jump[2:] for jump in row.jumps] == [[0, 48]]
+    rows = [each for each in read_list(home.root / ".asv" / "html") if "static-sm_86" in each.graph]
+    assert {row.name for row in rows} == {"suites.Toy.track_spill_bytes('plain', 64)"}
+    return [[*jump[2:]] for row in rows for jump in row.jumps]
+
+
+def test_a_spill_that_a_commit_brought_is_on_asvs_regressions_page(home):
+    compiled(home, "first", 0)
+    compiled(home, "last", 48)
+    assert published(home) == [[0, 48]]
+    compiled(home, "last", 96)  # a record that is newer than asv's file
+    assert published(home) == [[0, 96]]
+    [path] = (home.results / "static-sm_86").glob(f"{home.commits['last'][:8]}-*.json")
+    path.write_text(path.read_text().replace("96", "72"))  # a file that is newer than its records
+    assert published(home) == [[0, 96]]
+    assert "72" in path.read_text()
+    assert rebuild(home).stdout.startswith("1 file written")
+    assert "72" not in path.read_text()
 
 
 def test_what_was_compiled_for_a_card_that_is_not_here_is_a_machine_of_asv(home):
