@@ -30,6 +30,7 @@ from harness.device import backends
 from harness.errors import DeviceError, ExitCode
 from harness.history import changes, export, triage
 from harness.history.reading import read_history
+from harness.history.row_summary import RowSummary
 from harness.history.sources import our_records
 from harness.integrations.asv.tracks import TRACKS
 from harness.judgement.gates import GATES, GatePolicy
@@ -43,7 +44,6 @@ from harness.records.record_files import RecordWriter
 from harness.report.site import card_documents as site_cards
 from harness.report.site import documents, overview, publishing
 from harness.report.terminal.history_tables import as_json as history_json
-from harness.report.terminal.run_tables import RowSummary
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.suite.loader import load
 from tests import synthetic_history as synthetic
@@ -386,7 +386,13 @@ def reasons_of_verdicts() -> set[str]:
     """Codes that a trial or comparison gives to a verdict, those of failed sides apart."""
     sources = [
         (ROOT / "harness" / f"{name}.py").read_text("utf-8")
-        for name in ("judgement/case_trial", "judgement/limits", "run/compare")
+        for name in (
+            "judgement/case_trial",
+            "judgement/limits",
+            "run/compare",
+            "run/inspect_pairs",
+            "run/pair_session",
+        )
     ]
     codes = {
         text

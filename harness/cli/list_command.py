@@ -91,7 +91,7 @@ def _tune_json(suite: Suite, kernel: Kernel) -> dict[str, Any] | None:
     """The configurations that a sweep of the kernel tries."""
     if kernel.tune is None:
         return None
-    from harness.run.sweep.sweep_types import configurations, points
+    from harness.suite.configurations import configurations, points
 
     sizes = points(suite, kernel.tune)
     return {

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from harness.errors import StoreError
 from harness.history.figures import SeriesCase
 from harness.history.reading import sentence
+from harness.history.row_summary import summary_of
 from harness.history.sources.our_records import Commits
 from harness.history.triage import Stated
 from harness.judgement.noise import Calibration
@@ -29,7 +30,6 @@ from harness.numbers import counted
 from harness.records.record_files import StoredRun
 from harness.records.types import Row, Run, Snapshot, fields_of
 from harness.report.templates import html_environment
-from harness.report.terminal.run_tables import summary_of
 from harness.suite.case_id import CaseId
 from harness.system.cache import write_file
 

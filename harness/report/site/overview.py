@@ -14,7 +14,8 @@ from harness.history.changes import SMALLEST
 from harness.history.conclusion import Conclusion
 from harness.history.events import Event
 from harness.history.figures import SeriesCase
-from harness.history.sources.our_records import Commits, cache_file, read_cached, write_cached
+from harness.history.sources.kept_tables import cache_file, read_cached, write_cached
+from harness.history.sources.our_records import Commits
 from harness.history.triage import Stated
 from harness.records.types import fields_of
 from harness.report.site.card_documents import CardSummary
@@ -220,6 +221,7 @@ class Overview:
                 "counts": {kind: kinds[kind] for kind in _KINDS},
                 "events": {kind: of_events[kind] for kind in _KINDS},
                 "problems": [problem for card in self.cards for problem in card.problems],
+                "unrecorded": [sentence for card in self.cards for sentence in card.unrecorded],
             },
         )
 

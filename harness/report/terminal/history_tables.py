@@ -110,8 +110,7 @@ def _print_cards(history: History) -> None:
     if (more := len(failing) - _BROKEN) > 0:
         out.print(f"failing since {counted(more, 'other commit')}: --all has them", style="dim")
     for card in history.cards:
-        for problem in card.problems:
-            print_error(f"{card.name}: {problem}")
+        _print_problems(card)
 
 
 def _limits(cards: Iterable[CardHistory]) -> Iterator[str]:
@@ -304,9 +303,13 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
             _print_change(each, cases[each.change.case], commits)
     for line in (*_epochs(card, commits), *_limits([card])):
         out.print(line, style="dim")
-    for problem in card.problems:
-        print_error(f"{card.name}: {problem}")
+    _print_problems(card)
     out.print()
+
+
+def _print_problems(card: CardHistory) -> None:
+    for problem in (*card.problems, *card.unrecorded.sentences):
+        print_error(f"{card.name}: {problem}")
 
 
 def _failed(cases: Sequence[str], span: str) -> Text:
@@ -436,6 +439,7 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
         ],
         "changes": [_change_json(each, cases[each.change.case], commits) for each in card.changes],
         "problems": card.problems,
+        "unrecorded": card.unrecorded,
     }
 
 
