@@ -177,7 +177,8 @@ class _Places:
         told = ((positions[commit], each) for commit, each in revisions.items() if commit in positions)
         self._line = sorted(told)
         """Positions of the commits that asv knows, with asv's revisions."""
-        self._told = {name: len(values) for name, values in graphs.get_params().items()}
+        self._telling = {name for name, values in graphs.get_params().items() if len(values) > 1}
+        """Names of what tells graphs apart."""
 
     def row(
         self, name: str, machine: Mapping[str, str], changes: Sequence[Change], last: float, best: float
@@ -191,7 +192,7 @@ class _Places:
         placed = [each for each in jumps if each]
         if len(placed) < len(jumps) or (axes and name not in names):
             return None
-        params = {key: value for key, value in graph.params.items() if self._told[key] > 1}
+        params = {key: value for key, value in graph.params.items() if key in self._telling}
         place = names.index(name) if axes else None
         return Regression(name, f"{graph.path}.json", params, place, _figure(last), _figure(best), placed)
 
