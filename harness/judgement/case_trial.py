@@ -27,7 +27,7 @@ from harness.judgement.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.judgement.statistics.paired import ProcessEffect
 from harness.judgement.statistics.rates import holm
 from harness.numbers import percent
-from harness.records.types import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
+from harness.records.types import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus, fields_of
 from harness.suite.problem import Case
 
 CYCLES_MEAN_WORK = 0.8
@@ -490,15 +490,8 @@ class CaseTrial:
 
 def bare_verdict(name: str, case: Case, status: VerdictStatus, reason: str, message: str = "") -> Verdict:
     """A verdict, by its name, of a case with nothing measured."""
-    return Verdict(
-        case=name,
-        kernel=case.kernel,
-        sizes=case.sizes,
-        dtype=case.dtype,
-        status=status,
-        reason=reason,
-        message=message,
-    )
+    known = fields_of(case, "kernel", "sizes", "dtype")
+    return Verdict(case=name, status=status, reason=reason, message=message, **known)
 
 
 def settle(trials: Iterable[CaseTrial], policy: Policy) -> None:
