@@ -82,7 +82,7 @@ def machine_of(file: ImportedFile, device: DeviceInfo) -> str:
 
 
 def suite_of(file: ImportedFile, given: str | None) -> str:
-    """What the suite is called: as was asked for, else as the executable. Raises UsageError."""
+    """Return what the suite is called: as was asked for, else as the executable. Raises UsageError."""
     if given is not None:
         return checked_suite(given)
     if not file.executable:

@@ -14,7 +14,7 @@ from harness.device.machine import machine_name
 from harness.errors import HarnessError, WorkerError
 from harness.measure.protocol import BuildAll, CaseOf, HoldAgainst, Measure
 from harness.measure.timing import MeasureSettings
-from harness.records.record_files import Journal, RecordWriter
+from harness.records.record_files import Journal, RecordWriter, RunResult
 from harness.records.types import METHOD_VERSION, Row, RowStatus, Run, fields_of
 from harness.run.device_session import DeviceObserver, DeviceSession, unfit
 from harness.suite.kernel import Kernel
@@ -50,16 +50,6 @@ class SessionSettings:
 class Observer(DeviceObserver, Protocol):
     def started(self, planned: PlannedCase, number: int, total: int) -> None: ...
     def finished(self, row: Row) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    run: Run
-    rows: tuple[Row, ...]
-    path: Path | None
-    interrupted: bool = False
-    problem: str = ""
-    """Why the record is not whole, such as a full disk; the rows here are."""
 
 
 class Session(DeviceSession):

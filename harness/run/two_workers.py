@@ -66,7 +66,7 @@ class TurnPair:
         self._sides: tuple[SideName, ...] = SIDES if first == "base" else SIDES[::-1]
         self.is_open = False
         self._begun: dict[SideName, Pending[protocol.InspectReply]] = {}
-        """What was asked ahead, and not yet waited for."""
+        """Requests that were sent ahead, and not yet waited for."""
         with ExitStack() as stack:
             # Both are started before the first is waited for: what they import takes long.
             self._workers = {side: stack.enter_context(closing(start(side))) for side in self._sides}
@@ -124,7 +124,7 @@ class TurnPair:
     def compare(
         self, request: protocol.Compare, timeout_s: float, meanwhile: Callable[[], object] = lambda: None
     ) -> protocol.CompareReply | Failed:
-        """What one process that has both sides would answer. One that fails has to be closed.
+        """Answer as one process that has both sides would. A pair that fails has to be closed.
 
         `meanwhile` is called while both sides verify, when nothing is timed. Its time counts for their
         timeout.

@@ -112,7 +112,7 @@ def _rows(records: Iterable[Path], environment: str, problems: list[str]) -> Map
             continue
         name = str(stored.run.settings.get("environment") or environment)
         # asv never had the figures of an interrupted run, and keeps none of the working tree as it is.
-        if stored.complete and stored.rows and not name.startswith("existing-"):
+        if not stored.interrupted and stored.rows and not name.startswith("existing-"):
             rows = found[name][stored.run.source.suite]
             if rows and _method(stored.run) != _method(next(iter(rows.values()))[1]):
                 rows.clear()  # asv shows no figures of two methods as one

@@ -15,10 +15,10 @@ from harness.device.peaks import peak_of, unit_of
 from harness.history.figures import median_during
 from harness.judgement.statistics import summarize
 from harness.numbers import binary, number, percent_figure, times
+from harness.records.record_files import RunResult
 from harness.records.types import DeviceInfo, Row, Run
 from harness.report.table import Cell, Column, Sheet
 from harness.report.words.of_verdict import source_label, suite_label
-from harness.run.run import RunResult
 from harness.suite.case_id import size_label
 from harness.system.texts import harmless
 
