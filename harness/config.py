@@ -20,9 +20,9 @@ else:
 
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
-"""What 'harness static' compiles for where nothing is said: Turing to Blackwell."""
+"""Architectures that 'harness static' compiles for by default: Turing to Blackwell."""
 RISKS = ("spill", "occupancy", "stack", "narrower", "unroll", "loop", "registers")
-"""What may cost time, of what differs between two builds."""
+"""Differences between two builds that may cost time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +39,17 @@ class StaticConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """One field a key. Unknown keys are errors: a misspelt one must not be silently without effect."""
+    """Settings, one field a key. An unknown key is an error, as a misspelt one must not be without effect."""
 
     root: Path
-    """Where paths are relative to: the folder of the file, or the current one without a file."""
+    """Folder that paths are relative to: that of the file, or the current one without a file."""
     suites: tuple[str, ...] = ("kernels/*",)
     """Globs of folders with a suite.py."""
     device: str | None = None
     l2: str | None = None
     timeout_s: float = 120.0
     results: str = ".asv/results"
-    """Where records lie, and asv's results beside them, a folder a machine."""
+    """Folder of records and of asv's results, with a folder for each machine."""
     directions: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Which way is better, one of DIRECTIONS, by globs of the names of benchmarks that are no suite's."""
     static: StaticConfig = StaticConfig()
@@ -60,7 +60,7 @@ class Config:
 
 
 FILES = ("harness.toml", "pyproject.toml")
-"""Where settings stand; in a folder that has both, the first counts."""
+"""Files of settings; in a folder that has both, the first counts."""
 _NO_VARIABLE = ("root", "directions", "static")
 _CHOICES = {"l2": ("cold", "hot")}
 DIRECTIONS = ("higher", "lower", "none")
@@ -123,7 +123,7 @@ def load_config(start: Path | None = None) -> Config:
 
 
 def has_settings(folder: Path) -> bool:
-    """Whether a folder has settings of a project: whether it is one's. Raises ConfigError."""
+    """Tell whether a folder has settings of a project. Raises ConfigError."""
     return any(_table(folder / name) is not None for name in FILES)
 
 

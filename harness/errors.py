@@ -30,11 +30,11 @@ from enum import IntEnum
 from typing import Literal
 
 Side = Literal["base", "head", ""]
-"""One side of a comparison; empty where it is both, or there is one."""
+"""A side of a comparison; empty where it is both, or there is one."""
 
 
 class ExitCode(IntEnum):
-    """What a `harness` command's exit status means."""
+    """Exit statuses of a `harness` command."""
 
     FINE = 0
     REGRESSION = 1

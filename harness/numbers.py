@@ -81,7 +81,7 @@ def _is_too_wide(change: IntervalEstimate) -> bool:
 
 
 def is_unsure(change: IntervalEstimate) -> bool:
-    """Whether an effect's interval is so wide, or unknown, that its figure is a rough one."""
+    """Tell whether an effect's interval is so wide, or unknown, that its figure is a rough one."""
     half = half_width(change)
     return half is None or not half <= abs(change.effect) / 2
 

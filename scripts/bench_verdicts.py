@@ -164,7 +164,7 @@ class Ours:
                 reply = self.comparing.ask(request, timeout_s)
                 if isinstance(reply, Failed):
                     raise MeasureError(reply.message, log=reply.log)
-                ends[percent] = reply.steps
+                ends[percent] = reply
         finally:
             self.comparing.leave()
         (low, first), (high, last) = min(ends.items()), max(ends.items())

@@ -31,8 +31,8 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
         ["tests/test_quads.py", "tests/test_measure.py", "tests/test_chunks.py"],
     ),
     "turns": (
-        ["harness/measure/turns.py", "harness/run/two_workers.py"],
-        ["tests/test_turns.py", "tests/test_toolchains.py"],
+        ["harness/measure/one_of_two_workers.py", "harness/run/two_workers.py"],
+        ["tests/test_two_workers.py", "tests/test_toolchains.py"],
     ),
     "cuda": (
         [f"harness/device/backends/cuda/{name}.py" for name in ("device", "driver", "held_launch", "built")],
@@ -62,7 +62,7 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
         ],
     ),
     "sweep-journal": (
-        ["harness/run/sweep/journal.py"],
+        ["harness/records/sweep_journal.py"],
         ["tests/test_sweep_report.py", "tests/test_sweep.py"],
     ),
     "importers": (

@@ -8,15 +8,15 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from harness.ci import forge as forge_api
-from harness.report.document.document import CardReview, Review, encode_review
+from harness.records.types import Verdict
+from harness.report.document.document import CardReview, Review, encode
 from tests.github_server import BASE, HEAD, REPOSITORY, RUN, TOKEN, Artifact, GitHub
 from tests.support import Done, caller
 
@@ -29,18 +29,16 @@ def honest(review: Review, head: str = HEAD, base: str = BASE) -> Review:
 def _honest(card: CardReview) -> CardReview:
     kernels = {case.kernel for case in card.cases}
     places = {kernel: place for kernel, place in card.places.items() if kernel in kernels}
-    # The samples' effects of processes are drawn about the effect, which is not their mean.
-    cases = tuple(
-        replace(
-            case,
-            time=case.time and replace(case.time, each=()),
-            cycles=case.cycles and replace(case.cycles, each=()),
-            energy=case.energy and replace(case.energy, each=()),
-        )
-        for case in card.cases
-    )
-    twins = tuple(replace(twin, time=twin.time and replace(twin.time, each=())) for twin in card.twins)
+    cases, twins = (tuple(map(_without_processes, found)) for found in (card.cases, card.twins))
     return replace(card, cases=cases, twins=twins, places=places)
+
+
+def _without_processes(case: Verdict) -> Verdict:
+    """The samples' effects of processes are drawn about the effect, which is not their mean."""
+    changes = {name: getattr(case, name) for name in ("time", "cycles", "energy")}
+    return replace(
+        case, **{name: each and replace(each, process_effects=()) for name, each in changes.items()}
+    )
 
 
 def zipped(content: bytes, name: str = "review.json", *, method: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -170,7 +168,7 @@ def left(github: GitHub, *reviews: Review | bytes, run: int = RUN) -> None:
         Artifact(
             github.next_id(),
             f"perf-review-card{number}",
-            review if isinstance(review, bytes) else zipped(encode_review(review)),
+            review if isinstance(review, bytes) else zipped(encode(review)),
         )
         for number, review in enumerate(reviews)
     ]

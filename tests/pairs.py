@@ -71,7 +71,5 @@ class Pair:
         found: dict[SideName, SideFacts] = {}
         for side in ("base", "head"):
             worker = self.worker(side if on_host else None)
-            reply = worker.answer(protocol.Inspect(pairs=(pair,), side=side))
-            assert isinstance(reply, protocol.InspectReply)
-            found |= reply.pairs[pair.id]
+            found |= worker.pairs.inspect(protocol.Inspect(pairs=(pair,), side=side))[pair.id]
         return Built(**found)

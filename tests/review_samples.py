@@ -11,25 +11,18 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
-from harness.records.types import VerdictStatus
-from harness.report.document.document import (
-    Calibrated,
-    CardReview,
-    CaseReview,
-    EffectReview,
-    Review,
-    Side,
-    SourceLine,
-)
+from harness.records.record_files import CalibrationSummary
+from harness.records.types import Arm, Effect, Extent3, Launch, Resources, Verdict, VerdictStatus
+from harness.report.document.document import CardReview, Review, SourceLine
 from harness.report.document.outcome import Links, review_outcome
 from harness.report.pull_request.faces import faces, write_faces
 
 BASE, HEAD = "3f2a91c0de5b7718c4d1f0a96e2b83d75c60a1f4", "9b1c44de01fa0c35e7728d96b4a1530ce9d8f267"
+DRIVER = "580.159.04"
 LINKS = Links(
     run="https://github.com/example/kernels/actions/runs/9876543210",
     history="https://example.github.io/kernels/",
@@ -81,33 +74,36 @@ ATTACKS = (
 """What others write who mean no good."""
 
 
-def change(effect: float, half: float = 0.0007, processes: int = 4) -> EffectReview:
+def change(effect: float, half: float = 0.0007, processes: int = 4) -> Effect:
     """An effect, and half of its interval's width."""
     around = [(-1) ** at * half / 4 * (1 + at // 2) for at in range(processes)] if processes > 1 else [0.0]
-    return EffectReview(
+    return Effect(
         effect=effect,
         low=effect - half,
         high=effect + half,
         processes=processes,
         quads=25 * processes,
-        each=tuple(effect + each for each in around),
+        process_effects=tuple(effect + each for each in around),
     )
 
 
-def side(time_ns: float = 1.204e6, **over: Any) -> Side:
-    built = {
-        "sm_clock_mhz": 1980.0,
-        "registers": 40,
-        "shared_bytes": 8192,
-        "local_bytes": 0,
-        "grid": (64, 64, 1),
-        "block": (16, 16, 1),
-    }
-    return Side(time_ns=time_ns, **{**built, **over})
+def side(
+    time_ns: float = 1.204e6,
+    *,
+    sm_clock_mhz: float | None = 1980.0,
+    registers: int = 40,
+    shared_bytes: int = 8192,
+    local_bytes: int = 0,
+    grid: Extent3 = (64, 64, 1),
+) -> Arm:
+    built = Resources(registers=registers, static_shared_bytes=shared_bytes - 1024, local_bytes=local_bytes)
+    launch = Launch(grid=grid, block=(16, 16, 1), dynamic_shared_bytes=1024)
+    return Arm(time_ns=time_ns, sm_clock_mhz=sm_clock_mhz, launch=launch, resources=built)
 
 
-def case(kernel: str, size: int = 1024, status: VerdictStatus = "unchanged", **over: Any) -> CaseReview:
-    """A case with what its status has as a rule."""
+def case(kernel: str, size: int = 1024, status: VerdictStatus = "unchanged", **over: Any) -> Verdict:
+    """A case with what its status has as a rule. Unless `source_changed` is False its sources differ."""
+    sources = "a" * 64, ("b" if over.pop("source_changed", True) else "a") * 64
     measured: dict[str, Any] = {}
     if status in ("regression", "improvement", "unchanged", "inconclusive", "invalid"):
         effect = {"regression": 0.017, "improvement": -0.052, "inconclusive": 0.0042}.get(status, 0.0003)
@@ -119,7 +115,6 @@ def case(kernel: str, size: int = 1024, status: VerdictStatus = "unchanged", **o
             "noise_floor": 0.0034,
             "base": side(),
             "head": side(1.204e6 * (1 + effect)),
-            "source_changed": True,
             "temperature_c": 54.0,
             "power_w": 512.0,
         }
@@ -129,26 +124,33 @@ def case(kernel: str, size: int = 1024, status: VerdictStatus = "unchanged", **o
         "sizes": {"m": size, "n": size, "k": size},
         "status": status,
         "reason": REASONS[status],
+        "dtype": "float32",
         "message": f"What the harness said of {kernel}.",
+        "gpu_s": 0.39,
         **measured,
+        **over,
     }
-    return CaseReview(**{**fields, **over})
+    for name, source in zip(("base", "head"), sources, strict=True):
+        if arm := fields.get(name):
+            fields[name] = replace(arm, source_sha256=source)
+    return Verdict(**fields)
 
 
-def card(*cases: CaseReview, **over: Any) -> CardReview:
+def card(*cases: Verdict, **over: Any) -> CardReview:
     kernels = {each.kernel for each in cases}
     fields: dict[str, Any] = {
         "suite": "matmul",
         "device": "NVIDIA H200",
         "spec": "cuda:0",
         "kind": "gpu",
-        "driver": "580.159.04",
+        "driver": DRIVER,
         "compiler": "nvcc 13.0.88",
         "margin": 0.0025,
         "tolerance": 0.01,
         "confidence": 0.999,
-        "calibrated": Calibrated(measured_at="2026-07-01T03:12:45+00:00", verdicts=3000, false_alarms=0),
-        "gpu_s": 0.39 * len(cases),
+        "calibrated": CalibrationSummary(
+            measured_at="2026-07-01T03:12:45+00:00", driver=DRIVER, verdicts=3000, false_alarms=0
+        ),
         "twins": twins(cases[0].kernel if cases else "naive"),
         "places": {name: place for name, place in PLACES.items() if name in kernels},
     }
@@ -165,15 +167,17 @@ def review(*cards: CardReview, **over: Any) -> Review:
     return Review(**{**fields, "cards": cards, **over})
 
 
-def twins(kernel: str) -> tuple[CaseReview, CaseReview]:
+def twins(kernel: str) -> tuple[Verdict, Verdict]:
     """What a comparison's test of itself comes to as a rule."""
     sizes = {"m": 1024, "n": 1024, "k": 1024}
-    same = CaseReview(
+    same = Verdict(
         case="twin.same",
         kernel=kernel,
         sizes=sizes,
+        dtype="float32",
         status="unchanged",
         reason="within-tolerance",
+        message="",
         time=change(0.0001),
     )
     planted = replace(
@@ -182,7 +186,7 @@ def twins(kernel: str) -> tuple[CaseReview, CaseReview]:
     return same, planted
 
 
-def fine(sizes: Sequence[int] = (1024, 2048, 4096), but: Sequence[str] = ()) -> list[CaseReview]:
+def fine(sizes: Sequence[int] = (1024, 2048, 4096), but: Sequence[str] = ()) -> list[Verdict]:
     """The ladder at these sizes, unchanged or identical, but for some kernels."""
     return [
         case(
@@ -365,6 +369,7 @@ def hostile() -> Review:
             message=text,
             log="\n\n".join(ATTACKS),
             side="head" if at % 2 else "",
+            settings_changed=ATTACKS[at:],
             reason="gh-1" if status in ("invalid", "inconclusive") else REASONS[status],
         )
         for at, (text, status) in enumerate(zip(ATTACKS, [*STATUSES, "failed"], strict=True))
@@ -380,7 +385,7 @@ def hostile() -> Review:
             problem=ATTACKS[1],
             left_out=ATTACKS,
             problem_changes=ATTACKS,
-            calibrated=Calibrated(measured_at=words, verdicts=3, false_alarms=5),
+            calibrated=CalibrationSummary(measured_at=words, driver=words, verdicts=3, false_alarms=5),
             places={
                 f"k{at}_www": SourceLine(path="@team/www.evil.example/-x-.cu", line=1) for at in range(10)
             },
@@ -394,9 +399,9 @@ def hostile() -> Review:
 
 def absurd() -> Review:
     """Numbers that the schema allows and no card makes."""
-    wild = EffectReview(effect=1e6, low=1e6, high=-1.0, processes=1, quads=0, each=(1e6, -1.0))
+    wild = Effect(effect=1e6, low=1e6, high=-1.0, processes=1, quads=0, process_effects=(1e6, -1.0))
     bare = {"time": wild, "cycles": wild, "energy": wild, "smallest_visible": -1.0, "sizes": {}}
-    silent = dict.fromkeys(("time", "cycles", "base", "head", "smallest_visible", "source_changed"))
+    silent = dict.fromkeys(("time", "cycles", "base", "head", "smallest_visible"))
     return review(
         card(*(case("a", 2**53, status, **bare) for status in STATUSES), tolerance=-1.0, margin=1e6),
         card(*(case("b", 1, status, **silent) for status in STATUSES), calibrated=None, places={}),
@@ -424,7 +429,7 @@ def random_review(seed: int, most_cases: int = 60) -> Review:
     )
 
 
-def random_case(rng: random.Random, name: str) -> CaseReview:
+def random_case(rng: random.Random, name: str) -> Verdict:
     status = rng.choices(STATUSES, [rng.random() ** 4 for _ in STATUSES])[0]
     over: dict[str, Any] = {
         "message": rng.choice(ATTACKS),
@@ -434,7 +439,7 @@ def random_case(rng: random.Random, name: str) -> CaseReview:
     if rng.random() < 0.5:
         over["time"] = rng.choice((None, change(rng.gauss(0, 0.1)), change(rng.lognormvariate(0, 4), 0.5)))
     if rng.random() < 0.2:
-        over |= {"base": None, "head": Side(), "smallest_visible": None}
+        over |= {"base": None, "head": Arm(), "smallest_visible": None}
     if status == "failed":
         over["side"] = rng.choice(("base", "head", ""))
     return case(f"{name}_{'y' * rng.choice((0, 0, 60))}", rng.choice((1, 1024)), status, **over)

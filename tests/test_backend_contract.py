@@ -31,22 +31,22 @@ NULL = [pytest.param("null:0", id="null"), pytest.param("null:0 with noise", id=
 LAUNCHING = [*NULL, *REAL]
 EVERY = [*LAUNCHING, pytest.param("cpu:0", id="cpu")]
 
-ARRAYS = {name: Parameter(name, dtype, (-1,)) for name, dtype in (("x", "float32"), ("y", "float32"))}
+ARRAYS = {name: Parameter(name, dtype) for name, dtype in (("x", "float32"), ("y", "float32"))}
 PARAMETERS = {
     "combine": (
         ARRAYS["x"],
-        Parameter("shift", "int32", (-1,)),
+        Parameter("shift", "int32"),
         ARRAYS["y"],
         Parameter("count", "int32"),
         Parameter("factor", "float32"),
         Parameter("offset", "float64"),
     ),
     "reverse": tuple(replace(each, layout=Layout((THREADS,), "float32")) for each in ARRAYS.values()),
-    "geometry": (Parameter("y", "int32", (-1,)),),
-    "pieces": (Parameter("y", "int32", (-1,)),),
+    "geometry": (Parameter("y", "int32"),),
+    "pieces": (Parameter("y", "int32"),),
     "spin": (ARRAYS["y"], Parameter("rounds", "int32")),
 }
-"""What each kernel is called with. Arrays are of any length."""
+"""Arguments of each kernel. Arrays without a layout are given as they are."""
 
 SOURCES = {
     "combine.cu": """\

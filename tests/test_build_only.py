@@ -14,6 +14,7 @@ from harness.errors import BuildError, ExitCode
 from harness.measure.injection import planted
 from harness.run.builds import build_only
 from harness.suite.kernel import Kernel, Parameter
+from harness.suite.layout import Layout
 from harness.suite.loader import load
 from harness.suite.problem import Axis, Output, Problem
 from harness.suite.sources import Program, program
@@ -256,7 +257,11 @@ def test_the_null_device_says_that_it_built_nothing(project):
 
 
 def test_parameters_are_held_against_what_is_passed():
-    given = (Parameter("x", "float16", (4,)), Parameter("n", "int32"), Parameter("alpha", "float64"))
+    given = (
+        Parameter("x", "float16", Layout((4,), "float16")),
+        Parameter("n", "int32"),
+        Parameter("alpha", "float64"),
+    )
     made = Program("twice.right", "right", "", parameters=given)
     check_parameters(made, (8, 4, 8))
     with pytest.raises(BuildError, match=r"alpha \(float64, 8\)\. The first that differs is number 3"):

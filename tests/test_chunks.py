@@ -15,7 +15,7 @@ from harness.device.backends import null
 from harness.device.backends.base import check_launch
 from harness.errors import LaunchError
 from harness.measure import protocol
-from harness.measure.timing import Subject, largest_dispatch, limited, single_blocks
+from harness.measure.timing import Subject, largest_dispatch, limited
 from harness.records.types import Launch
 from harness.suite.loader import load_folder
 from harness.suite.planning import launch_of
@@ -316,7 +316,7 @@ def test_a_kernel_in_parts_compiles_for_cuda(tmp_path, name):
     suite = load_folder(KERNELS / "matmul")
     kernel = suite.by_name[name]
     case = suite.case(kernel, {"m": 500, "n": 300, "k": 64})
-    how = single_blocks(launch_of(kernel, case))
+    how = replace(launch_of(kernel, case), dispatch=(1, 1, 1))
     made = program(suite, kernel, case, "cuda", "sm_80", how)
     (tmp_path / "kernel.cu").write_text(made.text, encoding="utf-8")
     command = ["nvcc", "-cubin", "-std=c++17", "-arch=sm_80", "-o", "kernel.cubin", "kernel.cu"]

@@ -18,11 +18,11 @@ import tarfile
 import textwrap
 import zipfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from harness.ci.github.artifacts import MAX_ARTIFACTS, unpacked
 from harness.ci.posts import merged, read_report
@@ -30,18 +30,13 @@ from harness.errors import RefusedError
 from harness.judgement.judge import MetricEffects, MetricName, Policy, judge
 from harness.judgement.statistics.moderated import Prior
 from harness.judgement.statistics.paired import ProcessEffect
+from harness.records.record_files import CalibrationSummary
+from harness.records.types import Arm, Effect
 from harness.report.document.check import problems
-from harness.report.document.document import (
-    LIMITS,
-    Calibrated,
-    EffectReview,
-    Review,
-    Side,
-    decode_review,
-    encode_review,
-)
-from harness.report.document.from_results import newest_comparisons, review_of
+from harness.report.document.document import LIMITS, Review, decode_review, encode
+from harness.report.document.from_results import review_of
 from harness.run.compare_settings import CompareSettings, policy_for
+from harness.run.stored_comparisons import newest_comparisons
 from tests import review_samples as samples
 from tests.commits import make_project, only
 from tests.github_reports import Member, archive, deflated, honest, left, posting, zeros, zipped
@@ -50,7 +45,7 @@ from tests.support import ROOT, run_command, write_null_script
 from tests.test_records_file import RUN as STORED_RUN
 
 CLEAN = honest(samples.clean())
-DOCUMENT = encode_review(CLEAN)
+DOCUMENT = encode(CLEAN)
 SECRET = "Gotcha"
 """Of every report here: nothing that is posted or written has it."""
 
@@ -83,6 +78,10 @@ def of_time(**over: Any) -> bytes:
     return changed(lambda made: made["cards"][0]["cases"][-1]["time"].update(over))
 
 
+def of_side(**over: Any) -> bytes:
+    return changed(lambda made: made["cards"][0]["cases"][-1]["head"].update(over))
+
+
 def literally(old: str, new: str) -> bytes:
     """The report with a text replaced that JSON's own writer would not write."""
     text = json.dumps(document())
@@ -106,7 +105,7 @@ def tarred() -> bytes:
 
 
 GOOD = Member.of(DOCUMENT)
-TWICE = f'"schema_version": 3, "harness_version": "{SECRET}", "harness_version": "1"'
+TWICE = f'"schema_version": 4, "harness_version": "{SECRET}", "harness_version": "1"'
 
 ARCHIVES: dict[str, tuple[bytes, str]] = {
     "parent folder": (archive(Member.of(DOCUMENT, name=b"../review.json")), r"called '\.\./review"),
@@ -220,11 +219,37 @@ DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "unknown field of a card": (of_card(html="<b>"), "unknown field `html`"),
     "unknown field of a case": (of_case(comment="LGTM"), "unknown field `comment`"),
     "unknown field that is a command": (of_case(**{"\n::error::x ##[debug]y": 1}), "unknown field"),
-    "future schema": (json.dumps(document(schema_version=4)).encode(), "version 4; this harness reads 3"),
+    "future schema": (json.dumps(document(schema_version=5)).encode(), "version 5; this harness reads 4"),
+    "the schema before verdicts": (
+        json.dumps(document(schema_version=3)).encode(),
+        "version 3; this harness",
+    ),
     "schema before the first": (json.dumps(document(schema_version=0)).encode(), "version 0"),
     "schema as a string": (json.dumps(document(schema_version="1")).encode(), "Expected `int`"),
     "no schema": (changed(lambda made: made.pop("schema_version")), "required field `schema_version`"),
     "no base at all": (changed(lambda made: made.pop("base")), "required field `base`"),
+    "unknown field of an effect": (of_time(each=[0.1]), "unknown field `each`"),
+    "unknown field of a side": (of_side(registers=40), "unknown field `registers`"),
+    "effect beyond reason": (of_time(effect=1e7), "<= 1000000.0"),
+    "effects of more processes than are shown": (of_time(process_effects=[0.1] * 65), "length <= 64"),
+    "more gates than there are": (of_case(touched={f"g{at}": 1 for at in range(33)}), "length <= 32"),
+    "reasons of more gates": (of_case(unavailable={f"g{at}": "" for at in range(33)}), "length <= 32"),
+    "megabyte of why a gate has no data": (of_case(unavailable={"g": "x" * 10**6}), "length <= 2000"),
+    "HTML in a type": (of_case(dtype="<b>\u202e"), "matching regex"),
+    "HTML in an architecture": (of_side(resources={"arch": "\n<b>"}), "matching regex"),
+    "negative registers": (of_side(resources={"registers": -1}), ">= 0"),
+    "kernels that no face shows": (of_side(resources={"kernels": [{"name": "x" * 10**6}]}), "length <= 0"),
+    "instructions that no face shows": (of_side(resources={"instructions": {"FFMA": 1}}), "length <= 0"),
+    "steps that no face shows": (
+        of_side(launch={"grid": [1, 1, 1], "block": [1, 1, 1], "steps": [{"steps": []}]}),
+        "length <= 0",
+    ),
+    "grid of two": (of_side(launch={"grid": [1, 1], "block": [1, 1, 1]}), "length 3"),
+    "more strays than can be": (
+        of_case(strays={"base": 2**60, "head": 0, "slots": 1, "cost": 0.0}),
+        "<= 9007199254740992",
+    ),
+    "probability above 1": (of_case(order_p=2.0), "<= 1.0"),
     "unknown status": (of_case(status="approved"), "Invalid enum value"),
     "deep nesting": (b'{"schema_version":2,"cards":' + b"[" * 100_000, "not one"),
     "deep nesting of a field": (literally('"margin": 0.0025', f'"margin": {"[" * 5000}'), "not one"),
@@ -236,7 +261,7 @@ DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "UTF-16": (json.dumps(document()).encode("utf-16"), "not one"),
     "byte order mark": (b"\xef\xbb\xbf" + DOCUMENT, "not one"),
     "half of a surrogate": (literally('"message": "', '"message": "\\ud800'), "not one"),
-    "a name twice": (literally(f'"schema_version": 3, "harness_version": "{SECRET}"', TWICE), "name twice"),
+    "a name twice": (literally(f'"schema_version": 4, "harness_version": "{SECRET}"', TWICE), "name twice"),
     "a size twice": (literally('"m": 1024', '"m": 1, "m": 1024'), "name twice"),
     "a status twice": (
         literally('"status": "improvement"', '"status": "regression", "status": "improvement"'),
@@ -267,8 +292,8 @@ def with_card(**over: Any) -> Review:
     return replace(CLEAN, cards=(replace(CLEAN.cards[0], **over),))
 
 
-def moved(effect: float, low: float | None = None, high: float | None = None, **over: Any) -> EffectReview:
-    return EffectReview(
+def moved(effect: float, low: float | None = None, high: float | None = None, **over: Any) -> Effect:
+    return Effect(
         **{
             "effect": effect,
             "low": effect - 0.001 if low is None else low,
@@ -320,7 +345,7 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
     "never sure enough": (with_card(confidence=0.9999999), "confidence"),
     "always sure": (with_card(confidence=0.5), "confidence"),
     "more false alarms than verdicts": (
-        with_card(calibrated=Calibrated(measured_at="x", verdicts=1, false_alarms=2)),
+        with_card(calibrated=CalibrationSummary(measured_at="x", driver="", verdicts=1, false_alarms=2)),
         "more false alarms",
     ),
     "effect below its interval": (spoilt(time=moved(0.0, low=0.001, high=0.002)), "outside its interval"),
@@ -329,8 +354,14 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
     "cycles outside": (spoilt(cycles=moved(0.5, low=0.0, high=0.1)), "cycles changed by"),
     "energy outside": (spoilt(energy=moved(0.5, low=0.0, high=0.1, quads=0)), "energy changed by"),
     "fewer quads than processes": (spoilt(time=moved(0.0, quads=3)), "3 quads in 4 processes"),
-    "effects of more processes": (spoilt(time=moved(0.0, each=(0.0,) * 5)), "effects of 5 processes"),
-    "effect that no process had": (spoilt(time=moved(0.0, each=(0.1, 0.2, 0.1, 0.3))), "in no process"),
+    "effects of more processes": (
+        spoilt(time=moved(0.0, process_effects=(0.0,) * 5)),
+        "effects of 5 processes",
+    ),
+    "effect that no process had": (
+        spoilt(time=moved(0.0, process_effects=(0.1, 0.2, 0.1, 0.3))),
+        "in no process",
+    ),
     "negative visible": (spoilt(smallest_visible=-0.1), "negative"),
     "negative floor": (spoilt(noise_floor=-0.1), "negative"),
     "regression that is faster": (
@@ -365,11 +396,11 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
     "identical and visible": (with_card(cases=(replace(IDENTICAL, smallest_visible=0.1),)), "and yet has"),
     "new and measured": (spoilt(status="new", base=None), "new, and yet has measured"),
     "new, with a base": (
-        with_card(cases=(replace(IDENTICAL, status="new", base=Side()),), twins=()),
+        with_card(cases=(replace(IDENTICAL, status="new", base=Arm()),), twins=()),
         "seen at both",
     ),
     "missing, with a head": (
-        with_card(cases=(replace(IDENTICAL, status="missing", head=Side()),), twins=()),
+        with_card(cases=(replace(IDENTICAL, status="missing", head=Arm()),), twins=()),
         "seen at both",
     ),
     "failed and measured": (spoilt(status="failed"), "failed, and yet has measured"),
@@ -388,7 +419,7 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
 CORPUS = {
     **ARCHIVES,
     **{f"report: {name}": (zipped(content), why) for name, (content, why) in DOCUMENTS.items()},
-    **{f"untrue: {name}": (zipped(encode_review(made)), why) for name, (made, why) in IMPLAUSIBLE.items()},
+    **{f"untrue: {name}": (zipped(encode(made)), why) for name, (made, why) in IMPLAUSIBLE.items()},
 }
 
 
@@ -449,7 +480,7 @@ def test_one_that_lies_among_honest_ones_spoils_them_all(github, post, name):
 )
 def test_an_honest_report_is_read_as_it_was_written(made):
     review = honest(made())
-    assert read_review(unpacked(zipped(encode_review(review)), "x")) == review
+    assert read_review(unpacked(zipped(encode(review)), "x")) == review
     assert problems(review, bases={BASE}, head=HEAD) == []
 
 
@@ -640,7 +671,7 @@ def test_no_real_comparison_is_called_a_lie(tmp_path):
             env={"HARNESS_NULL_SCRIPT": script, "HARNESS_CACHE_DIR": str(tmp_path / "cache")},
         )
         assert "Traceback" not in done.stderr, done.stderr
-        review = read_review(encode_review(review_of(newest_comparisons(results))))
+        review = read_review(encode(review_of(newest_comparisons(results))))
         assert review.base
         assert review.head
         assert problems(review, bases={review.base}, head=review.head) == []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
-from msgspec.structs import replace
 
+from harness.report.document.document import encode
 from harness.report.document.outcome import Links
 from harness.report.pull_request.comment_markdown import COMMENT_BYTES
 from harness.report.pull_request.static_comment import (
@@ -16,7 +17,6 @@ from harness.report.pull_request.static_comment import (
     StaticRow,
     StaticSuite,
     decode_static,
-    encode_static,
     static_comment,
 )
 from tests.github_reports import posting, zipped
@@ -60,7 +60,7 @@ def post(github, tmp_path, capsys, monkeypatch):
     call = posting(github, tmp_path, capsys, monkeypatch, "post-static")
 
     def run(content=REPORT, given=None, **artifact):
-        content = encode_static(content) if isinstance(content, StaticReport) else content
+        content = encode(content) if isinstance(content, StaticReport) else content
         held = {"name": "perf-static", "content": zipped(content, artifact.pop("member", "review.json"))}
         github.artifacts[RUN] = [Artifact(github.next_id(), **{**held, **artifact})]
         return call(given or event())
@@ -113,7 +113,7 @@ def test_what_a_stranger_wrote_is_code_and_nothing_else(github, post):
     ],
 )
 def test_what_is_no_report_is_refused_and_nothing_posted(github, post, change, said):
-    done = post(json.dumps({**json.loads(encode_static(REPORT)), **change}).encode())
+    done = post(json.dumps({**json.loads(encode(REPORT)), **change}).encode())
     assert (done.status, github.writes) == (2, [])
     assert said in done.err
 
@@ -157,6 +157,6 @@ def test_a_run_that_left_nothing_posts_nothing(github, post):
 def test_a_comment_fits_whatever_the_report_holds():
     rows = tuple(replace(ROW, kernel=f"k{number}", changes=("x" * 2000,)) for number in range(300))
     report = replace(REPORT, suites=(replace(SUITE, rows=rows),))
-    text = static_comment(decode_static(encode_static(report)), Links())
+    text = static_comment(decode_static(encode(report)), Links())
     assert len(text.encode()) <= COMMENT_BYTES
     assert "lines more did not fit" in text

@@ -5,20 +5,20 @@ what the job with the card says.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
-from msgspec.structs import replace
 
 from harness.ci import forge as forge_api
 from harness.ci.gitlab.measured_pipeline import links_of_job, without_actions
 from harness.errors import ExitCode
-from harness.report.document.document import encode_review
+from harness.report.document.document import encode
 from tests import review_samples as samples
 from tests.github_reports import WAITS, honest
 from tests.github_server import HEAD
 from tests.gitlab_server import ME, PIPELINE, SOMEBODY, TOKEN, WEB, job, serving
 
-CLEAN, REGRESSIONS = (encode_review(honest(sample)) for sample in (samples.clean(), samples.regressions()))
+CLEAN, REGRESSIONS = (encode(honest(sample)) for sample in (samples.clean(), samples.regressions()))
 MARKER = f"<!-- gpu-harness:review run={PIPELINE} attempt=1 head={HEAD} -->"
 
 
@@ -88,7 +88,7 @@ def test_a_log_starts_no_quick_action(gitlab, post, line):
     review = honest(samples.regressions())
     [card] = review.cards
     broken = samples.case("naive", status="failed", log=f"error:\n{line}\n", side="head", message="m")
-    gitlab.measured(encode_review(replace(review, cards=(replace(card, cases=(broken,), places={}),))))
+    gitlab.measured(encode(replace(review, cards=(replace(card, cases=(broken,), places={}),))))
     assert post().status == 0
     assert gitlab.acted == []
     assert line.strip().removeprefix("/") in gitlab.bodies()[0]
@@ -166,7 +166,7 @@ def test_reports_of_a_matrix_are_one(gitlab, post):
     other = honest(samples.clean())
     other = replace(other, cards=tuple(replace(card, device="NVIDIA L40S") for card in other.cards))
     gitlab.measured(CLEAN, "perf-measure: [h200]")
-    gitlab.measured(encode_review(other), "perf-measure: [l40s]")
+    gitlab.measured(encode(other), "perf-measure: [l40s]")
     gitlab.measured(b"not ours", "perf-measurement")
     post()
     assert "NVIDIA H200" in gitlab.bodies()[0]

@@ -15,6 +15,7 @@ from harness.measure import protocol
 from harness.measure.timing import MeasureSettings
 from harness.records.types import Launch
 from harness.suite.kernel import Parameter
+from harness.suite.layout import Layout
 from harness.suite.loader import load_folder
 from harness.suite.sources import Program
 from tests.pairs import opened_worker
@@ -117,7 +118,7 @@ def test_origins_follow_the_stream(cuda):
 __constant__ int harness_origin[3];
 extern "C" __global__ void mark(int *y) { atomicAdd(&y[blockIdx.x + harness_origin[0]], 1); }
 """
-    parameters = (Parameter("y", "int32", (1000,)),)
+    parameters = (Parameter("y", "int32", Layout((1000,), "int32")),)
     made = Program("t.mark", "mark", text, in_parts=True, parameters=parameters)
     built = device.build(made)
     memory = device.allocate(4000)

@@ -298,6 +298,20 @@ def test_a_kernel_that_is_handed_a_function_is_left_out_and_the_others_are_propo
     assert why in left["act"]
 
 
+@pytest.mark.parametrize("declaration", ['{0} = Input("n")', '{0} = Output("n")', "{0} = Scalar(1)"])
+def test_an_array_or_a_scalar_that_would_hide_an_attribute_is_refused_in_a_sentence(
+    theirs, call, declaration
+):
+    theirs({"scale.cu": SCALE})
+    call("init", "--yes")
+    suite = Path("perf/scale/suite.py")
+    text = suite.read_text().replace("import Axis", "import Axis, Scalar")
+    suite.write_text(text.replace("    n = Axis", f"    {declaration.format('data')}\n    n = Axis"))
+    done = call("list")
+    assert done.status == 2
+    assert "'data' of Scale has the name of an attribute that every Problem has" in done.err
+
+
 @pytest.mark.parametrize("header", ["<hip/hip_runtime.h>", '"wrapped.h"'])
 def test_a_kernel_of_hip_is_left_out_beside_the_same_one_of_cuda(theirs, header):
     kernel = f"__global__ void scale(const float *x, float *y, int n) {{ {INDEX} if (i < n) y[i] = x[i]; }}\n"
@@ -307,7 +321,19 @@ def test_a_kernel_of_hip_is_left_out_beside_the_same_one_of_cuda(theirs, header)
         "b/main.cu": kernel,
     }))  # fmt: skip
     assert [kernel.file for suite in suites.values() for kernel in suite.kernels] == ["b/main.cu"]
-    assert "its file is HIP (it includes hip/hip_runtime.h)" in left["scale"]
+    assert "not proposed: HIP (it includes hip/hip_runtime.h)" in left["scale"]
+
+
+def test_a_file_of_hip_is_told_by_its_suffix_and_compiled_for_no_header(theirs):
+    kernel = "__global__ void f(const type *x, type *y, int n) { y[n] = x[n]; }\n"
+    suites, left = guessed(theirs({
+        "a.cuh": kernel,
+        "a.cpp": '#include <hip/hip_runtime.h>\ntypedef float type;\n#include "a.cuh"\n',
+        "b.hip": kernel.replace("f(", "g(").replace("type", "float"),
+    }))  # fmt: skip
+    assert not suites
+    assert "type type" in left["f"]
+    assert "not proposed: HIP (by its name, .hip)" in left["g"]
 
 
 def test_a_kernel_gets_the_flags_of_the_build_nearest_to_its_file(theirs):
@@ -323,8 +349,34 @@ def test_a_kernel_gets_the_flags_of_the_build_nearest_to_its_file(theirs):
     assert options == {"scale": (), "other": ("--use_fast_math",)}
 
 
-@pytest.mark.parametrize("name", ["points", "data", "layout", "flop", "inputs", "outputs"])
-def test_an_axis_that_would_hide_an_attribute_of_problem_is_refused_in_a_sentence(theirs, call, name):
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("CMakeLists.txt", "add_compile_options(--expt-relaxed-constexpr)\ninclude_directories(include)\n"),
+        ("Makefile", "NVCC_FLAGS = --expt-relaxed-constexpr\n"),
+        ("setup.py", "cuda_cflags = ['--expt-relaxed-constexpr']\n"),
+    ],
+)
+def test_a_build_file_speaks_for_its_folder_and_below_alone(theirs, file, text):
+    kernel = "#include <util.h>\n__global__ void {0}(const float *x, float *y, int n) {{ y[n] = x[n]; }}\n"
+    suites, _ = guessed(theirs({
+        f"one/{file}": text, "one/include/util.h": "",
+        "one/deep/f.cu": kernel.format("f"), "two/g.cu": kernel.format("g"), "top.cu": kernel.format("h"),
+    }))  # fmt: skip
+    kernels = {name: suite.kernels[0] for name, suite in suites.items()}
+    assert kernels["f"].options == ("--expt-relaxed-constexpr",)
+    assert kernels["f"].include == (("one/include",) if file == "CMakeLists.txt" else ())
+    assert [(kernels[name].options, kernels[name].include) for name in "gh"] == [((), ())] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [
+        *((name, "Problem") for name in ("points", "data", "layout", "flop", "inputs", "outputs")),
+        *((name, "Case") for name in ("kernel", "dtype", "id", "sizes", "scalars")),
+    ],
+)
+def test_an_axis_that_would_hide_an_attribute_is_refused_in_a_sentence(theirs, call, name, of):
     top = theirs({"scale.cu": SCALE})
     call("init", "--yes")
     suite = top / "perf/scale/suite.py"
@@ -333,7 +385,7 @@ def test_an_axis_that_would_hide_an_attribute_of_problem_is_refused_in_a_sentenc
     )
     done = call("list")
     assert done.status == 2
-    assert f"Axis '{name}' of Scale has the name of an attribute" in done.err
+    assert f"Axis '{name}' of Scale has the name of an attribute that every {of} has" in done.err
     assert f"such as {name}_." in done.err
 
 
@@ -444,6 +496,11 @@ def test_the_scalars_of_a_suite_are_distinct_and_two_that_are_swapped_are_wrong(
         ),  # without a length, the axis would be n
         ("f", "const float *__x, float *__y, int __n", "if (i < __n) __y[i] = __x[i];"),
         ("none", "const float *x, float *y, int n", "y[i] = x[i];"),
+        # Names of the suite interface.
+        ("two", "const float *Input, const float *w, float *Output, int n", "Output[i] = Input[i] * w[i];"),
+        ("scaled", "const float *abs, float *y, float super, int points", "y[i] = 2 * super * abs[i];"),
+        ("filter", "const float *kernel, float *data, int dtype", "if (i < dtype) data[i] = kernel[i];"),
+        ("of_case", "const float *case, float *self, float id, int sizes", "self[i] = id * case[i];"),
     ],
 )
 def test_a_suite_loads_whatever_names_the_source_has(theirs, call, name, parameters, body):
@@ -452,6 +509,20 @@ def test_a_suite_loads_whatever_names_the_source_has(theirs, call, name, paramet
     suite = load_folder(Path(f"perf/{name}").resolve())
     case = next(each.case for each in plan(suite, quick=True))
     assert len(suite.parameters(suite.by_name[name], case)) == parameters.count(",") + 1
+    assert isinstance(launch_of(suite.by_name[name], case).grid[0], int)
+
+
+def test_a_number_of_a_template_may_have_the_name_of_an_attribute_of_a_case(theirs, call):
+    body = f"{{ {INDEX} if (i < n) y[i] = x[i]; }}"
+    theirs({
+        "f.cu": f"template <int id> __global__ void f(const float *x, float *y, int n) {body}\n"
+        "void run(float *x, float *y, int n) { f<64><<<n / id, id>>>(x, y, n); }\n"
+    })  # fmt: skip
+    call("init", "--yes")
+    suite = load_folder(Path("perf/f").resolve())
+    case = suite.case(suite.by_name["f"], {"n": 640})
+    assert suite.by_name["f"].instance(case) == "f<64>"
+    assert launch_of(suite.by_name["f"], case).grid[0] == 10
 
 
 def test_sizes_follow_the_largest_array_and_say_where_no_parameter_is_a_length(theirs):
@@ -1584,9 +1655,64 @@ def test_what_is_nested_too_deeply_costs_its_own_file_or_reference_alone(theirs)
     minus = "x = " + "-" * 50_000 + "1\n"
     triton = triton_file("x, gain", f"rows, n_cols = x.shape[0] + {deep}, 1", "y = torch.empty_like(x)",
                          "LAUNCH(y, x, gain)", "return y")  # fmt: skip
-    suites, left = guessed(theirs({"sum.cu": kernel, "minus.py": ROWS + minus, "sum.py": triton}))
+    suites, left = guessed(theirs({"sum.cu": kernel, "minus.py": ROWS + minus, "sum.py": triton + TRITON}))
     assert suites["f"].reference is None
-    assert left == dict.fromkeys(["minus.py", "sum.py"], "it is not Python that can be read")
+    assert "add" in suites
+    (function,) = {*left} - {"minus.py"}
+    assert left == dict.fromkeys(["minus.py", function], "its source is nested too deeply to be read")
+
+
+def test_an_odd_kernel_costs_itself_and_a_line_says_which_and_why(theirs, call):
+    kernel = (
+        f"__global__ void {{0}}(const float *{{1}}, float *y, int n) {{{{ {INDEX} y[i] = {{1}}[i]; }}}}\n"
+    )
+    top = theirs({
+        "scale.cu": SCALE,
+        "name.cu": kernel.format("gr\u00f6\u00dfe", "x") + kernel.format("beside", "x"),
+        "parameter.cu": kernel.format("f", "gr\u00f6\u00dfe"),
+        "twice.cu": kernel.format("g", "in").replace("*y", "*in_").replace("y[", "in_["),
+        "open.py": f"{TRITON}\ndef (\n",
+        "about.py": TRITON.replace("output =", '"a \\ud800 b \\x00"\n    output =', 1),
+    })  # fmt: skip
+    (top / "latin.cu").write_bytes(kernel.format("h", "x").encode() + b"// \xa9\n")
+    (top / "wide.cu").write_text(kernel.format("w", "x"), encoding="utf-16")
+    _, left = guessed(top)
+    assert {name: why.partition(",")[0] for name, why in left.items()} == {
+        "gr\u00f6\u00dfe": "its name has other signs than letters (a-z)",
+        "f": "its parameter gr\u00f6\u00dfe has a name with other letters than a-z: rename it",
+        "g": "two of its parameters would both be called in_ in suite.py: rename one",
+        "h": "latin.cu is not in UTF-8",
+        "w": "wide.cu is not in UTF-8",
+        "open.py": left["open.py"].partition(",")[0],
+    }
+    assert "open.py, line" in left["open.py"]
+    assert call("init", "--yes", "--only", "*").status == 0
+    names = [each["suite"] for each in json.loads(call("list", "--json").out)]
+    assert sorted(names) == ["add", "beside", "scale"]
+
+
+@pytest.mark.parametrize(
+    "reader", ["readings.elementwise", "guess.Geometry", "repository.read", "python_kernels.launches_in"]
+)
+def test_whatever_a_reader_raises_costs_the_kernel_that_it_reads(theirs, monkeypatch, reader):
+    module, _, name = f"harness.init.{reader}".rpartition(".")
+    read = getattr(sys.modules[module], name)
+
+    def fails_on_odd(*args):
+        if "odd" in str([getattr(getattr(each, "kernel", each), "name", each) for each in args]):
+            raise KeyError("of a fault of ours")
+        return read(*args)
+
+    monkeypatch.setattr(f"{module}.{name}", fails_on_odd)
+    kernel = f"__global__ void {{0}}(const float *x, float *y, int n) {{{{ {INDEX} y[i] = x[i]; }}}}\n"
+    suites, left = guessed(theirs({
+        "add.py": TRITON, "odd.py": TRITON.replace("def add(", "def odd("),
+        "odd.cu": kernel.format("odd"), "other.cu": kernel.format("other"),
+    }))  # fmt: skip
+    assert {kernel.name for suite in suites.values() for kernel in suite.kernels} >= {"add", "other"}
+    assert [why for name, why in left.items() if name.startswith("odd")] == [
+        "reading it failed (KeyError: 'of a fault of ours'): write its suite yourself, and report this"
+    ]
 
 
 def test_names_that_each_stand_for_many_more_take_no_time(theirs):

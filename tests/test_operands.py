@@ -396,7 +396,7 @@ def compared(tmp_path, head_text=UPDATE, **replaced):
     settings = PairSettings(warmup_min_s=0.001, warmup_max_s=0.01, max_quads=6, lead_in_s=0.001)
     asked = protocol.Compare(pair=pair, seed=1, order_seed=2, settings=settings, by_base=True, **replaced)
     try:
-        changes = worker.pairs.differences(protocol.Differences(case=None, seed=1)).changes
+        changes = worker.pairs.differences(protocol.Differences(case=None, seed=1))
         return changes, worker.pairs.compare(asked)
     finally:
         worker.device.close()

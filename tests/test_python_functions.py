@@ -74,10 +74,11 @@ def checked_by(worker: Worker, kernel: str) -> tuple[str, str, str]:
     return row.status, row.reason, row.message
 
 
+SQUARE = Layout((4, 4), "float32")
 PARAMETERS = (
-    Parameter("a", "float32", (4, 4)),
-    Parameter("b", "float32", (4, 4)),
-    Parameter("c", "float32", (4, 4)),
+    Parameter("a", "float32", SQUARE),
+    Parameter("b", "float32", SQUARE),
+    Parameter("c", "float32", SQUARE),
     Parameter("m", "int32"),
 )
 
@@ -299,7 +300,7 @@ def test_arrays_lie_as_the_problem_says(tmp_path, kind, hint):
 
 
 def test_an_output_with_room_between_its_lines_cannot_be_returned():
-    padded = Parameter("y", "float32", (2, 2), Layout((2, 2), "float32", ld=4))
+    padded = Parameter("y", "float32", Layout((2, 2), "float32", ld=4))
     framework = Framework(cast("Any", None))
     with pytest.raises(LaunchError, match="ask for y as a parameter"):
         framework.found(np.zeros((2, 2), np.float32), padded)
@@ -309,7 +310,7 @@ def test_a_function_gets_the_numbers_of_each_call(tmp_path, monkeypatch):
     """Base's problem may pass another scalar than head's to a kernel, with the same arrays."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     file = write_files(tmp_path, {"scaled.py": "def fill(y, s):\n    y[:] = s\n"}) / "scaled.py"
-    parameters = Parameter("y", "float32", (4,)), Parameter("s", "float32", None)
+    parameters = Parameter("y", "float32", Layout((4,), "float32")), Parameter("s", "float32")
     call = PythonCall("numba", file, "fill", parameters, ("y",), {}, tmp_path, "")
     function, y = FrameworkFunction(call, ExecutionContext()), np.zeros(16, np.uint8)
     for value in (0.25, 0.75, float("-inf"), float("nan")):
@@ -381,7 +382,7 @@ def test_base_and_head_have_modules_of_their_own(tmp_path, inside):
     compare = protocol.Compare(pair=pair.of("scale", n=1000), seed=1, order_seed=1, settings=PairSettings())
     base, head = (pair.worker(side).turns for side in ("base", "head"))
     head.join(protocol.Join(compare=compare, side="head"))
-    assert head.verify(protocol.Verify()).facts.digest
+    assert head.verify(protocol.Verify()).digest
     base.join(protocol.Join(compare=compare, side="base"))
     with pytest.raises(HarnessError) as caught:
         base.verify(protocol.Verify())

@@ -5,23 +5,16 @@ from __future__ import annotations
 import dataclasses
 import random
 
-import msgspec
 import pytest
 
 from harness.errors import StoreError, UsageError
 from harness.judgement.saved_runs import FilesResult, FilesSide, policy_for
 from harness.records.types import Effect, Verdict
-from harness.report.document.document import SourceLine, decode_review, encode_review
-from harness.report.document.from_results import (
-    _unique,
-    card_of_files,
-    kernel_places,
-    newest_comparisons,
-    review_of,
-    stored_result,
-)
-from harness.report.document.outcome import Links
+from harness.report.document.document import SourceLine, decode_review, encode
+from harness.report.document.from_results import _unique, card_of_files, kernel_places, review_of
+from harness.report.document.outcome import Links, facts
 from harness.report.pull_request.comment_markdown import comment
+from harness.run.stored_comparisons import newest_comparisons, stored_result
 from harness.suite.loader import load
 from tests.commits import make_project, only
 from tests.support import caller, commit, git, run_command, write_files, write_null_script
@@ -68,8 +61,8 @@ def test_a_review_says_what_the_verdicts_say(result, repository):
     slower = next(case for case in card.cases if case.kernel == "slower")
     assert slower.time is not None
     assert slower.time.effect == pytest.approx(0.03, abs=2e-3)
-    assert len(slower.time.each) == slower.time.processes
-    assert slower.source_changed
+    assert len(slower.time.process_effects) == slower.time.processes
+    assert "source changed" in facts(slower)
     assert slower.base is not None
     assert slower.base.time_ns == pytest.approx(1e6, rel=2e-2)
     assert [twin.status for twin in card.twins] == ["unchanged", "regression"]
@@ -80,7 +73,7 @@ def test_a_review_says_what_the_verdicts_say(result, repository):
 
 def test_the_document_comes_back_as_it_went(result):
     review = review_of([result])
-    assert decode_review(encode_review(review)) == review
+    assert decode_review(encode(review)) == review
 
 
 def test_whatever_words_a_device_uses_make_a_document(result):
@@ -105,14 +98,14 @@ def test_whatever_words_a_device_uses_make_a_document(result):
             problem_changes=(hostile,) * 100,
             problem=hostile,
         )
-        assert decode_review(encode_review(review_of([other]))).cards
+        assert decode_review(encode(review_of([other]))).cards
 
 
 def test_an_interval_without_bounds_makes_a_document(result):
     wild = Effect(effect=1e300, low=-1.5, high=1e304, processes=1, quads=4, process_effects=(1e300,) * 99)
     verdict = dataclasses.replace(result.verdicts[0], time=wild, smallest_visible=1e305)
     review = review_of([dataclasses.replace(result, verdicts=(verdict,))])
-    assert decode_review(encode_review(review)) == review
+    assert decode_review(encode(review)) == review
 
 
 def test_comparisons_of_other_commits_are_not_mixed(result):
@@ -217,8 +210,8 @@ def test_what_files_of_other_harnesses_tell_beside_times_reaches_the_comment(res
         "x" * 2000,
         "two.py::test_a is called test_a_2 here: another benchmark has the same name.",
     )
-    review = msgspec.structs.replace(review_of([result]), cards=(card,))
-    assert DIFFERS in comment(decode_review(encode_review(review)), Links())
+    review = dataclasses.replace(review_of([result]), cards=(card,))
+    assert DIFFERS in comment(decode_review(encode(review)), Links())
 
 
 def test_what_files_of_executables_tell_beside_times_reaches_the_review(result):

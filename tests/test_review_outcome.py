@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import pytest
-from msgspec.structs import replace
 
 from harness.errors import ExitCode
 from harness.records.record_files import ComparisonResult
 from harness.records.types import Verdict
-from harness.report.document.document import CaseReview, Review
+from harness.report.document.document import Review
 from harness.report.document.outcome import Groups, grouped, review_outcome, total, wrong_twins
 from harness.report.terminal.comparison_tables import exit_code
 from tests.review_samples import SAMPLES, STATUSES, card, case, random_review, review, twins
@@ -24,7 +24,7 @@ OUTCOMES = [
 SEVERITY = {"success": 0, "neutral": 1, "failure": 2}
 
 
-def of(outcome, name="naive") -> CaseReview:
+def of(outcome, name="naive") -> Verdict:
     status, side = outcome
     return case(name, 64, status, side=side)
 

@@ -167,17 +167,17 @@ def test_a_failure_half_way_leaves_things_as_they_were(repository, monkeypatch, 
         for name in COPIED:
             (repository / ".github" / name).write_text("older")
     before = files_of(repository)
-    rename = Path.rename
-    moved: list[Path] = []
+    write = Path.write_bytes
+    written: list[Path] = []
 
-    def full(path, target):
-        if path.name.startswith("new-"):
-            if len(moved) == last:
-                raise OSError(errno.ENOSPC, "No space left on device", str(target))
-            moved.append(target)
-        return rename(path, target)
+    def full(path, content):
+        if len(written) == last:
+            write(path, content[:10])
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        written.append(path)
+        return write(path, content)
 
-    monkeypatch.setattr(Path, "rename", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     changes = len(COPIED) if there else len(WRITTEN)
     if last < changes:
         with pytest.raises(StoreError, match="No space left on device"):

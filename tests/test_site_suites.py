@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from harness.records.types import Launch, Resources, Row
-from harness.report.site.suite_documents import demand_document, is_of_family, suite_document
+from harness.report.site.suite_documents import Cards, demand_document, is_of_family, suite_document
 from harness.suite.loader import load_folder
 from tests.histories import series_case
 from tests.support import KERNELS, caller
@@ -40,9 +40,10 @@ def matmul():
     return load_folder(KERNELS / "matmul")
 
 
-def document(suite, *cases, gpus=()):
-    """As the pages read it."""
-    return json.loads(json.dumps(suite_document(suite, gpus, cases)))
+def document(suite, *cases, gpus=(), hosts=(), newest=None):
+    """As the pages read it. `newest` holds the figures by card and case."""
+    cards = Cards(gpus=gpus, hosts=hosts or gpus, newest=newest or {})
+    return json.loads(json.dumps(suite_document(suite, cards, cases)))
 
 
 def test_figures_are_as_they_were_printed(matmul):
@@ -57,13 +58,68 @@ def test_figures_are_as_they_were_printed(matmul):
     )
     assert (card["told"]["speed_up"], card["told"]["time_ms"]) == ("29x", "4.02")
     assert shader["cards"] == [1]
-    assert "wmma_warp_tiling" not in shader["comparable"]  # half precision is no match for a loop in single
-    assert "thread_tiling_2d" in shader["comparable"]
     tiled = next(each for each in cuda["rungs"] if each["kernel"] == "block_tiling_as_published")
     assert (tiled["rate"], tiled["told"]["speed_up"], tiled["repaired"]) == (411, "4.0x", "block_tiling")
     assert cuda["cards"] == []
     sweep = found["schedule_sweep"]["rungs"][0]
     assert (sweep["size"], sweep["plain"], sweep["told"]["average"]) == ("", False, "19")
+
+
+def ladder_of(suite, name, rates, hosts):
+    """A ladder with these figures by card, kernel and size, in a site whose cards are in these hosts."""
+    named = dict.fromkeys((kernel, size) for _, kernel, size in rates)
+    cases = [
+        replace(case(*each), order=number, unit="GFLOP/s", suite="matmul", kernel=each[0], size=each[1])
+        for number, each in enumerate(named)
+    ]
+    numbers = {(each.kernel, each.size): each.order for each in cases}
+    newest = {(card, numbers[kernel, size]): rate for (card, kernel, size), rate in rates.items()}
+    found = document(suite, *cases, gpus=["one"] * len(hosts), hosts=hosts, newest=newest)
+    return next(each for each in found["ladders"] if each["name"] == name)
+
+
+def test_a_rung_has_what_each_card_measured_of_it_and_of_its_repaired_kernel(matmul, own_cache):
+    size = "4096"
+    rates = {
+        (0, "naive", size): 100, (0, "block_tiling_as_published", size): 250, (0, "block_tiling", size): 500,
+        (1, "block_tiling", size): 700,
+    }  # fmt: skip
+    rungs = ladder_of(matmul, "cuda", rates, ["x", "x"])["rungs"]
+    ours = {rung["kernel"]: rung["ours"] for rung in rungs if rung["size"] == size}
+    (base,) = ours["naive"]
+    assert (base["card"], base["own"], base["speed_up"]) == (0, [0, 100], None)
+    first, second = ours["block_tiling_as_published"]
+    assert (first["own"], first["speed_up"], first["repaired"], first["gain"]) == ([1, 250], 2.5, [2, 500], 2)
+    assert (second["card"], second["own"], second["repaired"], second["gain"]) == (1, None, [2, 700], None)
+
+
+def test_a_card_is_held_against_the_host_that_it_is_in(matmul, own_cache):
+    """Card 0 has the author's kernel; card 1 has none, and of another type the fastest of all."""
+    rates = {
+        **{(3, "cpu_loop", size): 2 for size in ("128", "256")},
+        (0, "compute_shader", "128"): 50, (0, "compute_shader", "256"): 60, (0, "naive", "256"): 90,
+        (1, "naive", "128"): 70, (1, "naive", "256"): 80, (1, "thread_tiling_2d", "256"): 100,
+        (1, "wmma_warp_tiling", "256"): 900, (2, "compute_shader", "128"): 40,
+    }  # fmt: skip
+    ladder = ladder_of(matmul, "shader", rates, ["x", "x", "y", "x"])
+    drawn = {
+        (each["card"], each["name"]): (each["is_base"], each["points"])
+        for each in ladder["curves"]
+        if each["card"] is not None
+    }
+    assert drawn == {
+        (0, "compute_shader"): (False, [[128, 50, 25], [256, 60, 30]]),
+        (1, "thread_tiling_2d"): (False, [[256, 100, 50]]),
+        (2, "compute_shader"): (False, [[128, 40, None]]),
+        (3, "cpu_loop"): (True, [[128, 2, None], [256, 2, None]]),
+    }
+    published = [each for each in ladder["curves"] if each["card"] is None]
+    assert [each["is_base"] for each in published] == [True, False]
+    assert published[0]["points"][0][1:] == [3.57, None]
+
+
+def test_a_ladder_of_one_size_has_no_curve(matmul, own_cache):
+    assert ladder_of(matmul, "cuda", {(0, "naive", "4096"): 1}, ["x"])["curves"] == []
 
 
 def test_every_ladder_of_the_five_systems_says_its_source(matmul):

@@ -18,13 +18,8 @@ import pytest
 
 from harness.errors import DeviceError, MeasureError, StoreError, SuiteError
 from harness.measure import protocol
-from harness.records.types import Effect, PairedBlock, Quad
-from harness.report.terminal.progress import SweepProgress
-from harness.run.sweep.engine import SCREENING, identity
-from harness.run.sweep.executors import Job, LocalExecutor
-from harness.run.sweep.halving import Duels, HalvingResult, duel_effect, next_step
-from harness.run.sweep.journal import SweepState, read_sweep
-from harness.run.sweep.sweep_types import (
+from harness.records.sweep_journal import SweepState, read_sweep
+from harness.records.sweep_types import (
     Configuration,
     Duel,
     Final,
@@ -33,9 +28,13 @@ from harness.run.sweep.sweep_types import (
     Sweep,
     SweepRow,
     SweepSettings,
-    configurations,
-    points,
 )
+from harness.records.types import Effect, PairedBlock, Quad, Row
+from harness.report.terminal.progress import SweepProgress
+from harness.run.sweep.engine import SCREENING, identity
+from harness.run.sweep.executors import Job, LocalExecutor
+from harness.run.sweep.halving import Duels, HalvingResult, duel_effect, next_step
+from harness.suite.configurations import configurations, points
 from harness.suite.loader import load
 from harness.system.process import Failed
 from tests.support import IMPORT_PATH, ROOT, caller, run_command
@@ -298,12 +297,13 @@ def test_what_is_lucky_once_does_not_win(tmp_path):
     lucky = 3
 
     def first_seen_fast(answer, job):
-        row = getattr(answer.reply, "row", None)
-        if row is None or job.fresh or job.request.macros["NULL_DEVICE_NS"] != 1_060_000:
+        row = answer.reply
+        if not isinstance(row, Row) or job.fresh or job.request.macros["NULL_DEVICE_NS"] != 1_060_000:
             return answer
+        assert row.measurement is not None
         times = tuple(0.9 * time for time in row.measurement.times_ns)
         row = replace(row, measurement=replace(row.measurement, times_ns=times))
-        return replace(answer, reply=protocol.MeasureReply(row=row))
+        return replace(answer, reply=row)
 
     result, _ = sweep(root, changed=first_seen_fast, near=1.0)
     assert min(result.rows, key=lambda row: row.time_ns or 0.0).configuration.number == lucky
@@ -717,8 +717,7 @@ def test_a_process_is_used_again_until_a_job_fails_in_it_or_must_be_fresh(tmp_pa
             assert result.device == "null:0"
             kinds.append(type(result.reply))
             processes.append(workers() - others)
-    done = protocol.MeasureReply
-    assert kinds == [done, done, Failed, done, done]
+    assert kinds == [Row, Row, Failed, Row, Row]
     first, again, failed, next_, fresh = processes
     assert first == again
     assert all([first, next_, fresh])

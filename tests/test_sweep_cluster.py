@@ -21,7 +21,7 @@ import pytest
 import harness
 from harness.errors import DeviceError, MeasureError, StoreError, UsageError, WorkerError
 from harness.measure import protocol
-from harness.records.types import DeviceInfo
+from harness.records.types import DeviceInfo, Row
 from harness.run.sweep import dask_worker
 from harness.run.sweep.cluster import DaskExecutor
 from harness.run.sweep.commit_pairs_on_cluster import DaskPairDevices
@@ -124,8 +124,7 @@ def verified(answers: list[JobResult]) -> list[str]:
     return sorted(
         answer.key
         for answer in answers
-        if isinstance(answer.reply, protocol.MeasureReply)
-        and answer.reply.row.status in ("verified", "not-built")
+        if isinstance(answer.reply, Row) and answer.reply.status in ("verified", "not-built")
     )
 
 

@@ -23,10 +23,10 @@ class AuditFinding:
     """The protection; empty for the one that the check is called after."""
     state: State
     seen: str
-    """What the forge says, in a few words."""
+    """The forge's setting, in a few words."""
     to_do: str = ""
     relied: bool = False
-    """Whether a job with a card must not start without it."""
+    """True if a job with a card must not start without the protection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditCheck:
+class Protection:
     """A protection, and how its findings are made; ``{branch}`` in its name is the default branch."""
 
     what: str
@@ -78,10 +78,10 @@ class AuditCheck:
             yield AuditFinding(what=what, state="unknown", seen=seen, relied=self.relied)
 
 
-def audited(asking: Asking, checks: Sequence[AuditCheck], *, relied_only: bool) -> list[AuditFinding]:
-    """The findings of all checks, or of those that jobs with a card rely on."""
-    some = [check for check in checks if check.relied or not relied_only]
-    return [finding for check in some for finding in check.findings(asking)]
+def audited(asking: Asking, protections: Sequence[Protection], *, relied_only: bool) -> list[AuditFinding]:
+    """The findings of all protections, or of those that jobs with a card rely on."""
+    some = [each for each in protections if each.relied or not relied_only]
+    return [finding for each in some for finding in each.findings(asking)]
 
 
 def should(good: object, seen: str, to_do: str, *, what: str = "") -> AuditFinding:

@@ -1,8 +1,8 @@
 """The REST API of a forge, GitHub or GitLab, as far as this project needs it.
 
 The calling process holds a token that may write, and every loaded package could read that token. So the
-client is Python's own library. Its commands load click, msgspec and platformdirs and nothing else, as a test
-holds.
+client is Python's own library. A test holds that its commands load click, markupsafe, msgspec, platformdirs
+and, to post, Jinja2, and no other package.
 """
 
 from __future__ import annotations
@@ -63,23 +63,23 @@ def quoted(text: str, most: int = 300) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forge:
-    """How one forge's API differs from another's."""
+    """The differences between the APIs of forges."""
 
     name: str
     credential: str
     """The variable with the token."""
     credential_is: str
-    """What to set it to."""
+    """The advice on the token's kind, for messages."""
     root: str
     """The variable with the API's address."""
     default_root: str
     headers: Mapping[str, str]
     updates_by: Method
-    """What changes something that is there."""
+    """The method that changes an existing thing."""
     permission: str
-    """What to do where a permission is missing."""
+    """The advice for a missing permission."""
     renamed: str
-    """What to do where the answer is a redirect."""
+    """The advice for a redirect."""
     status_page: str
 
 
@@ -97,7 +97,7 @@ class UnclearError(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent, but for the token."""
+    """A request, without the token."""
 
     method: Method
     url: str
@@ -125,16 +125,10 @@ class Waits:
 
 
 class Api:
-    """One API, by one token. With `dry_run` nothing is written: what would be is in `held`."""
+    """An API and a token. With `dry_run` nothing is written, and `held` has the requests that would write."""
 
     def __init__(
-        self,
-        forge: Forge,
-        root: str,
-        token: str | None,
-        *,
-        waits: Waits | None = None,
-        dry_run: bool = False,
+        self, forge: Forge, root: str, token: str | None, *, waits: Waits | None = None, dry_run: bool = False
     ) -> None:
         """Raises ConfigError for an address that is not https, and for a token that is none."""
         # Plain http is for a server of this machine alone: that is how tests run.
@@ -377,7 +371,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_safe(url: str, *, loopback: bool) -> bool:
-    """Whether an address is https, or http to this machine where `loopback` allows that."""
+    """Return whether an address is https, or http to this machine where `loopback` allows that."""
     try:
         parts = urlsplit(url)
         host, named = parts.hostname or "", parts.username is None and parts.port != 0
@@ -423,7 +417,7 @@ class _Error(msgspec.Struct):
 
 
 def _message(response: Response) -> str:
-    """What the forge says of an error, made harmless."""
+    """Return what the forge says of an error, made harmless."""
     try:
         error = msgspec.json.decode(response.content, type=_Error)
     except UNREADABLE:

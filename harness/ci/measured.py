@@ -1,4 +1,4 @@
-"""What a job of the history has measured: from the records that it made, for the page of its run."""
+"""Measurements of a history job, from its records, for the page of its run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSuite:
-    """One suite on one device, over the commits that the job came to."""
+    """A suite on a device, over the commits that the job measured."""
 
     device: str
     """The device's name and spec."""
@@ -32,7 +32,7 @@ class MeasuredSuite:
     skipped: Counter[str]
     """Cases that were left out, by reason."""
     lacking: tuple[str, ...]
-    """Why kernels were left out for want of a package, a sentence each."""
+    """A sentence for each kernel that lacks a package."""
 
 
 def read_measured(folder: Path) -> tuple[list[MeasuredSuite], list[str]]:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-
-import msgspec
 
 from harness.ci.forge import quoted
 from harness.ci.sticky_comment import Posted, ReportKey
@@ -19,7 +17,7 @@ from harness.report.document.check import problems
 from harness.report.document.document import LIMITS, Review, decode_review
 from harness.report.document.outcome import Links
 from harness.report.pull_request.comment_markdown import comment
-from harness.report.pull_request.faces import check_name, check_run
+from harness.report.pull_request.faces import check_run
 
 T = TypeVar("T")
 
@@ -33,11 +31,11 @@ MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedPost:
-    """What is about to be posted."""
+    """A comment and a check that are ready to be posted."""
 
     links: Links
     review: Review | None
-    """None where the run left no report."""
+    """The merged reports; None if the run left none."""
     comment: str
     """Empty for none."""
     check: Mapping[str, Any]
@@ -47,7 +45,7 @@ class PreparedPost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostOutcome:
-    """What became of what was to be posted; no comment where there was none."""
+    """The outcome of a post; the comment is None if there was none to post."""
 
     comment: Posted | None
     check: Posted
@@ -76,9 +74,8 @@ def prepared(
     check = check_run(review, links)
     missing = unfinished(check["conclusion"])
     advises = light and not key.partial
-    paragraphs = (f"<p>{each}</p>" for each in (missing, _LIGHT if advises else "") if each)
-    opening = "\n\n".join((key.marker, *paragraphs))
-    said = comment(review, links, marker=opening)
+    notes = tuple(filter(None, (missing, _LIGHT if advises else "")))
+    said = comment(review, links, marker=key.marker, notes=notes)
     if missing and check["conclusion"] == "success":
         output = {**check["output"], "title": missing, "text": missing}
         check = {**check, "conclusion": "neutral", "output": output}
@@ -89,7 +86,7 @@ def prepared(
 def without_report(
     links: Links, key: ReportKey, summary: str, *, strict: bool, light: bool = False
 ) -> PreparedPost:
-    """What is posted of a run that left none: a check without a verdict, and no comment."""
+    """Return what is posted of a run that left none: a check without a verdict, and no comment."""
     check = {
         "status": "completed",
         "conclusion": "neutral",
@@ -107,8 +104,7 @@ def _named(check: Mapping[str, Any], key: ReportKey, *, strict: bool, light: boo
         output = {**output, "title": f"Light: {output['title']}"[:255]}
     elif strict and conclusion == "neutral":
         conclusion = "failure"
-    name = check_name(partial=key.partial)
-    return {**check, "name": name, "conclusion": conclusion, "output": output}
+    return {**check, "name": key.check_name, "conclusion": conclusion, "output": output}
 
 
 def read_reviews(contents: Iterable[tuple[str, bytes]], whose: str) -> dict[str, Review]:
@@ -150,7 +146,7 @@ def merged(reviews: Iterable[Review]) -> Review:
     cards, most = tuple(card for review in found for card in review.cards), LIMITS["cards"]
     if len(cards) > most:
         raise RefusedError(f"The run's reports tell of {len(cards)} cards; at most {most} are shown.")
-    return msgspec.structs.replace(
+    return replace(
         found[0],
         harness_version=", ".join(sorted({review.harness_version for review in found}))[:200],
         created_at=max(review.created_at for review in found),

@@ -17,8 +17,8 @@ from harness.errors import MeasureError, StoreError
 from harness.judgement.saved_runs import FilesResult, judge_files
 from harness.records.imports.imported_files import read_saved
 from harness.records.record_files import ComparisonResult
-from harness.report.document.from_results import newest_comparisons
 from harness.run.executables.side_code import SideFolders, SideRecorder
+from harness.run.stored_comparisons import newest_comparisons
 from harness.system import git
 from harness.system.files import scratch_folder
 from harness.system.python_module import python_module
@@ -32,20 +32,20 @@ _FAILED = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tests:
-    """What a session collects, and where it lies."""
+    """The tests that a session collects, and their folders."""
 
     paths: tuple[str, ...]
     project: Path
     out: Path
-    """Where its files and the records of its comparisons go."""
+    """The folder for the session's files and records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOutcome:
     failed: bool
-    """Whether a test failed, be it by a verdict."""
+    """True if a test failed, also by a verdict."""
     others: bool
-    """Whether there are benchmarks that are no kernels of a suite."""
+    """True if there are benchmarks outside of suites."""
 
 
 def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> SessionOutcome:
@@ -59,7 +59,7 @@ def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> SessionO
 
 
 def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
-    """What the sessions compared, by the records that they stored; none where they compared nothing."""
+    """Return the comparisons of these commits that sessions stored; none if they compared nothing."""
     try:
         found = newest_comparisons(tests.out / "records")
     except StoreError:
@@ -120,7 +120,7 @@ def _run(
 
 
 def _has_others(saved: Path) -> bool:
-    """Whether there are benchmarks that the harness did not time."""
+    """Return whether there are benchmarks that the harness did not time."""
     try:
         found = json.loads(saved.read_bytes() or b"{}")
     except (OSError, ValueError):

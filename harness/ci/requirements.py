@@ -48,7 +48,7 @@ def chosen_extras(text: str) -> tuple[str, ...]:
 
 
 def compiling(extras: Sequence[str]) -> tuple[str, ...]:
-    """What a job that only compiles needs of these extras, beside the compiler."""
+    """Return what a job that only compiles needs of these extras, beside the compiler."""
     return tuple(sorted({"static", *extras} & {"static", "libraries", "tvm"}))
 
 

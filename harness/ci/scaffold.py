@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
 LIGHT = ("--quick", "--budget", "60")
-"""What a light comparison is given in place of a card's sizes: seconds of device time for each suite."""
+"""Options of a light comparison in place of a card's sizes, with seconds of device time for each suite."""
 
 _END = r"(?![\s\S])"
 """The end of a text; $ would let a line's end follow."""
@@ -43,7 +42,7 @@ Sizes = Annotated[str, Meta(pattern=rf"^{_LENGTH}([,x]{_LENGTH}){{0,7}}{_END}")]
 
 
 class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """One card, and what pull requests are measured at on it."""
+    """A card, with the cases and sizes at which it measures pull requests."""
 
     name: Name
     """Name of the job and of its artifacts."""
@@ -62,7 +61,7 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What `harness ci compare` is given."""
+        """Return what `harness ci compare` is given."""
         sizes = (word for size in self.sizes for word in ("--size", size))
         return (*self.cases, "--device", ",".join(self.devices), *sizes, *(["--quick"] if self.quick else []))
 
@@ -72,10 +71,9 @@ class Fleet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
     cards: Annotated[tuple[FleetCard, ...], Meta(max_length=64)]
     pytest: Annotated[tuple[TestPath, ...], Meta(max_length=16)] = ()
-    """Where the repository's pytest benchmarks are: pull requests are measured by these then."""
+    """Folders of pytest benchmarks, which measure pull requests in place of suites."""
     light: bool = False
-    """Whether pull requests are measured at the quick sizes and for a minute only. What comes of it advises,
-    and fails no check."""
+    """True if pull requests are measured briefly, at the quick sizes. The result fails no check."""
 
 
 def read_fleet(path: Path) -> Fleet:
@@ -206,7 +204,7 @@ _LABELS = ("self-hosted", "linux", "x64", "gpu-my-card")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffolded:
-    """What became of the files, by path below the repository's top. Kept are the repository's own."""
+    """The outcome for each file, by its path in the repository. Kept files are the repository's own."""
 
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
@@ -218,7 +216,7 @@ class Scaffolded:
     unmeasured: tuple[str, ...]
     """Devices that these extras are for and that no card of the file of cards has."""
     light: bool
-    """Whether that file says that pull requests are measured lightly."""
+    """True if the file of cards asks for light comparisons."""
 
 
 def scaffold(
@@ -269,7 +267,7 @@ def scaffold(
         files[own] = encode_fleet(cards)
     if kept:
         del files[own]
-    changed = _write_changed(folder, top, files, force=force)
+    changed = _write_changed(folder, files, force=force)
     measured = {spec.partition(":")[0] for card in cards.cards for spec in card.devices}
     return Scaffolded(
         written=changed,
@@ -282,7 +280,7 @@ def scaffold(
     )
 
 
-def _write_changed(folder: Path, top: str, files: Mapping[str, bytes], *, force: bool) -> tuple[str, ...]:
+def _write_changed(folder: Path, files: Mapping[str, bytes], *, force: bool) -> tuple[str, ...]:
     """Write the files that are not there as they are to be, all of them or none, and return their names."""
 
     def is_there(name: str, content: bytes) -> bool:
@@ -296,7 +294,8 @@ def _write_changed(folder: Path, top: str, files: Mapping[str, bytes], *, force:
                 f"In {folder} there are already {', '.join(in_the_way)}. Nothing was written; --force "
                 "overwrites them."
             )
-        _write_all(folder, top, changed)
+        if changed:
+            _write_all(folder, changed)
     except OSError as error:
         raise StoreError(
             f"Cannot write the workflows into {folder}: {error.strerror or error} ({error.filename}). "
@@ -368,6 +367,11 @@ def _example(more: Sequence[str], tests: Sequence[str], *, light: bool) -> Fleet
         raise UsageError(f"--pytest takes folders of the repository, such as benchmarks: {error}.") from None
 
 
+def next_steps(forge: str) -> str:
+    """Return what no file can set up at a forge, ``github`` or ``gitlab``, in the order of the work."""
+    return read_shipped(Path(__file__).with_name(forge) / "next_steps.txt", "next steps").decode()
+
+
 def _shipped(package: Path, places: Mapping[str, str]) -> Mapping[str, bytes]:
     """The files of this project that are at these places below this folder, by their new names."""
     folder = package / "ci"
@@ -389,33 +393,19 @@ def _check_folder(folder: Path) -> None:
         raise UsageError(f"Workflows are read at the top of a repository, not in {folder}: {where}.")
 
 
-def _write_all(folder: Path, top: str, files: Mapping[str, bytes]) -> None:
-    """All or nothing: everything is written aside first, then moved, and moved back if one move fails."""
-    if not files:
-        return
-    with ExitStack() as undo:
-        for name in files:
-            _make_folder((folder / name).parent, undo)
-        aside = Path(tempfile.mkdtemp(prefix=".harness-init-", dir=folder / top))
-        undo.callback(shutil.rmtree, aside, ignore_errors=True)
-        for number, content in enumerate(files.values()):
-            (aside / f"new-{number}").write_bytes(content)
-        for number, name in enumerate(files):
-            _move(aside / f"new-{number}", folder / name, aside / f"old-{number}", undo)
+def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write all files or none: what is in their way is moved aside, and back if one of them fails."""
+    beside = tempfile.TemporaryDirectory(prefix=".harness-init-", dir=folder, ignore_cleanup_errors=True)
+    with beside as aside, ExitStack() as undo:
+        for number, (name, content) in enumerate(files.items()):
+            target, old = folder / name, Path(aside, str(number))
+            for parent in reversed(target.parents):
+                if not parent.is_dir():
+                    parent.mkdir()
+                    undo.callback(parent.rmdir)
+            if os.path.lexists(target):
+                target.rename(old)
+                undo.callback(old.rename, target)
+            undo.callback(target.unlink, missing_ok=True)
+            target.write_bytes(content)
         undo.pop_all()
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _make_folder(folder: Path, undo: ExitStack) -> None:
-    if not folder.is_dir():
-        _make_folder(folder.parent, undo)
-        folder.mkdir()
-        undo.callback(folder.rmdir)
-
-
-def _move(new: Path, target: Path, old: Path, undo: ExitStack) -> None:
-    if os.path.lexists(target):
-        target.rename(old)
-        undo.callback(old.rename, target)
-    new.rename(target)
-    undo.callback(target.unlink)

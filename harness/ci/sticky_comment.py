@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
+
+import msgspec
 
 from harness.ci.forge import Api, ApiError
 from harness.errors import RemoteError
+from harness.report.pull_request.faces import check_name
 
 _MARKER = re.compile(
     r"<!-- gpu-harness:(review|review-some|static) run=([0-9]{1,19}) attempt=([0-9]{1,9}) "
@@ -27,9 +30,9 @@ class ReportKey:
     attempt: int
     head: str
     partial: bool = False
-    """Whether it is of some cases only: what is posted of all of them stays beside it."""
+    """True for a report of some cases, which stays beside the report of all cases."""
     static: bool = False
-    """Whether it is of what was compiled, with no card: it stays beside the others, too."""
+    """True for a report of compiled kernels, which stays beside the other reports."""
 
     @property
     def marker(self) -> str:
@@ -37,11 +40,15 @@ class ReportKey:
         return f"<!-- gpu-harness:{which} run={self.run} attempt={self.attempt} head={self.head} -->"
 
     @property
+    def check_name(self) -> str:
+        return check_name(partial=self.partial)
+
+    @property
     def external_id(self) -> str:
         return f"{self.run}.{self.attempt}"
 
     def is_newer_than(self, other: ReportKey) -> bool:
-        """Whether the other, of the same commit, has nothing to add. Runs are numbered as they start."""
+        """Return whether the other report of the same commit is older. Runs are numbered as they start."""
         return self.head == other.head and (self.run, self.attempt) > (other.run, other.attempt)
 
 
@@ -50,19 +57,17 @@ class Posted:
     action: Literal["created", "updated", "left"]
     """left: there is that of a newer run."""
     id: int | None
-    """None in a dry run that would create it."""
+    """The comment's number; None in a dry run that would create it."""
     url: str = ""
 
 
-class Comment(Protocol):
-    """A comment, as a forge tells of it."""
+class Comment(msgspec.Struct, kw_only=True):
+    """A comment, as a forge describes it."""
 
-    @property
-    def id(self) -> int: ...
-    @property
-    def text(self) -> str | None: ...
-    @property
-    def url(self) -> str: ...
+    id: int
+    text: str | None = msgspec.field(name="body", default=None)
+    url: str = msgspec.field(name="html_url", default="")
+    """Empty at GitLab, which tells none."""
 
 
 def key_of(comment: Comment) -> ReportKey | None:
@@ -91,15 +96,15 @@ class StickyComment:
     text: str
     still_current: Callable[[], object]
     about: str
-    """What the messages call it, such as pull request 12."""
+    """The name in messages, such as pull request 12."""
     comments: str
     """The API's path of all comments."""
     one: str
     """The API's path of one comment, but for its number."""
-    kind: type[Any]
+    kind: type[Comment]
     """The type that a comment is decoded as."""
     ours: Callable[[Any], bool]
-    """Whether the holder of the token wrote a comment."""
+    """Tells if the holder of the token wrote a comment."""
     needs: str
     """The permission it takes to write there."""
     made: Comment | None = field(default=None, init=False)
@@ -120,7 +125,7 @@ class StickyComment:
         )
 
     def _look(self) -> Posted | None:
-        """One look, and what follows from it; None where another look must."""
+        """Look at the comments once and act; return None if another look must follow."""
         found = {comment.id: comment for comment in ([self.made] if self.made else []) + self._ours()}
         ours = [found[number] for number in sorted(found)]
         if not ours:

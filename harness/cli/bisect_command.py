@@ -139,7 +139,7 @@ def _pair_devices(
     given: dict[str, Any],
     observer: CompareObserver,
 ) -> Iterator[PairDevices]:
-    """One device, or those of a Dask cluster: our own on this host, or somebody's."""
+    """Open a single device, or a Dask cluster of this host or of somebody else."""
     devices, scheduler, suite_from = given["devices"], given["scheduler"], selection.suite_from
     if devices is not None and (scheduler or selection.device):
         other = "--scheduler" if scheduler else "--device"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from harness.ci.github import workflow_events
 from harness.ci.github.github_api import GITHUB, check_repository
 from harness.ci.github.posting import Checks
 from harness.ci.gitlab.gitlab_api import GITLAB, in_pipeline
+from harness.ci.sticky_comment import StaleError
 from harness.cli import options
 from harness.errors import ConfigError, HarnessError
 
@@ -57,6 +59,16 @@ class Calling:
         permission = f"grant App {app} that, and accept it where the App is installed."
         api = self.api.with_token(token, credential=_OF_APP, credential_is=wanted, permission=permission)
         return Checks(api, self.repository, app)
+
+    @contextlib.contextmanager
+    def showing(self, consequence: str, **about: Any) -> Iterator[dict[str, Any]]:
+        """Show `about` and what the block adds to it; after a StaleError its sentence and the consequence."""
+        result = about
+        try:
+            yield result
+        except StaleError as stale:
+            result |= {"state": "stale", "message": f"{stale} {consequence}"}
+        self.show(**result)
 
     def show(self, **result: Any) -> None:
         """Print what was done, with its `message`, and the requests that a dry run has not sent."""

@@ -23,7 +23,7 @@ from harness.cli import options
 from harness.cli.ci_calling import Calling, app_option, line_safe, warn, with_calling
 from harness.errors import RefusedError, UsageError
 from harness.report.pull_request.comment_markdown import summary
-from harness.report.pull_request.faces import check_name, faces, write_faces
+from harness.report.pull_request.faces import faces, write_faces
 
 
 @click.command("post", short_help="In the job that may write: check the report, and post it.")
@@ -74,30 +74,26 @@ def post(
         return
     checks = calling.checks(app)
     run = workflow_events.measured_run(calling.event, calling.repository)
-    result: dict[str, Any] = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
-    try:
-        prepared = measured_run.prepare(
-            calling.api,
-            calling.repository,
-            run,
-            server=calling.server,
-            history=history,
-            given=given_reviews(review) if review else None,
-            strict=strict,
-            light=is_light(fleet),
-        )
-        _write(prepared, out)
-        outcome = measured_run.post(calling.api, checks, run, prepared, author=author)
-    except StaleError as stale:
-        measured_run.end_unposted(checks, run, str(stale))
-        result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
-    except RefusedError as refused:
-        measured_run.end_unposted(checks, run, refused.message, refused=True)
-        raise
-    else:
+    about = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
+    with calling.showing("So nothing of this run is shown there.", **about) as result:
+        try:
+            prepared = measured_run.prepare(
+                calling.api,
+                calling.repository,
+                run,
+                server=calling.server,
+                history=history,
+                given=given_reviews(review) if review else None,
+                strict=strict,
+                light=is_light(fleet),
+            )
+            _write(prepared, out)
+            outcome = measured_run.post(calling.api, checks, run, prepared, author=author)
+        except (StaleError, RefusedError) as error:
+            measured_run.end_unposted(checks, run, error)
+            raise
         names = (f"Pull request {run.pull_request}", "check run", "comment")
-        result |= _posted(calling, prepared, outcome, names)
-    calling.show(**result)
+        result.update(_posted(calling, prepared, outcome, names))
 
 
 def _post_to_gitlab(
@@ -107,16 +103,12 @@ def _post_to_gitlab(
     from harness.report.pull_request.machine_formats import code_quality, openmetrics
 
     pipeline = measured_pipeline.pipeline_of(os.environ)
-    result: dict[str, Any] = {
-        "merge_request": pipeline.merge_request,
-        "head": pipeline.head,
-        "pipeline": pipeline.id,
-    }
+    about = {"merge_request": pipeline.merge_request, "head": pipeline.head, "pipeline": pipeline.id}
     # As an address it is a path below the job's folder, where `out` is one.
     page = (out / "review.html").as_posix() if out and not out.is_absolute() else ""
     links = measured_pipeline.links_of_job(os.environ, page, history)
     given = given_reviews(reports) if reports else None
-    try:
+    with calling.showing("So nothing of this pipeline is shown there.", **about) as result:
         prepared = measured_pipeline.prepare(
             calling.api, calling.repository, pipeline, links=links, given=given, strict=strict
         )
@@ -126,12 +118,8 @@ def _post_to_gitlab(
             texts = {"code-quality.json": code_quality(review), "metrics.txt": openmetrics(review)}
             write_faces(out, {name: text.encode() for name, text in texts.items()})
         outcome = measured_pipeline.post(calling.api, calling.repository, pipeline, prepared)
-    except StaleError as stale:
-        result |= {"state": "stale", "message": f"{stale} So nothing of this pipeline is shown there."}
-    else:
         names = (f"Merge request {pipeline.merge_request}", "commit status", "note")
-        result |= _posted(calling, prepared, outcome, names)
-    calling.show(**result)
+        result.update(_posted(calling, prepared, outcome, names))
 
 
 @click.command("post-static", short_help="In the job that may write: check static facts, and post them.")
@@ -154,17 +142,12 @@ def post_static(calling: Calling, author: str) -> None:
             "what changed, for a job's artifacts."
         )
     run = workflow_events.compiled_run(calling.event, calling.repository)
-    result: dict[str, Any] = {"head": run.head, "run": run.id}
-    try:
+    with calling.showing("So nothing of this run is shown.", head=run.head, run=run.id) as result:
         number, posted = measured_run.post_static(
             calling.api, calling.repository, run, server=calling.server, author=author
         )
-    except StaleError as stale:
-        result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown."}
-    else:
         message = f"Pull request {number}: comment {_what(calling, posted)}."
-        result |= {"state": "posted", "pull_request": number, "message": message, "comment": asdict(posted)}
-    calling.show(**result)
+        result.update(state="posted", pull_request=number, message=message, comment=asdict(posted))
 
 
 def _write(prepared: PreparedPost, out: Path | None) -> None:
@@ -265,7 +248,7 @@ def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> 
 
 
 def _pushed(calling: Calling, automatic: str) -> workflow_events.MeasurementRequest | str:
-    """What a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
+    """Return what a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
     if not automatic:
         return "no push is measured unasked here"
     asked = workflow_events.pushed(calling.event, calling.repository, drafts=automatic == "drafts")
@@ -282,11 +265,9 @@ def _carry_over(
     if queued is None:
         calling.show(state="no-request", message="No request: the queue waits for no check.")
         return
-    try:
-        carried = carry_over(calling.api, calling.checks(app), queued, check_name(), strict=strict)
-    except StaleError as stale:  # merged or taken out of the queue, which then waits no more
-        calling.show(state="stale", message=f"{stale} So {queued.commit} gets no conclusion.")
-        return
-    message = f"{queued.commit} gets the conclusion of {carried.measured}: {carried.conclusion}."
-    about = {"pull_request": queued.pull_request, "commit": queued.commit, **asdict(carried)}
-    calling.show(state="carried-over", message=message, **about)
+    # The pull request may be merged or taken out of the queue, which then waits no more.
+    with calling.showing(f"So {queued.commit} gets no conclusion.") as result:
+        carried = carry_over(calling.api, calling.checks(app), queued, strict=strict)
+        message = f"{queued.commit} gets the conclusion of {carried.measured}: {carried.conclusion}."
+        result.update(state="carried-over", message=message)
+        result.update(pull_request=queued.pull_request, commit=queued.commit, **asdict(carried))

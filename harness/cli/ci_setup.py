@@ -24,6 +24,7 @@ from harness.ci.scaffold import (
     Scaffolded,
     matrix_of,
     narrowed,
+    next_steps,
     own_requirement,
     read_fleet,
     scaffold,
@@ -39,34 +40,6 @@ if TYPE_CHECKING:
 
 _LISTED = 20
 """Files of a dry run of `store` that are named."""
-_NEXT = """
-What no file can do, in this order (docs/runners.md of gpu-harness has the reasons):
-  1. .github/fleet.json: your cards, with the labels of their runners. Then 'harness ci fleet'.
-  2. Settings, Actions, General: require approval for all external contributors; read-only token by default.
-  3. Settings, Environments: gpu, with required reviewers, allowed to the branch perf-dispatch alone;
-     gpu-history, allowed to the default branch alone. 'harness ci audit' says whether they are.
-  4. Settings, Actions, Runners: a group for this repository only; ephemeral ones, with a card's labels.
-  5. Settings, Pages: the source is GitHub Actions. Where it will be: the variable PERF_HISTORY_URL.
-     The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
-     The variable PERF_AUTOMATIC measures pushes to branches of this repository unasked.
-     The variable PERF_APP_ID, with a key in the environment perf-report, posts check runs as an App of
-     yours, which a rule can name: docs/pull-requests.md.
-  6. Commit to the default branch: perf-request.yml and perf-report.yml work from there.
-Then comment '/perf SHA' on a pull request, with the commit that you have read."""
-
-
-_NEXT_GITLAB = """
-What no file can do, in this order (docs/other-ci.md of gpu-harness has the reasons):
-  1. .gitlab/perf.yml: your cards, with the tags of their runners. A .gitlab-ci.yml that was there needs
-     'include: [local: .gitlab/perf.yml]'.
-  2. Settings, Repository, Protected branches: the default branch, and perf-data.
-  3. Settings, CI/CD, Runners: a project runner with a card's tag: protected, locked, no untagged jobs.
-  4. Settings, Access tokens: one of the scopes api and write_repository, a maintainer. Settings, CI/CD,
-     Variables: it is GITLAB_TOKEN, masked, protected, of the environment perf-report. Pipeline variables
-     for maintainers.
-  5. Build, Pipeline schedules: every night, with PERF_HISTORY=yes.
-Then start a pipeline on the default branch with PERF_MERGE_REQUEST=12 and PERF_COMMIT, which you have read.
-'GITLAB_CI=true harness ci audit' says what of 2 to 4 is there."""
 
 
 @click.command("store", short_help="Append results to the branch that keeps them.")
@@ -245,7 +218,7 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
         for name in names:
             click.echo(f"{what:9}  {harmless(name)}")
     if asked["gitlab"]:
-        click.echo(_NEXT_GITLAB)
+        click.echo(f"\n{next_steps('gitlab')}", nl=False)
     else:
         _tell_next(done, light=asked["light"])
 
@@ -264,7 +237,7 @@ def _tell_next(done: Scaffolded, *, light: bool) -> None:
         )
     if light and not done.light:
         click.echo(f'{FLEET_FILE} is kept: for light comparisons write "light": true beside "cards".')
-    click.echo(_NEXT)
+    click.echo(f"\n{next_steps('github')}", nl=False)
     name = os.environ.get("GITHUB_REPOSITORY", "")
     if not (name and os.environ.get("GITHUB_TOKEN")):
         click.echo(

@@ -102,7 +102,7 @@ class SuiteComparisons(NamedTuple):
     results: list[ComparisonResult]
     """Fewer than there are suites where it was interrupted."""
     heads: list[LoadedSuite]
-    """Each result's suite at head."""
+    """The suite at head, for each result."""
 
 
 def compare_toolchains(

@@ -1,4 +1,4 @@
-"""What the shell completes: cases, sizes, devices, commits; quick, and silent where it knows nothing."""
+"""Completion in the shell of cases, sizes, devices and commits. An error completes nothing."""
 
 from __future__ import annotations
 
@@ -34,24 +34,8 @@ Offered = Iterator[tuple[str, str]]
 class _Bash(BashComplete):
     """click's own splits words where bash does, at @, : and = too, of which cases and devices are full."""
 
-    source_template = """\
-%(complete_func)s() {
-    local -; set -f
-    local IFS=$'\\n' line="${COMP_LINE:0:COMP_POINT}" completion
-    local word="${line##*[[:space:]]}"
-    local before=($(tr -s '[:space:]' '\\n' <<< "${line%%"$word"}"))
-    local kept="${word%%"$2"}"
-    for completion in $(env COMP_WORDS="$line" COMP_CWORD=${#before[@]} \\
-            %(complete_var)s=bash_complete "$1"); do
-        case "$completion" in
-            dir,*) compopt -o dirnames ;;
-            file,*) compopt -o default ;;
-            plain,*) completion="${completion#plain,}"; COMPREPLY+=("${completion#"$kept"}") ;;
-        esac
-    done
-}
-complete -o nosort -F %(complete_func)s %(prog_name)s
-"""
+    def source(self) -> str:
+        return Path(__file__).with_name("completion.bash").read_text(encoding="utf-8") % self.source_vars()
 
 
 def complete(command: click.Command) -> int:

@@ -46,7 +46,7 @@ options_of_executables = options.together(
 
 
 def are_given(given: Mapping[str, Any]) -> bool:
-    """Whether executables are to be compared. Raises UsageError for their options without them."""
+    """Return whether executables are to be compared. Raises UsageError for their options without them."""
     if any(given[name] for name in _GIVEN):
         return True
     for name, option in (("build_command", "--build-command"), ("format_", "--format"), ("suite", "--suite")):
@@ -125,9 +125,9 @@ class Ends(NamedTuple):
     """The two sides of a comparison of executables, and its cases."""
 
     repository: Path | None
-    """None where no commit is named: then nobody knows what the executables are built from."""
+    """The repository; None without commits, when the source of the executables is unknown."""
     commits: tuple[str | None, str | None] = (None, None)
-    """None is the working tree."""
+    """Base and head; None is the working tree."""
     cases: tuple[str, ...] = ()
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from harness.init.written_files import Written
 
 _SHOWN = 3
-"""How many kernels that were left out for one reason are listed; --json has them all."""
+"""Most kernels that are listed for each reason of leaving them out; --json has all."""
 _MOST = 12
-"""How many suites are written without a question; of more, those whose reference is known."""
+"""Most suites that are written without a question; of more, only those with a known reference."""
 
 
 @click.command("init")
@@ -133,7 +133,7 @@ def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
 
 
 def _few(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
-    """Of dozens of suites those alone that can run before somebody has written their references."""
+    """Return the suites, or of dozens only those that run without a reference by hand."""
     understood = [suite for suite in proposed if suite.reference]
     if len(proposed) <= _MOST or len(understood) == len(proposed):
         return proposed

@@ -41,11 +41,7 @@ class _Greedy(click.Command):
 @options.fail_on
 @options.json
 def command(
-    base: tuple[str, ...],
-    head: tuple[str, ...],
-    fail_on: tuple[str, ...],
-    as_json: bool,
-    **limits: Any,
+    base: tuple[str, ...], head: tuple[str, ...], fail_on: tuple[str, ...], as_json: bool, **limits: Any
 ) -> int:
     """Judge files of pytest-benchmark, nvbench or Google Benchmark of two commits, saved in turns: one
     process of base, one of head, and again, at least four of each, better eight.

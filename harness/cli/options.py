@@ -126,9 +126,9 @@ class Selection:
     size: tuple[str, ...]
     device: str | None
     commit: str | None
-    """None for the working tree, and where a command names its commits otherwise."""
+    """The commit; None for the working tree, and if a command names its commits otherwise."""
     suite_from: str | None
-    """None where each commit has suites of its own."""
+    """The commit of the suites; None if each commit has its own."""
     quick: bool
     timeout: float | None
     seed: int

@@ -11,7 +11,7 @@ from harness.cli import echo_json, options, tell
 from harness.config import Config, load_config
 from harness.errors import ExitCode, SuiteError
 from harness.history.triage import read_triage
-from harness.integrations.asv.conf import find_conf, read_conf, run_publish, write_pages
+from harness.integrations.asv.conf import find_conf, read_conf
 from harness.numbers import counted
 from harness.report.terminal.progress import Waiting
 from harness.suite.loader import discover, load
@@ -32,17 +32,23 @@ def command(
 
     It needs no server and no network: open harness/index.html in the site's folder.
     """
+    from harness.integrations.asv.site_pages import run_publish, write_pages
+
     config = load_config()
     root = config.root
     conf = read_conf(root, find_conf(config, asv_conf, results))
+    of_asv: tuple[str, ...] = ()
     if conf.file and not without_asv and results is None and html is None:
         read_triage(root)  # asv empties the folder first: what would stop us is said before that
-        run_publish(conf)
+        of_asv = run_publish(conf)
     with Waiting("publishing") as waiting:
         suites = _suites(config)
         published = write_pages(conf, root, results=results, html=html, suites=suites, tell=waiting.tell)
-    for problem in published.problems:
+    for problem in (*published.problems, *published.unrecorded):
         tell(problem)
+    if unwritten := [each for each in of_asv if each not in published.problems]:
+        more = f" 'harness rebuild' names {len(unwritten) - 1} more." if len(unwritten) > 1 else ""
+        tell(f"asv's pages lack figures that records have: {unwritten[0]}{more}")
     if as_json:
         echo_json({**asdict(published), "folder": str(published.folder)})
     else:

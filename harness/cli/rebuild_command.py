@@ -31,9 +31,9 @@ def command(results: Path | None, asv_conf: Path | None, as_json: bool) -> int:
             "stands there. Start in its folder, or name it with --config."
         )
     conf = asvs_conf(file)
-    from harness.integrations.asv.rebuild import rebuild
+    from harness.integrations.asv.write_results import write_results
 
-    rebuilt = rebuild(conf, file.parent, results or file.parent / conf.results_dir)
+    rebuilt = write_results(conf, file.parent, results or file.parent / conf.results_dir)
     for problem in rebuilt.problems:
         tell(problem)
     if as_json:

@@ -16,8 +16,9 @@ from harness.device.static.differences import Difference, differences
 from harness.device.static.occupancy import CardModel, card
 from harness.device.static.static_facts import StaticFacts, facts
 from harness.errors import ExitCode
+from harness.report.document.document import encode
 from harness.report.pull_request.comment_markdown import SUMMARY_BYTES
-from harness.report.pull_request.static_comment import encode_static, static_comment
+from harness.report.pull_request.static_comment import static_comment
 from harness.report.terminal import static_differences
 from harness.report.terminal.run_tables import print_out
 from harness.report.terminal.static_tables import facts_json, facts_tables
@@ -137,13 +138,10 @@ def _tell(
             print_out(static_differences.differences_table(title, found))
             click.echo()
     report = static_differences.static_report(
-        ((pair.head.suite.name, found) for pair, found in pairs),
-        compilers,
-        base=commits[0],
-        head=commits[1],
+        ((pair.head.suite.name, found) for pair, found in pairs), compilers, base=commits[0], head=commits[1]
     )
     text = static_comment(report, links_of_run(), limit_bytes=SUMMARY_BYTES)
     append_summary(text)
-    for path, content in ((given["markdown"], text.encode()), (given["report"], encode_static(report))):
+    for path, content in ((given["markdown"], text.encode()), (given["report"], encode(report))):
         if path is not None:
             write_file(path, content, "Name a file in a folder with room.")

@@ -1,4 +1,4 @@
-"""What a sanitizer has against a line of a kernel, whichever sanitizer it is."""
+"""A sanitizer's findings about lines of kernels, the same for every sanitizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Kind = Literal["race", "bounds", "uninitialised", "barrier", "other"]
 
 @dataclass(frozen=True, slots=True)
 class SanitizerFinding:
-    """What a tool has against one line of a kernel."""
+    """A tool's complaint about one line of a kernel."""
 
     kind: Kind
     message: str
@@ -24,7 +24,7 @@ class SanitizerFinding:
 
 
 def together(found: Iterable[tuple[object, SanitizerFinding]]) -> list[SanitizerFinding]:
-    """One finding a key, in order: the first, with the counts of all."""
+    """Return one finding for each key, in order: the first, with the counts of all."""
     first: dict[object, SanitizerFinding] = {}
     for key, finding in found:
         earlier = first.get(key)

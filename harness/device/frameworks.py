@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import hashlib
 import importlib
-import math
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from harness.device.backends.base import Argument, as_python
 from harness.errors import BuildError, HarnessError, KernelError, LaunchError, OutOfMemoryError
 from harness.records.types import CompiledKernel, Resources
 from harness.suite.kernel import Parameter
-from harness.suite.layout import Order, numpy_dtype
+from harness.suite.layout import Layout, Order, numpy_dtype
 from harness.suite.python_functions import PythonCall
 from harness.system.cache import cache_dir
 
@@ -34,7 +33,7 @@ _MOST_KEPT = 16
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """Where a function runs."""
+    """The place where a function runs."""
 
     stream: int = 0
     """The CUDA stream; 0 on the host's own processor."""
@@ -53,21 +52,18 @@ class ReturnedArray:
     destination: int
     """The address of the output."""
     tensor: Any
-    """What keeps the memory."""
+    """Object that keeps the memory."""
 
 
 class Framework:
-    """What a framework does with the harness's memory and stream; this one is NumPy's, on the host."""
+    """A framework on the harness's memory and stream; this one is NumPy's, on the host."""
 
     def __init__(self, context: ExecutionContext) -> None:
         self.context = context
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         """The array that lies where the argument says, without a copy."""
-        assert parameter.shape is not None
-        if parameter.layout is not None:
-            return parameter.layout.unpack(argument)
-        return argument.view(numpy_dtype(parameter.dtype)).reshape(parameter.shape)
+        return _layout(parameter).unpack(argument)
 
     def current(self) -> contextlib.AbstractContextManager[object]:
         """The harness's stream is the framework's own in here."""
@@ -82,11 +78,11 @@ class Framework:
 
     @contextlib.contextmanager
     def loading(self, call: PythonCall) -> Iterator[None]:  # noqa: ARG002
-        """What imports a function, or calls it for the first time, belongs in here."""
+        """Import a function, or call it for the first time, in here."""
         yield
 
     def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:  # noqa: ARG002
-        """What launches a kernel that is no function of the host's; None for a function."""
+        """Return what launches a kernel that is no function of the host's; None for a function."""
         return None
 
     def number(self, argument: Argument) -> Any:
@@ -94,11 +90,11 @@ class Framework:
         return as_python(argument)
 
     def values(self) -> Mapping[str, Any]:
-        """What a function can ask for by name besides the problem's own."""
+        """Return values that a function can ask for by name besides the problem's own."""
         return {}
 
     def kernels(self, function: Any) -> list[CompiledKernel]:  # noqa: ARG002
-        """What a function that has been called had compiled, as far as the framework tells."""
+        """Return the kernels that a called function had compiled, as far as the framework tells."""
         return []
 
     @contextlib.contextmanager
@@ -120,17 +116,14 @@ class Torch(Framework):
             self.torch.cuda.empty_cache()
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
-        assert parameter.shape is not None
         # Of bytes, since an interface of arrays has no word for bfloat16 and types of 8 bits.
         if self.context.index is None:
             flat = self.torch.from_numpy(argument)
         else:
-            flat = _CudaArray(argument, (_size_bytes(parameter),), np.dtype(np.uint8))
+            flat = _CudaArray(argument, (_layout(parameter).size_bytes,), np.dtype(np.uint8))
             flat = self.torch.as_tensor(flat, device=f"cuda:{self.context.index}")
-        typed = flat.view(self._dtype(parameter))
-        if parameter.layout is None:
-            return typed.reshape(parameter.shape)
-        return typed.as_strided(parameter.shape, parameter.layout.strides)
+        layout = _layout(parameter)
+        return flat.view(self._dtype(parameter)).as_strided(layout.shape, layout.strides)
 
     def _dtype(self, parameter: Parameter) -> Any:
         name = "float32" if parameter.dtype == "tf32" else numpy_dtype(parameter.dtype).name
@@ -217,7 +210,7 @@ class Triton(Torch):
 
     @contextlib.contextmanager
     def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
-        """What each launch of a Triton kernel returns: the kernel as it was compiled."""
+        """Collect what each launch of a Triton kernel returns: the kernel as it was compiled."""
         jit = importlib.import_module("triton.runtime.jit").JITFunction
         run = jit.run
 
@@ -288,11 +281,11 @@ class Cupy(Framework):
         self.cupy.get_default_memory_pool().free_all_blocks()
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
-        cuda, size_bytes = self.cupy.cuda, _size_bytes(parameter)
-        memory = cuda.UnownedMemory(int(argument), size_bytes, self, self.context.index)
+        cuda, layout = self.cupy.cuda, _layout(parameter)
+        memory = cuda.UnownedMemory(int(argument), layout.size_bytes, self, self.context.index)
         dtype = _plain_dtype(parameter)
         place = cuda.MemoryPointer(memory, 0)
-        return self.cupy.ndarray(parameter.shape, dtype, place, strides=_strides(parameter, dtype))
+        return self.cupy.ndarray(layout.shape, dtype, place, strides=_strides(layout, dtype))
 
     def current(self) -> contextlib.AbstractContextManager[object]:
         return self.stream  # type: ignore[no-any-return]
@@ -336,7 +329,7 @@ def _in_its_width(argument: Argument) -> Any:
 
 
 def _candidates(function: Any) -> list[Any]:
-    """What may be a kernel: what is named itself, or of a function all at the top of its module."""
+    """Return what may be a kernel: what is named itself, or of a function its module's globals."""
     return [*getattr(function, "__globals__", {"": function}).values()]
 
 
@@ -354,9 +347,8 @@ class Numba(Framework):
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         if self.cuda is None:
             return super().tensor(argument, parameter)
-        assert parameter.shape is not None
-        dtype = _plain_dtype(parameter)
-        array = _CudaArray(argument, parameter.shape, dtype, _strides(parameter, dtype))
+        dtype, layout = _plain_dtype(parameter), _layout(parameter)
+        array = _CudaArray(argument, layout.shape, dtype, _strides(layout, dtype))
         return self.cuda.as_cuda_array(array, sync=False)
 
     def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
@@ -422,18 +414,14 @@ class _CudaArray:
         }
 
 
-def _size_bytes(parameter: Parameter) -> int:
-    assert parameter.shape is not None
-    if parameter.layout is not None:
-        return parameter.layout.size_bytes
-    return math.prod(parameter.shape) * numpy_dtype(parameter.dtype).itemsize
+def _layout(parameter: Parameter) -> Layout:
+    assert parameter.layout is not None, "only arrays are asked for"
+    return parameter.layout
 
 
-def _strides(parameter: Parameter, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
-    """In bytes; None for rows that touch."""
-    if parameter.layout is None or parameter.layout.plain:
-        return None
-    return tuple(step * dtype.itemsize for step in parameter.layout.strides)
+def _strides(layout: Layout, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
+    """Return the strides in bytes; None for rows that touch."""
+    return None if layout.plain else tuple(step * dtype.itemsize for step in layout.strides)
 
 
 def _plain_dtype(parameter: Parameter) -> np.dtype[Any]:
@@ -458,14 +446,13 @@ def _no_array(result: Any, parameter: Parameter, wanted: str) -> str:
 
 def _order(parameter: Parameter) -> Order:
     """The order of a result's memory. Raises LaunchError for an output with room between its lines."""
-    if parameter.layout is None:
-        return "C"
-    if parameter.layout.padded:
+    layout = _layout(parameter)
+    if layout.padded:
         raise LaunchError(
             f"{parameter.name} has room between its lines, which no result has: ask for "
             f"{parameter.name} as a parameter, and write there."
         )
-    return parameter.layout.order
+    return layout.order
 
 
 def _check_flags(flags: Any, parameter: Parameter, package: str) -> None:
@@ -504,7 +491,7 @@ class FrameworkFunction:
                 log=traceback.format_exc(),
             ) from error
         self.returns = bool(self._binding and self._binding.returned)
-        """Whether results lie where the function put them, until they are delivered."""
+        """True where results stay where the function put them, until they are delivered."""
         self._kept: dict[tuple[bytes | int, ...], tuple[list[Any], dict[str, Any]]] = {}
         self._result: Any = None
 
@@ -565,18 +552,17 @@ class FrameworkFunction:
     ) -> ReturnedArray | None:
         address, shape, dtype = self.framework.found(tensor, parameter)
         wanted = "float32" if parameter.dtype == "tf32" else numpy_dtype(parameter.dtype).name
-        if (shape, dtype) != (parameter.shape, wanted):
+        layout = _layout(parameter)
+        if (shape, dtype) != (layout.shape, wanted):
             raise LaunchError(
                 f"{self._name} returned {dtype} of shape {shape} for {parameter.name}; "
-                f"expected {wanted} of shape {parameter.shape}."
+                f"expected {wanted} of shape {layout.shape}."
             )
-        output, size_bytes = _address(destination), _size_bytes(parameter)
+        output, size_bytes = _address(destination), layout.size_bytes
         if address == output:
             return None
         for other, argument in zip(self._call.parameters, arguments, strict=True):
-            if other.shape is not None and _overlap(
-                address, size_bytes, _address(argument), _size_bytes(other)
-            ):
+            if other.layout and _overlap(address, size_bytes, _address(argument), other.layout.size_bytes):
                 raise LaunchError(
                     f"{self._name} returned memory of its argument {other.name} for {parameter.name}: "
                     "nothing was computed there."
@@ -596,9 +582,9 @@ class FrameworkFunction:
         """Arguments as the function takes them, by position and by keyword."""
         number = self.framework.number if self._binding is None else as_python
         values: dict[str, Any] = {
-            parameter.name: number(argument)
-            if parameter.shape is None
-            else self.framework.tensor(argument, parameter)
+            parameter.name: self.framework.tensor(argument, parameter)
+            if parameter.layout
+            else number(argument)
             for parameter, argument in zip(self._call.parameters, arguments, strict=True)
         }
         if self._binding is None:
@@ -631,7 +617,7 @@ def _overlap(one: int, one_bytes: int, other: int, other_bytes: int) -> bool:
 
 
 def source_of(address: int, returned: Sequence[ReturnedArray]) -> int:
-    """Where the result lies that is to be at an address of an output; the address itself of no result."""
+    """Return where an output's address lies in a returned result; of no result the address itself."""
     for result in returned:
         if result.destination <= address < result.destination + result.size_bytes:
             return result.address + address - result.destination
@@ -657,12 +643,12 @@ _COMPILERS = (
     "NumbaError",
     "PTXASError",
 )
-"""What frameworks call errors of their compilers."""
+"""Names of errors of the frameworks' compilers."""
 
 
 @contextlib.contextmanager
 def _raised(call: PythonCall) -> Iterator[None]:
-    """What a framework, or the function itself, raises, as the harness's own errors."""
+    """Raise errors of a framework, or of the function itself, as the harness's own."""
     try:
         yield
     except HarnessError:

@@ -1,4 +1,4 @@
-"""One measurement at a time on a device, whoever measures: processes of this machine wait for each other.
+"""A lock for each device: processes of this machine measure on it one after the other.
 
 A lock is a file of the device's name in one folder for the whole machine. The system frees it when its holder
 ends, however it ends. The file stays, since a name that was removed could be locked twice; it says who holds
@@ -29,14 +29,14 @@ from harness.system.files import try_lock
 from harness.system.texts import harmless
 
 Busy = Literal["wait", "fail", "ignore"]
-"""What to do where another process measures on a device; `ignore` is for who times nothing."""
+"""Ways to deal with another process on a device; `ignore` is for commands that time nothing."""
 
 POLL_S = 0.5
 _MOST_BYTES = 1000
 
 
 class _Holder(msgspec.Struct, frozen=True):
-    """What a lock's file says of its holder."""
+    """The holder of a lock, as the lock's file names it."""
 
     pid: int
     command: str

@@ -30,7 +30,7 @@ def machine_name(device: DeviceInfo) -> str:
 
 
 def machine_entry(device: DeviceInfo, host: Host) -> dict[str, str]:
-    """What asv keeps of the machine: its own six keys, then the card's, then the annotations."""
+    """Return an asv machine: asv's own six keys, then the card's, then the annotations."""
     return {
         "machine": machine_name(device),
         "os": host.os,

@@ -1,4 +1,4 @@
-"""What a card could do at most: the roof under which a kernel's rate is judged.
+"""Peaks of a card: the roof under which a kernel's rate is judged.
 
 A peak is a rate for one multiprocessor and clock, times multiprocessors, times clock; a multiply-add counts
 as two. At the card's highest clock it is above the data sheet's, which is at the boost clock; both are

@@ -54,10 +54,10 @@ print(json.dumps({
 
 
 class FoundToolchain(msgspec.Struct, frozen=True, kw_only=True):
-    """What compiles one side of a comparison of toolchains; of an environment, what its Python says of it."""
+    """A compiler of one side of a comparison, or an environment as its Python describes it."""
 
     given: str = ""
-    """What was named, as it was written."""
+    """The name as it was written."""
     nvcc: str = ""
     """Path of what compiles sources; empty where the usual one does."""
     python: str = ""
@@ -127,7 +127,7 @@ def _release(path: str) -> str:
 
 
 def _installed() -> Iterator[str]:
-    """Each nvcc in the usual places."""
+    """Yield each nvcc in the usual places."""
     for folder in (Path("/usr/local"), Path("/opt"), Path("/opt/cuda")):
         for path in sorted(folder.glob("cuda*/bin/nvcc")):
             if os.access(path, os.X_OK):

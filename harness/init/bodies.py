@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import harness
 from harness.init.cpp import CudaKernel, Expression, Token, closing, text_at, text_of
-from harness.suite.problem import Problem
+from harness.init.guessed_suite import TOO_DEEP
+from harness.suite.problem import OF_CASE, Problem
 
 _ASSIGN = {"=", "+=", "-=", "*=", "/=", "|=", "&=", "^=", "<<=", ">>="}
 _FUNCTIONS = {
@@ -28,9 +30,13 @@ _CASTS = {
 _CEIL_DIV = re.compile(r"(?i)(ceil|div|round)_?(div|ceil|up)|i?divup|cdiv|ceil_?divide|blocks_?for")
 
 
+_TAKEN = {*harness.__all__, *OF_CASE, "abs", "case", "np", "self", "super"}
+"""Names that a suite.py which is written uses itself, and those that a case has of its own."""
+
+
 def python_name(name: str) -> str:
     """What a parameter is called in suite.py: its own name, unless Python or a Problem has taken it."""
-    taken = keyword.iskeyword(name) or hasattr(Problem, name) or name in {"self", "case", "np"}
+    taken = keyword.iskeyword(name) or hasattr(Problem, name) or name in _TAKEN
     if name.startswith("__"):  # to which Python adds the class's name
         return f"p{name}"
     return f"{name}_" if taken else name
@@ -307,8 +313,6 @@ def _number(text: str) -> str | None:
 _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Attribute, ast.Constant, ast.Load)
 _OPERATORS = (ast.operator, ast.unaryop)
 _MOST_CHARACTERS = 4000
-TOO_DEEP = (RecursionError, MemoryError)
-"""What Python raises for text that is nested too deeply, such as a sum of a thousand terms."""
 
 
 def _checked(text: str) -> str | None:

@@ -5,28 +5,36 @@ Each guess says what it rests on; what cannot be guessed is left out, with the r
 
 from __future__ import annotations
 
+import ast
+import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 
 from harness.init.bodies import bounds, extents, python_name
-from harness.init.cpp import text_of
+from harness.init.cpp import CudaKernel, text_of
 from harness.init.guessed_suite import (
     ArrayGuess,
     KernelGuess,
     LeftOut,
+    NotReadError,
     Number,
     SuiteGuess,
+    attempt,
+    check_name,
     sizes_of,
     snake_case,
 )
 from harness.init.launches import Geometry
 from harness.init.python_kernels import python_suites
-from harness.init.readings import FoundKernel, NotReadError, Reading, integer
+from harness.init.readings import FoundKernel, Reading, integer
 from harness.init.references import proposal_of, reference_of
 from harness.init.repository import Repository
 from harness.init.scalars import Values
+from harness.init.written_files import suite_text
+from harness.suite.problem import IDENTIFIER, twice_in
 
 OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|odata|ret)\d?(_.*)?|.*out")
 """What an array is called that a kernel writes."""
@@ -47,29 +55,68 @@ _LADDER_WORDS = re.compile(
 
 
 def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
-    """The suites that a repository's kernels make, and the kernels that are left out."""
-    python, left = python_suites(repository)
-    found: list[FoundKernel] = []
+    """Return the suites that a repository's kernels make, and the kernels that are left out."""
+    python = list(python_suites(repository))  # before the rest: CUDA text in Python's files is added to it
+    left: list[LeftOut] = []
+    suites: dict[str, SuiteGuess] = {}
+    for guess in (*_cuda_suites(repository), *python):
+        if isinstance(guess, LeftOut):
+            left.append(guess)
+            continue
+        suite = replace(guess, name=_free_name(guess.name, suites))
+        first = suite.kernels[0]
+        made = attempt(first.name, f"{first.file}:{first.line}", partial(_checked, suite))
+        if isinstance(made, LeftOut):
+            left += [LeftOut(each.name, f"{each.file}:{each.line}", made.why) for each in suite.kernels]
+        else:
+            suites[suite.name] = made
+    left += [LeftOut(posixpath.basename(file), file, why) for file, why in repository.unread.items()]
+    return [*suites.values()], left
+
+
+def _checked(suite: SuiteGuess) -> SuiteGuess:
+    """Return a suite whose text is Python. Raises NotReadError for parameters that no suite.py can name."""
+    names = [array.name for array in suite.arrays]
+    names += [number.name for number in suite.numbers]
+    names += [name for axes in suite.axes for name in axes.names]
+    if odd := next((name for name in names if not IDENTIFIER.match(name)), ""):
+        raise NotReadError(f"its parameter {odd} has a name with other letters than a-z: rename it")
+    if twice := twice_in(names):
+        raise NotReadError(f"two of its parameters would both be called {twice} in suite.py: rename one")
+    ast.parse(suite_text(suite, suite.name))
+    return suite
+
+
+def _cuda_suites(repository: Repository) -> Iterator[SuiteGuess | LeftOut]:
+    groups: dict[object, list[FoundKernel]] = {}
     for file, source in repository.sources.items():
         for kernel in source.kernels:
-            try:
-                found.append(Reading(repository, file, kernel).found())
-            except NotReadError as error:
-                left.append(LeftOut(kernel.name, f"{file}:{kernel.line}", str(error)))
-    groups: dict[object, list[FoundKernel]] = {}
-    for each in found:
-        groups.setdefault(_problem_key(each), []).append(each)
-    suites: list[SuiteGuess] = []
+            read = attempt(kernel.name, f"{file}:{kernel.line}", partial(_read, repository, file, kernel))
+            if isinstance(read, LeftOut):
+                yield read
+            else:
+                groups.setdefault(read[0], []).append(read[1])
     for group in groups.values():
         group.sort(key=lambda each: (_natural(each.file), each.kernel.line))
-        made = _suite(repository, group, {suite.name for suite in suites})
-        if isinstance(made, str):
-            left += [LeftOut(each.kernel.name, f"{each.file}:{each.kernel.line}", made) for each in group]
-        else:
-            suites.append(made)
-    for guess in python:
-        suites.append(replace(guess, name=_free_name(guess.name, {suite.name for suite in suites})))
-    return suites, left
+        yield from _suites_of_group(repository, group)
+
+
+def _read(repository: Repository, file: str, kernel: CudaKernel) -> tuple[object, FoundKernel]:
+    """Return a kernel and what it has in common with the others that solve its problem."""
+    check_name(kernel.name)
+    found = Reading(repository, file, kernel).found()
+    return _problem_key(found), found
+
+
+def _suites_of_group(repository: Repository, group: Sequence[FoundKernel]) -> Iterator[SuiteGuess | LeftOut]:
+    """Yield the suite of kernels that solve one problem; where none can be made, what each gives alone."""
+    first = group[0]
+    made = attempt(first.kernel.name, f"{first.file}:{first.kernel.line}", partial(_suite, repository, group))
+    if isinstance(made, LeftOut) and len(group) > 1:
+        for each in group:
+            yield from _suites_of_group(repository, [each])
+    else:
+        yield made
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
@@ -124,13 +171,13 @@ Shape = tuple[tuple[str, ...], str, bool]
 """Axes, what says so, and whether columns are contiguous."""
 
 
-def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]) -> SuiteGuess | str:
-    """One suite of kernels with the same parameters; or why none can be made."""
+def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
+    """Return one suite of kernels with the same parameters. Raises NotReadError."""
     first = group[0]
     axes = _axes(group)
     roles = _roles(group)
     if not any(role != "Input" for role, _ in roles.values()):
-        return "none of its arrays can be told to be an output"
+        raise NotReadError("none of its arrays can be told to be an output")
     no_length = not axes
     axes = axes or [_free_name("n", {*first.names})]
     matrices = _matrices(first)
@@ -148,7 +195,6 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
     others = [a.name for a in arrays if a.role != "Input"]
     plain = (*inputs, *others, *(n.name for n in numbers), *axes_here)
     dtype = next(array.dtype for array in arrays if array.role != "Input")
-    name = _suite_name(group, matrices, taken)
     kernels: list[KernelGuess] = []
     covered = [shapes[matrices[2]]] if matrices else shapes.values()
     largest = max((shape[0] for shape in covered), key=len) or (axes[0],)
@@ -156,7 +202,7 @@ def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]
         geometry = Geometry(repository, each, axes, largest)
         kernels.append(_kernel(repository, each, geometry, {kernel.name for kernel in kernels}))
     return SuiteGuess(
-        name=name,
+        name=_suite_name(group, matrices),
         arrays=tuple(arrays),
         numbers=tuple(numbers),
         axes=sizes_of(
@@ -350,9 +396,9 @@ def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken
         name = f"{name}_{re.sub(r'[^A-Za-z0-9]+', '_', PurePosixPath(each.file).stem)}"
     if name in taken:
         name = _free_name(kernel.name, taken)
-    numbers = {p.name for p in kernel.template if not p.is_type}
+    numbers = {p.name: python_name(p.name) for p in kernel.template if not p.is_type}
     arguments = ", ".join(
-        f"{{{p.name}}}" if p.name in numbers else each.template[p.name] for p in kernel.template
+        f"{{{numbers[p.name]}}}" if p.name in numbers else each.template[p.name] for p in kernel.template
     )
     whole = kernel.qualified + (f"<{arguments}>" if kernel.template else "")
     notes = {**each.notes, **geometry.notes}
@@ -372,7 +418,7 @@ def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken
         block=geometry.block,
         grid=geometry.grid,
         shared=geometry.shared,
-        macros={name: int(each.template[name]) for name in each.template if name in numbers},
+        macros={called: int(each.template[name]) for name, called in numbers.items()},
         include=each.include,
         notes=notes,
         arch=arch,
@@ -380,7 +426,7 @@ def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken
     )
 
 
-def _suite_name(group: Sequence[FoundKernel], matrices: object, taken: set[str]) -> str:
+def _suite_name(group: Sequence[FoundKernel], matrices: object) -> str:
     """What the kernels' names have in common; what they compute, where that is nothing."""
     names = [each.kernel.name for each in group]
     common = names[0]
@@ -392,10 +438,10 @@ def _suite_name(group: Sequence[FoundKernel], matrices: object, taken: set[str])
     plain = re.sub(r"(?i)_v?\d*$|(?<=[a-z]{3})(?<!int)\d+$", "", common)
     if len(plain) < 3 or (len(names) > 1 and not re.search(r"[aeiouy]|mm$", plain.lower())):
         plain = "matmul" if matrices else re.sub(r"(?i)_?kernel\d*$", "", names[0]) or names[0]
-    return _free_name(snake_case(plain if plain.isidentifier() else names[0]), taken)
+    return snake_case(plain if plain.isidentifier() else names[0])
 
 
-def _free_name(plain: str, taken: set[str]) -> str:
+def _free_name(plain: str, taken: Collection[str]) -> str:
     number, found = 2, plain
     while found in taken:
         found, number = f"{plain}_{number}", number + 1

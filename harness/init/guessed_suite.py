@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+from harness.suite.problem import IDENTIFIER
+
+_Made = TypeVar("_Made")
+TOO_DEEP = (RecursionError, MemoryError)
+"""Exceptions of Python for text that is nested too deeply, such as a sum of a thousand terms."""
 
 INDICES = re.compile(r"(?i)(.*_)?(ids|idx|index|indices|seqlens|labels|counts)")
 """What an array of integers is called that are places in another array, or lengths: none is below 0."""
@@ -123,3 +130,26 @@ class LeftOut:
     where: str
     """file:line"""
     why: str
+
+
+class NotReadError(Exception):
+    """Why a kernel is left out."""
+
+
+def check_name(kernel: str) -> None:
+    """Raise NotReadError for a kernel by whose name no case can be called."""
+    if not IDENTIFIER.match(kernel):
+        raise NotReadError("its name has other signs than letters (a-z), digits and _, as no case's has")
+
+
+def attempt(kernel: str, where: str, make: Callable[[], _Made]) -> _Made | LeftOut:
+    """Return what is made of a kernel, or why it is left out. An odd kernel costs itself and no other."""
+    try:
+        return make()
+    except NotReadError as error:
+        return LeftOut(kernel, where, str(error))
+    except TOO_DEEP:
+        return LeftOut(kernel, where, "its source is nested too deeply to be read")
+    except Exception as error:  # noqa: BLE001 - whatever a reader raises, the other kernels are proposed
+        failed = f"reading it failed ({type(error).__name__}: {error})"
+        return LeftOut(kernel, where, f"{failed}: write its suite yourself, and report this")

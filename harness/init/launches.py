@@ -36,7 +36,7 @@ class Geometry:
             self.notes["block"] = "of __launch_bounds__, its most" if bounds else self._not_said(1)
         if threads is None and (count := next(filter(_THREADS.fullmatch, self._template_numbers()), "")):
             square = "threadIdx.y" in self.body and "block" in count.lower()
-            threads = (f"c.{count}",) * (2 if square else 1)
+            threads = (f"c.{python_name(count)}",) * (2 if square else 1)
             self.notes["block"] += f"; {count} is a parameter of its template"
         if threads is None:
             threads = ("16", "16") if "threadIdx.y" in self.body and len(self.shape) > 1 else ("256",)
@@ -72,14 +72,14 @@ class Geometry:
         """Names of the launch's surroundings that are an axis or a parameter of the template, in Python."""
         found = {name: f"c.{python_name(name)}" for name in self.each.names if name in self.each.integers}
         found |= {axis: f"c.{python_name(axis)}" for axis in self.axes}
-        found |= {number: f"c.{number}" for number in self._template_numbers()}
+        found |= {number: f"c.{python_name(number)}" for number in self._template_numbers()}
         if self.launch is not None:
             for parameter, argument in zip(self.each.kernel.parameters, self.launch.arguments, strict=False):
                 if parameter.name in self.each.integers and len(argument) == 1 and argument[0].kind == "word":
                     found[argument[0].text] = f"c.{python_name(parameter.name)}"
             for parameter_, text in zip(self.each.kernel.template, self.launch.template, strict=False):
                 if re.fullmatch(r"[A-Za-z_]\w*", text) and not parameter_.is_type:
-                    found[text] = f"c.{parameter_.name}"
+                    found[text] = f"c.{python_name(parameter_.name)}"
         return found
 
     def _template_numbers(self) -> list[str]:

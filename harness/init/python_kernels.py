@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 
-from harness.init.bodies import TOO_DEEP, python_name, translate
+from harness.init.bodies import python_name, translate
 from harness.init.cpp import tokens
 from harness.init.elementwise import Elementwise, guarded_statements, sure
 from harness.init.guessed_suite import (
@@ -20,8 +21,11 @@ from harness.init.guessed_suite import (
     ArrayGuess,
     KernelGuess,
     LeftOut,
+    NotReadError,
     Number,
     SuiteGuess,
+    attempt,
+    check_name,
     sizes_of,
     snake_case,
 )
@@ -87,34 +91,29 @@ class _Module:
         return 0
 
 
-def python_suites(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
-    """Suites of a repository's Python files, and what is left out. CUDA text in them is added to the rest."""
-    suites: list[SuiteGuess] = []
-    left: list[LeftOut] = []
+def python_suites(repository: Repository) -> Iterator[SuiteGuess | LeftOut]:
+    """Yield the suites of a repository's Python files. CUDA text in these is added to the repository's."""
     for file in repository.files:
-        if not fnmatchcase(file, "*.py") or not _SEEN.search(repository.bytes_of(file)):
-            continue
-        try:
-            module = _module(repository, file)
-            for name, line, text in _raw_kernels(module):
-                repository.add(f"{file}::{name}", "\n" * (line - 1) + text)
-            for made in _suites_in(module):
-                if isinstance(made, LeftOut):
-                    left.append(made)
-                else:
-                    suites.append(made)
-        except (SyntaxError, *TOO_DEEP):
-            left.append(LeftOut(posixpath.basename(file), file, "it is not Python that can be read"))
-    return suites, left
+        if fnmatchcase(file, "*.py") and _SEEN.search(repository.bytes_of(file)):
+            read = attempt(posixpath.basename(file), file, partial(_suites_of, repository, file))
+            yield from [read] if isinstance(read, LeftOut) else read
+
+
+def _suites_of(repository: Repository, file: str) -> list[SuiteGuess | LeftOut]:
+    """Return the suites of one file. Raises NotReadError for a file that is not Python."""
+    module = _module(repository, file)
+    found = list(_suites_in(module))
+    for name, line, text in _raw_kernels(module):
+        repository.add(f"{file}::{name}", "\n" * (line - 1) + text)
+    return found
 
 
 def _module(repository: Repository, file: str) -> _Module:
-    """Raises SyntaxError for what is not Python."""
     text = repository.text(file)
     try:
-        tree = ast.parse(text)
-    except ValueError as error:  # a null byte, before Python 3.12
-        raise SyntaxError(str(error)) from None
+        tree = ast.parse(repository.bytes_of(file), file)
+    except (SyntaxError, ValueError) as error:  # ValueError of a null byte, before Python 3.12
+        raise NotReadError(f"it is not Python that can be read ({error})") from None
     from_triton = re.search(r"^from triton import [^\n]*\bjit\b", text, re.MULTILINE)
     known = {**_JIT, "jit": "triton"} if from_triton else _JIT
     jitted = {
@@ -155,14 +154,15 @@ def _suites_in(module: _Module) -> Iterator[SuiteGuess | LeftOut]:
         if not framework:
             continue
         launched |= kernels
-        made = None if node.name.startswith("_") else _launcher(module, node, framework, kernels)
-        if made is not None:
-            yield made
+        if not node.name.startswith("_"):
+            make = partial(_launcher, module, node, framework, kernels)
+            made = attempt(node.name, f"{module.file}:{node.lineno}", make)
+            yield from [made] if made else []
     for name, (framework, node) in module.jitted.items():
         if name in launched or _is_called(module, name):
             continue
         if framework == "numba":
-            yield _numba(module, node)
+            yield attempt(name, f"{module.file}:{node.lineno}", partial(_numba, module, node))
         else:
             yield LeftOut(name, f"{module.file}:{node.lineno}", _NOT_LAUNCHED)
     if "cupy" in module.made.values():
@@ -215,19 +215,20 @@ def _launches(node: ast.FunctionDef, module: _Module) -> tuple[str, set[str]]:
 # --- a function that launches ---------------------------------------------------------------------
 
 
-def _launcher(
-    module: _Module, node: ast.FunctionDef, framework: str, kernels: set[str]
-) -> SuiteGuess | LeftOut | None:
-    """A suite of a function of tensors; None for one that takes none, such as a benchmark."""
+def _launcher(module: _Module, node: ast.FunctionDef, framework: str, kernels: set[str]) -> SuiteGuess | None:
+    """Return the suite of a function of tensors; None for one that takes none, such as a benchmark.
+
+    Raises NotReadError.
+    """
+    check_name(node.name)
     launches = launches_in(node, {name: module.jitted[name][1] for name in sorted(kernels)})
     shapes = _shapes(node)
     axes = list(dict.fromkeys(axis for shape in shapes.values() for axis in shape)) or ["n"]
     tensors, numbers, others = _parameters(node, launches, axes)
-    where = f"{module.file}:{node.lineno}"
     if not tensors or node.args.vararg:
         return None
     if others:
-        return LeftOut(node.name, where, f"what to give for {', '.join(others)} cannot be guessed")
+        raise NotReadError(f"what to give for {', '.join(others)} cannot be guessed")
     rebound = {name for name, value in named(node.body) if name in tensors and _is_new(value)}
     in_place = {name: other for name, other in launches.views.items() if other in launches.stored}
     results = [in_place[name] if in_place.get(name) in tensors else name for name in _results(node)]
@@ -237,12 +238,12 @@ def _launcher(
     returned = [name for name in results if name.isidentifier() and name not in no_arrays | {*keyword.kwlist}]
     if returned and (besides := [name for name in results if name not in returned]):
         alone = f"write a function that returns {', '.join(returned)} alone"
-        return LeftOut(node.name, where, f"it returns {', '.join(besides)} too: {alone}")
+        raise NotReadError(f"it returns {', '.join(besides)} too: {alone}")
     written = [name for name in tensors if name in launches.stored and name not in rebound]
     if not returned and not written:
         written = [name for name in tensors if re.search(r"(?i)^out|out(put)?$|^dst|^result", name)]
     if not returned and not written:
-        return LeftOut(node.name, where, "what it writes cannot be told: it returns no array of its own")
+        raise NotReadError("what it writes cannot be told: it returns no array of its own")
     dtype = _dtype(module, node, kernels)
     lengths = _lengths(node) | {axis for name in tensors for axis in shapes.get(name, ())}
     roles = {
@@ -465,18 +466,21 @@ def _made_of(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
 # --- numba ------------------------------------------------------------------------------------------
 
 
-def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
-    """A suite of a cuda.jit kernel, which is launched over a grid: its arrays are what it indexes."""
+def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess:
+    """Return the suite of a cuda.jit kernel, which is launched over a grid: its arrays are what it indexes.
+
+    Raises NotReadError.
+    """
+    check_name(node.name)
     names = [argument.arg for argument in node.args.args]
     indexed, stores = _accesses(node, names)
-    where = f"{module.file}:{node.lineno}"
     if not stores:
-        return LeftOut(node.name, where, "it writes no array that it is given")
+        raise NotReadError("it writes no array that it is given")
     shapes = {
         name: tuple(axis.strip() for axis in indexed[name].split(",")) for name in names if name in indexed
     }
     if not all(axis.isidentifier() for shape in shapes.values() for axis in shape):
-        return LeftOut(node.name, where, "how it indexes its arrays was not understood")
+        raise NotReadError("how it indexes its arrays was not understood")
     index = shapes[stores[0][0]]
     used = {axis for shape in shapes.values() for axis in shape}
     axis_of = _axis_names(index, used)

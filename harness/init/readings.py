@@ -24,6 +24,7 @@ from harness.init.cpp import (
     tokens,
 )
 from harness.init.elementwise import Elementwise, elementwise
+from harness.init.guessed_suite import NotReadError
 from harness.init.repository import Repository
 
 DTYPES = {
@@ -99,10 +100,6 @@ class FoundKernel:
         return {name for name in plain if self.types[name] in lengths}
 
 
-class NotReadError(Exception):
-    """Why a kernel is left out."""
-
-
 class Reading:
     """What one kernel's file says of it."""
 
@@ -145,6 +142,10 @@ class Reading:
         if beside.count(self.kernel.qualified) > 1:
             raise NotReadError("its file defines more than one kernel of this name")
         source, include = self._to_compile()
+        if odd := self.repository.undecodable(source):
+            raise NotReadError(
+                f"{source} is not in UTF-8, as sources of suites are ({odd}): save it in UTF-8"
+            )
         if self.kernel.condition:
             self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
         return FoundKernel(
@@ -158,7 +159,7 @@ class Reading:
             raise NotReadError(f"its signature cannot be guessed: {problem}")
         if hip := self.repository.hip_of(self.file):
             raise NotReadError(
-                f"its file is HIP ({hip}), which nvcc does not compile: measure its CUDA version"
+                f"not proposed: HIP ({hip}), which nvcc does not compile. Measure its CUDA version"
             )
         if unsayable := next((each for each in self.kernel.template if each.problem), None):
             raise NotReadError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import posixpath
 import re
@@ -11,10 +12,14 @@ from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
 from harness.init.cpp import CudaLaunch, Expression, SourceFile, read
+from harness.init.guessed_suite import LeftOut, attempt
 from harness.system.files import read_regular
 from harness.system.git import ask, repository_of
 
-CPP_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl", ".inc", ".cpp", ".cc", ".cxx", ".c")
+CPP_SUFFIXES = (
+    *(".cu", ".cuh", ".hip", ".h", ".hpp", ".hh", ".hxx", ".inl", ".inc"),
+    *(".cpp", ".cc", ".cxx", ".c"),
+)
 NOT_THEIRS = {
     *("third_party", "3rdparty", "thirdparty", "external", "extern", "vendor", "vendored", "deps"),
     *("node_modules", "build", "dist", ".venv", "venv", "site-packages", ".git", ".asv", "__pycache__"),
@@ -49,7 +54,8 @@ _FOR_BOTH = re.compile(r"^[ \t]*#[ \t]*(?:el)?if.*(?:HIP|ROCM|AMD|CUDA|NVCC|NVID
 """A condition under which a file is compiled for another make of card."""
 _ARCHES = {"tcgen05.": "sm_100a", "wgmma.": "sm_90a", "cp.async.bulk": "sm_90", "__cluster_dims__": "sm_90"}
 """What in a text needs which architecture, the most demanding first."""
-_SEEN = re.compile(rb"__global__|<<<")
+_SEEN = re.compile("__global__|<<<")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TOOLKIT = re.compile(
     r"(?:cuda|cuda_(?:runtime|fp|bf16|gl|texture|pipeline|awbarrier|profiler|occupancy|vdpau|egl)\w*"
     r"|cu(?:blas|fft|rand|sparse|solver|pti|dnn)\w*|npp\w*|nv\w+|mma|cooperative_groups|math_constants"
@@ -67,6 +73,8 @@ class Repository:
         self.top = repository_of(folder)
         self.passed_over: dict[str, int] = {}
         """How many files were not looked at, by the folder's name that says why, or by another reason."""
+        self.unread: dict[str, str] = {}
+        """Files with kernels that were not read, each with the reason."""
         self.files = self._listed(suites)
         self._added: dict[str, str] = {}
         # Each file is read, and what it includes is followed, once.
@@ -111,7 +119,7 @@ class Repository:
         """C++ files with a kernel or a launch in them."""
         found = {}
         for name in self.files:
-            if name.endswith(CPP_SUFFIXES) and _SEEN.search(self.bytes_of(name)):
+            if name.endswith(CPP_SUFFIXES) and _SEEN.search(self.text(name)):
                 source = self.source(name)
                 if source.kernels or source.launches:
                     found[name] = source
@@ -174,8 +182,8 @@ class Repository:
 
     def hip_of(self, name: str) -> str:
         """What says that a file is HIP, which nvcc does not compile; empty for CUDA."""
-        if name in self._added:
-            return ""
+        if name in self._added or name.endswith(".hip"):
+            return "" if name in self._added else "by its name, .hip"
         texts = [self.text(file) for file in self._closure(name)[0]]
         if any(_FOR_BOTH.search(text) for text in texts):
             return ""
@@ -242,10 +250,25 @@ class Repository:
     def _text(self, name: str) -> str:
         if name in self._added:
             return self._added[name]
-        return self.bytes_of(name).decode(errors="replace").removeprefix("\ufeff")
+        content = self.bytes_of(name)
+        encoding = "utf-16" if content.startswith(_UTF_16) else "utf-8-sig"
+        return content.decode(encoding, errors="replace")
+
+    def undecodable(self, name: str) -> str:
+        """Return the first byte of a file that is not UTF-8, as a suite's sources are; empty without one."""
+        try:
+            self.bytes_of(name).decode()
+        except UnicodeDecodeError as error:
+            return f"byte {error.object[error.start]:#x} at {error.start}"
+        return ""
 
     def _source(self, name: str) -> SourceFile:
-        return read(self.text(name))
+        """Return what a file holds; nothing of one that cannot be read, of which `unread` then tells."""
+        found = attempt(name, name, lambda: read(self.text(name)))
+        if isinstance(found, LeftOut):
+            self.unread[name] = found.why
+            return SourceFile((), (), {})
+        return found
 
     # --- includes -------------------------------------------------------------------------------
 
@@ -262,22 +285,24 @@ class Repository:
         return found
 
     @cached_property
-    def include_folders(self) -> list[str]:
-        """Folders that the project's own build searches for headers, as far as they are in the repository."""
-        found: dict[str, None] = {}
+    def include_folders(self) -> list[tuple[str, str]]:
+        """Folders of the repository that the project's build searches for headers, each behind the folder in
+        and below which the build file does so. `compile_commands.json` speaks for all files.
+        """
+        found: dict[tuple[str, str], None] = {}
         for name in self.files:
             if posixpath.basename(name) == "CMakeLists.txt" or name.endswith(".cmake"):
                 here = posixpath.dirname(name)
                 for group in _CMAKE.findall(self.text(name)):
                     for word in re.findall(r'"[^"]*"|\S+', group):
-                        found[_cmake_folder(word.strip('"'), here)] = None
+                        found[here, _cmake_folder(word.strip('"'), here)] = None
             elif posixpath.basename(name) == "compile_commands.json":
                 for word in re.findall(r"-I\s*([^\s\"\\]+)", self.text(name)):
                     inside = os.path.relpath(word, self.folder) if word[0] == "/" else word
-                    found[posixpath.normpath(inside)] = None
+                    found["", posixpath.normpath(inside)] = None
         headers = (PurePosixPath(name) for names in self._by_base.values() for name in names)
         every = {str(folder) for header in headers for folder in header.parents}
-        return [folder for folder in found if folder in every]
+        return [each for each in found if each[1] in every]
 
     @cached_property
     def _made(self) -> set[str]:
@@ -295,7 +320,9 @@ class Repository:
         beside = posixpath.normpath(posixpath.join(folder, included))
         if kind == '"' and beside in self._known:
             return beside, ""
-        for searched in self.include_folders:
+        for below, searched in self.include_folders:
+            if below and not f"{folder}/".startswith(f"{below}/"):
+                continue
             inside = posixpath.normpath(posixpath.join(searched, included))
             if inside in self._known:
                 return inside, searched
@@ -374,7 +401,7 @@ class Repository:
             other for other in self.files if other.endswith(CPP_SUFFIXES) and base in self.bytes_of(other)
         ]
         for other in [*includers, *self.sources]:
-            if other != name and name in self._closure(other)[0] and fits(other):
+            if other != name and name in self._closure(other)[0] and not self.hip_of(other) and fits(other):
                 return other
         return None
 

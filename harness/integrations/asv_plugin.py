@@ -2,4 +2,5 @@
 
 __all__ = ["CheckoutEnvironment", "setup"]
 
-from harness.integrations.asv.plugin import CheckoutEnvironment, setup
+from harness.integrations.asv.checkout import CheckoutEnvironment
+from harness.integrations.asv.plugin import setup

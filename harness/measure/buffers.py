@@ -69,7 +69,7 @@ def _copied_outputs(problem: Problem, layouts: Mapping[str, Layout]) -> list[str
 
 
 def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Whether two arrays of one type are equal bit for bit: NaN is itself, and zero is not minus zero."""
+    """Tell whether arrays of one type are equal bit for bit: NaN is itself, and zero is not minus zero."""
     one, other = map(_bytes, (one, other))
     # Piece by piece: what differs mostly does so from the start.
     return one.size == other.size and all(
@@ -118,16 +118,16 @@ class Buffers:
         self.layouts = {name: problem.layout(name, case) for name in problem.arrays}
         self.sizes = {name: layout.size_bytes for name, layout in self.layouts.items()}
         self.restores = bool(_read_outputs(problem))
-        """Whether kernels read what they write, so that it is put back before each launch."""
+        """True where kernels read what they write, so that it is put back before each launch."""
         self.whole: dict[str, Memory] = {}
         self.views: dict[str, Memory] = {}
         self.first: dict[str, Memory] = {}
-        """What some outputs hold before a launch, by name."""
+        """First content of some outputs before a launch, by name."""
         self._allocated: list[Memory] = []
         self._workspaces: dict[tuple[str, int], Memory] = {}
         """By name and size in bytes, guard zones included. Kernels that are compared share what is alike."""
         self._given: list[object] = []
-        """What setups gave: what they allocated lives as long as the arrays."""
+        """Results of setups: what they allocated lives as long as the arrays."""
         try:
             for name in _copied_outputs(problem, self.layouts):
                 self.first[name] = self._allocate(self.sizes[name])
@@ -162,7 +162,7 @@ class Buffers:
         return OUTPUT_GUARD if name in self.problem.outputs else POISON
 
     def _filled(self, name: str) -> NDArray[np.uint8]:
-        """What an output holds before a launch."""
+        """Return an output's content before a launch."""
         layout, value = self.layouts[name], self.problem.arrays[name].init
         if value is None:
             return layout.filled(POISON, self._guard(name))
@@ -246,7 +246,7 @@ class Buffers:
             self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
 
     def outputs(self) -> Iterator[tuple[Memory, int, int]]:
-        """Where each output lies: its allocation, its offset in it, its size in bytes."""
+        """Yield each output's allocation, its offset in it and its size in bytes."""
         for name in self.problem.outputs:
             yield self.whole[name], self.guard_bytes, self.sizes[name]
 
@@ -275,7 +275,7 @@ class Buffers:
         return out
 
     def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:
-        """What a kernel wrote that it should not have, guard zones and inputs, in words; empty if nothing."""
+        """Return what a kernel wrote outside its arrays or into inputs, in words; empty if nothing."""
         found: list[str] = []
         for (name, size_bytes), whole in self._workspaces.items():
             found += self._beside(name, size_bytes, whole, OUTPUT_GUARD)
@@ -292,7 +292,7 @@ class Buffers:
         return " ".join(filter(None, (outside, inside)))
 
     def _beside(self, name: str, size_bytes: int, whole: Memory, guard: int) -> Iterator[str]:
-        """What was written into the zones on both sides of an array or a workspace, in words."""
+        """Yield what was written into the zones on both sides of an array or a workspace, in words."""
         zone = np.empty(self.guard_bytes, np.uint8)
         for side, offset in (("before", 0), ("after", self.guard_bytes + size_bytes)):
             self.device.read(whole, offset, zone)
@@ -338,7 +338,7 @@ class Buffers:
     def _set_up(
         self, kernel: Kernel, case: Case, views: Mapping[str, tuple[Memory, Layout]]
     ) -> dict[str, Argument]:
-        """What a kernel's setup gives, by name."""
+        """Return a kernel's arguments from its setup, by name."""
         arrays = {}
         for name, (view, layout) in views.items():
             steps = tuple(step * element_bits(layout.dtype) // 8 for step in layout.strides)

@@ -49,9 +49,9 @@ static void harness_planted(int steps) {
 class _Dialect:
     chain: str
     kernel: frozenset[str]
-    """What qualifies a function as a kernel."""
+    """Qualifiers of a kernel function."""
     late: frozenset[str] = frozenset()
-    """What qualifies a parameter that is set after all arguments, by the launch itself."""
+    """Qualifiers of a parameter that the launch itself sets, after all arguments."""
 
 
 _CUDA = _Dialect(_CUDA_CHAIN, frozenset({"__global__"}))
@@ -157,7 +157,7 @@ def _macros(tokens: Sequence[_SourceToken]) -> dict[str, list[str]]:
 
 
 def _stands_for(word: str, wanted: frozenset[str], macros: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a word is one of those wanted or a macro that leads to one."""
+    """Tell whether a word is wanted or is a macro that leads to a wanted one."""
     waiting, seen = [word], set[str]()
     while waiting:
         word = waiting.pop()
@@ -178,11 +178,11 @@ class _FunctionText(NamedTuple):
     parameters: Sequence[_SourceToken]
     closing: _SourceToken
     body: int | None
-    """Where the text of its body begins; None for a declaration."""
+    """Begin of its body in the text; None for a declaration."""
 
 
 def _functions(code: Sequence[_SourceToken], name: str) -> Iterator[_FunctionText]:
-    """What may be a function's definitions and declarations; a call that ends a statement looks like one."""
+    """Yield what may be a function's definitions and declarations; a call as a statement looks like one."""
     begin = 0
     for at, token in enumerate(code):
         if token.text in (";", "{", "}"):
@@ -216,7 +216,7 @@ def _after_attributes(code: Sequence[_SourceToken], at: int) -> int:
 
 
 def _closing(code: Sequence[_SourceToken], at: int) -> int:
-    """Where the parenthesis that opens at `at` closes; the end where it does not."""
+    """Return the place where the parenthesis at `at` closes; the end where it does not."""
     depth = 0
     for place in range(at, len(code)):
         depth += {"(": 1, ")": -1}.get(code[place].text, 0)

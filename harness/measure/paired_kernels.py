@@ -28,7 +28,7 @@ from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, process_e
 from harness.measure import protocol
 from harness.measure.buffers import Buffers
 from harness.measure.injection import planted, steps_for
-from harness.measure.problem_changes import case_changes, suite_changes
+from harness.measure.problem_changes import Changes, case_changes, suite_changes
 from harness.measure.protocol import SideName
 from harness.measure.quads import Alone, KernelPair, PairSettings, measure_pair, run_alone
 from harness.measure.timing import Subject, launches_per_slot
@@ -49,7 +49,7 @@ from harness.system.file_access import commands_told, reaches_beside
 
 MOST_QUADS = 10
 TIME_S = 0.3
-"""What the quads of a case may take together, unless one alone takes longer."""
+"""Time for all quads of a case, unless one alone takes longer."""
 _CONFIDENCE = 0.99
 _PRIOR = dataclasses.replace(DEFAULT_PRIOR, proportion=0.0)
 """The process is one of many that differ a little, as for verdicts. But how much does not grow with how far
@@ -129,7 +129,7 @@ def _check_library(checker: Checker, held: HeldKernel, case: Case, library: Subj
 
 PADDING_BYTES = 2**20
 MOST_PADDING = 16
-"""Where arrays lie changes a kernel's speed a little, so it must not be the same in every process."""
+"""Most padding: places of arrays change a kernel's speed a little, so each process gets another one."""
 _COMPILERS = frozenset(
     {"ninja", "make", "cmake", "nvcc", "ptxas", "c++", "g++", "gcc", "clang", "clang++", "cl"}
 )
@@ -204,7 +204,7 @@ def build(
 
 
 def arguments_of(buffers: Buffers, prepared: PreparedKernel, case: Case | None = None) -> list[Argument]:
-    """What a kernel is launched with on these buffers, at `case` where that is not their own."""
+    """Return the arguments of a kernel on these buffers, at `case` where that is not their own."""
     with imports_of(prepared.suite, prepared.kernel, buffers.device.info.backend):
         return buffers.arguments(prepared.kernel, prepared.suite.problem, case)
 
@@ -238,7 +238,7 @@ def _compilers_told(
 
 @dataclass(frozen=True, slots=True)
 class PlacedSide:
-    """One side of a pair, ready to be launched."""
+    """A side of a pair, ready to be launched."""
 
     name: SideName
     prepared: PreparedKernel
@@ -265,7 +265,7 @@ class PairBench:
         of_base.mkdir(exist_ok=True)
         self.base_checker = Checker(device, suites["base"], of_base, report)
 
-    def inspect(self, request: protocol.Inspect) -> protocol.InspectReply:
+    def inspect(self, request: protocol.Inspect) -> dict[str, dict[SideName, protocol.SideFacts]]:
         """Build both sides of every pair, or one side, and return what each became."""
         asked = [
             (pair, name, side)
@@ -277,36 +277,33 @@ class PairBench:
         facts: dict[str, dict[SideName, protocol.SideFacts]] = {pair.id: {} for pair in request.pairs}
         for pair, name, side in asked:
             facts[pair.id][name] = self._facts(side, pair.sizes)
-        return protocol.InspectReply(pairs=facts)
+        return facts
 
-    def differences(self, request: protocol.Differences) -> protocol.DifferencesReply:
-        """What the problem of head asks otherwise than that of base: at a case, or as they are written."""
+    def differences(self, request: protocol.Differences) -> Changes:
+        """Return what head's problem asks otherwise than base's: at a case, or as they are written."""
         base, head, wanted = self.suites["base"], self.suites["head"], request.case
         if wanted is None:
-            return protocol.DifferencesReply(changes=suite_changes(base, head))
+            return suite_changes(base, head)
         of_base, of_head = (self._case(_side(name, wanted), wanted.sizes) for name in ("base", "head"))
         self.report("reference")
-        changes = case_changes(
+        return case_changes(
             self.base_checker, self.checker, of_base, of_head, request.seed, reference=request.reference
         )
-        return protocol.DifferencesReply(changes=changes)
 
-    def build_all(self, request: protocol.BuildAll) -> protocol.Done:
+    def build_all(self, request: protocol.BuildAll) -> None:
         """Compile what the cases need, several at a time; whoever needs a broken one gets the error then."""
         self._compile_sides([(_side("head", case), case.sizes) for case in request.cases])
-        return protocol.Done()
 
-    def prepare(self, request: protocol.Prepare) -> protocol.PrepareReply:
+    def prepare(self, request: protocol.Prepare) -> tuple[protocol.SideFacts, ...]:
         """Build every case, and tell what came of it."""
         sides = [(_side("head", case), case.sizes) for case in request.cases]
         self._compile_sides(sides)
-        return protocol.PrepareReply(sides=tuple(self._facts(side, sizes) for side, sizes in sides))
+        return tuple(self._facts(side, sizes) for side, sizes in sides)
 
-    def build_side(self, request: protocol.BuildSide) -> protocol.Done:
+    def build_side(self, request: protocol.BuildSide) -> None:
         """Build one side, whose error names it."""
         with owned_by(request.side):
             self._built(request.pair.sides[request.side], request.pair.sizes, request.side)
-        return protocol.Done()
 
     def compare(self, request: protocol.Compare) -> protocol.CompareReply:
         """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
@@ -332,7 +329,7 @@ class PairBench:
                     self.check_rates(side.prepared, block.l2, block.median_ns(arm))
         return protocol.CompareReply(block=block, sides=facts)
 
-    def find_steps(self, request: protocol.FindSteps) -> protocol.FindStepsReply:
+    def find_steps(self, request: protocol.FindSteps) -> int:
         """Return steps for a slowdown of head by about `target`: doubled, then scaled, then corrected."""
         settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
         rng = random.Random(request.seed)  # noqa: S311
@@ -362,20 +359,19 @@ class PairBench:
                     f"No slowdown of {100 * request.target:g} % can be planted: the nearest makes "
                     f"{rough(effect)}."
                 )
-            return protocol.FindStepsReply(steps=steps_for(request.target, steps, effect))
+            return steps_for(request.target, steps, effect)
 
-    def solo(self, request: protocol.RunAlone) -> protocol.RunAloneReply:
-        """Each side by itself, in random order, long enough for the power that it draws to show."""
+    def solo(self, request: protocol.RunAlone) -> dict[SideName, Alone]:
+        """Run each side by itself, in random order, long enough for its power to show."""
         rng = random.Random(request.order_seed)  # noqa: S311
         with self.placed(request, rng) as (buffers, sides):
             base, head = sides["base"], sides["head"]
             buffers.write(self.checker.inputs(head.prepared.case, request.seed))
             self.report("solo")
-            alone: dict[str, Alone] = {
+            return {
                 side.name: run_alone(self.device, side.subject, request.duration_s, Restoring(buffers))
                 for side in rng.sample([base, head], 2)
             }
-        return protocol.RunAloneReply(sides=alone)
 
     def _compile_sides(self, sides: Sequence[tuple[protocol.PairSide, Mapping[str, int]]]) -> None:
         programs: list[Program] = []

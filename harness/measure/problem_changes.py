@@ -1,4 +1,4 @@
-"""What two commits of a suite ask of a kernel, and where they differ: sizes, arrays, data, reference, bounds.
+"""Changes of a problem between two commits: of sizes, arrays, data, reference and bounds.
 
 A commit that changes the problem changes what `verified` means. So a comparison tells every such change, and
 holds head's kernels to base's problem too.
@@ -15,17 +15,17 @@ from harness.suite.problem import Case
 from harness.suite.suite import Suite
 
 Changes = Mapping[str, tuple[str, str]]
-"""What changed, as it is at base and at head, by its name."""
+"""Changes by name: each as it is at base and at head."""
 
 _WORK = ("FLOP", "bytes moved")
-"""What is counted and not demanded: a rate is made of it."""
+"""Counts that demand nothing: a rate is made of them."""
 _DTYPE = "dtype of "
 _MOST_PLACES = 3
 MOST_SENTENCES = 60
 
 
 def suite_changes(base: Suite, head: Suite) -> Changes:
-    """What differs in the suites as they are written."""
+    """Return the differences of the suites as they are written."""
     return _different(_written(base), _written(head))
 
 
@@ -77,7 +77,7 @@ def case_changes(
 
 
 def _different(base: Mapping[str, str], head: Mapping[str, str]) -> Changes:
-    """What differs. What only one side has is an empty text for the other."""
+    """Return the differences. A name that only one side has is an empty text for the other."""
     names = dict.fromkeys((*base, *head))
     return {
         name: (base.get(name, ""), head.get(name, "")) for name in names if base.get(name) != head.get(name)
@@ -85,7 +85,7 @@ def _different(base: Mapping[str, str], head: Mapping[str, str]) -> Changes:
 
 
 def demanding(changes: Changes) -> bool:
-    """Whether a kernel that was right may be wrong by the other problem."""
+    """Tell whether a kernel that was right may be wrong by the other problem."""
     return any(name not in _WORK for name in changes)
 
 

@@ -1,6 +1,4 @@
-"""What a session asks its worker process, and what that answers: MeasureReply to Measure and so on; Done
-where there is nothing to tell.
-"""
+"""Requests of a session to its worker process, each with the type of its answer."""
 
 from __future__ import annotations
 
@@ -22,8 +20,8 @@ from harness.records.types import (
     Resources,
     Row,
     Toolchain,
+    Value,
 )
-from harness.suite.problem import Value
 from harness.suite.suite_data import SuiteData
 from harness.system.cache import Manifest
 from harness.system.process import Request
@@ -41,12 +39,12 @@ class CaseOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairSide(msgspec.Struct, frozen=True, kw_only=True):
-    """One side of a pair: a kernel of one of the two suites."""
+    """A side of a pair: a kernel of one of the two suites."""
 
     suite: SideName
     kernel: str
     planted: bool = False
-    """Whether the kernel is built with a slowdown planted, of `steps` steps."""
+    """True where the kernel is built with a planted slowdown, of `steps` steps."""
     steps: int = 0
     macros: Mapping[str, Value] = {}
 
@@ -71,7 +69,7 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     code_sha256: str | None = None
     """Hash of the source without comments; None where the source is not all that it is made of."""
     reaches_beside: bool = False
-    """Whether it is a function that reads what lies in its repository beside its suite's folder."""
+    """True for a function that reads files of its repository beside its suite's folder."""
     code: str = ""
     """Hash of the code that any compiler makes alike, for sides with their own; of a function's source."""
     function: str = ""
@@ -110,7 +108,7 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class OpenReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class OpenReply(msgspec.Struct, frozen=True, kw_only=True):
     device: DeviceInfo
     toolchain: Toolchain
 
@@ -130,16 +128,12 @@ class Open(Request[OpenReply], frozen=True, kw_only=True):
     work_tree: str | None = None
     """The work tree of the suites' repository: what a commit's suite opens there is not the commit's."""
     peaks: Mapping[str, float] = {}
-    """What the device can do at most, as in Run: a rate above it fails its case."""
+    """Peaks of the device, as in Run: a rate above one fails its case."""
     compilers: Mapping[str, str] = {}
     """The nvcc that compiles each side's sources; empty where both have the one that is found."""
 
 
-class MeasureReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    row: Row
-
-
-class Measure(Request[MeasureReply], frozen=True, kw_only=True):
+class Measure(Request[Row], frozen=True, kw_only=True):
     """Verify one case and, where `settings` is given, time it."""
 
     kernel: str
@@ -150,32 +144,24 @@ class Measure(Request[MeasureReply], frozen=True, kw_only=True):
     max_launch_ms: float | None = None
     """Most device time of one dispatch: the grid is launched in as few parts as keep to it."""
     by_base: bool = False
-    """Whether it is held to the reference and tolerance of the suite's base as well."""
+    """True to hold it to the reference and tolerance of the suite's base as well."""
     hold: bool = False
     """Keep what was measured, arrays and all, for HoldAgainst; until the next Measure."""
 
 
-class HoldAgainstReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    library: LibraryShare
-
-
-class HoldAgainst(Request[HoldAgainstReply], frozen=True, kw_only=True):
+class HoldAgainst(Request[LibraryShare], frozen=True, kw_only=True):
     """Verify a vendor's kernel on the held arrays, then time both in turns. Its failure costs no figure."""
 
     library: str
 
 
-class Done(msgspec.Struct, frozen=True, tag=True):
-    """The reply to a request that has nothing to tell but that it was carried out."""
-
-
-class BuildAll(Request[Done], frozen=True, kw_only=True):
+class BuildAll(Request[None], frozen=True, kw_only=True):
     """Compile kernels side by side into the cache. The case that needs a broken one reports its error."""
 
     cases: tuple[CaseOf, ...]
 
 
-class BuildOnlyReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class BuildOnlyReply(msgspec.Struct, frozen=True, kw_only=True):
     builds: tuple[Build, ...]
     compiler: str
     relied_on: tuple[Manifest, ...] | None = None
@@ -188,14 +174,14 @@ class BuildOnly(Request[BuildOnlyReply], frozen=True, kw_only=True):
     cases: tuple[CaseOf, ...]
     archs: tuple[str, ...]
     instructions: bool = False
-    """Whether to tell what the instructions are, which needs nvdisasm."""
+    """True to tell the kinds of instructions, which needs nvdisasm."""
     libraries: bool = True
-    """Whether to compile host libraries too."""
+    """True to compile host libraries too."""
     timeout_s: float | None = None
     """Time that one compilation may take."""
 
 
-class Sanitize(Request[Done], frozen=True, kw_only=True):
+class Sanitize(Request[None], frozen=True, kw_only=True):
     """Run a kernel once, on arrays without guard zones, for a sanitizer. Nobody looks at its outputs."""
 
     kernel: str
@@ -205,45 +191,34 @@ class Sanitize(Request[Done], frozen=True, kw_only=True):
     """Options of the compiler, beside the kernel's own."""
 
 
-class PrepareReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    sides: tuple[SideFacts, ...]
-    """Of the cases, in the order asked."""
-
-
-class Prepare(Request[PrepareReply], frozen=True, kw_only=True):
-    """Compile kernels side by side and load each, without running anything."""
+class Prepare(Request[tuple[SideFacts, ...]], frozen=True, kw_only=True):
+    """Compile kernels side by side and load each, without a run. The answer has the cases' order."""
 
     cases: tuple[CaseOf, ...]
 
 
-class InspectReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    pairs: Mapping[str, Mapping[SideName, SideFacts]]
-    """What each side became, by the pair's id."""
+SidesByPair = Mapping[str, Mapping[SideName, SideFacts]]
+"""Facts of the sides that were built, by the pair's id."""
 
 
-class Inspect(Request[InspectReply], frozen=True, kw_only=True):
-    """Build both sides of every pair, or one side of each, without running anything."""
+class Inspect(Request[SidesByPair], frozen=True, kw_only=True):
+    """Build both sides of every pair, or one of each, without a run."""
 
     pairs: tuple[PairOf, ...]
     side: SideName | None = None
 
 
-class DifferencesReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    changes: Mapping[str, tuple[str, str]]
-    """What differs, as it is at base and at head, by its name."""
-
-
-class Differences(Request[DifferencesReply], frozen=True, kw_only=True):
-    """Tell what head's problem asks for otherwise than base's."""
+class Differences(Request[Mapping[str, tuple[str, str]]], frozen=True, kw_only=True):
+    """Tell what head's problem asks for otherwise than base's: both, by name of what differs."""
 
     case: CaseOf | None
-    """None to compare the suites as they are written."""
+    """The case; None to compare the suites as they are written."""
     seed: int
     reference: bool = True
-    """Whether to compare references too, which take longest."""
+    """True to compare references too, which take longest."""
 
 
-class CompareReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
     block: PairedBlock
     sides: Mapping[SideName, SideFacts]
 
@@ -259,22 +234,18 @@ class Compare(Request[CompareReply], frozen=True, kw_only=True):
     verified: Mapping[str, str] = {}
     """Digest of each side's outputs that an earlier process verified in full."""
     by_base: bool = False
-    """Whether head is held to base's reference and tolerance as well as its own."""
+    """True to hold head to base's reference and tolerance as well as its own."""
 
 
-class FindStepsReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    steps: int
-
-
-class FindSteps(Request[FindStepsReply], frozen=True, kw_only=True):
-    """How many steps slow a planted pair by `target`."""
+class FindSteps(Request[int], frozen=True, kw_only=True):
+    """Find how many steps slow a planted pair by `target`."""
 
     pair: PairOf
     seed: int
     target: float
 
 
-class TimersReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class TimersReply(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of the device's clocks. A kernel reads the second; `problem` says why where it cannot."""
 
     tick_ns: float
@@ -287,11 +258,7 @@ class Timers(Request[TimersReply], frozen=True, kw_only=True):
     """Measure the steps of the device's clocks."""
 
 
-class RunAloneReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    sides: Mapping[str, Alone]
-
-
-class RunAlone(Request[RunAloneReply], frozen=True, kw_only=True):
+class RunAlone(Request[Mapping[SideName, Alone]], frozen=True, kw_only=True):
     """Run each side of a pair by itself, back to back, for `duration_s`."""
 
     pair: PairOf
@@ -300,31 +267,27 @@ class RunAlone(Request[RunAloneReply], frozen=True, kw_only=True):
     duration_s: float
 
 
-class BuildSide(Request[Done], frozen=True, kw_only=True):
+class BuildSide(Request[None], frozen=True, kw_only=True):
     """Build one side of a pair ahead of Join. Nothing is launched, so both sides' processes may be at it."""
 
     pair: PairOf
     side: SideName
 
 
-class Join(Request[Done], frozen=True, kw_only=True):
+class Join(Request[None], frozen=True, kw_only=True):
     """Place one side to take turns with another process, and launch it once, alone on the device."""
 
     compare: Compare
     side: SideName
 
 
-class VerifyReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    facts: SideFacts
-
-
-class Verify(Request[VerifyReply], frozen=True, kw_only=True):
+class Verify(Request[SideFacts], frozen=True, kw_only=True):
     """Verify what has joined. Nothing is timed, so both sides' processes may be at it."""
 
 
-class WarmUpReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class WarmUpReply(msgspec.Struct, frozen=True, kw_only=True):
     time_ns: float
-    """What one launch takes, warm."""
+    """Time of one launch, warm."""
     l2: L2Policy
     clock: str
     tick_ns: float
@@ -344,18 +307,13 @@ class Take(Request[Turn], frozen=True, kw_only=True):
     launches: int
     """Launches of the slot, the same for both sides."""
     data_seed: int
-    """What chooses the data, the same for all slots of a quad: kernels may mind what they compute on."""
+    """Seed of the data, the same for all slots of a quad: a kernel's speed may depend on its data."""
     lead_in_s: float
     canary: bool = False
 
 
-class FinishReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    state: Mapping[str, str]
-    """Settings of the process by name."""
-
-
-class Finish(Request[FinishReply], frozen=True, kw_only=True):
-    """Look at what the slots computed, give the arrays back, and tell with which settings they were timed."""
+class Finish(Request[Mapping[str, str]], frozen=True, kw_only=True):
+    """Look at what the slots computed, free the arrays, and return the settings of the process by name."""
 
     time_ns: float
     """Time of one launch, the median of the slots."""

@@ -37,7 +37,7 @@ from harness.measure.timing import (
 from harness.records.types import L2Policy, PairedBlock, Quad
 
 CANARY_EVERY = 2
-"""Quads between canaries; a stray canary costs the quads on both sides, at most a fifth of the fewest."""
+"""Quads between canaries. A stray canary costs the quads on both sides: less than a fifth of the fewest."""
 SHORT_S = 0.06
 """A block is short whose first quads take no longer."""
 _EMPTY_SLOTS = 12
@@ -148,7 +148,7 @@ def least_quads(settings: PairSettings, slot_ns: float) -> int:
 
 
 def wanted_quads(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
-    """How many quads a block should have, by the scatter of those that it has so far."""
+    """Return the number of quads that a block should have, by the scatter of its quads so far."""
     # Who only asks a worker to measure needs no NumPy.
     from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 
@@ -169,7 +169,7 @@ class Alone:
     """Begin and end by the host's monotonic clock."""
     launches: int
     time_ns: float
-    """What one launch takes, the mean."""
+    """Mean time of one launch."""
     sm_clock_mhz: float | None
 
 
@@ -192,8 +192,8 @@ def run_alone(device: Device, subject: Subject, duration_s: float, data: Data = 
     return Alone(started_ns, ended_ns, launches, total_ns / launches, _clock_mhz(first, last))
 
 
-class Turn(msgspec.Struct, frozen=True, tag=True):
-    """One slot, of a process that has the device to itself meanwhile."""
+class Turn(msgspec.Struct, frozen=True):
+    """A slot of a process that has the device to itself meanwhile."""
 
     time_ns: float
     """Time of one launch, the mean of the slot."""
@@ -218,7 +218,7 @@ class SlotRunner:
     rng: random.Random
     data: Data
     time_ns: float
-    """What one launch takes, about."""
+    """Rough time of one launch."""
 
     def __post_init__(self) -> None:
         self.last = self.pair.head

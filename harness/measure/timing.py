@@ -35,7 +35,7 @@ class SlotSettings:
     """The state of the L2, the warm-up and the length of slots, for one kernel or two."""
 
     l2: L2Policy | None = None
-    """None: cold where the device can flush its cache, hot elsewhere."""
+    """State of the L2. None: cold where the device can flush its cache, hot elsewhere."""
     warmup_min_s: float = 0.1
     """Until the clock has come up. What another kernel has warmed the card for needs less."""
     warmup_max_s: float = 1.0
@@ -58,7 +58,7 @@ class MeasureSettings(SlotSettings):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is measured: a built kernel, its launch and its arguments. Equal to itself alone."""
+    """A built kernel to measure, with its launch and its arguments. It is equal to itself alone."""
 
     built: Built
     launch: Launch
@@ -69,7 +69,7 @@ class Data:
     """The arrays that kernels are timed on, unchanged and unchecked; Rotation is for verified kernels."""
 
     restores: bool = False
-    """Whether kernels read what they write, so that poison() precedes every launch, outside of its time."""
+    """True where kernels read what they write, so that poison() precedes each launch, outside of its time."""
 
     def poison(self) -> None:
         """Enqueue NaN over every output, or what it holds at first where kernels read it."""
@@ -163,7 +163,7 @@ def time_to_enqueue(device: Device, enqueue: Callable[[], Slot]) -> tuple[int, S
 
 
 def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
-    """What was asked for; else cold where the device can flush its cache."""
+    """Return the policy that was asked for; else cold where the device can flush its cache."""
     return wanted or ("hot" if device.info.l2_bytes is None else "cold")
 
 
@@ -177,7 +177,7 @@ class Slot:
     launches: int
 
     def time_ns(self) -> float:
-        """What one launch takes, the mean."""
+        """Return the mean time of one launch."""
         return math.fsum(timing() for timing in self.timings) / self.launches
 
 
@@ -240,11 +240,11 @@ def timed(device: Device, subject: Subject, data: Data, launches: int) -> Timing
 @dataclass(frozen=True, slots=True)
 class Warmup:
     launches: int
-    """How often each subject was launched."""
+    """Number of launches of each subject."""
     duration_s: float
     settled: bool
     time_ns: float
-    """What one launch of the fastest subject takes, at the end."""
+    """Time of one launch of the fastest subject, at the end."""
 
 
 def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings, data: Data) -> Warmup:

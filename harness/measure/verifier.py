@@ -235,7 +235,7 @@ def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list[tuple[Any, NDArray[Any]]]]:
-    """What the kernel should compute, over the null device's byte arrays."""
+    """Return a function that computes a kernel's results, over the null device's byte arrays."""
     names = argument_names(problem, kernel)
     references: dict[str, dict[str, NDArray[np.float64]]] = {}
     """By the digest of their inputs: the same few data sets come again and again."""
@@ -272,15 +272,15 @@ SKIPS = 4.0
 """Most times that a launch may take longer than one that finds its work done. They should take as long:
 poison lies in the caches like the output, and memory is hardly so many times slower than the L2."""
 _SINGLES, _SINGLES_NS = 7, 50e6
-"""How many launches are timed to tell, and about how long they may take."""
+"""Number of launches that are timed to tell, and about their longest time together."""
 _LONG_NS = 1e6
 _LONGEST_BUSY_NS = 10**8
 _LAST_LOOKS, _LAST_LOOKS_BYTES = 16, 2**24
 """Most launches to look at one by one in the end, as work may be left out of some only; most bytes read."""
 _TRIES = 5
-"""How many sets of data that nobody has seen, at most."""
+"""Most sets of unseen data."""
 _SPOTS, _SPOT_BYTES = 16, 256
-"""How many places of an output are looked at while nothing may have run yet, and how much of each."""
+"""Number of places of an output to look at while nothing may have run yet, and bytes of each."""
 
 
 class NotAsVerifiedError(MeasureError):
@@ -311,7 +311,7 @@ class _DataSet:
     unseen: Mapping[str, NDArray[Any]] | None = None
     """The inputs on the host, of a set that is used once."""
     digests: dict[Subject, str] = field(default_factory=dict)
-    """Each kernel's outputs, in short."""
+    """Digest of each kernel's outputs."""
 
 
 class Restoring(Data):
@@ -559,7 +559,7 @@ class Rotation(Data):
         return max(busy_ns, min(_LONGEST_BUSY_NS, 2 * (time.perf_counter_ns() - begun_ns)))
 
     def _affordable(self, most: int) -> int:
-        """How many launches, from 1 to `most`, take no longer together than _SINGLES_NS."""
+        """Return how many launches, from 1 to `most`, take no longer together than _SINGLES_NS."""
         return max(1, min(most, int(_SINGLES_NS / max(self._launch_ns, 1.0))))
 
     def _timed_on(self, data_set: _DataSet, subject: Subject) -> Timing:

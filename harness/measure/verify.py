@@ -45,7 +45,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class OutputComparison:
-    """One output, or one band of it, against its reference."""
+    """An output, or one band of it, compared with its reference."""
 
     elements: int
     wrong: int
@@ -115,7 +115,7 @@ def _band(case: Case, axis: str, start: int, stop: int) -> tuple[Case, slice]:
 
 
 def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
-    """Where a band of an array begins in the whole array."""
+    """Return the begin of an array's band in the whole array."""
     start = band.start or 0
     return tuple(start if axis == problem.independent else 0 for axis in problem.arrays[name].shape)
 
@@ -211,7 +211,7 @@ def combine(
     seed: int,
     damage: str = "",
 ) -> Check:
-    """One check out of every band of every output; `damage` tells of guard zones that were written to."""
+    """Combine every band of every output to a check; `damage` tells of guard zones that were written to."""
     everything = [comparison for parts in comparisons.values() for comparison in parts]
     errors = [comparison.largest_error for comparison in everything]
     ratios = [comparison.largest_ratio for comparison in everything]
@@ -236,7 +236,7 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 def first_wrong(verification: Verification) -> str:
-    """What the first check that failed says; empty where all passed."""
+    """Return the message of the first check that failed; empty where all passed."""
     return next((check.message for check in verification.checks if not check.passed), "")
 
 

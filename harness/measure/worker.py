@@ -18,14 +18,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-import msgspec
-
 from harness.device.backends import nvcc, open_device
 from harness.device.backends.base import Built, Device
 from harness.device.static.architecture_builds import builds, facts_of_arch
 from harness.errors import HarnessError, Side
 from harness.measure import protocol
 from harness.measure.buffers import Buffers
+from harness.measure.one_of_two_workers import TurnTaker
 from harness.measure.paired_kernels import (
     HeldKernel,
     PairBench,
@@ -40,15 +39,14 @@ from harness.measure.paired_kernels import (
 from harness.measure.protocol import SideName
 from harness.measure.remote_suite import remote_suite
 from harness.measure.timing import Subject, limited, measure
-from harness.measure.turns import TurnTaker
 from harness.measure.verifier import Checker, Restoring, Rotation
 from harness.measure.verify import first_wrong
-from harness.records.types import Launch, Row, RowStatus
+from harness.records.types import Launch, LibraryShare, Row, RowStatus, Value
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import on_device
 from harness.suite.loader import imports_of, load_folder
 from harness.suite.planning import PlannedCase, launch_of
-from harness.suite.problem import Case, Value
+from harness.suite.problem import Case
 from harness.suite.sources import Program, program
 from harness.suite.suite import Suite
 from harness.suite.tampering import TamperCheck
@@ -80,7 +78,7 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 
 class Worker:
-    """One open device and one suite, or two to compare."""
+    """An open device and one suite, or two to compare."""
 
     def __init__(self, request: protocol.Open, channel: Channel) -> None:
         def tell(stage: str, side: Side = "") -> None:
@@ -102,7 +100,7 @@ class Worker:
 
         self._held: HeldKernel | None = None
 
-    def answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:
+    def answer(self, request: protocol.WorkerRequest) -> object:
         """Raises TamperedError where the suite has changed what it is judged by."""
         self._tamper_check.check()
         try:
@@ -110,14 +108,14 @@ class Worker:
         finally:
             self._tamper_check.check()
 
-    def _answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:
+    def _answer(self, request: protocol.WorkerRequest) -> object:
         if isinstance(request, protocol.Timers):
             return self.ticks()
-        answers: dict[type, Callable[[Any], msgspec.Struct]] = {
+        answers: dict[type, Callable[[Any], object]] = {
             protocol.BuildAll: self.pairs.build_all,
             protocol.BuildOnly: self.build_only,
             protocol.Sanitize: self.sanitize,
-            protocol.Measure: lambda asked: protocol.MeasureReply(row=self.run(asked)),
+            protocol.Measure: self.run,
             protocol.HoldAgainst: self.hold_against,
             protocol.Prepare: self.pairs.prepare,
             protocol.Inspect: self.pairs.inspect,
@@ -167,7 +165,7 @@ class Worker:
         relied_on = None if reaches_beside(self.suite.root) else cache.relied_on
         return protocol.BuildOnlyReply(builds=tuple(found), compiler=nvcc.version(), relied_on=relied_on)
 
-    def sanitize(self, request: protocol.Sanitize) -> protocol.Done:
+    def sanitize(self, request: protocol.Sanitize) -> None:
         case = self._case(request.kernel, request.sizes)
         prepared = self._prepare(case)
         source = replace(prepared.source, options=(*prepared.source.options, *request.options))
@@ -178,7 +176,6 @@ class Worker:
             self.report("sanitize")
             self.device.launch(built, prepared.launch, arguments_of(buffers, prepared))
             self.device.synchronize()
-        return protocol.Done()
 
     def _case(self, kernel: str, sizes: Mapping[str, int], macros: Mapping[str, Value] = {}) -> Case:
         return self.suite.case(self.suite.by_name[kernel], sizes, macros, facts_of(self.device.info))
@@ -262,7 +259,7 @@ class Worker:
         # There the reference stands in for the kernel: it proves the suite, and nothing of the source.
         return "not-built" if self.device.info.backend == "null" else "verified"
 
-    def hold_against(self, request: protocol.HoldAgainst) -> protocol.HoldAgainstReply:
+    def hold_against(self, request: protocol.HoldAgainst) -> LibraryShare:
         assert self._held is not None, "a Measure with hold comes first"
         case = self._case(request.library, self._held.rotation.case.sizes)
         self.report("library")
@@ -275,7 +272,7 @@ class Worker:
         share = library_share(self.checker, self._held, case, subject)
         self.pairs.check_rates(prepared, self._held.measurement.l2, share.library_time_ns)
         self._release()
-        return protocol.HoldAgainstReply(library=share)
+        return share
 
     def _release(self) -> None:
         held, self._held = self._held, None
@@ -287,7 +284,7 @@ def main() -> int:
     """Serve requests until standard input ends. The exit status says nothing: replies do."""
     worker: Worker | None = None
 
-    def answer(request: protocol.WorkerRequest, channel: Channel) -> msgspec.Struct:
+    def answer(request: protocol.WorkerRequest, channel: Channel) -> object:
         nonlocal worker
         if worker is None:
             assert isinstance(request, protocol.Open), "the first request opens the device"

@@ -65,7 +65,7 @@ class _RecordHead(msgspec.Struct):
     comparison: _SchemaVersion | None = None
 
 
-_RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)[^-]+-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
+_RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)(?P<commit>[^-]+)-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,15 @@ def record_name(described: Run | Comparison) -> str:
 
 def _short(source: Source) -> str:
     return (source.commit or "nocommit")[:8] + ("+" if source.dirty else "")
+
+
+def commit_and_suite(name: str) -> tuple[str, str]:
+    """Return what a record's name tells of its run: the first digits of the commit, and the suite.
+
+    Both are empty for the name of anything else.
+    """
+    match = _RUN_NAME.fullmatch(name.removesuffix(PACKED).removesuffix(PART))
+    return (match["commit"], match["suite"]) if match else ("", "")
 
 
 class JsonLines:
@@ -349,9 +358,8 @@ def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list
     for folder in sorted({path.parent for path in results.glob("*/*.jsonl*")}):
         newest: dict[str, StoredRow] = {}
         for path in sorted(folder.glob("*.jsonl*"), reverse=True):
-            match = _RUN_NAME.fullmatch(path.name.removesuffix(PART))
             wanted = {case for case in cases if case not in newest or newest[case].row.status == "skipped"}
-            if not match or match["suite"] != suite or not wanted:
+            if commit_and_suite(path.name)[1] != suite or not wanted:
                 continue
             try:
                 stored = read_run(path)

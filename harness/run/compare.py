@@ -226,7 +226,7 @@ class Comparing(PairSession):
                 self.unplanted.append(f"{pair.id} +{100 * target:g} %: {reply.message}")
                 found.append(None)
             else:
-                found.append(reply.steps)
+                found.append(reply)
         self.leave()
         return found
 
@@ -315,8 +315,7 @@ class Comparing(PairSession):
             )
             reply = self.ask(request, self.settings.timeout_s + 2 * seconds)
             if not isinstance(reply, Failed):
-                seen = self.snapshots
-                runs = reply.sides.items()
+                seen, runs = self.snapshots, reply.items()
                 entry.trial.solo = {side: solo_of(seen, **dataclasses.asdict(run)) for side, run in runs}
             self.observer.measured(entry.pair.id)
         self.leave()

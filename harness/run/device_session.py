@@ -12,8 +12,6 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import msgspec
-
 import harness
 from harness.device.backends.base import check_launch
 from harness.device.lock import Busy, held
@@ -54,7 +52,7 @@ Pending = Callable[[Callable[[Progress], object]], R | Failed]
 """Waits for the answer to a request, and tells of the progress meanwhile."""
 
 
-Answered = Callable[[Query, float], msgspec.Struct]
+Answered = Callable[[Query, float], object]
 """Returns the reply to a question of a worker process; the second argument is the deadline, a moment of
 time.monotonic()."""
 

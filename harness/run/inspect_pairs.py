@@ -51,7 +51,7 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
         reply = session.builder.ask(request, session.build_timeout_s(len(pairs)), session.heard)
         if not isinstance(reply, Failed):
             for entry in shared:
-                _settle_built(session, entry, reply.pairs[entry.pair.id])
+                _settle_built(session, entry, reply[entry.pair.id])
     session.builder.kill()
     session.ahead.prepare(1)
     changes = ProblemChanges() if session.same_problem() else _problem_changes(session, entries)
@@ -59,9 +59,7 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
         by_side = session.inspect_in_turns(tuple(entry.pair for entry in in_turns))
         if not isinstance(by_side, Failed):
             for entry in in_turns:
-                _settle_built(
-                    session, entry, {side: by_side[side].pairs[entry.pair.id][side] for side in SIDES}
-                )
+                _settle_built(session, entry, {side: by_side[side][entry.pair.id][side] for side in SIDES})
     return changes
 
 
@@ -100,7 +98,7 @@ def _problem_changes(session: PairSession, entries: Sequence[CaseEntry]) -> Prob
             # What hangs or raises may do so in every case, and each would take its time.
             unknown = (f"What changed could not be told: {reply.message}",)
             break
-        found.append(reply.changes)
+        found.append(reply)
     session.leave()
     of_suite, *of_cases = found or [{}]
     places: dict[str, Changes] = {}
@@ -172,11 +170,10 @@ def failures_of_head(
         )
         reply = session.ask(request, session.settings.timeout_s)
         if not isinstance(reply, Failed):
-            if not reply.row.reason:
+            if not reply.reason:
                 continue
             session.leave()
-            row = reply.row
-            reply = Failed(reason=row.reason, message=row.message, log=row.log)
+            reply = Failed(reason=reply.reason, message=reply.message, log=reply.log)
         side: Side = "base" if reply.side == "base" else "head"
         wrong[name] = msgspec.structs.replace(reply, side=side)
     if cases:

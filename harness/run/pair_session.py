@@ -16,7 +16,7 @@ from harness.device.toolchains import environment_of
 from harness.errors import HarnessError, SuiteError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict
 from harness.measure import protocol
-from harness.measure.protocol import SideName
+from harness.measure.protocol import SideName, SidesByPair
 from harness.records.types import Arm, Verdict, fields_of
 from harness.run.compare_settings import CompareSettings
 from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
@@ -212,9 +212,7 @@ class PairSession(DeviceSession):
         """Ask a pair of processes. It is started where there is none, and ended where it fails."""
         return self._answered(lambda: self._side_processes().compare(request, timeout_s, self.ahead.prepare))
 
-    def inspect_in_turns(
-        self, pairs: tuple[protocol.PairOf, ...]
-    ) -> Mapping[SideName, protocol.InspectReply] | Failed:
+    def inspect_in_turns(self, pairs: tuple[protocol.PairOf, ...]) -> Mapping[SideName, SidesByPair] | Failed:
         """Build each side of these pairs in the process that will measure it first."""
         timeout_s = self.build_timeout_s(len(pairs))
         return self._answered(lambda: self._side_processes().inspect(pairs, timeout_s))
@@ -275,7 +273,7 @@ class _Answering:
 
     loadings: Mapping[str, Loading]
 
-    def __call__(self, question: Query, deadline: float) -> msgspec.Struct:
+    def __call__(self, question: Query, deadline: float) -> object:
         try:
             call = msgspec.json.decode(question.request, type=SuiteCall)
             return self.loadings[question.side].answer(call, max(0.1, deadline - time.monotonic()))

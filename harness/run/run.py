@@ -161,10 +161,9 @@ class Session(DeviceSession):
         reply = self.ask(request, self.settings.timeout_s)
         if isinstance(reply, Failed):
             return _failed_row(planned, reply)
-        times = reply.row.measurement
-        if times is None:
-            return reply.row
-        row = dataclasses.replace(reply.row, telemetry=self.seen(*times.span_ns))
+        if reply.measurement is None:
+            return reply
+        row = dataclasses.replace(reply, telemetry=self.seen(*reply.measurement.span_ns))
         return row if library is None else self._held_against(library, row)
 
     def _explained(self, row: Row) -> Row:
@@ -187,7 +186,7 @@ class Session(DeviceSession):
         reply = self.ask(HoldAgainst(library=name), self.settings.timeout_s)
         if isinstance(reply, Failed):
             return dataclasses.replace(row, library_missing=f"{name}: {reply.message}")
-        return dataclasses.replace(row, library=reply.library)
+        return dataclasses.replace(row, library=reply)
 
 
 def _failed_row(planned: PlannedCase, failed: Failed) -> Row:

@@ -20,7 +20,7 @@ import psutil
 
 from harness.errors import HarnessError, WorkerError
 from harness.measure import protocol
-from harness.measure.protocol import SideName
+from harness.measure.protocol import SideName, SidesByPair
 from harness.measure.quads import CANARY_EVERY, Order, PairSettings, Turn, all_four, clock_noise, wanted_quads
 from harness.measure.timing import launches_per_slot
 from harness.records.types import DeviceInfo, PairedBlock, Quad
@@ -65,7 +65,7 @@ class TurnPair:
         self._open_device, self._report = open_device, report
         self._sides: tuple[SideName, ...] = SIDES if first == "base" else SIDES[::-1]
         self.is_open = False
-        self._begun: dict[SideName, Pending[protocol.InspectReply]] = {}
+        self._begun: dict[SideName, Pending[SidesByPair]] = {}
         """Requests that were sent ahead, and not yet waited for."""
         with ExitStack() as stack:
             # Both are started before the first is waited for: what they import takes long.
@@ -106,7 +106,7 @@ class TurnPair:
 
     def inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
-    ) -> Mapping[SideName, protocol.InspectReply] | Failed:
+    ) -> Mapping[SideName, SidesByPair] | Failed:
         """Build each side of the pairs in its own process. One that fails has to be closed."""
         try:
             begun = self._begin_inspect(pairs, timeout_s)
@@ -118,7 +118,7 @@ class TurnPair:
 
     def _begin_inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
-    ) -> dict[SideName, Pending[protocol.InspectReply]]:
+    ) -> dict[SideName, Pending[SidesByPair]]:
         return self._begin_all(lambda side: protocol.Inspect(pairs=pairs, side=side), timeout_s, self._sides)
 
     def compare(
@@ -159,10 +159,7 @@ class TurnPair:
         ended = self._answers(finishing)
         return protocol.CompareReply(
             block=block,
-            sides={
-                side: msgspec.structs.replace(verified[side].facts, state=ended[side].state)
-                for side in HEAD_FIRST
-            },
+            sides={side: msgspec.structs.replace(verified[side], state=ended[side]) for side in HEAD_FIRST},
         )
 
     def _block(

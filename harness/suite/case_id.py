@@ -1,4 +1,4 @@
-"""What a case is called: ``matmul.naive[m=500,n=300,k=700]``, in short ``matmul.naive@500x300x700``.
+"""Names of cases: ``matmul.naive[m=500,n=300,k=700]``, in short ``matmul.naive@500x300x700``.
 
 Whatever prints a case or a size writes it as here, and whatever is asked for one reads it here. Pure.
 """
@@ -73,7 +73,7 @@ class Size:
         return str(self.lengths[0]) if alike else "x".join(map(str, self.lengths))
 
     def fits(self, axes: Collection[str]) -> bool:
-        """Whether it says a length for each of a problem's axes, and for nothing else."""
+        """Tell whether it says a length for each of a problem's axes, and for nothing else."""
         return set(self.axes) == set(axes) if self.axes else len(self.lengths) in (1, len(axes))
 
     def at(self, axes: Collection[str]) -> dict[str, int]:
@@ -184,7 +184,7 @@ def parse_asv_name(name: str) -> AsvName | None:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What a person names cases by: a suite, a kernel, an id as anything prints it, or a glob of these."""
+    """A person's name for cases: a suite, a kernel, an id as anything prints it, or a glob of these."""
 
     name: str
     size: str | None = None
@@ -200,7 +200,7 @@ class Selector:
         return bool(self.size and _WILD.search(self.size))
 
     def names(self, suite: str, kernel: str) -> bool:
-        """Whether it is of a kernel, at whatever size."""
+        """Tell whether it selects a kernel, at whatever size."""
         return any(fnmatchcase(name, self.name) for name in (f"{suite}.{kernel}", kernel, suite))
 
     def points(
@@ -215,7 +215,7 @@ class Selector:
         return [size.at(axes)] if size.fits(axes) else []
 
     def has_label(self, label: str) -> bool:
-        """Whether it is of a size that is known by its label alone."""
+        """Tell whether it selects a size that is known by its label alone."""
         if self.size is None or fnmatchcase(label, self.size):
             return True
         try:

@@ -1,4 +1,4 @@
-"""What a suite may know of the device that a case runs on."""
+"""Facts that a suite may know of the device that a case runs on."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class DeviceFacts:
     backend: str
     """cuda, opencl, opengl, cpu or null."""
     facts: Mapping[str, int] = field(default_factory=dict)
-    """What the properties tell."""
+    """Values of the properties."""
     built: bool = False
-    """Whether the kernel is built, so that it is known how many of its blocks stay resident."""
+    """True once the kernel is built, so that it is known how many of its blocks stay resident."""
 
     @property
     def sm_count(self) -> int:
@@ -87,7 +87,7 @@ class DeviceFacts:
 
 
 def facts_of(device: DeviceInfo) -> DeviceFacts:
-    """What a device tells of itself."""
+    """Return the facts that a device tells of itself."""
     major, minor = device.compute_capability or (0, 0)
     facts = {
         "sm_count": device.compute_units,

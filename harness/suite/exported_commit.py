@@ -39,7 +39,7 @@ _SETTINGS = {
 """Users' settings by which git would run or leave something in the repository, or leave out files."""
 _LINK, _SUBMODULE, _EXECUTABLE = b"120000", b"160000", b"100755"
 _NOWHERE = b"/dev/null/outside:"
-"""What a link that leads out of the repository leads to in its place: below a file there is nothing."""
+"""Target that replaces one out of the repository: below a file there is nothing."""
 _CHUNK = 1 << 20
 _AT_ONCE = 500
 _MOST_REASONS = 3
@@ -61,7 +61,7 @@ class _TreeEntry(NamedTuple):
 class _Clone(NamedTuple):
     git_dir: Path
     work_tree: Path | None
-    """None for a bare repository."""
+    """The working tree; None for a bare repository."""
 
     def ask(
         self, *args: str, work_tree: Path | None = None, index: Path | None = None, stdin: bytes | None = None
@@ -89,12 +89,12 @@ class _Absent(NamedTuple):
     path: bytes
     commit: str
     known: bool
-    """Whether the clone has it at other commits."""
+    """True where the clone has it at other commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one repository gives of a commit's files: the one asked for, or one of its submodules."""
+    """A repository's part of a commit's files: the one asked for, or one of its submodules."""
 
     clone: _Clone
     commit: str
@@ -244,7 +244,7 @@ def _submodules(part: _Part) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _possible_clones(clone: _Clone, path: bytes, name: bytes) -> Iterator[_Clone]:
-    """Where a clone may have a submodule: beside its objects or its worktree's, or in the working tree."""
+    """Yield possible clones of a submodule: beside the objects or worktree, or in the working tree."""
     work_tree = clone.work_tree and clone.work_tree / os.fsdecode(path)
     if name:
         yield _Clone(clone.git_dir / "modules" / os.fsdecode(name), work_tree)
@@ -381,7 +381,7 @@ def _walk(root: bytes, folder: bytes, known: set[bytes]) -> Iterator[tuple[bytes
 
 
 def _is_like(entry: os.DirEntry[bytes], wanted: _TreeEntry) -> bool:
-    """Whether it is of the kind that it should be: nothing else is opened, which may never end."""
+    """Tell whether it is of the expected kind: nothing else is opened, as that may never end."""
     mode = entry.stat(follow_symlinks=False).st_mode
     if wanted.mode == _LINK:
         return stat.S_ISLNK(mode)
@@ -413,7 +413,7 @@ def _leads_out(root: bytes, link: bytes) -> bool:
 
 
 def _are_converted(place: Path, tree: _Tree, paths: Sequence[bytes]) -> bool:
-    """Whether these files are what git makes of their blobs in a checkout: other line ends, or a filter's."""
+    """Tell whether git makes these files of their blobs in a checkout: other line ends, or a filter's."""
     left = set(paths)
     for part in tree.parts:
         own = [path for path in part.entries if part.prefix + path in left]

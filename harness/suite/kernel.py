@@ -11,9 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from harness.errors import NotYetKnownError, SuiteError
+from harness.records.types import Value
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.layout import ML_DTYPES, Layout, element_bits, numpy_dtype
-from harness.suite.problem import IDENTIFIER, Case, Problem, Value, check_identifier, computed
+from harness.suite.problem import IDENTIFIER, Case, Problem, check_identifier, computed
 from harness.suite.tuning import Tuning
 
 _CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
@@ -53,10 +54,8 @@ class Parameter:
 
     name: str
     dtype: str
-    shape: tuple[int, ...] | None = None
-    """Extents of an array; None for a scalar and an axis."""
     layout: Layout | None = None
-    """How an array lies in memory."""
+    """Layout of an array; None for a scalar or an axis."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class PythonFunction:
     framework: ClassVar[str] = ""
     """The module that a device imports for it."""
     packages: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """What brings the framework: of each group one package, as pip names them."""
+    """Packages that bring the framework, as pip names them: one of each group."""
 
 
 class TritonFunction(PythonFunction):
@@ -168,7 +167,7 @@ class Step:
     block: Geometry
     grid: Geometry
     args: tuple[str, ...] = ()
-    """What the function is called with, in the order of its parameters; empty for the kernel's own `args`."""
+    """Names of the arguments, in the order of the parameters; empty for the kernel's own `args`."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
 
 
@@ -177,7 +176,7 @@ class PlacedArray:
     """An array of a case on the device, as a kernel's setup sees it."""
 
     address: int | None
-    """Where it begins; None on a device without addresses, such as OpenCL's."""
+    """Address of its begin; None on a device without addresses, such as OpenCL's."""
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...]
@@ -193,7 +192,7 @@ Room = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Kernel:
-    """One stage of a ladder: a source and how to launch it."""
+    """A stage of a ladder: a source and how to launch it."""
 
     name: str
     source: KernelSource | Mapping[str, KernelSource]
@@ -212,8 +211,8 @@ class Kernel:
     requires: str | None = None
     """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
     arch: str = ""
-    """What it is built for, such as "sm_90a"; empty for the card's own, with an "a" where the source needs
-    what only that has. Such a kernel is CUDA only."""
+    """Architecture that it is built for, such as "sm_90a"; CUDA only. Empty for the card's own, with an "a"
+    where the source needs what only that has."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
     """Arrays, scalars and axes in the order of the function's parameters, and what `workspace` and `setup`
@@ -228,10 +227,10 @@ class Kernel:
     or be GLSL with uniforms x0 and y0."""
     tune: Tuning | None = None
     library: bool = False
-    """Whether it is a vendor's own, which the others are held against."""
+    """True for a vendor's own kernel, which the others are held against."""
     about: str = ""
     steps: Sequence[Step] = ()
-    """What runs after it, in order, and is timed with it: the reduction after a split-K product."""
+    """Functions that run after it, in order, in its time: the reduction after a split-K product."""
     workspace: Mapping[str, Room | Callable[[Case], Room]] = field(default_factory=dict)
     """Memory of its own by name, for `args`: not verified, poisoned as outputs are."""
     setup: Setup | None = None
@@ -295,7 +294,7 @@ class Kernel:
 
     @cached_property
     def sources(self) -> dict[str, KernelSource]:
-        """What it is made of, by backend. The null device takes any."""
+        """Sources by backend. The null device takes any."""
         if isinstance(self.source, Mapping):
             return dict(self.source)
         if isinstance(self.source, str):
@@ -305,7 +304,7 @@ class Kernel:
         return {"cuda": self.source}
 
     def source_for(self, backend: str) -> KernelSource | None:
-        """What it is made of on a backend; None where it does not run there."""
+        """Return the source for a backend; None where the kernel does not run there."""
         if backend == "null":
             return next(iter(self.sources.values()))
         return self.sources.get(backend)
@@ -391,7 +390,7 @@ def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str,
 
 
 def step_names(problem: Problem, kernel: Kernel, step: Step) -> tuple[str, ...]:
-    """What a step is called with, in order."""
+    """Return the names of a step's arguments, in order."""
     return step.args or argument_names(problem, replace(kernel, steps=()))
 
 

@@ -1,4 +1,4 @@
-"""How arrays lie in memory: the types of their elements, which index moves fastest, and room between lines.
+"""Layouts of arrays in memory: the types of elements, which index moves fastest, room between lines.
 
 NumPy is imported where it is used: who only asks a worker to measure needs none.
 """
@@ -22,7 +22,7 @@ ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4")
 _PACKED = ("int4", "uint4")
 """Two of these share a byte, the first in its lower half. On the host each has a byte of its own."""
 _ADDED = 2
-"""What NumPy's `isbuiltin` is of a type that a package adds to it."""
+"""Value of NumPy's `isbuiltin` for a type that a package adds to it."""
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -89,7 +89,7 @@ def exact_limits(name: str) -> tuple[int, int]:
 
 
 def fits(value: float, name: str) -> bool:
-    """Whether a dtype can hold a number: integers exactly, others rounded, infinity where there is one."""
+    """Tell whether a dtype can hold a number: integers exactly, others rounded, infinity if it has one."""
     import numpy as np
 
     if limits := integer_limits(name):
@@ -136,7 +136,7 @@ class Layout:
 
     @property
     def plain(self) -> bool:
-        """Whether it lies as NumPy itself would have it."""
+        """True where NumPy itself would lay it out so."""
         return not self.padded and self.dtype not in _PACKED and (self.order == "C" or len(self.shape) < 2)
 
     @property
@@ -188,7 +188,7 @@ class Layout:
         return whole.reshape(self.shape) if self.order == "C" else whole.reshape(self.shape[::-1]).T
 
     def written_between(self, raw: NDArray[np.uint8], padding: int) -> int:
-        """How many bytes between the lines are no longer `padding`."""
+        """Count the bytes between the lines that are no longer `padding`."""
         import numpy as np
 
         return int(

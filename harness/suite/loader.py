@@ -17,13 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.machinery import (
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    SourceFileLoader,
-)
+from importlib import machinery
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,16 +39,16 @@ from harness.system.file_access import committed, is_beside
 from harness.system.files import read_regular
 
 WORKING_TREE = "."
-"""What stands in the place of a commit for the files as they lie in the working tree."""
+"""Stands for the files of the working tree, in the place of a commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSuite:
-    """What a suite was when it was last loaded."""
+    """A suite as it was when it was last loaded."""
 
     name: str
     kernels: Mapping[str, str]
-    """What each is about, by its name."""
+    """Description of each kernel, by its name."""
     tuned: tuple[str, ...]
     """Kernels that can be swept."""
     sizes: tuple[str, ...]
@@ -133,7 +127,7 @@ def _place(error: BaseException, file: Path) -> str:
     return next((f"{f.filename}:{f.lineno}" for f in frames if f.filename == str(file)), str(file))
 
 
-class _FromSource(SourceFileLoader):
+class _FromSource(machinery.SourceFileLoader):
     """Never from a .pyc: one is believed where the source has its size and its second, or without a look."""
 
     def path_stats(self, path: str) -> Any:
@@ -141,7 +135,8 @@ class _FromSource(SourceFileLoader):
 
 
 def _hook_for(folder: Path) -> Callable[[str], Any]:
-    finder = FileFinder.path_hook((ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
+    extensions = machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES
+    finder = machinery.FileFinder.path_hook(extensions, (_FromSource, machinery.SOURCE_SUFFIXES))
 
     def find(place: str) -> Any:
         if not (Path(place).is_relative_to(folder) or is_beside(Path(place), folder)):
@@ -194,7 +189,7 @@ def importing_from(folder: Path) -> Iterator[None]:
 
 
 def imports_of(suite: Suite, kernel: Kernel, backend: str) -> contextlib.AbstractContextManager[None]:
-    """What calls a function of the suite's own to make a kernel belongs in here."""
+    """Return a context in which to call a function of the suite's own that makes a kernel."""
     plain = isinstance(kernel.source_for(backend), str | None) and kernel.setup is None
     return contextlib.nullcontext() if plain else importing_from(suite.root)
 
@@ -240,7 +235,7 @@ class LoadedSuite(_SuiteAt):
     absent: bool = False
     """True where the commit does not have the suite, and `suite` stands in, from another commit."""
     problem: SuiteError | None = None
-    """Why an absent suite cannot be loaded, where the commit does have it."""
+    """Reason why an absent suite cannot be loaded, where the commit does have it."""
     loading: Loading | None = None
     """The process that has loaded it, which answers for its functions."""
 

@@ -34,12 +34,12 @@ class PlannedCase:
     kernel: Kernel
     case: Case
     has_reference: bool = True
-    """Whether its problem has what the outputs are held to."""
+    """True where the problem has a reference for the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a case is not run on a device, known before anything is built, or why files are not judged."""
+    """A reason not to run a case on a device, known before any build, or not to judge files."""
 
     reason: str
     message: str
@@ -119,7 +119,7 @@ def check_patterns(patterns: Sequence[str], suites: Sequence[Suite]) -> None:
 
 
 def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
-    """Why a kernel cannot have the size that a selector names; empty where it can."""
+    """Return why a kernel cannot have the size that a selector names; empty where it can."""
     problem = suite.problem
     if selector.size and not selector.has_glob_size:
         try:
@@ -138,7 +138,7 @@ Resident = Callable[[Launch], int | None]
 
 
 def at_least_one(_launch: Launch) -> int:
-    """Blocks that stay resident of a kernel that is not built: a grid of them is none too large."""
+    """Return 1, a number of resident blocks for a kernel that is not built: its grid fits any device."""
     return 1
 
 
@@ -244,11 +244,11 @@ S = TypeVar("S", bound=LoadedSuite | SuitePair)
 
 @dataclass(frozen=True, slots=True)
 class SelectedSuites(Generic[S]):
-    """What is asked for, each with the sizes that have as many numbers as it has axes."""
+    """The suites asked for, each with the sizes that have as many numbers as it has axes."""
 
     chosen: tuple[tuple[S, tuple[str, ...]], ...]
     left_out: tuple[str, ...]
-    """Why suites that patterns select are not there, a sentence each."""
+    """Sentences that say why selected suites are not there."""
 
 
 def load_suites(

@@ -1,4 +1,4 @@
-"""What is computed: axes, arrays and scalars, the problem that they make, and a case, one point of it.
+"""A problem: axes, arrays and scalars, the computation on them, and a case, one point of it.
 
 Nothing here touches a device. The public names are those of `harness`: a suite.py written against them, at
 any commit, keeps loading with every later harness.
@@ -15,6 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from harness.errors import NotToldError, NotYetKnownError, SuiteError
+from harness.records.types import Value
 from harness.suite.case_id import MAX_AXIS, CaseId, size_label
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.layout import ML_DTYPES, Layout, Order, element_bits, fits, integer_limits, numpy_dtype
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Value = int | str
-"""What a macro, or a parameter of a sweep, may be: an integer, or a word."""
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SCALAR_DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -89,7 +88,7 @@ class Array:
 
     kind: ClassVar[Literal["input", "output", "inout"]]
     init: float | None = None
-    """What every element holds before a launch, of an Output that kernels add to."""
+    """Value of every element before a launch, of an Output that kernels add to."""
 
     def __init__(self, *shape: str, dtype: str | None = None, order: Order = "C", ld: Pitch = None) -> None:
         if order not in ("C", "F"):
@@ -232,12 +231,15 @@ class Case:
         return CaseId.of(self.suite, self.kernel, self.sizes).short
 
 
-class Problem:
-    """What is computed: axes, arrays, scalars, reference and work. Subclass it and declare axes, arrays and
-    scalars as class attributes.
+OF_CASE = frozenset({*Case.__dataclass_fields__, *dir(Case)})
+"""Names that no axis and no scalar may have: ``case.kernel`` is not its length, nor its value."""
 
-    Kernels receive the inputs, then the outputs and what is both, then the scalars, then the axes, each group
-    in declaration order, unless a kernel gives its own `args`.
+
+class Problem:
+    """The computation: axes, arrays, scalars, reference and work. A subclass declares the first three.
+
+    They are class attributes. Kernels receive the inputs, then the outputs and what is both, then the
+    scalars, then the axes, each group in declaration order, unless a kernel gives its own `args`.
     """
 
     axes: ClassVar[dict[str, Axis]] = {}
@@ -257,10 +259,12 @@ class Problem:
         cls.arrays = {name: value for name, value in members.items() if isinstance(value, Array)}
         cls.scalars = {name: value for name, value in members.items() if isinstance(value, Scalar)}
         for name in (*cls.axes, *cls.arrays, *cls.scalars):
-            if hasattr(Problem, name):
+            hides = name not in cls.arrays and name in OF_CASE
+            if hides or hasattr(Problem, name):
                 raise SuiteError(
                     f"{type(members[name]).__name__} {name!r} of {cls.__name__} has the name of an attribute "
-                    f"that every Problem has, and would hide it. Call it otherwise, such as {name}_."
+                    f"that every {'Case' if hides else 'Problem'} has, and would hide it. Call it otherwise, "
+                    f"such as {name}_."
                 )
         for name, scalar in cls.scalars.items():
             if not callable(scalar.value):
@@ -276,12 +280,12 @@ class Problem:
 
     @property
     def inputs(self) -> dict[str, Array]:
-        """What data() gives: an InOut too."""
+        """Arrays that data() gives, an InOut too."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Input)}
 
     @property
     def outputs(self) -> dict[str, Array]:
-        """What kernels write: an InOut too."""
+        """Arrays that kernels write, an InOut too."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
 
     def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -320,7 +324,7 @@ class Problem:
         return named, self.tolerance(case, **exact())
 
     def layout(self, name: str, case: Case) -> Layout:
-        """How an array lies in memory. Raises SuiteError where its leading dimension makes no sense."""
+        """Return an array's layout in memory. Raises SuiteError for a wrong leading dimension."""
         array = self.arrays[name]
         ld = computed(case.kernel, f"ld of {name}", array.ld, case)
         found = Layout(array.shape_at(case), array.dtype_at(case), array.order)
@@ -340,7 +344,7 @@ class Problem:
 
     @property
     def has_reference(self) -> bool:
-        """Whether its author wrote one: without, nothing can be checked, and so nothing is measured."""
+        """True where its author wrote one: without, nothing can be checked, and so nothing is measured."""
         return type(self).reference is not Problem.reference
 
     def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
@@ -403,7 +407,7 @@ def _whole(name: str, count: Any) -> Callable[[Problem, Case], int | None]:
 
 
 def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
-    """What a kernel's spec says at a case. Raises SuiteError for whatever a suite's own function raises."""
+    """Return a spec's value at a case. Raises SuiteError for whatever a suite's own function raises."""
     if not callable(spec):
         return spec
     try:

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import SuiteError
-from harness.records.types import Launch
+from harness.records.types import Launch, Value
 from harness.suite.kernel import Parameter
-from harness.suite.problem import Value
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,13 @@ class Binding:
 
 @dataclass(frozen=True)
 class PythonCall:
-    """What a program of a framework's function is, before anything of the framework is imported."""
+    """A program that is a framework's function, before anything of the framework is imported."""
 
     framework: str
     file: Path
     name: str
     parameters: tuple[Parameter, ...]
-    """What the kernel has to give, in its order."""
+    """Arguments that the kernel has to give, in its order."""
     outputs: tuple[str, ...]
     macros: Mapping[str, Value]
     root: Path
@@ -47,7 +46,7 @@ class PythonCall:
     code_sha256: str
     """A hash of all of the suite, its Python without comments, and of what is asked of the function."""
     launch: Launch | None = None
-    """How to launch it where it is a kernel rather than a function that launches one; None without a grid."""
+    """Launch of a function that is itself a kernel; None without a grid."""
 
     def load(self) -> Callable[..., Any]:
         """The function, imported. Raises SuiteError where the file has none of that name."""
@@ -68,7 +67,7 @@ class PythonCall:
             raise SuiteError(
                 f"{self._described} does not tell its parameters: write a def around it that names them."
             ) from None
-        arrays = [parameter.name for parameter in self.parameters if parameter.shape is not None]
+        arrays = [parameter.name for parameter in self.parameters if parameter.layout]
         others = {parameter.name for parameter in self.parameters} - {*arrays} | {*self.macros, *values}
         wanted = self._wanted(asked, others, arrays)
         of_arrays = [name for name in wanted if name not in others]
@@ -139,7 +138,7 @@ def _nothing_named(name: str, file: Path, names: Sequence[str]) -> str:
 
 
 def _names(tree: ast.Module) -> list[str]:
-    """What a module defines, in order; empty where it imports *, which only running it tells."""
+    """Return the names that a module defines, in order; empty where it imports *."""
     found: dict[str, None] = {}
     for node in ast.walk(tree):
         match node:
@@ -180,7 +179,7 @@ def _module(file: Path) -> Any:
 
 
 def _is_taken(name: str, file: Path) -> bool:
-    """Whether another module has that name already, such as an installed package's."""
+    """Tell whether another module has that name already, such as an installed package's."""
     first = name.partition(".")[0]
     if first not in sys.modules:
         return False

@@ -134,33 +134,33 @@ class Program:
     text: str
     options: tuple[str, ...] = ()
     emulate: Callable[..., Any] | None = field(default=None, compare=False)
-    """What the kernel computes, on host arrays: what the null backend runs in place of a device."""
+    """Computes the kernel's results on host arrays: the null backend runs it in place of a device."""
     kind: Literal["kernel", "image", "library", "host"] = "kernel"
     """Who compiles the text: the device's compiler, nvcc for the host, or nobody. An image is what CUDA's
     driver loads."""
     parameters: tuple[Parameter, ...] = ()
     host: Callable[[int], Callable[..., object]] | None = field(default=None, compare=False)
-    """Of a program of kind host: given the stream, it returns what to call for each launch."""
+    """Given the stream, returns what to call for each launch of a program of kind host."""
     errors: Mapping[int, str] = field(default_factory=dict, compare=False)
-    """Of a program of kind library: what the numbers that its function returns mean."""
+    """Meanings of the numbers that the function of a library returns."""
     steps: tuple[tuple[str, int], ...] = ()
     """Functions that run after it, each with how many of the parameters are its: the first ones."""
     setup: str = ""
-    """What the function depends on that gives it further arguments."""
+    """Identity of the function that gives it further arguments."""
     in_parts: bool = False
-    """Whether it is told where each dispatch begins, and can be launched in several."""
+    """True where it is told where each dispatch begins, and can be launched in several."""
     python: PythonCall | None = field(default=None, compare=False)
-    """Of a program of kind host: a function of a framework's tensors, in place of `host`."""
+    """A function of a framework's tensors, in place of `host`, of a program of kind host."""
     folders: tuple[str, ...] = ()
     """Folders that the compiler searches, by whole paths; `tree_sha256` stands for what is in them."""
     content: bytes = field(default=b"", compare=False, repr=False)
     """The bytes of an image, or of a library that is made already; the text is their hash then."""
     suffix: str = ".cu"
-    """What the text is: CUDA's C++, or its .ptx."""
+    """Suffix of the text's file: CUDA's C++, or its .ptx."""
     instance: str = ""
     """The template's instance that is launched, as C++ names it; `function` is its name alone."""
     arch: str = ""
-    """What it is built for, where the suite says so; else what the device is."""
+    """Architecture that it is built for, where the suite says so; else the device's."""
     compiler: str = ""
     """The nvcc that is to compile it, by its path; empty for the one that is found."""
     tree_sha256: str = ""
@@ -168,12 +168,12 @@ class Program:
 
     @property
     def compiled(self) -> tuple[str, ...]:
-        """What the compiler is given: the same for two programs is one compilation."""
+        """Input of the compiler: the same for two programs is one compilation."""
         return self.kind, self.text, self.arch, self.compiler, *self.all_options
 
     @property
     def is_compiled(self) -> bool:
-        """Whether a compiler makes it, of text."""
+        """True where a compiler makes it, of text."""
         return self.kind in ("kernel", "library") and not self.content
 
     @property
@@ -183,7 +183,7 @@ class Program:
 
     @property
     def may_use_tensor_cores(self) -> bool:
-        """Whether it may multiply by tensor cores, for all that its text tells: a library's has no text."""
+        """True if it may multiply by tensor cores, as far as its text tells: a library has no text."""
         whole = self.kind == "kernel" and not self.tree_sha256
         return not whole or bool(_MATRIX_PRODUCT.search(_without_comments(self.text)))
 
@@ -317,7 +317,7 @@ def _defines(case: Case, besides: Collection[str] = ()) -> list[str]:
 INSTANCE = "harness_instance"
 """Name of an empty template kernel made of the instance, which makes the compiler emit the instance."""
 INSTANCE_FILE = "instantiate"
-"""What compilers call the file in which an instance is named."""
+"""Name of the file in which an instance is named, for compilers."""
 
 
 def _instantiated(made: Program, kernel: Kernel, case: Case) -> Program:
@@ -337,7 +337,7 @@ _OWN_WORD = {
     "opencl": re.compile(r"\b(?:get_group_id|get_num_groups|get_global_size)\b"),
     "opengl": re.compile(r"\bgl_NumWorkGroups\b"),
 }
-"""What tells of one dispatch where a kernel means the whole grid."""
+"""Words for one dispatch where a kernel means the whole grid."""
 _PORTABLE_DEFINE = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(?:HARNESS_)?(?:BLOCK|GRID)_[XYZ]\b.*$", re.MULTILINE
 )
@@ -361,7 +361,7 @@ def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
 
 
 def _not_in_parts(whole: Program, launch: Launch, backend: str) -> str:
-    """Why a program finds its blocks right in a whole launch only; empty where it does in parts too."""
+    """Return why a program finds its blocks right in a whole launch only; empty if in parts too."""
     host = "the host enqueues its work, in its own way."
     problem = {"kernel": "", "image": "it is compiled already."}.get(whole.kind, host)
     if whole.steps or problem:
@@ -402,7 +402,7 @@ def _glsl(path: Path, case: Case) -> str:
 
 
 def lacking(kernel: Kernel, backend: str) -> str:
-    """What packages a kernel needs on a backend that are not installed, and what to do; empty where none."""
+    """Return what packages a kernel lacks on a backend, and what to do; empty where none."""
     source = kernel.source_for(backend)
     if source is None or isinstance(source, str) or backend == "null":
         return ""
@@ -435,7 +435,7 @@ def _versions(needs: tuple[str, ...]) -> list[str]:
 
 
 def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) -> str:
-    """What a function of the host makes of a case depends on: its file, its packages, the case."""
+    """Return what a function of the host depends on: its file, its packages, the case."""
     import inspect
 
     try:
@@ -484,7 +484,7 @@ def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunctio
 
 
 def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:
-    """What the function writes for a case, kept: importing a compiler takes longer than asking it."""
+    """Return the function's text for a case, kept: importing a compiler takes longer than asking it."""
     asked = repr((str(root), case.id, case.dtype, sorted(case.macros.items()), arch))
     file = scratch and scratch / f"generated-{hashlib.sha256(asked.encode()).hexdigest()}"
     if file is not None:

@@ -1,5 +1,4 @@
-"""What a kernel author writes: a suite is one problem and the kernels that solve it, with what others
-published of them.
+"""A suite, as a kernel's author writes it: one problem, the kernels that solve it, and published results.
 
 Nothing here touches a device. Problems are in problem.py, kernels in kernel.py.
 """
@@ -13,15 +12,16 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.errors import NotYetKnownError, SuiteError
+from harness.records.types import Value
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.kernel import Kernel, Parameter, argument_names, check_folders, with_macros, workspaces
 from harness.suite.layout import Layout
-from harness.suite.problem import Case, Problem, Value, check_identifier, computed, point_of, twice_in
+from harness.suite.problem import Case, Problem, check_identifier, computed, point_of, twice_in
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One line of a ladder: what its author calls it, our kernel for it, and the author's figures.
+    """A line of a ladder: its author's name for it, our kernel for it, and the author's figures.
 
     Rates are in the unit of the suite's headline. A figure that was not published is None.
     """
@@ -41,19 +41,19 @@ class Rung:
     backend: str = ""
     """The backend that ours is measured on, such as cpu; whatever device is reported on where empty."""
     slow: bool = False
-    """Whether it takes minutes, and so is measured only when asked for."""
+    """True if it takes minutes, and so is measured only when asked for."""
     repaired: str = ""
     """A kernel with the same idea and without the author's mistakes, whose gain is shown beside it."""
 
     @property
     def swept(self) -> bool:
-        """Whether it stands for many configurations, which only a sweep has."""
+        """True where it stands for many configurations, which only a sweep has."""
         return self.average is not None
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """What others published of kernels that the suite has too, in the order of their own table.
+    """Published results of kernels that the suite has too, in the order of their own table.
 
     Speed-ups are counted from the first rung, or, with `against`, from that kernel at the same sizes.
     """
@@ -62,7 +62,7 @@ class Ladder:
     title: str
     rungs: Sequence[Rung]
     source: str = ""
-    """How the figures were taken, in a sentence."""
+    """A sentence that says how the figures were taken."""
     publication: str = ""
     """The title under which they were published."""
     author: str = ""
@@ -70,9 +70,9 @@ class Ladder:
     date: str = ""
     """The date of the publication, as precisely as it is known."""
     card: str = ""
-    """What the figures are of, such as RTX 3060."""
+    """Card of the figures, such as RTX 3060."""
     peak: float | None = None
-    """What that card can do, in the unit of the suite's headline."""
+    """Peak of that card, in the unit of the suite's headline."""
     decimals: int = 0
     """Digits after the point of the published rates: 46.60 stays 46.60."""
     sizes: int | Mapping[str, int] | None = None
@@ -219,14 +219,13 @@ class Suite:
         for name in argument_names(problem, kernel):
             if name in problem.arrays:
                 layout = problem.layout(name, case)
-                found.append(Parameter(name, layout.dtype, layout.shape, layout))
+                found.append(Parameter(name, layout.dtype, layout))
             elif name in problem.scalars:
                 found.append(Parameter(name, problem.scalars[name].dtype))
             elif name in problem.axes:
                 found.append(Parameter(name, "int32"))
             elif name in rooms:
-                shape = (rooms[name],)
-                found.append(Parameter(name, "uint8", shape, Layout(shape, "uint8")))
+                found.append(Parameter(name, "uint8", Layout((rooms[name],), "uint8")))
             elif kernel.setup is not None:
                 found.append(Parameter(name, "setup"))
             else:

@@ -96,7 +96,7 @@ class SourceData(msgspec.Struct, frozen=True):
     needs: tuple[str, ...] = ()
     errors: dict[int, str] = {}
     function: Function | None = None
-    """What generates the text of a `generated` source."""
+    """Generates the text of a `generated` source."""
 
 
 class TuningData(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ class KernelData(msgspec.Struct, frozen=True):
     setup: Function | None
 
 
-class SuiteData(msgspec.Struct, frozen=True, tag=True):
+class SuiteData(msgspec.Struct, frozen=True):
     name: str
     headline: str
     prelude: dict[str, str]
@@ -152,10 +152,10 @@ class Load(Request[SuiteData], frozen=True):
     """The working tree of a commit's repository: what the suite opens there is not the commit's."""
 
 
-class ReturnValue(msgspec.Struct, frozen=True, tag=True):
+class ReturnValue(msgspec.Struct, frozen=True):
     value: Plain | tuple[Any, ...]
     asked_device: bool = False
-    """Whether it was computed from the device, and is another on another."""
+    """True where it was computed from the device, and differs on another."""
 
 
 class FunctionCall(Request[ReturnValue], frozen=True):
@@ -164,14 +164,10 @@ class FunctionCall(Request[ReturnValue], frozen=True):
     function: int
     case: Case
     arch: str | None = None
-    """What a generator gets beside the case, such as sm_90; None for any other function."""
+    """Argument of a generator beside the case, such as sm_90; None for any other function."""
 
 
-class Arrays(msgspec.Struct, frozen=True, tag=True):
-    """The reply to a request for arrays: they lie in the folder that the request names."""
-
-
-class DataCall(Request[Arrays], frozen=True):
+class DataCall(Request[None], frozen=True):
     """Write what the problem's data() makes of a seed into a folder: each input by its name."""
 
     case: Case
@@ -179,13 +175,13 @@ class DataCall(Request[Arrays], frozen=True):
     folder: str
 
 
-class JudgeCall(Request[Arrays], frozen=True):
+class JudgeCall(Request[None], frozen=True):
     """Write reference and tolerance for the inputs in a folder there, as REFERENCE + output and TOLERANCE."""
 
     case: Case
     folder: str
     reference: bool
-    """Whether to ask for the reference as well as for the tolerance."""
+    """True to ask for the reference as well as for the tolerance."""
 
 
 class DefinitionCall(Request[ReturnValue], frozen=True):
@@ -237,34 +233,35 @@ class Functions:
         name = name or str(getattr(function, "__name__", "<lambda>"))
         return msgspec.to_builtins(Function(len(self.all) - 1, name))
 
-    def answer(self, call: SuiteCall) -> ReturnValue | Arrays:
-        if isinstance(call, DefinitionCall):
-            assert self.suite is not None, "Load comes first"
-            return ReturnValue(definition_sha256(self.suite))
-        if isinstance(call, DataCall):
-            return self._data(call)
-        return self._judged(call) if isinstance(call, JudgeCall) else self.call(call)
+    def answer(self, call: SuiteCall) -> ReturnValue | None:
+        match call:
+            case FunctionCall():
+                return self.call(call)
+            case DefinitionCall():
+                assert self.suite is not None, "Load comes first"
+                return ReturnValue(definition_sha256(self.suite))
+            case DataCall():
+                self._write(call.folder, self.problem.seeded(call.case, call.seed), "data()")
+            case JudgeCall():
+                self._judge(call)
+        return None
 
     def call(self, call: FunctionCall) -> ReturnValue:
         case = _NotingCase(**{each.name: getattr(call.case, each.name) for each in dataclasses.fields(Case)})
         more = () if call.arch is None else (call.arch,)
         value = self.plain(self.all[call.function](case, *more))
         asked = "noted" in vars(case)
-        return msgspec.convert({"type": "ReturnValue", "value": value, "asked_device": asked}, ReturnValue)
+        return msgspec.convert({"value": value, "asked_device": asked}, ReturnValue)
 
-    def _data(self, call: DataCall) -> Arrays:
-        made = self.problem.seeded(call.case, call.seed)
-        return self._written(call.folder, made, "data()")
-
-    def _judged(self, call: JudgeCall) -> Arrays:
+    def _judge(self, call: JudgeCall) -> None:
         found = read_arrays(Path(call.folder))
         inputs = as_declared(self.problem, call.case, found)
         named, tolerance = self.problem.judged(call.case, inputs, reference=call.reference)
         outputs = {name: named[name] for name in self.problem.outputs if name in named}
-        self._written(call.folder, {TOLERANCE: tolerance}, "tolerance()")
-        return self._written(call.folder, {REFERENCE + n: each for n, each in outputs.items()}, "reference()")
+        self._write(call.folder, {TOLERANCE: tolerance}, "tolerance()")
+        self._write(call.folder, {REFERENCE + n: each for n, each in outputs.items()}, "reference()")
 
-    def _written(self, folder: str, found: Mapping[str, Any], by: str) -> Arrays:
+    def _write(self, folder: str, found: Mapping[str, Any], by: str) -> None:
         import numpy as np
 
         try:
@@ -274,7 +271,6 @@ class Functions:
             raise SuiteError(
                 f"{by} of {type(self.problem).__name__} gave {told}; expected numbers."
             ) from None
-        return Arrays()
 
 
 def as_declared(problem: Problem, case: Case, found: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -300,7 +296,6 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
     functions.suite, problem = suite, suite.problem
     axes = list({id(axis): axis for axis in problem.axes.values()}.values())
     document = {
-        "type": "SuiteData",
         "name": suite.name,
         "headline": suite.headline,
         "prelude": functions.plain(suite.prelude),
@@ -344,7 +339,7 @@ _OF_ARRAYS = ("data", "reference", "tolerance")
 _SAME_IN_KERNEL = tuple(
     name for name in KernelData.__struct_fields__ if name not in ("sources", "tune", "steps", "setup")
 )
-"""What a kernel and its data have by the same name."""
+"""Fields that a kernel and its data have by the same name."""
 _STEP_FIELDS = tuple(field.name for field in dataclasses.fields(Step))
 
 
@@ -385,11 +380,11 @@ def _source(source: KernelSource, functions: Functions) -> Any:
 
 
 CallerOf = Callable[[Function], Callable[..., Any]]
-"""What makes of a function's number a function that asks the suite's process for its value."""
+"""Makes of a function's number a function that asks the suite's process for its value."""
 
 
 class ArrayCaller(Protocol):
-    """What asks the suite's process for arrays."""
+    """Asks the suite's process for arrays."""
 
     def data(self, case: Case, seed: int) -> dict[str, NDArray[Any]]: ...
     def judged(
@@ -483,8 +478,8 @@ _KNOWN = {error.__name__: error for error in (SuiteError, NotYetKnownError, NotT
 """Errors with a sentence that functions of a suite raise."""
 
 
-Answer = Callable[[SuiteCall], "ReturnValue | Arrays | Failed"]
-"""What asks a suite's process, wherever that is."""
+Answer = Callable[[SuiteCall], "ReturnValue | Failed | None"]
+"""Asks a suite's process, wherever that is."""
 
 
 def calling(answer: Answer, function: Function) -> Callable[..., Any]:
@@ -500,7 +495,7 @@ def calling(answer: Answer, function: Function) -> Callable[..., Any]:
     return ask
 
 
-def check_answered(reply: ReturnValue | Arrays | Failed) -> None:
+def check_answered(reply: ReturnValue | Failed | None) -> None:
     """Raise the error of a function that failed in the suite's process."""
     if isinstance(reply, Failed):
         kind = _KNOWN.get(reply.reason) or type(reply.reason, (Exception,), {})
@@ -516,7 +511,7 @@ class Loading:
         self.folder, self.file = folder, folder / "suite.py"
         self.timeout_s = timeout_s or LOAD_TIMEOUT_S
         self._lock = threading.Lock()
-        self._answers: dict[bytes, ReturnValue | Arrays | Failed] = {}
+        self._answers: dict[bytes, ReturnValue | Failed | None] = {}
         self.data: SuiteData | None = None
         """The suite as data, once `suite` has returned it."""
         self._deadline = time.monotonic() + self.timeout_s
@@ -546,7 +541,7 @@ class Loading:
     def _function(self, function: Function) -> Callable[[Case], Any]:
         return calling(self.answer, function)
 
-    def answer(self, call: SuiteCall, timeout_s: float | None = None) -> ReturnValue | Arrays | Failed:
+    def answer(self, call: SuiteCall, timeout_s: float | None = None) -> ReturnValue | Failed | None:
         """Return what the suite's process answers. Raises SuiteError where it does not."""
         with self._lock:
             if not isinstance(call, FunctionCall):
@@ -560,11 +555,11 @@ class Loading:
                 self._answers[known] = reply
             return self._answers[known]
 
-    def _call(self, call: SuiteCall, timeout_s: float | None) -> ReturnValue | Arrays | Failed:
+    def _call(self, call: SuiteCall, timeout_s: float | None) -> ReturnValue | Failed | None:
         self._process.wake()
         request: Request[Any] = call
         try:
-            reply: ReturnValue | Arrays | Failed = self._process.ask(request, timeout_s or self.timeout_s)
+            reply: ReturnValue | Failed | None = self._process.ask(request, timeout_s or self.timeout_s)
         except LostError as lost:
             raise self._lost(lost, f"answering {type(call).__name__}") from None
         self._process.rest()

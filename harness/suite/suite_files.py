@@ -27,7 +27,7 @@ _DEFINED = (
     r"\b(?:KERNEL|__global__|__kernel|kernel)\b[^;{{}}]*?\b{name}\s*\(",
     r"^.*\b{name}\s*\(",
 )
-"""What tells where a function of Python's, a kernel, and any other function is defined."""
+"""Patterns of the definition of a function of Python's, a kernel, and any other function."""
 
 
 def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
@@ -129,11 +129,11 @@ def cached_tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
 
 
 _READS_ITSELF = re.compile(rb"lineno|getsource|\binspect\b|\btraceback\b|__file__")
-"""What a Python file says that may look at its own text, or at where in it something stands."""
+"""Words of a Python file that may look at its own text, or at places in it."""
 
 
 def _parsed(content: bytes) -> bytes:
-    """What a Python file says, without comments and the shape of its lines."""
+    """Return what a Python file says, without comments and the shape of its lines."""
     if _READS_ITSELF.search(content):
         return content
     import ast

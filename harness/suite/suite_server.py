@@ -17,7 +17,6 @@ import msgspec
 from harness.errors import SuiteError
 from harness.suite.loader import importing_from, load_folder
 from harness.suite.suite_data import (
-    Arrays,
     FunctionCall,
     Functions,
     Load,
@@ -33,7 +32,7 @@ from harness.system.process import Channel, Failed, serve
 def main() -> int:
     functions, root = Functions(), Path()
 
-    def answer(request: Load | SuiteCall, _channel: Channel) -> SuiteData | ReturnValue | Arrays | Failed:
+    def answer(request: Load | SuiteCall, _channel: Channel) -> SuiteData | ReturnValue | Failed | None:
         nonlocal root
         if isinstance(request, Load):
             root = Path(request.folder)
@@ -48,7 +47,7 @@ def main() -> int:
     return 0
 
 
-def _answer(call: SuiteCall, functions: Functions, root: Path) -> ReturnValue | Arrays:
+def _answer(call: SuiteCall, functions: Functions, root: Path) -> ReturnValue | None:
     if isinstance(call, FunctionCall) and call.arch is None:
         return functions.answer(call)
     generates = isinstance(call, FunctionCall)

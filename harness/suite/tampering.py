@@ -1,4 +1,4 @@
-"""Whether what judges a suite is still what it was before the suite was loaded.
+"""The check that a suite has not changed the code that judges it.
 
 A suite's own code runs in the process that times and compares. One that replaces a clock or a comparison by
 one of its own is found out. One that puts the old one back in time is not, nor one that writes to the
@@ -34,7 +34,7 @@ _TRUSTED = (
     "statistics",
     "time",
 )
-"""What the harness times and compares by, besides modules of its own."""
+"""Modules by which the harness times and compares, besides its own."""
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset)
 _CONTAINERS = (dict, list, set)
 _DRIVING = "harness.device."
@@ -42,7 +42,7 @@ _DRIVING = "harness.device."
 _ANYBODYS = ("__import__", "open", "print")
 """Builtins that packages replace in good faith, and that no figure rests on."""
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
-"""What can be changed within a function. New defaults where there are none change no call that is right."""
+"""Parts that can be changed within a function. New defaults change no call that is right."""
 _all, _map, _len = all, map, len
 """A suite that replaces a builtin replaces it not here. Loops of Python's own take three times as long."""
 
@@ -52,7 +52,7 @@ class TamperedError(MeasureError):
 
 
 class TamperCheck:
-    """What every module that has a say does its work by, as it is when the check is made."""
+    """The means by which every module that has a say does its work, when the check is made."""
 
     def __init__(self, *instances: object) -> None:
         """`instances` do their work by their classes' methods alone."""
@@ -158,7 +158,7 @@ def _is_constant(module: str, name: str, value: object) -> bool:
 
 
 def _is_immutable(value: type) -> bool:
-    """Whether Python itself refuses to replace what it is made of, as of `int` and of NumPy's array."""
+    """Tell whether Python itself refuses to replace its members, as of `int` and of NumPy's array."""
     return bool(value.__flags__ & 1 << 8)  # Py_TPFLAGS_IMMUTABLETYPE
 
 

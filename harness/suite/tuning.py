@@ -1,4 +1,4 @@
-"""What a sweep tries of a kernel, given as such or as Kernel Tuner's."""
+"""Configurations of a kernel for a sweep, given as such or as Kernel Tuner's."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from functools import wraps
 from typing import Any
 
 from harness.errors import SuiteError
-from harness.suite.problem import IDENTIFIER, Case, Value, number, twice_in
+from harness.records.types import Value
+from harness.suite.problem import IDENTIFIER, Case, number, twice_in
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What `harness sweep` tries: every combination of `parameters`, or the `configurations` as they stand.
+    """Configurations that `harness sweep` tries: all combinations of `parameters`, or `configurations`.
 
     Parameters are macros of the kernel under other values. `rules` say which combinations make sense, in
     Kernel Tuner's form: expressions over parameters and axes, ``"block_size_x * block_size_y <= 1024"``, or
@@ -55,11 +56,11 @@ class Tuning:
         sizes: Sequence[int | Mapping[str, int]] = (),
         groups: Mapping[str, Sequence[str]] | None = None,
     ) -> Tuning:
-        """What Kernel Tuner's tune_kernel() takes as `tune_params` and `restrictions`, as it stands.
+        """Return the tuning of Kernel Tuner's own `tune_params` and `restrictions`. Raises SuiteError.
 
         A restriction is a string, a function of a dict of the parameters, a function of parameters by their
-        names, or a pair of a function and the names of what it is given: what kernel_tuner 1.5.0 takes, but
-        for python-constraint's objects. Booleans become 0 and 1. Raises SuiteError for what no macro can be.
+        names, or a pair of a function and the names of its arguments: what kernel_tuner 1.5.0 takes, but for
+        python-constraint's objects. Booleans become 0 and 1.
         """
         parameters = {name: _brought_values(name, tune_params[name]) for name in tune_params}
         given = () if restrictions is None else restrictions
@@ -98,7 +99,7 @@ def _brought_values(name: str, values: Any) -> tuple[Value, ...]:
 
 
 def _is_selective(restriction: Any) -> bool:
-    """Whether it is a function with the names of the parameters that it is given."""
+    """Tell whether it is a function with the names of the parameters that it is given."""
     if not isinstance(restriction, tuple) or len(restriction) != 2:
         return False
     return callable(restriction[0]) and isinstance(restriction[1], (list, tuple))

@@ -50,7 +50,7 @@ def export_root(folder: Path) -> Path | None:
 
 @contextlib.contextmanager
 def replacing(path: Path, *, make_parents: bool = True) -> Iterator[Path]:
-    """Where to write what replaces a file: a reader sees all of it or the old one, whatever happens."""
+    """Yield a path to write a replacement to: a reader sees all of it or the old file."""
     if make_parents:
         path.parent.mkdir(parents=True, exist_ok=True)
     # Not mkstemp, whose files are private: results and caches are shared like any other file.
@@ -89,7 +89,7 @@ class Manifest:
     headers: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each header's content, by path."""
     folders: tuple[str, ...] = ()
-    """What the compiler was told to search, beside the headers' own folders."""
+    """Folders that the compiler was told to search, beside the headers' own."""
     asked: tuple[str, ...] = ()
     """Further names that a header asks for, there or not."""
     found: str = ""
@@ -97,13 +97,13 @@ class Manifest:
 
     @classmethod
     def of(cls, headers: Iterable[str], folders: Iterable[str], asked: Iterable[str] = ()) -> Manifest:
-        """What is there now. Raises OSError where a header cannot be read."""
+        """Return the manifest of what is there now. Raises OSError where a header cannot be read."""
         read = {path: _file_sha256(path) for path in sorted(set(headers))}
         folders, asked = tuple(folders), tuple(sorted(set(asked)))
         return cls(read, folders, asked, _found_sha256(read, folders, asked))
 
     def is_current(self) -> bool:
-        """Whether all is as it was."""
+        """Tell whether all is as it was."""
         try:
             return _found_sha256(self.headers, self.folders, self.asked) == self.found and all(
                 _file_sha256(path) == sha256 for path, sha256 in self.headers.items()

@@ -128,12 +128,12 @@ def _paths_in(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def opened_beside(folder: Path) -> list[Path]:
-    """What was opened in the repository of `folder`, outside `folder` itself."""
+    """Return the files opened in the repository of `folder`, outside `folder` itself."""
     return sorted(Path(name) for name in tuple(_opened) if is_beside(name, folder))
 
 
 def reaches_beside(folder: Path) -> bool:
-    """Whether code of `folder` read, or may yet import, what lies elsewhere in its repository."""
+    """Tell whether code of `folder` read, or may yet import, files elsewhere in its repository."""
     # The harness's own parent is there for the harness, wherever the suite lies.
     searched = {Path(entry).resolve() for entry in sys.path if entry} - {_HARNESS.parent}
     return bool(opened_beside(folder)) or any(
@@ -171,7 +171,7 @@ def _check(opened: Iterable[str], folders: Sequence[Path]) -> None:
 
 
 def _is_stray(path: Path) -> bool:
-    """Whether a path lies in the working tree while commits are measured."""
+    """Tell whether a path lies in the working tree while commits are measured."""
     real = Path(os.path.realpath(path))
     if not _work_tree or not real.is_relative_to(_work_tree[0]) or ".git" in real.parts:
         return False

@@ -20,7 +20,7 @@ from harness.errors import StoreError
 MOST_BYTES = 2**30
 """The size of the largest file that is read whole: far above the longest record, below what memory has."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are no JSON of the type that is asked for."""
+"""Errors of msgspec for bytes that are no JSON of the type that is asked for."""
 _KINDS = {stat.S_IFIFO: "pipe", stat.S_IFCHR: "device", stat.S_IFBLK: "device", stat.S_IFSOCK: "socket"}
 _OWNER = ".owner"
 """A file in each scratch folder, locked for as long as the process lives that made the folder."""
@@ -62,7 +62,7 @@ def _check_regular(found: os.stat_result, path: Path) -> None:
 
 
 def stat_of(entry: os.DirEntry[str]) -> os.stat_result:
-    """What a listed name leads to; of a link to nothing, the link itself. Raises OSError."""
+    """Return the status of a listed file, or of a link's target, if there is one. Raises OSError."""
     try:
         return entry.stat()
     except OSError:

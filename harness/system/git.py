@@ -1,4 +1,4 @@
-"""What the harness asks of git, through git's own command."""
+"""Questions to git, through git's own command."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ _LAST_S = 253_402_300_799
 
 _resolved: set[tuple[Path, str]] = set()
 """Hashes of commits that a repository is known to have. A command hands each on, to be resolved again."""
+_tops: dict[Path, Path] = {}
+"""Top folders of repositories, by a folder inside. A command asks for one of them some ten times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Commit:
 def ask(
     folder: Path, *args: str, variables: Mapping[str, str] | None = None, stdin: bytes | None = None
 ) -> bytes:
-    """What a git command, run in `folder`, writes to standard output. Raises GitError with what it says."""
+    """Return what a git command, run in `folder`, writes to standard output. Raises GitError."""
     env = {key: value for key, value in os.environ.items() if key not in _ELSEWHERE} | {**(variables or {})}
     env["LC_ALL"] = "C"  # one of its messages is read below
     env["GIT_OPTIONAL_LOCKS"] = "0"  # status would lock the index, and a git command of the user's would fail
@@ -79,15 +81,18 @@ def run(
 
 def repository_of(path: Path) -> Path | None:
     """The top folder of the repository that holds `path`; None outside any."""
-    folder = path if path.is_dir() else path.parent
+    folder = (path if path.is_dir() else path.parent).resolve()
+    if (known := _tops.get(folder)) and (known / ".git").exists():
+        return known
     try:
-        return Path(os.fsdecode(ask(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
+        _tops[folder] = Path(os.fsdecode(ask(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
     except GitError as error:
         # Another reason, such as a repository of another owner, must not look like no repository.
         none = ("not a git repository", "must be run in a work tree", "was not found on PATH")
         if any(words in error.message for words in none):
             return None
         raise
+    return _tops[folder]
 
 
 def resolve(repository: Path, revision: str) -> str:
@@ -189,7 +194,7 @@ def read(repository: Path, commit: str, path: str) -> bytes | None:
 
 
 def has(repository: Path, commit: str, path: str) -> bool:
-    """Whether a commit has, or may have, anything at a path: git does not look into links or submodules."""
+    """Tell whether a commit has, or may have, a path: git does not look into links or submodules."""
     above = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents[:-1])]
     listed = ask(repository, "ls-tree", "-z", "--full-tree", commit, "--", *above).split(b"\0")
     found = [line.partition(b"\t")[::2] for line in listed]
@@ -210,7 +215,7 @@ def first_parents(repository: Path, revision: str) -> list[Commit]:
 
 
 def is_commit(repository: Path, revision: str) -> bool:
-    """Whether `revision` names a commit."""
+    """Tell whether `revision` names a commit."""
     with contextlib.suppress(GitError):
         return bool(resolve(repository, revision))
     return False

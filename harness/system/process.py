@@ -27,9 +27,9 @@ from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
 from harness.system.supervisor import kill_descendants, stands_in_for
 
 LOG_BYTES = 20_000
-"""How much of the end of a process's output is kept."""
+"""Bytes of the end of a process's output that are kept."""
 MOST_LOG_BYTES = 2**26
-"""What a process may have on the disk by printing: more is thrown away while it runs."""
+"""Bytes that a process may print to the disk: more is thrown away while it runs."""
 MOST_LINE_BYTES = 2**28
 """A longer line is no answer."""
 
@@ -48,11 +48,17 @@ R = TypeVar("R")
 
 
 class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag=True):
-    """What a process is asked. It answers with R or Failed, after any number of Progress."""
+    """A request to a process, which answers with an R or Failed, after any number of Progress."""
+
+
+class Reply(msgspec.Struct, Generic[R], frozen=True, tag=True):
+    """The answer to a request that was carried out."""
+
+    value: R
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
-    """What the process is about to do, and for which side of a pair."""
+    """Tells what the process is about to do, and for which side of a pair."""
 
     stage: str
     side: Side = ""
@@ -97,7 +103,15 @@ def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
     """A decoder of what may come in reply to a kind of request."""
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
     (reply,) = get_args(base)
-    return msgspec.json.Decoder(reply | Progress | Query | Failed)
+    return msgspec.json.Decoder(Reply[reply] | Progress | Query | Failed)  # type: ignore[valid-type]
+
+
+def _message(answer: object) -> msgspec.Struct:
+    return answer if isinstance(answer, Failed) else Reply(answer)
+
+
+def _answer(message: Any) -> Any:
+    return message.value if isinstance(message, Reply) else message
 
 
 def module_command(module: str, control: int | None, python: str = "") -> list[str]:
@@ -149,7 +163,7 @@ class _Child:
         """The number of its supervisor."""
 
     def has_ended(self) -> bool:
-        """Whether it has ended, without reaping: so its number and group stay its own."""
+        """Tell whether it has ended, without reaping: so its number and group stay its own."""
         return (
             self._process.returncode is not None
             or os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -174,7 +188,7 @@ class _Child:
             os.write(self._control, line)
 
     def was_late(self, deadline: float) -> bool:
-        """Whether the supervisor has ended it at its deadline."""
+        """Tell whether the supervisor has ended it at its deadline."""
         return time.monotonic() > deadline and self.has_ended() and self.kill() == -signal.SIGALRM
 
     def shorten_log(self) -> None:
@@ -236,7 +250,7 @@ class Ended:
 
     @property
     def how(self) -> str:
-        """How it ended, in words."""
+        """Its end in words."""
         if self.status is None:
             return "took too long, and was ended"
         number = self.status - 128
@@ -371,11 +385,11 @@ class Process(_Child):
         request: Request[R],
         deadline: float,
         heard: Callable[[Progress], object] = lambda _progress: None,
-        answered: Callable[[Query, float], msgspec.Struct] | None = None,
+        answered: Callable[[Query, float], object] | None = None,
     ) -> R | Failed:
         """Return the answer to a request that was sent. Raises LostError.
 
-        `answered` returns the reply to each question of the process; it gets the question and the deadline.
+        `answered` returns the answer to each question of the process; it gets the question and the deadline.
         """
         while True:
             line = self._line(deadline)
@@ -388,12 +402,12 @@ class Process(_Child):
                 raise LostError("garbled", str(error)) from None
             if isinstance(reply, Query):
                 assert answered is not None
-                self.send(answered(reply, deadline), deadline)
+                self.send(_message(answered(reply, deadline)), deadline)
             elif isinstance(reply, Progress):
                 heard(reply)
             else:
                 self.limit(None)
-                return cast("R | Failed", reply)
+                return cast("R | Failed", _answer(reply))
             if time.monotonic() > deadline:  # a pipe that is never empty is never waited for
                 self.kill()
                 raise LostError("timed-out")
@@ -434,7 +448,7 @@ class Process(_Child):
         return LostError("timed-out") if self.was_late(deadline) else LostError("ended", how)
 
     def _how_it_ended(self) -> str:
-        """What became of a process that answers no more, in words. One that still lives is ended."""
+        """Return the end of a process that answers no more, in words; end one that still lives."""
         by_itself = self.wait(time.monotonic() + 1)
         code = self.kill()
         return _status_in_words(code) if by_itself else "closed its output, and was ended"
@@ -508,10 +522,10 @@ class Channel:
     def ask(self, side: Side, request: Request[R]) -> R | Failed:
         """Return what the suite of a side answers."""
         self.send(Query(side, msgspec.Raw(msgspec.json.encode(request))))
-        return cast("R | Failed", _decoder(type(request)).decode(self._lines.readline()))
+        return cast("R | Failed", _answer(_decoder(type(request)).decode(self._lines.readline())))
 
 
-def serve(requests: Any, answer: Callable[[Any, Channel], msgspec.Struct]) -> None:
+def serve(requests: Any, answer: Callable[[Any, Channel], object]) -> None:
     """Answer requests of these types, in the process itself, until there are no more.
 
     `answer` may report progress and ask meanwhile. Suites and libraries read no standard input, and what they
@@ -528,9 +542,8 @@ def serve(requests: Any, answer: Callable[[Any, Channel], msgspec.Struct]) -> No
     channel = Channel(lines, replies)
 
     for line in lines:
-        reply: msgspec.Struct
         try:
-            reply = answer(decoder.decode(line), channel)
+            reply = _message(answer(decoder.decode(line), channel))
         except HarnessError as error:
             reply = failure(error)
         except BaseException as error:  # noqa: BLE001 - a suite's own code may raise anything

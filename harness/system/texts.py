@@ -8,11 +8,13 @@ import unicodedata
 _HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode's categories of what moves the cursor, ends a line or turns the direction."""
 _STYLING = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-"""What sets a terminal's colours and moves its cursor: a control sequence of ANSI's."""
+"""Control sequences of ANSI's, which set a terminal's colours and move its cursor."""
 
 
 def harmless(text: str, *, keep: str = "") -> str:
     """The text with a sign in place of every harmful character but those to keep."""
+    if text.isprintable():
+        return text
     return "".join(
         "\ufffd" if unicodedata.category(each) in _HARMFUL and each not in keep else each for each in text
     )

@@ -7,6 +7,7 @@ import datetime as dt
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -779,14 +780,14 @@ def test_two_commits_are_compared_case_by_case(pages, shown):
     assert typeset(percent(values[40] / values[39] - 1)) in compared(pages, 3)[CASE]
     assert "slower" in compared(pages, 3)[CASE]
     verdicts = compared(pages, 4)
-    assert verdicts.pop(CASE) == "regression"
+    assert verdicts.pop(CASE) == "slower beyond the noise"
     assert {each.split("\n")[0] for each in verdicts.values()} <= {"inconclusive", "unchanged"}
-    pages.choose("Verdict", "regression")
+    pages.choose("Verdict", "slower beyond the noise")
     assert list(compared(pages, 4)) == [CASE]
     pages.click("[name=swap]")
     pages.wait(lambda: pages.hash().get("left") == f"{h200}@40", "the sides to change")
     pages.choose("Verdict", "")
-    pages.wait(lambda: compared(pages, 4)[CASE] == "improvement", "the words")
+    pages.wait(lambda: compared(pages, 4)[CASE] == "faster beyond the noise", "the words")
 
 
 def test_another_driver_makes_two_commits_not_comparable(pages, shown):
@@ -811,7 +812,7 @@ Promise.all([harness.load("site"), harness.load(`series/${file}`)]).then(([site,
   for (let k = 1; k < x.length; k++) {
     const changed = series.changes.some((each) => each.good < x[k] && each.bad > x[k - 1]);
     if (!changed && !starts.includes(k) && y[k] !== null && y[k - 1] !== null)
-      tones.push(harness.difference(kase, side(y[k - 1]), side(y[k])).tone);
+      tones.push(harness.difference(site.pair, kase, side(y[k - 1]), side(y[k])).tone);
   }
   done([tones.length, tones.filter((tone) => tone !== "none").length]);
 });
@@ -828,24 +829,62 @@ def test_noise_between_neighbours_is_hardly_ever_marked(pages, shown):
     assert marked <= 0.002 * pairs
 
 
-def test_too_few_points_are_inconclusive_and_what_is_not_above_zero_has_no_ratio(pages):
+HIGHER, LOWER, NEITHER = (
+    {"unit": unit, "direction": direction, "metric": "m"}
+    for unit, direction in (("GFLOP/s", "higher"), ("points", "lower"), ("points", "none"))
+)
+PAIRS = [
+    # The case, the right figure against 100, the noise of both, their floors, the status, the tone, why.
+    (HIGHER, 95, 0.01, 0.01, "slower beyond the noise", "bad", ""),
+    (HIGHER, 106, 0.01, 0.01, "faster beyond the noise", "good", ""),
+    (LOWER, 106, 0.01, 0.01, "worse beyond the noise", "bad", ""),
+    (LOWER, 95, 0.01, 0.01, "better beyond the noise", "good", ""),
+    (NEITHER, 106, 0.01, 0.01, "changed", "none", ""),
+    ({**LOWER, "unit": "ms"}, 106, 0.01, 0.01, "slower beyond the noise", "bad", ""),
+    # 3.29 standard errors of both: 4.65 % of 1 % each.
+    (HIGHER, 95.4, 0.01, 0.01, "slower beyond the noise", "bad", ""),
+    (HIGHER, 95.6, 0.01, 0.01, "inconclusive", "none", "within the noise"),
+    (HIGHER, 104.7, 0.01, 0.01, "inconclusive", "none", "within the noise"),
+    (HIGHER, 104.8, 0.01, 0.01, "faster beyond the noise", "good", ""),
+    (HIGHER, 100, 0.01, 0.01, "inconclusive", "none", "within the noise"),
+    # The floor: the larger one of both, the site's where a side has none.
+    (HIGHER, 99.8, 0.0001, 0.01, "unchanged", "none", ""),
+    (HIGHER, 100, 0.0001, 0.01, "unchanged", "none", ""),
+    (HIGHER, 98.98, 0.0001, 0.01, "slower beyond the noise", "bad", ""),
+    (HIGHER, 99.02, 0.0001, 0.01, "inconclusive", "none", "less than the smallest change that counts"),
+    (HIGHER, 98.5, 0.0001, 0.02, "unchanged", "none", ""),
+    (HIGHER, 99.8, 0.0001, None, "unchanged", "none", ""),
+    (HIGHER, 98.98, 0.0001, None, "slower beyond the noise", "bad", ""),
+    (HIGHER, 50, None, 0.01, "inconclusive", "none", "too few points to know the noise"),
+    (HIGHER, 0, 0.01, 0.01, "", "none", "no ratio: a figure is not above zero"),
+    (HIGHER, -5, 0.01, 0.01, "", "none", "no ratio: a figure is not above zero"),
+    (HIGHER, None, 0.01, 0.01, "", "none", "no figure on the right"),
+]
+
+
+def test_two_figures_say_what_their_noise_and_the_sites_floor_let_them(pages, shown):
     pages.visit("compare")
-    judged = """const [left, right, apart] = arguments;
-    return harness.difference({unit: "GFLOP/s", direction: "higher"}, left, right, apart);"""
-    known = {"value": 100, "noise": 0.01, "floor": 0.01}
-    for left, right, apart, status, why in (
-        (known, {**known, "value": 50, "noise": None}, [], "inconclusive", "too few points"),
-        (known, {**known, "value": 96}, [], "inconclusive", "within the noise"),
-        (known, {**known, "value": 95}, [], "regression", ""),
-        ({**known, "noise": 0.0001}, {**known, "value": 100.2, "noise": 0.0001}, [], "unchanged", ""),
-        (known, {**known, "value": 50}, ["driver 1 → 2"], "not comparable", "driver 1 → 2"),
-        (known, {**known, "value": 0}, [], "", "no ratio"),
-        (known, {**known, "value": None}, [], "", "no figure on the right"),
-    ):
-        found = pages.script(judged, left, right, apart)
-        assert found["status"] == status, (left, right)
-        assert why in found["why"]
-        assert (found["tone"] == "none") is (status != "regression")
+    judged = "return arguments[0].map((pair) => harness.difference(arguments[1], ...pair));"
+    given: list[list[object]] = []
+    wanted = []
+    for case, value, noise, floor, *said in PAIRS:
+        left = {"value": 100, "noise": 0.01 if noise is None else noise, "floor": 0.01}
+        given.append(
+            [
+                case,
+                left if floor else {**left, "floor": None},
+                {"value": value, "noise": noise, "floor": floor},
+            ]
+        )
+        wanted.append(said)
+    given.append([HIGHER, given[0][1], given[0][2], ["driver 1 \u2192 2"]])
+    wanted.append(["not comparable", "none", "another epoch: driver 1 \u2192 2"])
+    found = pages.script(judged, given, shown.site["pair"])
+    assert [[each["status"], each["tone"], each["why"]] for each in found] == wanted
+    assert found[0]["effect"] == pytest.approx(-0.05)
+    reach = 3.29 * math.hypot(0.01, 0.01)
+    ends = [math.expm1(math.log(0.95) - reach), math.expm1(math.log(0.95) + reach)]
+    assert [found[0]["low"], found[0]["high"]] == pytest.approx(ends)
 
 
 def test_a_commit_is_named_by_its_hash(pages, shown):

@@ -57,7 +57,7 @@ def stop_supervisor():
         os.kill(supervisor, signal.SIGSTOP)
 
 def answer(line):
-    os.write(1, b'{"type":"TimersReply","tick_ns":500.0}\\n')
+    os.write(1, b'{"type":"Reply","value":{"tick_ns":500.0}}\\n')
 
 """
 SERVE = "\nfor line in sys.stdin:\n    answer(line)\n"

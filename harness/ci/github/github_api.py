@@ -1,4 +1,4 @@
-"""What is GitHub's own about its REST API."""
+"""GitHub's own part of the REST API."""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ from harness.ci.sticky_comment import Posted, ReportKey, StaleError
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.report.document.document import Review, decode_review
 from harness.report.document.outcome import Links
-from harness.report.pull_request.faces import check_name
 from harness.report.pull_request.static_comment import static_comment
 
 AUTHOR = "github-actions[bot]"
@@ -55,18 +54,17 @@ def prepare(
         history=history,
         repository=page,
     )
-    key = _key(run)
     if not reviews:
         summary = (
             f"The [run]({links.run}) that was to measure {run.head} ended as {run.ending} and left no "
             "report, so nothing is known of this commit. Its log says why. Reason: no-report."
         )
-        return without_report(links, key, summary, strict=strict, light=light)
+        return without_report(links, run.key, summary, strict=strict, light=light)
     return prepared(
         reviews.values(),
         bases=posting.merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head),
         links=links,
-        key=key,
+        key=run.key,
         unfinished=lambda verdict: _unfinished(run, verdict),
         strict=strict,
         light=light,
@@ -85,20 +83,11 @@ def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
         )
 
 
-def _key(run: MeasuredRun) -> ReportKey:
-    return ReportKey(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
-
-
-def end_unposted(checks: Checks, run: MeasuredRun, why: str, *, refused: bool = False) -> None:
+def end_unposted(checks: Checks, run: MeasuredRun, error: StaleError | RefusedError) -> None:
     """End the waiting check of a run whose report was refused or is late. Raises RemoteError."""
-    posting.end_queued(
-        checks,
-        _key(run),
-        check_name(partial=run.partial),
-        conclusion="failure" if refused else "cancelled",
-        title="The report was refused" if refused else "Not posted",
-        why=quoted(why, 1000),
-    )
+    refused = isinstance(error, RefusedError)
+    conclusion, title = ("failure", "The report was refused") if refused else ("cancelled", "Not posted")
+    posting.end_check(checks, checks.with_key(run.key), conclusion, title, quoted(str(error), 1000))
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:

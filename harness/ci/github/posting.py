@@ -12,11 +12,12 @@ import msgspec
 from harness.ci.forge import Api, ApiError, quoted
 from harness.ci.github.github_api import path_of
 from harness.ci.github.workflow_events import Named, Queued
-from harness.ci.sticky_comment import Posted, ReportKey, StaleError, StickyComment
+from harness.ci.sticky_comment import Comment, Posted, ReportKey, StaleError, StickyComment
 from harness.errors import RemoteError
+from harness.report.pull_request.faces import check_name
 
 
-class _Commit(msgspec.Struct):
+class CommitSha(msgspec.Struct):
     sha: str
 
 
@@ -28,12 +29,12 @@ class _Base(msgspec.Struct):
 class Pull(msgspec.Struct):
     number: int
     state: str
-    head: _Commit
+    head: CommitSha
     base: _Base
 
 
 class _CommitComparison(msgspec.Struct):
-    merge_base_commit: _Commit
+    merge_base_commit: CommitSha
 
 
 def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
@@ -73,7 +74,7 @@ def open_pull(api: Api, repository: str, number: int) -> Pull:
 
 
 def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str) -> frozenset[str]:
-    """Where the commit left these branches, but for unrelated ones. Raises ApiError if all are."""
+    """Return where the commit left these branches, but for unrelated ones. Raises ApiError if all are."""
     found: set[str] = set()
     refused: ApiError | None = None
     for branch in dict.fromkeys(branches):
@@ -103,11 +104,8 @@ class _User(msgspec.Struct):
     type: str
 
 
-class _Comment(msgspec.Struct):
-    id: int
-    url: str = msgspec.field(name="html_url")
+class _Comment(Comment, kw_only=True):
     user: _User | None = None
-    text: str | None = msgspec.field(name="body", default=None)
 
     def is_by(self, author: str) -> bool:
         # The login of an app's bot ends in [bot], which nobody can choose. It alone is of type Bot.
@@ -156,7 +154,7 @@ class Checks:
         return path_of(self.repository, "check-runs", *parts)
 
     def named(self, commit: str, name: str) -> list[_CheckRun]:
-        """Those of a commit. Raises ApiError, RemoteError."""
+        """Return the check runs of a commit by this name. Raises ApiError, RemoteError."""
         pages = self.api.pages(
             path_of(self.repository, "commits", commit, "check-runs"),
             _CheckRuns,
@@ -165,9 +163,9 @@ class Checks:
         )
         return [each for page in pages for each in page.check_runs if self._is_ours(each, commit)]
 
-    def with_key(self, key: ReportKey, name: str) -> _CheckRun | None:
+    def with_key(self, key: ReportKey) -> _CheckRun | None:
         """The one of a report, where there is one. Raises ApiError, RemoteError."""
-        return _with_key(self.named(key.head, name), key)
+        return _with_key(self.named(key.head, key.check_name), key)
 
     def _is_ours(self, check: _CheckRun, commit: str) -> bool:
         if check.app is None or check.head_sha != commit:
@@ -208,10 +206,10 @@ def post_check(
     checks: Checks, key: ReportKey, check: Mapping[str, Any], *, still_current: Callable[[], object]
 ) -> Posted:
     """Bring the check run of this key to `check`: name, status, conclusion, output. Raises RemoteError."""
-    check_runs = checks.named(key.head, check["name"])
+    check_runs = checks.named(key.head, key.check_name)
     same = _with_key(check_runs, key)
-    if newer := next((each for each in check_runs if _is_newer(each, key)), None):
-        _end(checks, same, "cancelled", "Not posted", "A newer run of this commit has been started.")
+    if newer := next((each for each in check_runs if _order(each) > (key.run, key.attempt)), None):
+        end_check(checks, same, "cancelled", "Not posted", "A newer run of this commit has been started.")
         return Posted(action="left", id=newer.id, url=newer.html_url or "")
     still_current()
     body = {**check, "external_id": key.external_id}
@@ -221,7 +219,7 @@ def post_check(
             {**body, "head_sha": key.head},
             _CheckRun,
             needs=_CHECKS,
-            done=lambda: checks.with_key(key, check["name"]),
+            done=lambda: checks.with_key(key),
         )
         return Posted(action="created", id=made.id if made else None, url=(made and made.html_url) or "")
     if same.output.annotations_count:
@@ -232,21 +230,21 @@ def post_check(
     return Posted(action="updated", id=same.id, url=same.html_url or "")
 
 
-def post_queued(
-    checks: Checks, key: ReportKey, name: str, *, details_url: str, output: Mapping[str, str]
-) -> None:
+def post_queued(checks: Checks, key: ReportKey, details_url: str, output: Mapping[str, str]) -> None:
     """Show that a run was started; its result takes this check's place. Raises ApiError, RemoteError."""
-    body = {"name": name, "status": "queued", "external_id": key.external_id, "details_url": details_url}
-    made = {**body, "head_sha": key.head, "output": output}
-    checks.api.create(checks.path(), made, _CheckRun, needs=_CHECKS)
+    body = {
+        "name": key.check_name,
+        "status": "queued",
+        "external_id": key.external_id,
+        "details_url": details_url,
+        "head_sha": key.head,
+        "output": output,
+    }
+    checks.api.create(checks.path(), body, _CheckRun, needs=_CHECKS)
 
 
-def end_queued(checks: Checks, key: ReportKey, name: str, *, conclusion: str, title: str, why: str) -> None:
-    """End the check of a run of which nothing is posted, where one waits. Raises ApiError, RemoteError."""
-    _end(checks, checks.with_key(key, name), conclusion, title, why)
-
-
-def _end(checks: Checks, check: _CheckRun | None, conclusion: str, title: str, why: str) -> None:
+def end_check(checks: Checks, check: _CheckRun | None, conclusion: str, title: str, why: str) -> None:
+    """End a check run, if there is one that waits. Raises ApiError, RemoteError."""
     if check is not None and check.status != "completed":
         output = {"title": title, "summary": why}
         body = {"status": "completed", "conclusion": conclusion, "output": output}
@@ -255,7 +253,7 @@ def _end(checks: Checks, check: _CheckRun | None, conclusion: str, title: str, w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOver:
-    """What a queue's commit was told of the pull request's."""
+    """The conclusion that a queue's commit got from the pull request's commit."""
 
     measured: str
     """The commit whose check it is."""
@@ -264,16 +262,16 @@ class CarriedOver:
     url: str
 
 
-def carry_over(api: Api, checks: Checks, queued: Queued, name: str, *, strict: bool) -> CarriedOver:
+def carry_over(api: Api, checks: Checks, queued: Queued, *, strict: bool) -> CarriedOver:
     """Give a commit of the merge queue the conclusion of the pull request's own commit.
 
     Without one it is neutral, with `strict` a failure. Raises StaleError, ApiError, RemoteError.
     """
     head = open_pull(api, checks.repository, queued.pull_request).head.sha
     done = {
-        (int(found[1]), int(found[2])): each
-        for each in checks.named(head, name)
-        if each.status == "completed" and (found := _EXTERNAL_ID.fullmatch(each.external_id or ""))
+        order: each
+        for each in checks.named(head, check_name())
+        if each.status == "completed" and (order := _order(each))
     }
     last = done[max(done)] if done else None
     carried = CarriedOver(
@@ -283,7 +281,7 @@ def carry_over(api: Api, checks: Checks, queued: Queued, name: str, *, strict: b
         url=(last and last.html_url) or "",
     )
     body = {
-        "name": name,
+        "name": check_name(),
         "head_sha": queued.commit,
         "status": "completed",
         "conclusion": carried.conclusion,
@@ -302,7 +300,7 @@ def _with_key(check_runs: list[_CheckRun], key: ReportKey) -> _CheckRun | None:
     return next((each for each in check_runs if each.external_id == key.external_id), None)
 
 
-def _is_newer(check: _CheckRun, key: ReportKey) -> bool:
+def _order(check: _CheckRun) -> tuple[int, ...]:
+    """Run and attempt that a check is of, as numbered by GitHub; empty for a check of no report."""
     found = _EXTERNAL_ID.fullmatch(check.external_id or "")
-    theirs = found and ReportKey(run=int(found[1]), attempt=int(found[2]), head=key.head)
-    return theirs is not None and theirs.is_newer_than(key)
+    return tuple(map(int, found.groups())) if found else ()

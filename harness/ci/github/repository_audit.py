@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from harness.ci.audit_findings import Asking, AuditCheck, AuditFinding, audited, should
+from harness.ci.audit_findings import Asking, AuditFinding, Protection, audited, should
 from harness.ci.data_branch.data_git import BRANCH
 from harness.ci.forge import Api, quoted
 from harness.ci.github.github_api import path_of
@@ -20,9 +20,9 @@ _MIRRORS = "pull-request/*"
 
 
 def audit(api: Api, repository: str, *, relied_only: bool = False) -> list[AuditFinding]:
-    """What is there and what is missing. Raises RemoteError where GitHub does not answer at all."""
+    """Return what is there and what is missing. Raises RemoteError where GitHub does not answer at all."""
     about = api.get(path_of(repository), dict[str, Any], needs="metadata: read")
-    return audited(Asking(api, path_of, repository, about), _CHECKS, relied_only=relied_only)
+    return audited(Asking(api, path_of, repository, about), _PROTECTIONS, relied_only=relied_only)
 
 
 Find = Callable[[Asking], Iterator[AuditFinding]]
@@ -219,8 +219,8 @@ def _caches(asking: Asking) -> Iterator[AuditFinding]:
     yield should(not written, seen, to_do)
 
 
-_CHECKS = (
-    AuditCheck(
+_PROTECTIONS = (
+    Protection(
         "environment gpu",
         _environment(
             "gpu",
@@ -229,25 +229,25 @@ _CHECKS = (
         ),
         relied=True,
     ),
-    AuditCheck(
+    Protection(
         "environment gpu-history",
         _environment("gpu-history", "what it measures enters the history"),
         relied=True,
     ),
-    AuditCheck("no secrets of gpu", _secrets, relied=True),
-    AuditCheck("reviewers of gpu", _reviewers),
-    AuditCheck("no secrets of the repository", _repository_secrets),
-    AuditCheck("token by default", _token),
-    AuditCheck("actions by hash", _pinning),
-    AuditCheck("runs of forks", _forks),
-    AuditCheck(
+    Protection("no secrets of gpu", _secrets, relied=True),
+    Protection("reviewers of gpu", _reviewers),
+    Protection("no secrets of the repository", _repository_secrets),
+    Protection("token by default", _token),
+    Protection("actions by hash", _pinning),
+    Protection("runs of forks", _forks),
+    Protection(
         "rules of {branch}",
         _rules(
             ("pull_request", "non_fast_forward"),
             "Settings, Rules: require a pull request, block force pushes",
         ),
     ),
-    AuditCheck(
+    Protection(
         f"rules of {DISPATCH_BRANCH}",
         _rules(
             ("update",),
@@ -255,7 +255,7 @@ _CHECKS = (
             DISPATCH_BRANCH,
         ),
     ),
-    AuditCheck(
+    Protection(
         f"rules of {_MIRRORS}",
         _rules(
             ("creation", "update"),
@@ -263,13 +263,13 @@ _CHECKS = (
             "pull-request/1",
         ),
     ),
-    AuditCheck(
+    Protection(
         f"rules of {BRANCH}",
         _rules(("non_fast_forward", "deletion"), "Settings, Rules: block force pushes and deletion", BRANCH),
     ),
-    AuditCheck(f"environment {REPORT_ENVIRONMENT}", _key),
-    AuditCheck("required check", _required),
-    AuditCheck("runners", _runners),
-    AuditCheck("runner groups", _groups),
-    AuditCheck("caches", _caches),
+    Protection(f"environment {REPORT_ENVIRONMENT}", _key),
+    Protection("required check", _required),
+    Protection("runners", _runners),
+    Protection("runner groups", _groups),
+    Protection("caches", _caches),
 )

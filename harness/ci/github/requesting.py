@@ -10,12 +10,11 @@ import msgspec
 
 from harness.ci.forge import Api, ApiError, quoted
 from harness.ci.github.github_api import path_of
-from harness.ci.github.posting import Checks, current_pull, open_pull, post_queued
+from harness.ci.github.posting import Checks, CommitSha, current_pull, open_pull, post_queued
 from harness.ci.github.workflow_events import COMMAND, DISPATCH_BRANCH, WORKFLOW, MeasurementRequest
 from harness.ci.scaffold import check_patterns
 from harness.ci.sticky_comment import ReportKey, StaleError
 from harness.errors import RefusedError, RemoteError
-from harness.report.pull_request.faces import check_name
 from harness.report.templates import code, pre
 
 _MAY_ASK = {"admin", "maintain", "write"}
@@ -27,12 +26,8 @@ class _Permission(msgspec.Struct):
     role_name: str = ""
 
 
-class _Commit(msgspec.Struct):
-    sha: str
-
-
 class _Branch(msgspec.Struct):
-    commit: _Commit
+    commit: CommitSha
 
 
 class _DispatchedRun(msgspec.Struct):
@@ -61,10 +56,10 @@ class Started:
     cases: tuple[str, ...]
     """Empty for all of them."""
     run: int | None
-    """None where GitHub did not say which run it is."""
+    """The run's number; None if GitHub did not answer with it."""
     url: str
     untold: tuple[str, ...]
-    """What could not be shown on the pull request, and why."""
+    """Errors of what could not be shown on the pull request."""
 
 
 def start_measurement(api: Api, repository: str, asked: MeasurementRequest, checks: Checks | None) -> Started:
@@ -102,7 +97,7 @@ def start_measurement(api: Api, repository: str, asked: MeasurementRequest, chec
 
 
 def may_ask(api: Api, repository: str, login: str) -> bool:
-    """Whether somebody may write to the repository. Raises ApiError, RemoteError."""
+    """Return whether somebody may write to the repository. Raises ApiError, RemoteError."""
     path = path_of(repository, "collaborators", login, "permission")
     try:
         found = api.get(path, _Permission, needs="metadata: read")
@@ -165,7 +160,7 @@ def _move_branch(api: Api, repository: str, default_branch: str) -> None:
 
 @dataclass(slots=True)
 class _Telling:
-    """What is shown on the pull request. That it cannot be keeps no measurement from being started."""
+    """Answers on the pull request. If one fails, the measurement starts all the same."""
 
     api: Api
     repository: str
@@ -192,8 +187,7 @@ class _Telling:
             "environment gpu."
         )
         output = {"title": "Waiting for a card", "summary": summary}
-        name = check_name(partial=key.partial)
-        self._try(lambda: post_queued(checks, key, name, details_url=url, output=output))
+        self._try(lambda: post_queued(checks, key, url, output))
 
     def _create(self, path: str, body: dict[str, str]) -> None:
         self.api.create(path, body, _Ignored, needs="pull-requests: write")

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from harness.ci.forge import quoted
+from harness.ci.sticky_comment import ReportKey
 from harness.errors import ConfigError, RefusedError, StoreError
 from harness.report.document.outcome import Links
 from harness.report.pull_request.faces import workflow_command
@@ -70,7 +71,7 @@ _BRANCH = re.compile(r"pull-request/([1-9][0-9]{0,8})")
 _TITLE = re.compile(r"Performance of #([1-9][0-9]{0,8}) at ([0-9a-f]{40})(, some cases)?")
 """The run-name of the workflow, made from what whoever started it has given."""
 COMMAND = "/perf"
-"""What a comment's first line begins with."""
+"""The beginning of a comment that asks for a measurement."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _REF = re.compile(r"[^\s\x00-\x1f\x7f]{1,255}")
@@ -91,12 +92,15 @@ class MeasuredRun:
     head: str
     default_branch: str
     pushed: bool
-    """Whether the run stands for the measured commit, and so fails for what was found of it; one that was
-    dispatched stands for the default branch's."""
+    """True if the run belongs to the measured commit and fails with it; a dispatched run does not."""
     workflow_commit: str = ""
     """The commit that a dispatched run's workflow file is from."""
     partial: bool = False
-    """Whether only the cases were measured that somebody named."""
+    """True if somebody named the cases that were measured."""
+
+    @property
+    def key(self) -> ReportKey:
+        return ReportKey(run=self.id, attempt=self.attempt, head=self.head, partial=self.partial)
 
     @property
     def ending(self) -> str:
@@ -120,10 +124,10 @@ class MeasurementRequest:
 
     pull_request: int
     words: tuple[str, ...]
-    """What follows the command on its line: a commit, then cases. Nobody has looked at them yet."""
+    """The words after the command: a commit, then cases. They are unchecked."""
     login: str
     comment: int | None
-    """None where a push asks, which is answered nowhere."""
+    """The comment's number; None for a push, which gets no answer."""
     default_branch: str
 
 
@@ -411,7 +415,7 @@ def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> 
 
 
 def _is_called(repository: Named | None, name: str) -> bool:
-    """Whether a repository has this name. GitHub's names do not tell upper from lower case."""
+    """Return whether a repository has this name. GitHub's names do not tell upper from lower case."""
     return repository is not None and repository.full_name.lower() == name.lower()
 
 

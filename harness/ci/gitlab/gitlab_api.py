@@ -1,4 +1,4 @@
-"""What is GitLab's own about its REST API, the same on gitlab.com and where somebody runs it themselves."""
+"""GitLab's own part of the REST API, on gitlab.com and on servers of others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROJECT = re.compile(rf"[1-9][0-9]{{0,18}}|{_SEGMENT}(/{_SEGMENT}){{1,20}}")
 
 
 def in_pipeline() -> bool:
-    """Whether this is a job of GitLab's, or said to be one."""
+    """Return whether this is a job of GitLab's, or said to be one."""
     return os.environ.get("GITLAB_CI") == "true"
 
 

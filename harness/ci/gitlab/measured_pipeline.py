@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
 from harness.ci.forge import Api, ApiError, quoted
 from harness.ci.gitlab.gitlab_api import path_of
 from harness.ci.posts import PostOutcome, PreparedPost, prepared, read_reviews, without_report
-from harness.ci.sticky_comment import Posted, ReportKey, StaleError, StickyComment
+from harness.ci.sticky_comment import Comment, Posted, ReportKey, StaleError, StickyComment
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.report.document.document import LIMITS, Review
 from harness.report.document.outcome import Links
@@ -39,13 +39,13 @@ _NEEDS = "the scope api and the role Developer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What a job's variables say: which merge request at which commit its pipeline measured."""
+    """A pipeline with the merge request and the commit that it measured, by the job's variables."""
 
     id: int
     merge_request: int
     head: str
     own: bool
-    """Whether the pipeline is the merge request's; otherwise somebody started it on another branch."""
+    """True for the merge request's own pipeline, and False for one started on another branch."""
 
 
 def pipeline_of(environ: Mapping[str, str]) -> Pipeline:
@@ -79,7 +79,7 @@ class _MergeRequest(msgspec.Struct):
 
     @property
     def ref(self) -> str:
-        """Where its commit is in the project: a fork's has no branch there."""
+        """Return where its commit is in the project: a fork's has no branch there."""
         is_own = self.source_project_id == self.target_project_id
         return self.source_branch if is_own else f"refs/merge-requests/{self.iid}/head"
 
@@ -98,13 +98,9 @@ class _Author(msgspec.Struct):
     id: int
 
 
-class _Note(msgspec.Struct):
-    id: int
-    text: str = msgspec.field(name="body")
+class _Note(Comment, kw_only=True):
     author: _Author
     system: bool = False
-    url: ClassVar[str] = ""
-    """GitLab tells none."""
 
 
 class _Status(msgspec.Struct):
@@ -149,9 +145,11 @@ def prepare(
         )
         return without_report(links, key, summary, strict=strict)
     missing = f"A card is missing here: {ended} without a report." if ended else ""
+    ends = {"refs[]": [merge_request.target_branch, pipeline.head]}
+    left = api.get(path_of(project, "repository", "merge_base"), _Base, needs="read_api", query=ends)
     return prepared(
         list(reviews.values()),
-        bases=[_left(api, project, merge_request.target_branch, pipeline.head)],
+        bases=[left.id],
         links=links,
         key=key,
         unfinished=lambda _conclusion: missing,
@@ -171,12 +169,6 @@ def _current(api: Api, project: str, pipeline: Pipeline) -> _MergeRequest:
             f"not {pipeline.head}."
         )
     return found
-
-
-def _left(api: Api, project: str, branch: str, commit: str) -> str:
-    """The commit at which the merge request left the branch."""
-    query = {"refs[]": [branch, commit]}
-    return api.get(path_of(project, "repository", "merge_base"), _Base, needs="read_api", query=query).id
 
 
 def _jobs(api: Api, project: str, pipeline: Pipeline) -> list[_Job]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.ci.audit_findings import Asking, AuditCheck, AuditFinding, audited, should
+from harness.ci.audit_findings import Asking, AuditFinding, Protection, audited, should
 from harness.ci.data_branch.data_git import BRANCH
 from harness.ci.forge import Api, ApiError, quoted
 from harness.ci.gitlab.gitlab_api import GITLAB, path_of
@@ -20,13 +20,13 @@ _NEEDS = "read_api as a maintainer"
 ENVIRONMENT = "perf-report"
 """The environment of the jobs that post and store, which run no code of a merge request's."""
 _TAG = "gpu"
-"""What a tag of a runner with a card begins with, as in the pipeline that is shipped."""
+"""The beginning of the tag of a runner with a card, as in the shipped pipeline."""
 
 
 def audit(api: Api, project: str, *, relied_only: bool = False) -> list[AuditFinding]:
-    """What is there and what is missing. Raises RemoteError where GitLab does not answer at all."""
+    """Return what is there and what is missing. Raises RemoteError where GitLab does not answer at all."""
     about = api.get(path_of(project), dict[str, Any], needs="read_api")
-    return audited(Asking(api, path_of, project, about), _CHECKS, relied_only=relied_only)
+    return audited(Asking(api, path_of, project, about), _PROTECTIONS, relied_only=relied_only)
 
 
 Find = Callable[[Asking], Iterator[AuditFinding]]
@@ -135,7 +135,7 @@ def _other_variables(asking: Asking) -> Iterator[AuditFinding]:
     yield should(not count, seen, to_do)
 
 
-def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> AuditCheck:
+def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> Protection:
     """A setting of the project that is good where it has one of these values."""
 
     def find(asking: Asking) -> Iterator[AuditFinding]:
@@ -146,7 +146,7 @@ def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str],
         value = asking.about[name]
         yield should(value in good, seen.get(value, quoted(str(value))), to_do)
 
-    return AuditCheck(what, find)
+    return Protection(what, find)
 
 
 def _job_tokens(asking: Asking) -> Iterator[AuditFinding]:
@@ -168,10 +168,10 @@ def _approvals(asking: Asking) -> Iterator[AuditFinding]:
     yield should(not faults, "; ".join(faults) or "yes", to_do, what="approvals are of what is merged")
 
 
-_CHECKS = (
-    AuditCheck("branch {branch}", _protected(), relied=True),
-    AuditCheck("runners with a card", _runners, relied=True),
-    AuditCheck(f"variable {GITLAB.credential}", _token, relied=True),
+_PROTECTIONS = (
+    Protection("branch {branch}", _protected(), relied=True),
+    Protection("runners with a card", _runners, relied=True),
+    Protection(f"variable {GITLAB.credential}", _token, relied=True),
     _setting(
         "pipelines of forks",
         "ci_allow_fork_pipelines_to_run_in_parent_project",
@@ -214,8 +214,8 @@ _CHECKS = (
         {True: "not the newest of each branch, whatever a job says", False: "as their jobs say"},
         "Settings, CI/CD, Artifacts: do not keep the most recent ones",
     ),
-    AuditCheck("other variables", _other_variables),
-    AuditCheck("job tokens", _job_tokens),
-    AuditCheck("approvals", _approvals),
-    AuditCheck(f"branch {BRANCH}", _protected(BRANCH)),
+    Protection("other variables", _other_variables),
+    Protection("job tokens", _job_tokens),
+    Protection("approvals", _approvals),
+    Protection(f"branch {BRANCH}", _protected(BRANCH)),
 )

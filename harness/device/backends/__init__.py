@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -23,12 +23,12 @@ DEFAULT_ORDER = ("cuda", "opencl", "opengl", "cpu")
 
 @dataclass(frozen=True)
 class Survey:
-    """What one backend found."""
+    """Devices that a backend found."""
 
     backend: str
     devices: tuple[DeviceInfo, ...]
     problem: str = ""
-    """Why there is no device, and what to do; empty where there is one."""
+    """Reason for finding no device, and what to do; empty where there is one."""
 
 
 def parse_spec(spec: str) -> tuple[str, int]:
@@ -42,15 +42,11 @@ def parse_spec(spec: str) -> tuple[str, int]:
     return name, int(index or 0)
 
 
-def _backend(name: str) -> Backend:
-    return cast("Backend", importlib.import_module(f"harness.device.backends.{name}"))
-
-
 @contextlib.contextmanager
-def _unavailable(name: str) -> Iterator[None]:
-    """Turn whatever the library of a backend raises into DeviceError, which no other backend suffers from."""
+def _backend(name: str) -> Iterator[Backend]:
+    """Yield a backend, and turn what its library raises into DeviceError: no other backend suffers."""
     try:
-        yield
+        yield cast("Backend", importlib.import_module(f"harness.device.backends.{name}"))
     except HarnessError:
         raise
     except Exception as error:
@@ -60,22 +56,13 @@ def _unavailable(name: str) -> Iterator[None]:
         ) from error
 
 
-def _devices(name: str) -> Sequence[DeviceInfo]:
-    with _unavailable(name):
-        return _backend(name).devices()
-
-
-def _opened(name: str, index: int) -> Device:
-    with _unavailable(name):
-        return _backend(name).open_device(index)
-
-
 def survey(names: tuple[str, ...] = DEFAULT_ORDER) -> list[Survey]:
     """Every backend's devices, or why it has none."""
     found = []
     for name in names:
         try:
-            found.append(Survey(name, tuple(_devices(name))))
+            with _backend(name) as backend:
+                found.append(Survey(name, tuple(backend.devices())))
         except DeviceError as error:
             found.append(Survey(name, (), error.message))
     return found
@@ -85,16 +72,18 @@ def open_device(spec: str | None) -> Device:
     """Return the device that `spec` names, or the first that works. Raises UsageError and DeviceError."""
     if spec is not None:
         name, index = parse_spec(spec)
-        devices = _devices(name)
-        if index >= len(devices):
-            listed = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
-            raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {listed}.")
-        return _opened(name, index)
+        with _backend(name) as backend:
+            devices = backend.devices()
+            if index >= len(devices):
+                listed = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
+                raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {listed}.")
+            return backend.open_device(index)
     problems = ["No device works on this machine."]
     for name in DEFAULT_ORDER:
         try:
-            if _devices(name):
-                return _opened(name, 0)
+            with _backend(name) as backend:
+                if backend.devices():
+                    return backend.open_device(0)
         except DeviceError as error:
             problems.append(f"  {name}: {error.message}")
     raise DeviceError("\n".join(problems))

@@ -50,7 +50,7 @@ def host_resources(program: Program, arch: str) -> Resources:
 
 
 def host_function(program: Program, stream: int) -> Callable[..., object]:
-    """What to call for each launch of a function of the host. Raises BuildError where it cannot be made."""
+    """Return the call for each launch of a function of the host. Raises BuildError."""
     assert program.host is not None
     try:
         return program.host(stream)
@@ -61,7 +61,7 @@ def host_function(program: Program, stream: int) -> Callable[..., object]:
 
 
 MOST_HELD_NS = 200_000_000
-"""How long a device waits for a host that may itself be waiting for it."""
+"""Longest wait of a device for a host that may itself be waiting for it, in ns."""
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 
@@ -82,7 +82,7 @@ class Stamp:
 
 
 Stamping = Callable[[], "Stamp | None"]
-"""What a stamp read; call it after synchronize(). None where the device has no counters, or missed it."""
+"""Reads a stamp after synchronize(); None where the device has no counters, or missed it."""
 
 
 @dataclass(kw_only=True)
@@ -91,19 +91,19 @@ class Built:
 
     resources: Resources = field(default_factory=Resources)
     by_host: bool = False
-    """Whether code of the host's enqueues its work, which may take longer than the work."""
+    """True where code of the host's enqueues the work, which may take longer than the work."""
     stateless: bool = False
-    """Whether it is known to have no memory but its arguments: it can keep nothing between launches."""
+    """True if known to have no memory but its arguments: then it keeps nothing between launches."""
     code: str = ""
-    """What runs, the same whichever compiler made it; of a program that names its compiler."""
+    """Code that runs, the same for any compiler; of a program that names its compiler."""
     steps: tuple[tuple[Built, int], ...] = ()
-    """What runs after it in a launch, each with how many of the arguments are its: the first ones."""
+    """Kernels that run after it in a launch, each with its number of arguments, which come first."""
 
 
 def sequence(
     built: Built, launch: Launch, arguments: Sequence[Argument]
 ) -> list[tuple[Built, Launch, Sequence[Argument]]]:
-    """What a launch consists of, in order."""
+    """Return the parts of a launch, in order."""
     begin, after = 0, []
     for (step, count), of_step in zip(built.steps, launch.steps, strict=True):
         after.append((step, of_step, arguments[begin : begin + count]))
@@ -120,11 +120,11 @@ class Device(Protocol):
     info: DeviceInfo
     toolchain: Toolchain
     clock: str
-    """What tells the time: cuda-event, opencl-profiling, gl-timer, host, scripted."""
+    """Name of the clock: cuda-event, opencl-profiling, gl-timer, host, scripted."""
     guard_bytes: int = 2**20
     """Per side of an array. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
     warms_up: bool = True
-    """Whether its times change with how long it has been busy; else warming up and waiting tell nothing."""
+    """True where times depend on how long the device has been busy; else warming up tells nothing."""
 
     def compile(self, program: Program) -> None:  # noqa: ARG002
         """Compile into the cache, unless it is there or the device has none. Several threads may call it."""
@@ -146,7 +146,7 @@ class Device(Protocol):
         """A part of an allocation, to pass as an argument; the offset is a multiple of 1 MiB."""
 
     def address(self, memory: Memory) -> int | None:  # noqa: ARG002
-        """Where an allocation lies, for who works with addresses; None where there are none."""
+        """Return the address of an allocation; None where there are none."""
         return None
 
     def release(self, memory: Memory) -> None: ...
@@ -258,7 +258,7 @@ class HostMemory(Device, Protocol):
 
 
 class Backend(Protocol):
-    """What a backend module offers."""
+    """Functions of a backend's module."""
 
     def devices(self) -> list[DeviceInfo]:
         """Return every device, without opening one. Raises DeviceError, which says what to do."""

@@ -56,7 +56,7 @@ _ASIDE = (
     *("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "LEAK SUMMARY", "Error:", "Warning:"),
     *("Target application", "Tracking kernels", "Program hit"),
 )
-"""How messages begin that are none of a kernel's; the last is of calls that fail after a kernel's fault."""
+"""Beginnings of messages that do not come from a kernel; the last is of calls after a kernel's fault."""
 _REFUSALS = (
     "Device not supported",
     "Unable to find injection library",
@@ -104,7 +104,7 @@ def program() -> str:
 
 
 def before(program: str, tool: str, log: Path) -> list[str]:
-    """What goes before a command, so that its kernels are watched and `log` is told."""
+    """Return the words before a command that have its kernels watched and `log` written."""
     own = {
         "memcheck": ("--padding", str(_PADDING_BYTES), "--report-api-errors", "no"),
         "racecheck": ("--racecheck-report", "analysis"),
@@ -133,12 +133,12 @@ def check(text: str) -> None:
 
 
 def ended(text: str) -> bool:
-    """Whether the tool came to its end and summed up: without that, no message means nothing."""
+    """Tell whether the tool ended and summed up: without that, no message means nothing."""
     return _SUMMARY.search(text) is not None
 
 
 def findings(text: str) -> list[SanitizerFinding]:
-    """What a log says of kernels, a finding a kind and line, in order."""
+    """Return the findings in a log, one for each kind and line, in order."""
     return together(filter(None, map(_finding, _messages(text))))
 
 

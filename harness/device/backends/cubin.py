@@ -1,4 +1,4 @@
-"""What a cubin holds, NVIDIA's ELF file of kernels: instructions, parameters, and hashes of what runs.
+"""The contents of a cubin, NVIDIA's ELF file of kernels: instructions, parameters, and hashes of code.
 
 Nothing here needs a card.
 """
@@ -17,9 +17,9 @@ _MAGIC = b"\x7fELF\x02\x01"
 """The first bytes of a 64-bit ELF file, least significant byte first."""
 _NO_BITS = 8
 _FUNCTION, _LAUNCHED = 2, 0x10
-"""What marks a symbol as a function, and as one that a host can launch, which is CUDA's own mark."""
+"""Marks of a symbol: a function, and CUDA's own for a function that a host can launch."""
 _SIZED, _PARAMETER_INFO = 4, 0x17
-"""What marks an entry in .nv.info as one of a given length, and as one about a parameter."""
+"""Marks of an entry in .nv.info: of a given length, and about a parameter."""
 _TARGET = re.compile(rb"-arch (sm_\w+)")
 
 INSTRUCTION_BYTES = 16
@@ -30,11 +30,11 @@ _INFO = ".nv.info"
 _LOADED = (".text.", ".nv.constant", ".nv.shared.", ".nv.global")
 """Instructions; constants, initial values and the kernels' arguments; shared memory by its size."""
 _POINTERS = tuple(f".{kind}{name}" for kind in ("rel", "rela") for name in _LOADED)
-"""What of another section an instruction, a constant or an initial value points at."""
+"""Relocations of instructions, constants and initial values, which point at other sections."""
 _SHARED = (".nv.global", ".nv.constant3", ".nv.constant4")
 """Variables and constants of all kernels of a file, by the begin of a section's name."""
 _OWN = (".nv.constant", ".nv.shared.", ".nv.local.")
-"""What of a kernel's own is allocated beside its instructions."""
+"""Memory of a kernel beside its instructions."""
 _OF_SYMBOLS = {0x0A, 0x0F}
 """Attributes of a kernel that name symbols by number: the bank of its parameters, external functions."""
 _NEWS = ((0x37, None), (0x66, 3), (0x6B, 1), (0x6D, 0))
@@ -50,11 +50,11 @@ class Section(NamedTuple):
     content: bytes
     """Empty where the file holds none of the section."""
     info: int
-    """What its kind says it is, such as a kernel's registers."""
+    """Information by the section's kind, such as a kernel's registers."""
 
 
 DAMAGE = (struct.error, ValueError, ArithmeticError, IndexError)
-"""What reading a file raises that is no 64-bit ELF file, or is damaged."""
+"""Errors of reading a file that is no 64-bit ELF file, or is damaged."""
 
 
 def sections(binary: bytes) -> list[Section]:
@@ -89,7 +89,7 @@ class Symbol(NamedTuple):
     kind: int
     other: int
     section: int
-    """Where it is defined, by number."""
+    """Number of the section that defines it."""
 
 
 def symbols(held: Sequence[Section]) -> list[Symbol]:
@@ -115,7 +115,7 @@ def _pointed_at(
 
 
 class _InfoEntry(NamedTuple):
-    """What a compiler notes of one kernel or of all, in .nv.info."""
+    """A compiler's note of one kernel or of all, in .nv.info."""
 
     kind: int
     attribute: int
@@ -168,7 +168,7 @@ def code_of_any_compiler(binary: bytes) -> str:
 
 
 def _lasting(info: bytes, names: Sequence[str]) -> Iterator[str]:
-    """What is noted of one kernel or of all, in words that do not depend on the compiler."""
+    """Yield the notes of one kernel or of all, in words that do not depend on the compiler."""
     for entry in _info_entries(info):
         number = int.from_bytes(entry.payload, "little")
         if (entry.attribute, None) in _NEWS or (entry.attribute, number) in _NEWS:
@@ -226,7 +226,7 @@ def built_for(binary: bytes) -> str | None:
 
 
 def exports(binary: bytes, function: str) -> bool:
-    """Whether a shared library has a function of this name. True where the file cannot be read."""
+    """Tell whether a shared library has a function of this name; True where the file cannot be read."""
     with suppress(*DAMAGE):
         return f"\0{function}\0".encode() in content_of(sections(binary), ".dynstr")
     return True

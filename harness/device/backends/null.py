@@ -43,7 +43,7 @@ MEMORY_BYTES = 8 * 2**30
 _TIME = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
 _FAULT = re.compile(r"^#define NULL_DEVICE_FAULT (\w+)$", re.MULTILINE)
 _STEP = 1e-5
-"""What each step of a planted slowdown adds to a time, as a share of it."""
+"""Share of a time that each step of a planted slowdown adds to it."""
 _CANARY_NS = 50_000.0
 
 
@@ -114,7 +114,7 @@ class NullDevice(HostMemory):
         except (TypeError, ValueError) as error:
             raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {wanted!r}: {error}.") from None
         self._writes = 0
-        """How often inputs may have changed: what kernels compute of them is kept until then."""
+        """Number of possible changes of inputs: results are kept until the next one."""
         self._computed: dict[tuple[int, ...], tuple[int, Any, list[tuple[Any, np.ndarray[Any, Any]]]]] = {}
 
     def build(self, program: Program) -> NullBuilt:

@@ -29,7 +29,7 @@ from harness.system.process import finished
 STANDARD = ("-std=c++17",)
 """The options of every compilation, before a kernel's own."""
 PACKAGE = "nvidia-cuda-nvcc"
-"""What brings nvcc from PyPI."""
+"""Package of nvcc on PyPI."""
 UNKNOWN = "nvcc of unknown version"
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -52,7 +52,7 @@ def path() -> str | None:
 
 
 def paths() -> Iterator[str]:
-    """Each nvcc that is there: the one on PATH, then the one of the package from PyPI."""
+    """Yield each nvcc that is there: the one on PATH, then the one of the package from PyPI."""
     yield from filter(None, (shutil.which("nvcc"), packaged(PACKAGE, "nvcc")))
 
 
@@ -224,7 +224,7 @@ _PACKAGED_HEADERS = (
 
 
 def _where_headers_are(said: str, nvcc: str) -> str:
-    """What to install for a header of NVIDIA's that was not found; empty where it is none."""
+    """Return what to install for a header of NVIDIA's that was not found; empty for another."""
     missing = _MISSING.search(said)
     if missing is None:
         return ""
@@ -237,9 +237,22 @@ def _where_headers_are(said: str, nvcc: str) -> str:
 
 
 def _first_error(said: str) -> str:
-    """What a compiler said up to the second error: the others follow from the first."""
+    """Return a compiler's words up to the second error: the others follow from the first."""
     errors = list(re.finditer(r"^.*: error", said, re.MULTILINE))
     return said[: errors[1].start()].rstrip() if len(errors) > 1 else said
+
+
+def binary_of(cache: BinaryCache, program: Program, arch: str) -> bytes:
+    """Return a program's bytes: its own content, or what nvcc makes for an architecture, by the cache."""
+    if program.content:
+        return program.content
+
+    def compile_(options: tuple[str, ...]) -> bytes:
+        if program.kind == "library":
+            return library(program, options, arch)
+        return cubin(program, options, arch)[0]
+
+    return through_cache(cache, program, (*STANDARD, *program.all_options), arch, compile_)
 
 
 def through_cache(
@@ -401,7 +414,7 @@ def _instance_among(program: Program, symbols: Collection[str]) -> str:
 
 
 def _names(mark: str, symbol: str) -> bool:
-    """Whether a kernel was made of the function with a symbol, by its name as C++ writes it."""
+    """Tell whether a kernel was made of the function with a symbol, by its name as C++ writes it."""
     whole, unnamed = demangled(symbol), "(anonymous namespace)"
     if whole == symbol:  # extern "C", of which the mark has the parameters too
         return f", &({symbol}(" in mark

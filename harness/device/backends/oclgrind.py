@@ -58,7 +58,7 @@ def environment(folder: Path, log: Path) -> dict[str, str]:
 
 
 def findings(text: str) -> list[SanitizerFinding]:
-    """What a log says, a finding a kind and line, in order."""
+    """Return the findings in a log, one for each kind and line, in order."""
     return together(_findings(text))
 
 

@@ -66,7 +66,7 @@ _RESETS = {
 _COPY_WRITE_BUFFER, _R8UI, _RED_INTEGER, _UNSIGNED_BYTE = 0x8F37, 0x8232, 0x8D94, 0x1401
 _TIME_ELAPSED, _QUERY_RESULT = 0x88BF, 0x8866
 _BARRIERS = 0x2000 | 0x0200
-"""What a shader stored is seen by the next one, and by copies."""
+"""Barriers behind a shader, for the next one and for copies."""
 _WORK_GROUP_SIZE, _MAX_SHARED_BYTES, _MAX_STORAGE_BYTES = 0x8267, 0x8262, 0x90DE
 _NVX_TOTAL_KIB, _NVX_FREE_KIB, _NV_SM_COUNT, _DEVICE_UUID = 0x9048, 0x9049, 0x933B, 0x9597
 
@@ -94,7 +94,7 @@ def _egl(index: int) -> Any:
 
 
 def device_count() -> int:
-    """How many devices EGL has. Raises DeviceError where there is none."""
+    """Return the number of EGL's devices. Raises DeviceError where there is none."""
     _moderngl()
     try:
         _egl(2**31 - 1)  # it says how many there are when it is asked for one that it cannot have
@@ -239,7 +239,7 @@ class GLContext:
         return errors[0]
 
     def _reset_status(self) -> int:
-        """Why the context was lost; 0 where it was not, or where OpenGL cannot tell."""
+        """Return why the context was lost; 0 where it was not, or where OpenGL cannot tell."""
         if "GL_KHR_robustness" not in self._extensions:
             return 0
         return int(self.call("glGetGraphicsResetStatus"))
@@ -275,7 +275,7 @@ _PLACE = re.compile(r"^(\d+)([:(]\d+)", re.MULTILINE)
 
 _SPIN = Path(__file__).resolve().with_name("spin.glsl")
 _SPIN_NS = 3e6
-"""How long the timer is watched for before it is believed."""
+"""Time for which the timer is watched before it is believed."""
 _MOST_ROUNDS = 2**16 - 1
 """Mesa's llvmpipe leaves any loop after so many rounds."""
 
@@ -333,7 +333,7 @@ class OpenGLBuilt(Built):
 
 
 class OpenGLDevice(Device):
-    """One context, used by one thread. Nothing is flushed: OpenGL does not tell how large caches are."""
+    """A context, used by one thread. Nothing is flushed: OpenGL does not tell how large caches are."""
 
     def __init__(self, index: int) -> None:
         egl_index, self.info = _found()[index]
@@ -378,7 +378,7 @@ class OpenGLDevice(Device):
         if program.kind != "kernel":
             raise BuildError(f"{program.name} is no shader: {self.info.spec} cannot run it.")
         for parameter in program.parameters:
-            if parameter.shape is None and parameter.dtype in ("int64", "uint64"):
+            if parameter.layout is None and parameter.dtype in ("int64", "uint64"):
                 raise BuildError(
                     f"{program.name} is given {parameter.name!r} as {parameter.dtype}, which no uniform of "
                     "GLSL is: declare a Scalar of 32 bits."

@@ -1,4 +1,4 @@
-"""How the warps of a kernel reach memory: sectors of 32 bytes a request, and bank conflicts.
+"""Memory accesses of a kernel's warps: sectors of 32 bytes a request, and bank conflicts.
 
 The kernel's own CUDA text is compiled for the host as the work of one thread, with the calls at each access
 that thread sanitizers use, and the threads of a block's warps run one after the other over arrays of the
@@ -126,10 +126,9 @@ def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> st
     text = text.replace("#pragma unroll", "#pragma GCC unroll")
     # Shared memory of a size that the launch gives is defined where the threads are run.
     text = re.sub(r"\bextern\s+__shared__", "extern", text)
-    arrays = [each.name for each in parameters if each.shape is not None]
+    arrays = [each.name for each in parameters if each.layout]
     given = (
-        f"arrays[{arrays.index(each.name)}]" if each.shape is not None else f"harness_{each.name}"
-        for each in parameters
+        f"arrays[{arrays.index(each.name)}]" if each.layout else f"harness_{each.name}" for each in parameters
     )
     called = made.instance or made.function
     axes = (f"volatile int harness_{name} = {size};\n" for name, size in case.sizes.items())
@@ -149,7 +148,7 @@ def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> st
 
 def _run(text: str, folders: Sequence[str], parameters: Sequence[Parameter], launch: Launch) -> list[Access]:
     """Compile, run, and add up by array."""
-    arrays = [each for each in parameters if each.shape is not None]
+    arrays = {each.name: each.layout for each in parameters if each.layout}
     with tempfile.TemporaryDirectory() as scratch:
         kernel, binary = Path(scratch, "kernel.cpp"), Path(scratch, "accesses")
         kernel.write_text(text, encoding="utf-8")
@@ -159,7 +158,7 @@ def _run(text: str, folders: Sequence[str], parameters: Sequence[Parameter], lau
         runner = Path(scratch, "run.o")
         runner.write_bytes(_runner())
         _output(["g++", "-no-pie", str(runner), f"{kernel}.o", *dynamic, "-o", str(binary)])
-        sizes = [each.layout.size_bytes if each.layout else 0 for each in arrays]
+        sizes = [layout.size_bytes for layout in arrays.values()]
         output = ""
         # A grid that does not depend on the size can have a middle with nothing to do.
         for block in ([extent // 2 for extent in launch.grid], [0, 0, 0]):
@@ -169,7 +168,7 @@ def _run(text: str, folders: Sequence[str], parameters: Sequence[Parameter], lau
                 break
         shared = _shared_symbols(binary)
     warps = min(WARPS, -(-launch.block[0] * launch.block[1] * launch.block[2] // 32))
-    return _added_up(output, [each.name for each in arrays], shared, warps)
+    return _added_up(output, list(arrays), shared, warps)
 
 
 def _runner() -> bytes:
@@ -217,7 +216,7 @@ def _shared_symbols(binary: Path) -> dict[int, str]:
 
 
 def _added_up(output: str, names: Sequence[str], shared: Mapping[int, str], warps: int) -> list[Access]:
-    """One Access for all places in the program that do the same to the same array, weighed by requests."""
+    """Return one Access for all places that do the same to the same array, weighed by requests."""
     places: dict[tuple[int, str, bool], list[tuple[int, float, float, float]]] = defaultdict(list)
     for line in output.splitlines():
         array, writes, width, offset, requests, looked_at, sectors, wavefronts = map(float, line.split())

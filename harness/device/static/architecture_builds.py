@@ -41,7 +41,7 @@ _POINTER_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What ptxas says of a kernel, for one architecture."""
+    """Resources of a kernel by ptxas, for one architecture."""
 
     registers: int
     """Registers of a thread."""
@@ -55,7 +55,7 @@ class Usage:
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What is kept of a compilation, as it was: whoever reads it otherwise need not compile again."""
+    """A compilation as it is kept: a reader with other rules need not compile again."""
 
     said: str
     binary: bytes
@@ -63,7 +63,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Each kernel of a compilation, by its symbol."""
+    """The kernels of a compilation, by their symbols."""
 
     arch: str
     """The architecture that it was built for."""
@@ -76,7 +76,7 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """What the instructions of a kernel are, for one architecture."""
+    """The instructions of a kernel, for one architecture."""
 
     bytes: int
     """Size of the instructions, without the padding at the end."""
@@ -86,7 +86,7 @@ class Code:
     """Equal for two kernels that are the same to the card: see `cubin.kernel_code`."""
     instructions: Instructions | None = None
     problem: str = ""
-    """Why the instructions are not told; empty where nobody asked for them."""
+    """Reason for unknown instructions; empty where nobody asked for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ def check_arch(arch: str) -> str:
 
 
 def facts_of_arch(arch: str) -> DeviceFacts:
-    """What a case may know of any card of an architecture; nothing of how many multiprocessors one has."""
+    """Return facts of any card of an architecture, but for its number of multiprocessors."""
     capability = capability_of(arch)
     if capability not in CAPABILITIES:
         return DeviceFacts(arch, "cuda", {"capability": 10 * capability[0] + capability[1]})
@@ -188,7 +188,7 @@ def _with_instructions(build: Build, instructions: Instructions | BuildError) ->
 def _programs(
     kernel: Kernel, cases: Sequence[PlannedCase], arch: str, making: Making
 ) -> list[tuple[Build, Program | None]]:
-    """What is to be built for an architecture: a program, with all cases that have it; or why not."""
+    """Return each program for an architecture with all its cases; or why there is none."""
     build = Build(kernel=kernel.name, arch=arch, status="built")
     if why := next(_refusals(kernel, arch), None):
         ids = tuple(each.case.id for each in cases)
@@ -216,7 +216,7 @@ def _identity(library: Program) -> str:
 
 
 def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
-    """Why a kernel is not built for this architecture."""
+    """Yield why a kernel is not built for this architecture."""
     name, source, capability = kernel.name, kernel.source_for("cuda"), capability_of(arch)
     if source is None:
         backends = " or ".join(kernel.sources)
@@ -235,7 +235,7 @@ def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
 
 
 def _compiler_lacks(arch: str) -> Refusal | None:
-    """Why this nvcc compiles nothing for an architecture: it is not there, too old, or too new."""
+    """Return why this nvcc compiles nothing for an architecture: it is absent, too old, or too new."""
     supported = nvcc.architectures()
     if not supported or not nvcc.version():
         return None  # whoever needs it is told so
@@ -280,7 +280,7 @@ def _build(
 
 
 def _image(asked: Build, made: Program) -> Build:
-    """What can be told of a binary that is not built here."""
+    """Return the facts of a binary that is not built here."""
     nvcc.check_image(made, asked.arch)
     kernels = cubin.entries(made.content)
     symbol = nvcc.entry(made, made.content)
@@ -297,15 +297,8 @@ def _image(asked: Build, made: Program) -> Build:
 
 
 def _library(asked: Build, made: Program, cache: BinaryCache) -> Build:
-    whole = made.arch or nvcc.specific(asked.arch)
-    options = (*nvcc.STANDARD, *made.all_options)
-    if made.content:
-        whole, binary = "", made.content
-    else:
-        binary = nvcc.through_cache(
-            cache, made, options, whole, lambda given: nvcc.library(made, given, whole)
-        )
-    if not cubin.exports(binary, made.function):
+    whole = "" if made.content else made.arch or nvcc.specific(asked.arch)
+    if not cubin.exports(nvcc.binary_of(cache, made, whole), made.function):
         raise BuildError(
             f"{made.name}: its library has no function {made.function!r}. "
             f'Declare it extern "C" int {made.function}(void *stream, ...).'
@@ -339,7 +332,7 @@ def usage(made: Program, arch: str) -> Usage:
 
 
 def _parsed(kept: Kept, arch: str) -> Compiled:
-    """What a compilation gave, with what ptxas said of each function."""
+    """Return a compilation, with what ptxas said of each function."""
     found: dict[str, Usage] = {}
     marks = list(_COMPILING.finditer(kept.said))
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
@@ -383,12 +376,12 @@ def check_parameters(made: Program, sizes: Sequence[int]) -> None:
 
 def _bytes_of(parameter: Parameter) -> int:
     """Return the size of an argument in bytes: a pointer, or a value; 0 where only the launch knows."""
-    if parameter.shape is not None:
+    if parameter.layout:
         return _POINTER_BYTES
     bits = _BITS.search(parameter.dtype)
     return int(bits[0]) // 8 if bits else 0
 
 
 def _parameter(parameter: Parameter, size: int) -> str:
-    kind = "pointer" if parameter.shape is not None else parameter.dtype
+    kind = "pointer" if parameter.layout else parameter.dtype
     return f"{parameter.name} ({kind}, {size or 'any'})"

@@ -50,7 +50,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseWork:
-    """What a case has to do, whatever its kernel."""
+    """Work of a case, whatever its kernel."""
 
     flop: int | None
     read_bytes: int
@@ -60,7 +60,7 @@ class CaseWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How a launch lies on a card."""
+    """Spread of a launch over a card."""
 
     launch: Launch
     resident_blocks: int

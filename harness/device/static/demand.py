@@ -1,6 +1,6 @@
-"""What a kernel's case asks of a card: registers and memory by ptxas, residency by arithmetic, accesses by
-following them. nvcc and g++ do it; where one is missing, or has nothing to compile, that part is left out and
-said.
+"""Demands of a case on a card: registers and memory by ptxas, residency by arithmetic, and accesses.
+
+Where nvcc or g++ is missing, or has nothing to compile, its part is left out, with the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Demand:
     residency: Residency | None = None
     accesses: tuple[Access, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why a part is missing."""
+    """Reasons for missing parts."""
 
     def worst(self, space: str) -> Access | None:
         """The access to global or to shared memory that a warp pays most for."""
@@ -42,7 +42,7 @@ class Demand:
 
 
 def demands(suite: Suite, planned: Sequence[PlannedCase], card: CardModel) -> list[Demand]:
-    """What each case asks of a card; compilers work side by side."""
+    """Return what each case asks of a card; compilers work side by side."""
     with ThreadPoolExecutor(cpu_count()) as pool:
         return list(pool.map(lambda each: _demand(suite, each, card), planned))
 

@@ -1,7 +1,6 @@
-"""What differs between two builds of a kernel for one architecture, and what of it is likely to cost time.
+"""Differences between two builds of a kernel for one architecture, and the risks among them.
 
-Nothing here is a verdict: a card decides. A risk is what has been seen to slow kernels down, named so that
-somebody looks.
+A risk has been seen to slow kernels down. It is no verdict: a card decides.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ class Risk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One kernel for one architecture, in one shape."""
+    """A difference of a kernel for one architecture, in one shape."""
 
     base: StaticFacts | None
-    """None where base has no such kernel."""
+    """Facts at base; None where base has no such kernel."""
     head: StaticFacts | None
     status: DifferenceStatus
     changes: tuple[str, ...] = ()
@@ -99,7 +98,7 @@ def _difference(base: StaticFacts | None, head: StaticFacts | None, most_registe
 
 
 def _same(base: StaticFacts, head: StaticFacts) -> bool:
-    """Whether the card gets the same: code, and the shape of its blocks."""
+    """Tell whether the card gets the same: code, and the shape of its blocks."""
     codes = [each.build.code and (each.build.code.sha256, each.build.built_for) for each in (base, head)]
     shapes = [(each.block, each.dynamic_shared_bytes) for each in (base, head)]
     return codes[0] is not None and codes[0] == codes[1] and shapes[0] == shapes[1]

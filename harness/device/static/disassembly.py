@@ -47,7 +47,7 @@ def version() -> str:
 
 
 class Listed(NamedTuple):
-    """One kernel's code as it is given to nvdisasm, and the source lines of it."""
+    """A kernel's code as it is given to nvdisasm, and its source lines."""
 
     instructions: bytes
     lines: tuple[LineEntry, ...]

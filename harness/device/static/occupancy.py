@@ -1,4 +1,4 @@
-"""How many blocks of a kernel a card holds at once, in how many waves a grid runs, and how full the last is.
+"""Occupancy: the blocks that a card holds at once, and the waves in which a grid runs.
 
 The limits are those of the CUDA C++ Programming Guide, table "Technical Specifications per Compute
 Capability"; how registers and shared memory are given out follows the toolkit's cuda_occupancy.h.
@@ -29,7 +29,7 @@ _REGISTERS_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """What one multiprocessor of a compute capability holds."""
+    """Limits of one multiprocessor of a compute capability."""
 
     threads: int
     blocks: int
@@ -101,7 +101,7 @@ class CardModel:
 
     @property
     def facts(self) -> DeviceFacts:
-        """What a kernel's grid and block may know of it."""
+        """Facts that a kernel's grid and block may use."""
         return facts_of(self.device)
 
 
@@ -149,9 +149,9 @@ class Residency:
     occupancy: float
     """Warps that are resident, over those that a multiprocessor can hold."""
     limit: str
-    """What allows no more: threads, blocks, registers or shared memory."""
+    """Limit that allows no more blocks: threads, blocks, registers or shared memory."""
     waves: float
-    """How many times the card is filled until the grid is done; not whole where the last is not full."""
+    """Number of times that the card is filled until the grid is done; a fraction for a last partial wave."""
 
     @property
     def last_wave(self) -> float:
@@ -160,7 +160,7 @@ class Residency:
 
 
 def residency(card: CardModel, launch: Launch, registers: int, static_shared_bytes: int) -> Residency:
-    """What a card holds of a launch whose kernel takes so many registers a thread."""
+    """Return how many blocks of a launch a card holds, by the registers and memory of its kernel."""
     holds = card.holds
     warps = ceil(prod(launch.block) / WARP)
     a_warp = ceil_div(registers * WARP, _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE

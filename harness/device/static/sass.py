@@ -1,4 +1,4 @@
-"""What a kernel's instructions are: how many of each kind, and those of the loop that it spends its time in.
+"""A kernel's instructions: how many of each kind, and those of the loop that it spends its time in.
 
 From nvdisasm's text, by arithmetic. Loops are told by branches that go back. Which of several is the hottest
 nobody knows before it has run: it is taken to be the one with the most arithmetic of its own, each depth of
@@ -23,7 +23,7 @@ _TARGET = re.compile(r"0x([0-9a-f]+)\s*\Z")
 _BRANCHES = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "CALL", "RET", "BREAK", "BSYNC")
 _JUMPS = {"BRA", "JMP"}
 _TURNS = 8
-"""What a depth of nesting is taken to multiply: loops over k of a tile, at the least."""
+"""Assumed turns of each depth of nesting: loops over k of a tile, at the least."""
 
 ARITHMETIC = frozenset(
     {
@@ -32,14 +32,14 @@ ARITHMETIC = frozenset(
         *("HGMMA", "IGMMA", "QGMMA", "BGMMA", "UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA"),
     }
 )
-"""What a kernel is there for: arithmetic on its data, on plain cores and tensor cores."""
+"""Arithmetic on a kernel's data, on plain cores and tensor cores."""
 _PAIRS = {"FADD2", "FMUL2", "FFMA2"}
 _MEMORY = {
     **dict.fromkeys(("LDG", "LD"), "LDG"),
     **dict.fromkeys(("STG", "ST"), "STG"),
     **{name: name for name in ("LDS", "STS", "LDL", "STL", "LDSM", "STSM", "LDGSTS", "LDC", "RED")},
 }
-"""What is told by width, and under which name. A generic access counts as one to global memory."""
+"""Accesses told by width, and their names. A generic access counts as one to global memory."""
 LOADS_AND_STORES = {*_MEMORY.values()} - {"LDC"}
 """The accesses that go through a multiprocessor's load/store units: constants have a path of their own."""
 _WIDTH = re.compile(r"\.U?S?(8|16|32|64|128|256)\b")
@@ -55,7 +55,7 @@ class Instruction:
     name: str
     """The operation with what modifies it, such as LDG.E.128."""
     target: int | None = None
-    """Where it jumps to, where it says."""
+    """Target of a jump, where it says."""
 
     def moved(self, by: int) -> Instruction:
         """The same instruction where the kernel begins elsewhere."""
@@ -102,16 +102,16 @@ class Loop:
 class Instructions:
     count: int
     kinds: Mapping[str, int]
-    """How many there are of each kind, the most frequent first."""
+    """Number of instructions of each kind, the most frequent first."""
     loops: int = 0
     hottest: Loop | None = None
-    """None where there is no loop."""
+    """The loop with the most arithmetic; None where there is no loop."""
     places: Mapping[str, str] = field(default_factory=dict)
     """Source line of most instructions of each kind, as ``file.cu:12``, and of the LOOP; empty if unknown."""
 
 
 def arithmetic(kinds: Mapping[str, int]) -> int:
-    """How many instructions do a kernel's work; one of Blackwell's that does two at once counts as two."""
+    """Count the instructions that do a kernel's work; one of Blackwell's that does two counts as two."""
     return sum(
         (2 if kind in _PAIRS else 1) * count
         for kind, count in kinds.items()
@@ -120,7 +120,7 @@ def arithmetic(kinds: Mapping[str, int]) -> int:
 
 
 def by_width(kinds: Mapping[str, int], operation: str) -> dict[int, int]:
-    """How many accesses of each width in bits, widest first: of LDG, LDS, STG and the like."""
+    """Return the number of accesses of each width in bits, widest first: of LDG, LDS, STG and the like."""
     found = {
         int(kind.partition(".")[2]): count
         for kind, count in kinds.items()
@@ -142,7 +142,7 @@ def instructions_in(text: str) -> list[Instruction]:
 
 
 def summarised(instructions: Sequence[Instruction], lines: Sequence[LineEntry] = ()) -> Instructions:
-    """What the instructions of one kernel are, and which source lines they come from."""
+    """Sum up the instructions of one kernel, with their source lines."""
     loops = _loops(instructions)
     hottest = max(loops, key=_heat) if loops else None
     return Instructions(

@@ -15,7 +15,7 @@ from harness.suite.planning import PlannedCase, launch_of
 from harness.suite.problem import Case, Problem
 
 _WORK_ALONE = {"host-function", "needs-package", "needs-backend", "prebuilt"}
-"""Why a kernel that a card may run is not built here."""
+"""Reasons not to build a kernel here that a card may run."""
 _ON_CARDS = {"cuda", "opencl", "opengl"}
 
 
@@ -35,7 +35,7 @@ class StaticFacts:
     bounds: Mapping[str, Mapping[str, Bound]] = field(default_factory=dict)
     """Shortest possible times, by card of known clocks, then by case; of unknown code by its work alone."""
     problem: str = ""
-    """Why what a launch needs is not known."""
+    """Reason for an unknown launch."""
 
 
 def facts(

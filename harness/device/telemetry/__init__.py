@@ -1,4 +1,4 @@
-"""What a device says of itself while it is being measured: clocks, temperature, power, who else is on it.
+"""A device's account of itself during a measurement: clocks, temperature, power, other processes.
 
 A session opens one probe, and one Sampler for each child process that measures; `telemetry_of` makes its
 samples one measurement's telemetry.

@@ -1,4 +1,4 @@
-"""What a probe promises, the thread that samples one, and how its samples become one measurement's telemetry.
+"""The contract of a probe, the thread that samples it, and a measurement's telemetry from its samples.
 
 A probe may fail at any moment, and a measurement must not care: a failure becomes a reason beside the values.
 """
@@ -25,7 +25,7 @@ _at_ns = attrgetter("at_ns")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLimits:
-    """What the device can reach at most, as far as it tells."""
+    """Limits of the device, as far as it tells."""
 
     max_sm_clock_mhz: float | None = None
     max_memory_clock_mhz: float | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Read = Callable[[Any, Any], Any]
-    """What reads one value, given the NVML module and the card's handle."""
+    """Reads one value, given the NVML module and the card's handle."""
 
 CLOCK_EVENT_REASONS = {
     0x001: "idle",
@@ -237,7 +237,7 @@ class NvmlProbe:
         return self._code(error) in _PASSING
 
     def _reason(self, error: Exception) -> str:
-        """What an error says; NVML's own and ours without its kind."""
+        """Return an error's words; NVML's own errors and ours without their kind."""
         why = reason_of(error)
         known = isinstance(error, (self._own_error, ImplausibleError, DeviceError))
         return why.partition(": ")[2] or why if known else why

@@ -2,8 +2,7 @@
 
 `--dry-run` and `--skip-save` write nothing, a part of the cases is measured by itself, and an asv that is
 told to end cleans up as after Ctrl-C. Records and pages go where asv's results and pages go. Which way
-is better is heeded wherever asv compares: in compare, continuous, find, and publish's regressions
-and their feed.
+is better is heeded where asv compares: in compare, continuous and find.
 
 asv measures by way of `run_benchmarks`, which alone knows which parameters were asked for; setup_cache, which
 measures, is told by an AsvRequest.
@@ -14,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import re
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -25,13 +23,13 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from asv import feed, util
+from asv import util
 from asv.benchmarks import Benchmarks
 from asv.commands import compare, find, rm, run
 from asv.commands.continuous import Continuous
 from asv.commands.publish import Publish
 from asv.console import log
-from asv.plugins import github, regressions
+from asv.plugins import github
 from asv.results import Results
 from asv.util import UserError
 
@@ -42,11 +40,12 @@ from harness.history.figures import Direction
 from harness.history.sources.asv_results import read_benchmarks
 from harness.history.sources.our_records import card_records
 from harness.integrations.asv import probes
-from harness.integrations.asv.conf import site_conf, write_pages
-from harness.integrations.asv.probes import AFTER, BEFORE, MACHINE, MADE_UP, made_up_project, misread, passes
-from harness.integrations.asv.publish import Explained, direction_in_asv, warn_of_unknown_directions
+from harness.integrations.asv.conf import running_conf
+from harness.integrations.asv.directions import direction_in_asv, misread, warn_of_unknown_directions
+from harness.integrations.asv.probes import AFTER, BEFORE, MACHINE, MADE_UP, made_up_project, passes
 from harness.integrations.asv.same_build import Builds
 from harness.integrations.asv.searching import searching
+from harness.integrations.asv.site_pages import write_pages
 from harness.integrations.asv.tracks import TRACKS, AsvRequest, requesting
 
 Run = Callable[..., Any]
@@ -67,7 +66,6 @@ def setup() -> None:
     _surround(find.Find, searching)
     _surround(rm.Rm, _removing_records)
     _surround(github.GithubPages, _publishing_our_pages)
-    _surround(Publish, _directing_regressions)
     _surround(compare.Compare, _comparing)
     _surround(Continuous, _gating)
 
@@ -191,7 +189,7 @@ def _remove_records(results: Path, machine: str, commits: Collection[str]) -> in
     gone = [
         facts.file
         for facts in card_records(results / machine).facts
-        if facts.command == "asv"
+        if facts.of_asv
         and (kept := left.get(facts.commit)) is not None
         # A suite that had another name at that commit may be one of those that are left.
         and (not kept or (facts.suite in suite_names and facts.suite not in kept))
@@ -220,7 +218,7 @@ def _publishing_our_pages(run: Run, *args: Any, **options: Any) -> Any:
     def publish(conf: Any) -> None:
         Publish.run(conf)
         try:
-            written = write_pages(site_conf(conf, Path.cwd(), Path("asv.conf.json")), load_config().root)
+            written = write_pages(running_conf(conf), load_config().root)
         except HarnessError as error:
             raise UserError(error.message) from error
         for problem in written.problems:
@@ -228,134 +226,6 @@ def _publishing_our_pages(run: Run, *args: Any, **options: Any) -> Any:
 
     with patch.multiple(github, Publish=SimpleNamespace(run=publish)):
         return run(*args, **options)
-
-
-# publish: regressions and their feed
-
-_NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
-
-
-class _Mirrored(float):
-    """The negative of a figure of which more is better, so that its fall is a rise.
-
-    A relative threshold is one of its size: asv multiplies the two, and a negative threshold is none.
-    """
-
-    __slots__ = ()
-
-    def __rmul__(self, factor: float) -> float:
-        return factor * abs(float(self))
-
-
-class _MirroredSteps(list[Any]):
-    pass
-
-
-def _directed_filter(direction_of: DirectionOf) -> type:
-    class DirectedFilter(regressions._GraphDataFilter):  # type: ignore[misc]  # noqa: SLF001
-        """asv's series to look for regressions in, without those of which no way is better."""
-
-        def get_graph_data(self, graph: Any, benchmark: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-            direction = direction_of(benchmark)
-            if direction == "none":
-                return
-            for index, name, steps, threshold in super().get_graph_data(graph, benchmark):
-                if direction == "lower":
-                    yield index, name, steps, threshold
-                else:
-                    # The least value of a step, the fourth item, is not read by asv's detection.
-                    turned = ((*span, _Mirrored(-value), math.nan, error) for *span, value, _, error in steps)
-                    # The fall of a rate that is a rise by the threshold of its time, both relative to the
-                    # figure before: so a kernel's rate and its time are reported together, and a threshold
-                    # of 1 or more still has a meaning.
-                    rise = max(threshold, 0.0)
-                    yield index, name, _MirroredSteps(turned), rise / (1 + rise)
-
-    return DirectedFilter
-
-
-def _detecting(detect: Callable[..., Any], steps: list[Any], *limits: Any) -> tuple[Any, Any, Any]:
-    last, best, jumps = detect(steps, *limits)
-    if last is None or not isinstance(steps, _MirroredSteps):
-        return last, best, jumps
-    return -last, -best, [(start, end, -before, -after) for start, end, before, after in jumps]
-
-
-def _feed_writer(benchmarks: Mapping[str, Mapping[str, Any]], direction_of: DirectionOf) -> Any:
-    def write_atom(filename: str, entries: list[Any], **about: Any) -> None:
-        for entry in entries:
-            if direction_of(benchmarks[entry.id_context[0].partition("(")[0]]) == "higher":
-                # "-10.00% worse" would be better.
-                entry.content = _NEGATIVE_BEFORE_WORSE.sub("(", entry.content)
-        feed.write_atom(filename, entries, **about)
-
-    return write_atom
-
-
-def _directing_regressions(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
-    if not passes(_reports_what_got_worse):
-        if told := misread(Benchmarks.load(conf), "its Regressions page and its feed"):
-            log.warning(f"{told} The GPU history has the regressions: harness publish, harness history")
-        return run(conf, *args, **options)
-    publisher = regressions.Regressions
-    publish = publisher.publish
-
-    def directed_publish(conf: Any, repo: Any, benchmarks: Any, *rest: Any) -> None:
-        warn_of_unknown_directions(benchmarks)
-        repository = site_conf(conf, Path.cwd(), Path("asv.conf.json")).repository
-        explained = Explained(conf, repository, benchmarks)
-        with _directed_regressions(benchmarks, direction_in_asv, explained.without):
-            publish(conf, repo, benchmarks, *rest)
-        explained.tell()
-
-    with patch.multiple(publisher, publish=staticmethod(directed_publish)):
-        return run(conf, *args, **options)
-
-
-@contextmanager
-def _directed_regressions(
-    benchmarks: Mapping[str, Mapping[str, Any]],
-    direction_of: DirectionOf,
-    without_explained: Callable[..., list[Any]],
-) -> Iterator[None]:
-    """While it lasts, asv's publisher of regressions heeds directions, and what it finds is sifted."""
-    publisher = regressions.Regressions
-    find_jumps = publisher._process_regression  # noqa: SLF001
-
-    def unexplained(found: list[Any], hashes: Mapping[int, str], *about: Any) -> None:
-        own: list[Any] = []
-        find_jumps(own, hashes, *about)
-        machine = about[-1].params.get("machine", "")
-        for name, *place, jumps in own:
-            if left := without_explained(machine, name, jumps, hashes):
-                found.append([name, *place, left])
-
-    writer = SimpleNamespace(FeedEntry=feed.FeedEntry, write_atom=_feed_writer(benchmarks, direction_of))
-    with (
-        patch.multiple(publisher, _process_regression=staticmethod(unexplained)),
-        patch.multiple(
-            regressions,
-            _GraphDataFilter=_directed_filter(direction_of),
-            detect_regressions=functools.partial(_detecting, regressions.detect_regressions),
-            feed=writer,
-        ),
-    ):
-        yield
-
-
-def _reports_what_got_worse() -> bool:
-    """Probe asv's regressions: what got worse is listed and in the feed, with its own figures."""
-    benchmarks = {name: probes.described(name) for name in MADE_UP}
-    with (
-        made_up_project() as conf,
-        _directed_regressions(benchmarks, probes.direction_of, lambda _machine, _name, jumps, _hashes: jumps),
-    ):
-        regressions.Regressions.publish(
-            conf, probes.made_up_repository(), benchmarks, probes.MadeUpGraphs(), {BEFORE: 0, AFTER: 1}
-        )
-        return probes.reported(Path(conf.html_dir)) == {
-            track.row: (track.after, track.before) for track in MADE_UP.values() if track.mark == "+"
-        }
 
 
 # compare and continuous

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config import Config, load_config
 from harness.device.machine import describe_host, machine_entry
-from harness.errors import ConfigError, GitError, MeasureError, UsageError
+from harness.errors import ConfigError, GitError, UsageError
 from harness.history.asv_limits import AsvLimits, limits_of
 from harness.records.imports.asv_configuration import NAMES, conf_in, confs_below, read_plainly
 from harness.records.types import DeviceInfo
-from harness.suite.suite import Suite
 from harness.system import git
 from harness.system.cache import write_file
 from harness.system.files import read_regular
 from harness.system.git import repository_of
-from harness.system.python_module import python_module
 
 if TYPE_CHECKING:
-    from harness.report.site.publishing import Published
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +154,11 @@ def site_conf(conf: Any, root: Path, file: Path) -> SiteConf:
     )
 
 
+def running_conf(conf: Any) -> SiteConf:
+    """Return the same of asv's Config of a command that runs, which works in its configuration's folder."""
+    return site_conf(conf, Path.cwd(), Path(NAMES[0]))
+
+
 def _default_branch(root: Path) -> str:
     """Return the branch that asv takes where the configuration names none."""
     try:
@@ -184,52 +184,6 @@ def _repository(repo: str, root: Path, project: str) -> Path:
         f"There is no clone of {repo}, whose commits were measured. Make the one that asv would make: "
         f"git clone --mirror {shlex.quote(repo)} {shlex.quote(str(root / project))}"
     )
-
-
-def write_pages(
-    conf: SiteConf,
-    root: Path,
-    *,
-    results: Path | None = None,
-    html: Path | None = None,
-    suites: Sequence[Suite] = (),
-    tell: Callable[[str], None] = lambda _: None,
-) -> Published:
-    """Write our pages beside asv's, and let asv's lead to them. Raises what publish_pages raises."""
-    from harness.report.site.publishing import publish_pages
-
-    site = html or conf.html
-    published = publish_pages(
-        results or conf.results,
-        root,
-        site,
-        repository=conf.repository,
-        project=conf.project,
-        revision=conf.branch,
-        commit_url=conf.commit_url,
-        suites=suites,
-        directions=load_config(root).directions,
-        limits=conf.limits,
-        tell=tell,
-    )
-    if conf.file and (site / "asv.js").exists():  # a page of somebody else's is left alone
-        from harness.integrations.asv.publish import link_pages
-
-        if problem := link_pages(site):
-            return replace(published, problems=(*published.problems, problem))
-    return published
-
-
-def run_publish(conf: SiteConf) -> None:
-    """Let asv publish its own pages, its words on standard error. Raises MeasureError where it fails."""
-    assert conf.file
-    command = python_module("asv", "publish", "--config", str(conf.file))
-    done = subprocess.run(command, cwd=conf.file.parent, stdout=sys.stderr, check=False)
-    if done.returncode:
-        raise MeasureError(
-            f"asv publish failed with status {done.returncode}; its own words are above. "
-            "'harness publish --without-asv' writes the other pages."
-        )
 
 
 @dataclass(frozen=True, slots=True)

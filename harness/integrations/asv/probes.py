@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import MagicMock
 
 from asv.benchmarks import Benchmarks
 from asv.config import Config
 from asv.console import log
+from asv.graph import GraphSet
 from asv.machine import Machine
 from asv.results import Results
 from asv.util import write_json
 
 from harness.history.figures import Direction
-from harness.integrations.asv.publish import ASV, direction_in_asv
+from harness.integrations.asv.directions import ASV
 
 
 class Track(NamedTuple):
@@ -43,15 +41,15 @@ class Track(NamedTuple):
     mark_of_return: str
 
 
-MACHINE, RATE = "probe", "probe.track_rate"
+MACHINE, RATE, COST = "probe", "probe.track_rate", "probe.time_kernel"
 BEFORE, AFTER = "a" * 40, "b" * 40
 MADE_UP: Mapping[str, Track] = {
     RATE: Track(f"{RATE}(64)", [["64"]], "track", "higher", 100.0, 50.0, "+", "-"),
     "probe.track_clock": Track("probe.track_clock", [], "track", "none", 100.0, 50.0, "", ""),
-    "probe.time_kernel": Track("probe.time_kernel", [], "time", "lower", 1.0, 2.0, "+", "-"),
+    COST: Track(f"{COST}(64)", [["64"]], "time", "lower", 1.0, 2.0, "+", "-"),
 }
 FIGURES = (100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 80.0, 80.0)
-"""The rate over the commits of a search: it rises once, and falls once by more."""
+"""Figures over the commits of a search: they rise once, and fall once by more."""
 RISE, FALL = 3, 6
 COMMITS = tuple(f"{place}" * 40 for place in range(len(FIGURES)))
 
@@ -125,26 +123,13 @@ def _results(commit: str, figures: Mapping[str, float], params: Mapping[str, str
     }
 
 
-class MadeUpGraphs:
-    """Stands for asv's graphs: one of each made-up benchmark, with a step between its two commits."""
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        for name, track in MADE_UP.items():
-            steps = [
-                (place, place + 1, figure, figure, 0.0)
-                for place, figure in enumerate((track.before, track.after))
-            ]
-            yield (
-                name,
-                SimpleNamespace(
-                    params={"machine": MACHINE},
-                    path=name,
-                    get_steps=lambda steps=[steps] if track.params else steps: steps,
-                ),
-            )
-
-    def get_params(self) -> dict[str, list[str]]:
-        return {"machine": [MACHINE]}
+def made_up_graphs() -> Any:
+    """Return asv's graphs of the made-up cost, which rises once."""
+    graphs = GraphSet()
+    graph = graphs.get_graph(COST, {"machine": MACHINE, "branch": ""})
+    for revision, figure in enumerate(FIGURES[:FALL]):
+        graph.add_data_point(revision, [figure], [None])
+    return graphs
 
 
 def made_up_repository() -> Any:
@@ -152,13 +137,6 @@ def made_up_repository() -> Any:
     repository = MagicMock()
     repository.get_hashes_from_range.return_value = [AFTER]
     return repository
-
-
-def reported(html_dir: Path) -> dict[str, tuple[float, float]]:
-    """Return the latest and the best figure of the regressions that both asv's list and its feed have."""
-    listed = json.loads((html_dir / "regressions.json").read_text(encoding="utf-8"))["regressions"]
-    fed = (html_dir / "regressions.xml").read_text(encoding="utf-8")
-    return {name: (last, best) for name, _, _, _, last, best, _ in listed if name in fed}
 
 
 def made_up_search() -> dict[str, Any]:
@@ -190,30 +168,3 @@ def _made_up_results(*args: Any, **options: Any) -> Any:
     return MagicMock(
         commit_hash=commit, params={"machine": MACHINE}, get_result_value=lambda *_, **__: [figure]
     )
-
-
-def misread(benchmarks: Mapping[str, Mapping[str, Any]], place: str) -> str:
-    """Return how to read a place where asv takes every rise for worse; empty where no benchmark needs it."""
-    directions = {name: direction_in_asv(benchmark) for name, benchmark in benchmarks.items()}
-    higher, neither = (_listed(directions, direction) for direction in ("higher", "none"))
-    if not higher and not neither:
-        return ""
-    sentences = [f"{ASV} takes every rise for worse in {place}."]
-    if higher:
-        sentences.append(f"Read these the other way, as higher is better: {higher}.")
-    if neither:
-        sentences.append(f"Pass over these, as neither way is better: {neither}.")
-    return " ".join(sentences)
-
-
-def _listed(directions: Mapping[str, Direction], wanted: str) -> str:
-    """Return the benchmarks of a direction, by the last parts of their names unless these are ambiguous."""
-    found: dict[str, set[Direction]] = defaultdict(set)
-    for name, direction in directions.items():
-        found[_last(name)].add(direction)
-    names = [name for name, direction in directions.items() if direction == wanted]
-    return ", ".join(dict.fromkeys(_last(name) if len(found[_last(name)]) == 1 else name for name in names))
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]

@@ -5,104 +5,18 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from functools import cached_property
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-import asv
 import msgspec
 from asv.console import log
 from asv.publishing import OutputPublisher
 
-from harness.config import load_config
-from harness.errors import HarnessError
-from harness.history.figures import DIRECTIONS, Direction, direction_of
-from harness.history.reading import History, read_history
-from harness.history.sources.cards import machine_of
-from harness.integrations.asv.same_build import case_of
-
-ASV = f"asv {asv.__version__}"
-"""The asv that runs, as messages name it."""
-
-
-def direction_in_asv(benchmark: Mapping[str, Any]) -> Direction:
-    """The direction that asv compares by. Where nothing tells it, lower is better, as in asv."""
-    direction = direction_of(benchmark, load_config().directions)
-    return "lower" if direction == "unknown" else direction
-
-
-def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
-    """Warn of a mistyped direction, which would else be taken for none in silence."""
-    for name, benchmark in benchmarks.items():
-        declared = benchmark.get("direction")
-        if declared is not None and declared not in DIRECTIONS:
-            log.warning(
-                f"{name} has the direction {declared!r}, which is none of {', '.join(DIRECTIONS)}: "
-                f"taken as {direction_in_asv(benchmark)}"
-            )
-
-
-_NEAR = 2
-"""Commits by which two searches of the same noisy series may differ."""
-
-
-class Explained:
-    """The environment changes of a history, read when first asked for."""
-
-    def __init__(self, conf: Any, repository: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
-        self.conf, self.repository, self.benchmarks = conf, repository, benchmarks
-        self.left_out = 0
-
-    def without(self, machine: str, name: str, jumps: Sequence[Any], hashes: Mapping[int, str]) -> list[Any]:
-        """The jumps of asv's (revision before, revision after, ...) that the card does not explain."""
-        spans = self._spans.get((machine, case_of(name, self.benchmarks)), ())
-        if not spans or self._history is None:
-            return list(jumps)
-        positions = self._history.commits.positions
-
-        def is_explained(jump: Any) -> bool:
-            return any(first <= positions.get(hashes[jump[1]], -1) <= last for first, last in spans)
-
-        left = [jump for jump in jumps if not is_explained(jump)]
-        self.left_out += not left
-        return left
-
-    def tell(self) -> None:
-        if self.left_out:
-            log.info(
-                f"{self.left_out} regression(s) left out: the card's clocks moved and its cycles did not, "
-                "or the binary was the same. 'harness history --all' lists them."
-            )
-
-    @cached_property
-    def _history(self) -> History | None:
-        try:
-            return read_history(
-                Path(self.conf.results_dir),
-                Path.cwd(),
-                repository=self.repository,
-                revision=next(filter(None, self.conf.branches or []), "HEAD"),
-                directions=load_config().directions,
-            )
-        except HarnessError as error:
-            log.warning(f"asv's regressions are taken as they are: {error.message}")
-            return None
-
-    @cached_property
-    def _spans(self) -> Mapping[tuple[str, str], Sequence[tuple[int, int]]]:
-        spans: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-        for card in self._history.cards if self._history else ():
-            for each in card.changes:
-                if each.change.kind == "environment":
-                    span = (each.change.good + 1 - _NEAR, each.change.bad + _NEAR)
-                    spans[machine_of(card.name), each.change.case].append(span)
-        return spans
-
+from harness.integrations.asv.directions import ASV, direction_in_asv, warn_of_unknown_directions
+from harness.integrations.asv.regressions import write_regressions
 
 SCRIPT = "asv-direction.js"
 
@@ -121,12 +35,14 @@ class DirectedPages(OutputPublisher):  # type: ignore[misc]  # asv is untyped
 
     name = "direction"
     button_label = None
-    description = "Tell the pages which way is better"
+    description = "Tell the pages which way is better, and what the history has open"
     order = 1000
 
     @classmethod
-    def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:  # noqa: ARG003
+    def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
         html_dir = Path(conf.html_dir)
+        warn_of_unknown_directions(benchmarks)
+        write_regressions(conf, repo, benchmarks, graphs, revisions)
         for benchmark in benchmarks.values():
             # asv writes index.json, where the pages look, from this at the very end.
             if (direction := direction_in_asv(benchmark)) != "lower":

@@ -12,7 +12,7 @@ from harness.errors import HarnessError
 from harness.history.changes import TIMED
 from harness.records.record_files import read_run
 from harness.records.types import Row
-from harness.suite.case_id import parse_asv_name, short_id, size_label
+from harness.suite.case_id import parse_asv_name, size_label
 
 
 class Builds:
@@ -49,11 +49,3 @@ def suite_of(name: str, benchmarks: Mapping[str, Mapping[str, Any]]) -> str:
     found = parse_asv_name(name)
     told = benchmarks.get(name.partition("(")[0], {}).get("suite")
     return str(told or (found.group.lower() if found else ""))
-
-
-def case_of(name: str, benchmarks: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return ``matmul.naive@1024`` of ``suites.Matmul.track_time_ms('naive', 1024)``; empty for others."""
-    found = parse_asv_name(name)
-    if found is None or found.track not in TIMED:
-        return ""
-    return short_id(suite_of(name, benchmarks), found.kernel, found.size)

@@ -20,6 +20,7 @@ from asv.util import UserError
 
 from harness.history.changes import same_build
 from harness.history.figures import Direction
+from harness.integrations.asv.directions import ASV, direction_in_asv
 from harness.integrations.asv.probes import (
     COMMITS,
     FALL,
@@ -30,7 +31,6 @@ from harness.integrations.asv.probes import (
     made_up_search,
     passes,
 )
-from harness.integrations.asv.publish import ASV, direction_in_asv
 from harness.integrations.asv.same_build import Builds
 from harness.integrations.asv.tracks import requesting
 from harness.records.types import Row

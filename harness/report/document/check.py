@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from harness.judgement.limits import USUAL_LIMITS
 from harness.numbers import exact, percent
-from harness.records.types import TWINS, VerdictStatus
-from harness.report.document.document import CardReview, CaseReview, EffectReview, Review, Side
+from harness.records.types import TWINS, Arm, Effect, Verdict, VerdictStatus
+from harness.report.document.document import CardReview, Review
 from harness.report.document.outcome import wrong_twins
 from harness.suite.case_id import CaseId
 
@@ -114,7 +114,7 @@ def _settings(card: CardReview) -> Iterator[str]:
         yield f"A confidence of {card.confidence:g} is not from {low:g} to {high:g}."
 
 
-def _of_case(case: CaseReview, card: CardReview) -> Iterator[str]:
+def _of_case(case: Verdict, card: CardReview) -> Iterator[str]:
     for name, change in (("time", case.time), ("cycles", case.cycles), ("energy", case.energy)):
         if change is not None:
             for problem in _of_change(change, processes_have_quads=name != "energy"):
@@ -130,7 +130,7 @@ def _of_case(case: CaseReview, card: CardReview) -> Iterator[str]:
         yield from _judged(case, card)
 
 
-def _of_change(change: EffectReview, *, processes_have_quads: bool) -> Iterator[str]:
+def _of_change(change: Effect, *, processes_have_quads: bool) -> Iterator[str]:
     if not change.low <= change.effect <= change.high:
         yield (
             f"changed by {_signed(change.effect)}, which is outside its interval, {_signed(change.low)} to "
@@ -138,25 +138,26 @@ def _of_change(change: EffectReview, *, processes_have_quads: bool) -> Iterator[
         )
     if processes_have_quads and change.quads < change.processes:
         yield f"rests on {change.quads} quads in {change.processes} processes: each has one at least."
-    if not change.each:
+    each = change.process_effects
+    if not each:
         return
-    if len(change.each) != min(change.processes, 64):
-        yield f"has effects of {len(change.each)} processes, and says {change.processes}."
-    elif change.processes <= 64 and not _within(change.effect, min(change.each), max(change.each)):
+    if len(each) != min(change.processes, 64):
+        yield f"has effects of {len(each)} processes, and says {change.processes}."
+    elif change.processes <= 64 and not _within(change.effect, min(each), max(each)):
         yield f"changed by {_signed(change.effect)}, and in no process by as much or more."
 
 
-def _unmeasured(case: CaseReview) -> Iterator[str]:
+def _unmeasured(case: Verdict) -> Iterator[str]:
     figures = (case.time, case.cycles, case.energy, case.smallest_visible)
     times = [side.time_ns for side in (case.base, case.head) if side is not None]
     if any(figure is not None for figure in (*figures, *times)):
         yield f"it is {case.status}, and yet has measured figures."
-    absent: dict[str, Side | None] = {"new": case.base, "missing": case.head}
+    absent: dict[str, Arm | None] = {"new": case.base, "missing": case.head}
     if absent.get(case.status) is not None:
         yield f"it is {case.status}, and yet was seen at both commits."
 
 
-def _judged(case: CaseReview, card: CardReview) -> Iterator[str]:
+def _judged(case: Verdict, card: CardReview) -> Iterator[str]:
     if case.time is None:
         yield f"it is {case.status}, and nothing was measured."
         return
@@ -176,7 +177,7 @@ def _judged(case: CaseReview, card: CardReview) -> Iterator[str]:
         yield f"it is called {case.status} for {told}, within the margin of {exact(margin)}."
 
 
-def _unchanged(time: EffectReview, tolerance: float) -> Iterator[str]:
+def _unchanged(time: Effect, tolerance: float) -> Iterator[str]:
     if not 0 < tolerance <= _MOST:
         return  # told as the setting that it is
     # It was within the tolerance in two one-sided tests; the interval is two-sided, so a little wider, and

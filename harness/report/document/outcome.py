@@ -8,8 +8,8 @@ from typing import Literal
 
 from harness.judgement.limits import wrong_twin
 from harness.numbers import binary, counted, effect, exact, percent, typeset
-from harness.records.types import nothing_compared
-from harness.report.document.document import CardReview, CaseReview, Review, Side
+from harness.records.types import Arm, Resources, Verdict, nothing_compared
+from harness.report.document.document import CardReview, Review
 from harness.report.words.of_verdict import EXECUTABLES, PROCESSES, ROUNDS, basis, clocks, leading, reason
 from harness.suite.case_id import CaseId
 
@@ -35,13 +35,13 @@ def verb(number: int, one: str, many: str) -> str:
     return one if number == 1 else many
 
 
-def by_effect(case: CaseReview) -> str:
+def by_effect(case: Verdict) -> str:
     """``+1.19 % ± 0.06 in cycles``: what a verdict rests on; empty where nothing was measured."""
     change, what = leading(case)
     return typeset(effect(change)) + (" in cycles" if what == "cycles" else "")
 
 
-def outcome(case: CaseReview) -> str:
+def outcome(case: Verdict) -> str:
     """Effect on time, and on cycles where the verdict rests on them."""
     told = [effect(case.time)]
     if leading(case)[1] == "cycles":
@@ -49,26 +49,32 @@ def outcome(case: CaseReview) -> str:
     return typeset(", ".join(filter(None, told)))
 
 
-def facts(case: CaseReview) -> list[str]:
+def facts(case: Verdict) -> list[str]:
     """What else is known of both sides: clocks, what was built, launch, source."""
     found = clocks(case)
     told = [f"SM clock {found} MHz{'' if '→' in found else ' on both sides'}"] if found else []
     if case.energy and not case.energy.low <= 0 <= case.energy.high:
         told.append(f"energy {effect(case.energy)}")
-    pairs = zip(_static(case.base or Side()), _static(case.head or Side()), strict=True)
+    sides = case.base or Arm(), case.head or Arm()
+    pairs = zip(*map(_static, sides), strict=True)
     told += [f"{name} {a} → {b}" for (name, a), (_, b) in pairs if a and b and a != b]
-    if case.source_changed is not None:
-        told.append("source changed" if case.source_changed else "same source")
+    base, head = (side.source_sha256 for side in sides)
+    if base and head:
+        told.append("same source" if base == head else "source changed")
     return [typeset(each) for each in told]
 
 
-def _static(side: Side) -> list[tuple[str, str]]:
+def _static(side: Arm) -> list[tuple[str, str]]:
+    built, launch = side.resources or Resources(), side.launch
+    shared = built.static_shared_bytes
+    if shared is not None and launch:
+        shared += launch.dynamic_shared_bytes
     return [
-        ("registers", "" if side.registers is None else f"{side.registers:,}"),
-        ("shared memory", binary(side.shared_bytes)),
-        ("spills", binary(side.local_bytes)),
-        ("grid", _TIMES.join(map(str, side.grid or ()))),
-        ("block", _TIMES.join(map(str, side.block or ()))),
+        ("registers", "" if built.registers is None else f"{built.registers:,}"),
+        ("shared memory", binary(shared)),
+        ("spills", binary(built.local_bytes)),
+        ("grid", _TIMES.join(map(str, launch.grid)) if launch else ""),
+        ("block", _TIMES.join(map(str, launch.block)) if launch else ""),
     ]
 
 
@@ -94,7 +100,7 @@ def calibrated(card: CardReview) -> str:
     return basis(0, 0, "") if any(case.time for case in card.cases) else ""
 
 
-def twin(case: CaseReview) -> str:
+def twin(case: Verdict) -> str:
     """What a comparison's test of itself came to."""
     what = "a slowdown planted in a kernel" if case.case.endswith("planted") else "a kernel against itself"
     shown = f" ({typeset(effect(case.time))})" if case.time else ""
@@ -121,7 +127,7 @@ class CaseOnCard:
     """A case and the card that it was compared on."""
 
     card: CardReview
-    case: CaseReview
+    case: Verdict
 
     @property
     def label(self) -> str:
@@ -167,7 +173,7 @@ def grouped(review: Review) -> Groups:
     return Groups(**{name: tuple(members) for name, members in found.items()})
 
 
-def group_of(case: CaseReview) -> str:
+def group_of(case: Verdict) -> str:
     """The name of a case's group in `Groups`."""
     if is_by_card(case):
         return "by_card"
@@ -175,7 +181,7 @@ def group_of(case: CaseReview) -> str:
     return "broken" if at_head else _OF_STATUS.get(case.status, "invalid")
 
 
-def is_by_card(case: CaseReview) -> bool:
+def is_by_card(case: Verdict) -> bool:
     """Whether it was slower for what the code cannot help. Power it can: what draws more runs slower."""
     return case.status == "regression" and case.attribution in _OF_THE_CARD
 
@@ -199,7 +205,7 @@ def shortcomings(card: CardReview) -> list[str]:
     return told
 
 
-def wrong_twins(card: CardReview) -> list[CaseReview]:
+def wrong_twins(card: CardReview) -> list[Verdict]:
     """Twins by which a kernel differs from itself, or a slowdown that was planted was not found."""
     return [
         each

@@ -1,4 +1,4 @@
-"""One card's part of the site: its series, its ladder, its runs, its calibration."""
+"""Documents of a card: its series, its ladder, its runs, its calibration."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ from harness.run.builds.static_records import machine_of
 from harness.system.texts import harmless
 
 RUNS = 24
-"""How many of a card's newest runs have a page."""
+"""The number of a card's newest runs that have a page."""
 _QUARTER_S = 90 * 24 * 3600
 _SLOTS = 40
-"""How many of a figure's slots are told, evenly among them all."""
+"""Most slots of a figure that a page shows, evenly chosen."""
 _SPARK = 28
 """Points of a small line, each of two figures."""
 _NAMED = 3
-"""How many failing cases a card's health names."""
+"""Most failing cases that a card's health names."""
 
 
 class CardSummary(msgspec.Struct, kw_only=True):
-    """What the pages that show several cards need of one."""
+    """A card as pages of several cards need it."""
 
     file: str
     name: str
@@ -76,7 +76,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
     changes: list[Stated]
     """The changes as the documents of series have them, newest first."""
     evidence: list[Evidence]
-    """What it has found by itself."""
+    """The card's own evidence."""
     confirmed: list[str]
     """Ids of what counts because of other cards."""
     measured: list[int]
@@ -86,17 +86,19 @@ class CardSummary(msgspec.Struct, kw_only=True):
     ended: list[str]
     """Cases that the card measures no more."""
     paths: dict[str, str]
-    """Where each suite lies in the repository."""
+    """The folder of each suite in the repository."""
     problems: list[str]
+    unrecorded: list[str]
+    """What only asv's files hold of suites; a sentence, or nothing."""
 
     def findings(self, name: str) -> CardFindings:
-        """What a conclusion needs of the card, which changes call by this name."""
+        """Return the findings of the card for a conclusion, under the name that its changes use."""
         return CardFindings(
             name=name, changes=self.changes, spans=self.spans, ended=self.ended, measured=self.measured
         )
 
     def confirmable(self, ids: Iterable[str]) -> frozenset[str]:
-        """Those of the ids that are of candidates of this card."""
+        """Return the ids that belong to candidates of this card."""
         return frozenset(ids) & {each for each, hint in self.evidence if not hint.sure}
 
 
@@ -142,11 +144,7 @@ class CardPages:
         )
         newest, known = self._newest(), self.card.calibration
         # What pages of two commits need of a card, without its ladder.
-        beside = {
-            "epochs": self._epochs(),
-            "runs": self._runs(),
-            "problem_changes": self._problem_changes(),
-        }
+        beside = {"epochs": self._epochs(), "runs": self._runs(), "problem_changes": self._problem_changes()}
         self.site.write(f"about/{self.file}", beside, api=False)
         self.site.write(
             f"cards/{self.file}",
@@ -181,6 +179,7 @@ class CardPages:
             ended=list(self.card.ended),
             paths={each.suite: each.path for each in self.card.facts if each.commit and each.path},
             problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
+            unrecorded=[f"{self.source.name}: {each}" for each in self.card.unrecorded.sentences],
         )
 
     def write_again(self, before: CardSummary) -> CardSummary:
@@ -273,7 +272,7 @@ class CardPages:
         return demand_document(found.run.device, found.row) if found else None
 
     def _quarter(self, one: Analysed) -> float | None:
-        """How the level moved in the 90 days before the case's newest point, or since its epoch began."""
+        """Return how far the level moved in 90 days, or since its epoch began."""
         if not one.levels:
             return None
         times = self._times[one.series.positions]
@@ -423,7 +422,7 @@ class CardPages:
             return None
 
     def _problem_changes(self) -> list[dict[str, Any]]:
-        """What comparisons of two commits of the history told of the problem, oldest first."""
+        """Return the changes of the problem between commits of the history, oldest first."""
         at = self.commits.positions
         return [
             {
@@ -499,7 +498,7 @@ class CardPages:
 
 
 def _work(series: Series) -> float | None:
-    """What a figure is the rate of, in its unit and ms: figure times time, where that is one number."""
+    """Return a figure's work, time times rate in its unit and ms, if it is one number."""
     if series.case.metric not in HEADLINES.values() or "time_ms" not in series.beside:
         return None
     found = series.values * series.beside["time_ms"]

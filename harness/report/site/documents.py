@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
-from xml.sax.saxutils import escape
 
 import msgspec
 import numpy as np
@@ -22,14 +21,15 @@ import numpy.typing as npt
 from harness.errors import StoreError
 from harness.history.figures import SeriesCase
 from harness.history.reading import sentence
+from harness.history.row_summary import summary_of
 from harness.history.sources.our_records import Commits
 from harness.history.triage import Stated
 from harness.judgement.noise import Calibration
 from harness.judgement.statistics.rates import false_alarm_bound
 from harness.numbers import counted
 from harness.records.record_files import RunResult
-from harness.records.types import Row, Run, Snapshot
-from harness.report.terminal.run_tables import summary_of
+from harness.records.types import Row, Run, Snapshot, fields_of
+from harness.report.templates import html_environment
 from harness.suite.case_id import CaseId
 from harness.system.cache import write_file
 
@@ -149,7 +149,7 @@ class Site:
         self.write_json(f"api/{name}.json", {**plain, **keys})
 
     def holds(self, name: str, text: str) -> bool:
-        """Whether there is a document of that name which begins with this text, or near to it."""
+        """Return whether there is a document of that name which begins with this text, or near to it."""
         try:
             with (self.folder / f"data/{name}.js").open("rb") as file:
                 return text.encode() in file.read(200)
@@ -193,8 +193,7 @@ def series_file(card: str, case: SeriesCase) -> str:
 
 def placed_change(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
     """A change among the points of its series."""
-    told = change_document(each, case, card, commits)
-    return told | {"at": each.change.at, "first": each.change.first, "last": each.change.last}
+    return change_document(each, case, card, commits) | fields_of(each.change, "at", "first", "last")
 
 
 def change_document(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
@@ -209,9 +208,7 @@ def change_document(each: Stated, case: SeriesCase, card: int, commits: Commits)
         "state": each.state,
         "attribution": change.attribution,
         **{name: figure(getattr(change, name)) for name in _FIGURES},
-        "good": change.good,
-        "bad": change.bad,
-        "commits": change.commits,
+        **fields_of(change, "good", "bad", "commits"),
         "good_hash": commits[change.good].hash,
         "bad_hash": bad.hash,
         "subject": bad.subject[:500],
@@ -266,7 +263,7 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
         "cases": [
             {
                 "case": case,
-                **{name: getattr(noise, name) for name in own},
+                **fields_of(noise, *own),
                 "effects": [each.value for each in noise.time],
             }
             for case, noise in calibration.cases.items()
@@ -309,9 +306,7 @@ def _row(run: Run, row: Row, zero_ns: int) -> dict[str, Any]:
     measured = row.measurement
     return {
         "name": case_name(run, row),
-        "status": row.status,
-        "reason": row.reason,
-        "message": row.message,
+        **fields_of(row, "status", "reason", "message"),
         "time_ms": summary_of(row, run).time_ms,
         "library_share": row.library.share if row.library else None,
         "begin_s": _since(zero_ns, measured.started_ns if measured else None),
@@ -343,7 +338,7 @@ _ATOM = "http://www.w3.org/2005/Atom"
 _FORBIDDEN = re.compile(
     r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
 )
-"""What XML cannot hold, and what turns the direction of the text around it."""
+"""Characters that XML forbids, and those that turn the direction of the text around them."""
 _NO_URN = r"[^A-Za-z0-9._-]+"
 _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 
@@ -401,7 +396,7 @@ def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardStatus:
-    """What the list of cards and a badge say of one card."""
+    """A card's status for the list of cards and for its badge."""
 
     open: int
     """Regressions."""
@@ -416,7 +411,7 @@ class CardStatus:
 
     @property
     def words(self) -> tuple[str, str]:
-        """What a badge says, and its colour: green only where something was judged, and nothing is open."""
+        """Text and colour of a badge: green only if something was judged, and nothing is open."""
         if not self.series:
             return "not measured", _GREY
         if self.open:
@@ -431,7 +426,7 @@ class CardStatus:
 
 
 def badge(card: str, status: CardStatus) -> dict[str, Any]:
-    """What shields.io's endpoint badge reads."""
+    """Return what shields.io's endpoint badge reads."""
     message, colour = status.words
     return {"schemaVersion": 1, "label": card, "message": message, "color": colour.removeprefix("#")}
 
@@ -441,12 +436,6 @@ def badge_svg(card: str, status: CardStatus) -> bytes:
     message, colour = status.words
     label = _FORBIDDEN.sub("\ufffd", card)[:40]
     left, right = (round(6.6 * len(text)) + 12 for text in (label, message))
-    said = escape(f"{label}: {message}", {'"': "&quot;"})
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" \
-aria-label="{said}"><title>{said}</title>
-<rect width="{left}" height="20" rx="3" fill="#444"/>
-<rect x="{left - 3}" width="{right + 3}" height="20" rx="3" fill="{colour}"/>
-<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">
-<text x="{left / 2:g}" y="14" textLength="{left - 12}">{escape(label)}</text>
-<text x="{left + right / 2:g}" y="14" textLength="{right - 12}">{message}</text></g></svg>
-""".encode()
+    shown = {"label": label, "message": message, "colour": colour, "left": left, "right": right}
+    template = html_environment(Path(__file__).parent).get_template("badge.svg.j2")
+    return template.render(shown).encode()

@@ -1,4 +1,4 @@
-"""What shows every card: the first document, events and changes, the feed and the badges."""
+"""Documents of all cards: the first document, events and changes, the feed and the badges."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from harness.history.changes import SMALLEST
 from harness.history.conclusion import Conclusion
 from harness.history.events import Event
 from harness.history.figures import SeriesCase
-from harness.history.sources.our_records import Commits, cache_file, read_cached, write_cached
+from harness.history.sources.kept_tables import cache_file, read_cached, write_cached
+from harness.history.sources.our_records import Commits
 from harness.history.triage import Stated
+from harness.records.types import fields_of
 from harness.report.site.card_documents import CardSummary
 from harness.report.site.documents import (
     COMMITS_A_FILE,
@@ -34,10 +37,13 @@ from harness.report.site.documents import (
 )
 
 _CHANGES = 120
-"""How many changes programs are told of, open ones first; every series has all of its own."""
+"""Most changes in the document for programs, open ones first; every series has all of its own."""
 _EVENTS = 60
-"""How many events the overview has at most, open ones first; the page of a commit has all of its own."""
+"""Most events of the overview, open ones first; the page of a commit has all of its own."""
 _CHANGES_OF_EVENT, _SUSPECTS = 12, 3
+PAIR = {"errors": 3.29, "level": 0.999, "floor": SMALLEST}
+"""Of two figures that a reader picks: standard errors on each side of the interval of their difference, the
+share of differences of unchanged code that it holds, and the smallest difference that counts for anything."""
 _KINDS = (
     *("new", "acknowledged", "expired", "fixed", "unjudged", "stale"),
     *("improvement", "environment", "change"),
@@ -116,12 +122,7 @@ class Overview:
         brief = [documents[each.change.id] for each in event.changes[:_CHANGES_OF_EVENT]]
         suspects = event.suspects[:_SUSPECTS] or (event.bad,)
         return {
-            "id": event.id,
-            "kind": event.kind,
-            "state": event.state,
-            "cause": event.cause,
-            "good": event.good,
-            "bad": event.bad,
+            **fields_of(event, "id", "kind", "state", "cause", "good", "bad"),
             "good_hash": self.commits[event.good].hash,
             "bad_hash": self.commits[event.bad].hash,
             "accused": event.accused,
@@ -198,6 +199,7 @@ class Overview:
             {
                 "schema": SCHEMA_VERSION,
                 **about,
+                "pair": PAIR,
                 "asv": (self.site.folder.parent / "asv.js").exists(),
                 "commits": {
                     "count": len(self.commits),
@@ -208,7 +210,7 @@ class Overview:
                 },
                 "cards": [
                     {
-                        **{name: getattr(card, name) for name in _OF_CARD},
+                        **fields_of(card, *_OF_CARD),
                         **asdict(status),
                         "health": card.health + _behind(card, self.commits),
                     }
@@ -219,6 +221,7 @@ class Overview:
                 "counts": {kind: kinds[kind] for kind in _KINDS},
                 "events": {kind: of_events[kind] for kind in _KINDS},
                 "problems": [problem for card in self.cards for problem in card.problems],
+                "unrecorded": [sentence for card in self.cards for sentence in card.unrecorded],
             },
         )
 
@@ -243,7 +246,7 @@ class Overview:
 
 
 def is_unjudged(each: Stated) -> bool:
-    """Whether the newest figures are off their level, and the card does not explain it."""
+    """Return whether the newest figures are off their level, and the card does not explain it."""
     return each.state == "unjudged" and each.change.kind != "environment"
 
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from string import Template
 from typing import Any
 
 import msgspec
@@ -22,29 +21,23 @@ from harness.history.conclusion import conclude
 from harness.history.figures import SeriesCase
 from harness.history.reading import Mapped, open_results, side_by_side
 from harness.history.series import cases_of
-from harness.history.sources.our_records import (
-    Commits,
-    cache_file,
-    listing,
-    read_cached,
-    read_commits,
-    write_cached,
-)
+from harness.history.sources.kept_tables import cache_file, listing, read_cached, write_cached
+from harness.history.sources.our_records import Commits, read_commits
 from harness.history.suspects import SourceFolders, with_suspects
 from harness.history.triage import read_triage
 from harness.records.record_files import PACKED, PART
 from harness.report.site.card_documents import CardPages, CardSummary
 from harness.report.site.documents import COMMITS_A_FILE, Site, file_name
 from harness.report.site.overview import Overview
-from harness.report.site.suite_documents import suite_document
+from harness.report.site.suite_documents import Cards, suite_document
+from harness.report.templates import html_environment
 from harness.suite.suite import Suite
 from harness.system import git
 from harness.system.cache import own_code
 
 FOLDER = "harness"
-"""Where our pages lie, beside asv's index.html."""
+"""The folder of our pages, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
-_PAGE = _ASSETS.with_name("page.html")
 _EVERY_PAGE = ("data", "dom", "state", "format", "commands", "page", "table")
 """Scripts that every page loads, in this order; then come its own, and what draws it last."""
 PAGES: Mapping[str, tuple[str, ...]] = {
@@ -61,9 +54,9 @@ _PLOTS = "static/vendor/uplot-1.6.32/uPlot"
 _COMMENT = re.compile(rb"//.*|/\*[^*]*\*/|/\*\*[^*]*\*/")
 """A line that is nothing else."""
 _PATHS = 60
-"""How many of a commit's paths the pages list; an empty one then says that there are more."""
+"""Most paths of a commit on the pages; an empty path then says that there are more."""
 _READ = (".json", ".jsonl", PACKED, PART, ".harness")
-"""What is read of a card's folder, by how its name ends."""
+"""Endings of the files that are read in a card's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +67,8 @@ class Published:
     points: int
     open: int
     problems: tuple[str, ...]
+    unrecorded: tuple[str, ...]
+    """Sentences that count what only asv's files hold of suites."""
 
 
 def publish_pages(
@@ -143,11 +138,12 @@ def publish_pages(
         points=sum(card.points for card in cards),
         open=sum(1 for _ in conclusion.open),
         problems=tuple(problem for card in cards for problem in card.problems),
+        unrecorded=tuple(sentence for card in cards for sentence in card.unrecorded),
     )
 
 
 def _write_shell(site: Site) -> None:
-    """What every site has: scripts, styles, and the pages that they fill."""
+    """Write the scripts, the styles and the empty pages that every site has."""
     for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
         site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
     for page in PAGES:
@@ -161,11 +157,9 @@ def page_html(name: str) -> str:
     if "chart" in PAGES[name]:
         styles.insert(0, f"{_PLOTS}.min.css")
         scripts.insert(0, f"{_PLOTS}.iife.min.js")
-    return Template(_PAGE.read_text(encoding="utf-8")).substitute(
-        title="Overview" if name == "index" else name.capitalize(),
-        styles="\n".join(f'<link rel="stylesheet" href="{each}">' for each in styles),
-        scripts="\n".join(f'<script src="{each}"></script>' for each in scripts),
-    )
+    title = "Overview" if name == "index" else name.capitalize()
+    template = html_environment(_ASSETS.parent).get_template("page.html.j2")
+    return template.render(title=title, styles=styles, scripts=scripts)
 
 
 def _lean(source: Path) -> bytes:
@@ -188,7 +182,7 @@ def _publish(work: CardPages, before: CardSummary | None = None) -> CardSummary:
 def _publish_changed(
     work: Sequence[CardPages], mapped: Mapped, tell: Callable[[str], None]
 ) -> list[CardSummary]:
-    """What each card's pages came to; they are written where they would come out another way."""
+    """Write the pages of cards that would come out another way, and return the summary of every card."""
     recalled = {one.number: _recall(one) for one in work}
     changed = [one for one in work if recalled[one.number] is None]
     for one, card in zip(changed, mapped(_publish, _folders(changed), changed), strict=True):
@@ -222,11 +216,20 @@ def _write_suites(
     repository: Path | None,
 ) -> list[dict[str, Any]]:
     """Write a document for each suite; gives what the first document says of them."""
-    gpus = [card.gpu for card in cards]
+    on_cards = Cards(
+        gpus=[card.gpu for card in cards],
+        hosts=[card.host for card in cards],
+        newest={
+            (row["card"], row["case"]): row["last"]
+            for card in cards
+            for row in card.series
+            if row["last"] is not None
+        },
+    )
     listed = []
     for suite in suites:
         file = file_name(suite.name)
-        site.write(f"suites/{file}", suite_document(suite, gpus, cases, repository))
+        site.write(f"suites/{file}", suite_document(suite, on_cards, cases, repository))
         ladders = [{"name": ladder.name, "title": ladder.title} for ladder in suite.ladders]
         listed.append({"name": suite.name, "file": file, "ladders": ladders})
     return listed
@@ -269,7 +272,7 @@ def _kept(work: CardPages) -> Path:
 
 
 def _recall(work: CardPages) -> CardSummary | None:
-    """What the card's pages came to, if they are there and would come out the same."""
+    """Return the kept summary of a card's pages, if they are there and would come out the same."""
     kept = read_cached(_kept(work), _Written)
     if kept is None or kept.key != _key(work) or kept.commits > len(work.commits):
         return None

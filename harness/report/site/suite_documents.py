@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from os import cpu_count
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from harness.device.static.accesses import Access, accesses
 from harness.device.static.occupancy import CAPABILITIES, CARDS, CardModel, residency
 from harness.errors import HarnessError
 from harness.history.figures import SeriesCase
+from harness.history.ladders import CardFigures, Figure, LadderLine, curves, figures_of_rung, is_plain, placed
 from harness.numbers import number, times
 from harness.records.types import DeviceInfo, Row
-from harness.report.ladders import LadderLine, comparable, is_plain, placed
 from harness.report.terminal.ladder_tables import given
 from harness.suite.case_id import Size, size_label
 from harness.suite.kernel import Kernel
@@ -28,18 +28,39 @@ from harness.suite.suite_files import first_line
 _OF_LADDER = ("name", "title", "source", "publication", "author", "url", "date", "card", "against", "note")
 
 
-def suite_document(
-    suite: Suite, gpus: Sequence[str], cases: Iterable[SeriesCase], repository: Path | None = None
-) -> dict[str, Any]:
-    """A suite's ladders with the authors' figures, where its kernels' sources lie in the repository, and how
-    the kernels of these cases reach memory.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cards:
+    """What ladders need of a site's cards, in the order of their numbers."""
 
-    `gpus` are the models of the site's cards, by number.
+    gpus: Sequence[str]
+    """Models."""
+    hosts: Sequence[str]
+    """Processors of the machines that the cards are in."""
+    newest: Mapping[tuple[int, int], float]
+    """The newest figures by card and case."""
+
+    def of_suite(self, suite: Suite, cases: Iterable[SeriesCase]) -> CardFigures:
+        """Return the figures of a suite's cases in its unit."""
+        figures = {
+            (card, case.kernel, case.size): Figure(case.order, self.newest[card, case.order])
+            for case in cases
+            for card in range(len(self.gpus))
+            if case.suite == suite.name and case.unit == suite.headline and (card, case.order) in self.newest
+        }
+        return CardFigures(self.hosts, figures)
+
+
+def suite_document(
+    suite: Suite, cards: Cards, cases: Sequence[SeriesCase], repository: Path | None = None
+) -> dict[str, Any]:
+    """Return a suite's ladders with the authors' figures and ours beside them, where its kernels' sources lie
+    in the repository, and how the kernels of these cases reach memory.
     """
+    newest = cards.of_suite(suite, cases)
     return {
         "suite": suite.name,
         "unit": suite.headline,
-        "ladders": [_ladder(suite, ladder, gpus) for ladder in suite.ladders],
+        "ladders": [_ladder(suite, ladder, cards.gpus, newest) for ladder in suite.ladders],
         "sources": dict(_sources(suite, repository)) if repository else {},
         "accesses": _accesses(suite, [each for each in cases if each.suite == suite.name]),
     }
@@ -55,13 +76,17 @@ def _sources(suite: Suite, repository: Path) -> Iterator[tuple[str, dict[str, An
                 yield kernel.name, {"path": within, "line": first_line(path, kernel.function)}
 
 
-def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str]) -> dict[str, Any]:
+def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str], newest: CardFigures) -> dict[str, Any]:
     lines = [line for line in placed(suite, ladder) if not line.repairs and not line.reference]
     return {
         **{name: getattr(ladder, name) for name in _OF_LADDER},
-        "comparable": comparable(suite, ladder) if ladder.against else [],
         "cards": [number for number, gpu in enumerate(gpus) if is_of_family(gpu, ladder.card)],
-        "rungs": [_rung(suite, ladder, line) for line in lines],
+        "rungs": [
+            _rung(suite, ladder, line)
+            | {"ours": [asdict(each) for each in figures_of_rung(suite, ladder, line, newest)]}
+            for line in lines
+        ],
+        "curves": [asdict(each) for each in curves(suite, ladder, lines, newest)],
     }
 
 

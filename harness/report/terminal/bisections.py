@@ -1,4 +1,4 @@
-"""What a bisection found, for the terminal and as JSON."""
+"""Results of a bisection, for the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _table(result: BisectResult) -> Sheet:
 
 
 def told(looked: Looked) -> str:
-    """What the figures of a commit do not say."""
+    """Return what the figures of a commit do not say."""
     if looked.side == "skipped":
         return f"{looked.reason}: {looked.message}"
     how = f"same code as {looked.same_as[:10]}; " if looked.same_as else ""

@@ -1,4 +1,4 @@
-"""What a calibration found, for the terminal and as JSON."""
+"""Results of a calibration, for the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _rates(calibration: Calibration) -> Iterator[str]:
 
 
 def trust(calibration: Calibration) -> str:
-    """Whether the card can be trusted with a slowdown of 0.5 %, and if not, why."""
+    """Return whether the card can be trusted with a slowdown of 0.5 %, and if not, why."""
     size = exact(TRUSTED)
     visible = {name: noise.smallest_visible for name, noise in calibration.cases.items()}
     told = {name: least for name, least in visible.items() if least is not None}

@@ -17,13 +17,12 @@ from harness.judgement.saved_runs import FilesResult
 from harness.judgement.statistics.rates import false_alarm_bound
 from harness.numbers import exact, rough, seconds
 from harness.records.record_files import CalibrationSummary, ComparisonResult
-from harness.records.types import FAILING, Comparison, DeviceInfo, Verdict, nothing_compared
+from harness.records.types import FAILING, Comparison, DeviceInfo, Verdict, fields_of, nothing_compared
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, print_end, print_error, print_out, styled
 from harness.report.words.of_verdict import (
     IN_TURNS,
     PROCESSES,
-    JudgedCase,
     basis,
     commit_label,
     explained,
@@ -76,7 +75,7 @@ def exit_code(results: Sequence[JudgedResult], fail_on: Collection[str] = ()) ->
 
 
 def fails(verdict: Verdict, fail_on: Collection[str] = ()) -> bool:
-    """Whether a verdict by itself fails a comparison."""
+    """Return whether a verdict by itself fails a comparison."""
     return verdict.status in (frozenset(fail_on) or _BY_DEFAULT) | _ALWAYS
 
 
@@ -112,13 +111,8 @@ def as_json(result: ComparisonResult) -> dict[str, Any]:
 def judgement_as_json(result: FilesResult) -> dict[str, Any]:
     """Margin, tolerance and confidence are shares."""
     return {
-        "base": result.base,
-        "head": result.head,
-        "pairs": result.pairs,
-        "device": result.device,
-        "margin": result.policy.margin,
-        "tolerance": result.policy.tolerance,
-        "confidence": result.policy.confidence,
+        **fields_of(result, "base", "head", "pairs", "device"),
+        **fields_of(result.policy, "margin", "tolerance", "confidence"),
         "verdicts": [with_sentence(verdict, _PAIRS) for verdict in result.verdicts],
         "notes": result.notes,
     }
@@ -130,9 +124,7 @@ def rejudged_as_json(record: RejudgedRecord) -> dict[str, Any]:
         "comparison": record.comparison,
         "complete": record.complete,
         "record": str(record.path),
-        "margin": record.policy.margin,
-        "tolerance": record.policy.tolerance,
-        "confidence": record.policy.confidence,
+        **fields_of(record.policy, "margin", "tolerance", "confidence"),
         "calibrated_at": record.calibration.measured_at if record.calibration else None,
         "verdicts": [_rejudged_case_json(record, case) for case in record.cases],
         "twins": [_rejudged_case_json(record, case) for case in record.twins],
@@ -180,13 +172,13 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
 
 
 def units_of(comparison: Comparison) -> tuple[str, str]:
-    """What an effect was measured in, one and many."""
+    """Return the unit that an effect was measured in, as one and as many."""
     processes = comparison.settings.get("processes_a_block")
     return (f"round of {processes} runs", f"rounds of {processes} runs") if processes else PROCESSES
 
 
 def _of_executables(comparison: Comparison) -> str:
-    """What verdicts of executables rest on; empty for kernels."""
+    """Return the basis of verdicts of executables; empty for kernels."""
     if "processes_a_block" not in comparison.settings:
         return ""
     method = comparison.settings.get("method") or comparison.settings.get("format")
@@ -220,13 +212,9 @@ def print_judgement(result: FilesResult, status: ExitCode) -> None:
 
 
 def _print_reasons(
-    verdicts: Sequence[Verdict],
-    rests_on: str,
-    *,
-    units: tuple[str, str],
-    changes: Sequence[str] = (),
+    verdicts: Sequence[Verdict], rests_on: str, *, units: tuple[str, str], changes: Sequence[str] = ()
 ) -> None:
-    """What verdicts rest on, how head's problem changed, and the reasons of those that are acted on."""
+    """Print the basis of verdicts, changes of head's problem, and the reasons of verdicts to act on."""
     out = console()
     if rests_on:
         out.print(rests_on, style="dim")
@@ -243,8 +231,8 @@ def _limits_in_words(policy: Policy) -> str:
     )
 
 
-def calibrated(known: CalibrationSummary | None, device: DeviceInfo, cases: Iterable[JudgedCase]) -> str:
-    """What verdicts rest on: this device's own noise, or an assumption; empty where nothing was measured."""
+def calibrated(known: CalibrationSummary | None, device: DeviceInfo, cases: Iterable[Verdict]) -> str:
+    """Return the basis of verdicts: this device's noise, or an assumption; empty if nothing was measured."""
     if known is None or not known.verdicts:
         return basis(0, 0, "") if any(case.time for case in cases) else ""
     told = basis(known.verdicts, known.false_alarms, known.measured_at)
@@ -344,7 +332,7 @@ def _print_record(record: RejudgedRecord) -> None:
 
 
 def _is_quiet(case: Rejudged) -> bool:
-    """Whether a case is left out of the table: nothing was measured of it, and nothing is the matter."""
+    """Return whether the table leaves a case out: nothing was measured, and nothing is wrong."""
     return case.same and case.now.status == "identical"
 
 
@@ -375,7 +363,7 @@ def _then_and_now(record: RejudgedRecord) -> Sheet:
 
 
 def _scores(labelled: Sequence[tuple[RejudgedRecord, Label, Rejudged]]) -> Sheet:
-    """What is known of the cases, against what was said and is said of them."""
+    """Return a table of labelled cases, against the verdicts then and now."""
     said: Mapping[str, list[tuple[Truth, str, float]]] = {
         "then": [(label.truth, record.said(case) or "", case.then_gpu_s) for record, label, case in labelled],
         "now": [(label.truth, case.now.status, case.now.gpu_s) for _, label, case in labelled],

@@ -1,4 +1,4 @@
-"""What kernels ask of a card, as a table and as JSON."""
+"""Demands of kernels on a card, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sheet_of(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> Sheet:
 
 
 def problems_of(demands: Sequence[Demand]) -> list[str]:
-    """Why figures are missing, a line a reason."""
+    """Return why figures are missing, a line a reason."""
     problems: dict[str, dict[str, None]] = {}
     for demand in demands:
         for problem in demand.problems:

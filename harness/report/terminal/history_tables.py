@@ -17,6 +17,7 @@ from harness.history.reading import CardHistory, History, sentence
 from harness.history.sources.our_records import Commits
 from harness.history.triage import WORSE, Stated
 from harness.numbers import counted, half_width, is_unsure, percent, percent_figure
+from harness.records.types import fields_of
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, distinct, print_error, print_out, styled
 from harness.system.git import Commit
@@ -76,7 +77,7 @@ def print_history(history: History, *, every: bool = False, since: str = "") -> 
 
 
 def _asking(benchmarks: Sequence[str]) -> str:
-    """What to set where it is not known which way is better."""
+    """Return the setting that tells which way is better for these benchmarks."""
     tracks = sorted({name.rpartition(".")[2] for name in benchmarks})
     shown = ", ".join(map(clean, tracks[:3])) + (" and others" if len(tracks) > 3 else "")
     key = f'directions = {{ "{clean(tracks[0])}" = "higher" }}'
@@ -109,8 +110,7 @@ def _print_cards(history: History) -> None:
     if (more := len(failing) - _BROKEN) > 0:
         out.print(f"failing since {counted(more, 'other commit')}: --all has them", style="dim")
     for card in history.cards:
-        for problem in card.problems:
-            print_error(f"{card.name}: {problem}")
+        _print_problems(card)
 
 
 def _limits(cards: Iterable[CardHistory]) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _limits(cards: Iterable[CardHistory]) -> Iterator[str]:
 
 
 def _failing(history: History) -> list[Text]:
-    """What a commit made fail is a line, the newest commit first."""
+    """Return a line for each commit that made cases fail, the newest first."""
     found: dict[tuple[int, int], set[str]] = defaultdict(set)
     for card in history.cards:
         for one in card.failing:
@@ -133,7 +133,7 @@ def _failing(history: History) -> list[Text]:
 
 
 def _ended(history: History) -> Iterator[str]:
-    """How many cases are measured no more, and how many of them may go on under another name."""
+    """Yield the number of cases that are measured no more, and of those that may be renamed."""
     ended = {case: renamed_to for card in history.cards for case, renamed_to in card.ended.items()}
     if ended:
         renamed = sum(map(bool, ended.values()))
@@ -151,7 +151,7 @@ def _newest_hash(newest: int, commits: Commits) -> str:
 
 
 def _behind(card: CardHistory, commits: Commits, newest: int) -> str:
-    """How far a card is behind the newest commit that any has measured; nothing where that is not far."""
+    """Return how far a card is behind the newest measured commit; empty if that is not far."""
     at = _newest(card)
     if at < 0 or newest - at < _LATE:
         return ""
@@ -178,7 +178,7 @@ def _print_events(history: History, since: str) -> None:
 
 
 def _room(opened: int, early: int) -> tuple[int, int]:
-    """How many open events, and how many that cannot be judged yet, are shown: in a terminal what fits."""
+    """Return how many open and how many unjudged events are shown: in a terminal what fits."""
     out = console()
     if not out.is_terminal:
         return min(opened, _MOST), min(early, _MOST_EARLY)
@@ -188,7 +188,7 @@ def _room(opened: int, early: int) -> tuple[int, int]:
 
 
 def _print_list(title: str, events: Sequence[Event], room: int, history: History) -> None:
-    """How much, which commits and why; below the case that it is worst in, and what there is to know."""
+    """Print events with size, commits and cause; below each its worst case and further facts."""
     out = console()
     out.print()
     if title:
@@ -243,7 +243,7 @@ def _about(event: Event, history: History) -> Iterator[str]:
 
 
 def _spread(event: Event) -> str:
-    """How many cases it moved, where it moved more than one."""
+    """Return the number of cases that an event moved, if more than one."""
     worse = {each.change.case for each in event.changes if each.change.kind in WORSE}
     better = {each.change.case for each in event.changes if each.change.kind == "improvement"}
     if not better:
@@ -303,9 +303,13 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
             _print_change(each, cases[each.change.case], commits)
     for line in (*_epochs(card, commits), *_limits([card])):
         out.print(line, style="dim")
-    for problem in card.problems:
-        print_error(f"{card.name}: {problem}")
+    _print_problems(card)
     out.print()
+
+
+def _print_problems(card: CardHistory) -> None:
+    for problem in (*card.problems, *card.unrecorded.sentences):
+        print_error(f"{card.name}: {problem}")
 
 
 def _failed(cases: Sequence[str], span: str) -> Text:
@@ -355,7 +359,7 @@ def _print_change(each: Stated, case: SeriesCase, commits: Commits) -> None:
 
 
 def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
-    """Each beginning of an epoch once, however many series it splits."""
+    """Yield the beginning of each epoch once, however many series it splits."""
     seen: dict[tuple[str, ...], int] = {}
     for one in card.analysed:
         for epoch in one.series.epochs[1:]:
@@ -403,27 +407,19 @@ def as_json(history: History) -> dict[str, Any]:
 
 
 def _commit_json(commit: Commit) -> dict[str, Any]:
-    return {
-        "hash": commit.hash,
-        "time": commit.time_s,
-        "author": commit.author,
-        "subject": commit.subject,
-    }
+    return {"hash": commit.hash, "time": commit.time_s, "author": commit.author, "subject": commit.subject}
 
 
 def _event_json(event: Event, history: History) -> dict[str, Any]:
     commits, worst = history.commits, event.worst.change
     return {
-        "id": event.id,
-        "kind": event.kind,
-        "state": event.state,
-        "cause": event.cause,
+        **fields_of(event, "id", "kind", "state", "cause"),
         "good": commits[event.good].hash,
         "bad": commits[event.bad].hash,
         "suspects": [commits[at].hash for at in event.suspects],
         "likely": event.likely,
         "accused": None if event.accused is None else commits[event.accused].hash,
-        "worst": {"case": worst.case, "card": worst.card, "effect": worst.effect},
+        "worst": fields_of(worst, "case", "card", "effect"),
         "cards": event.cards,
         "cases": event.cases,
         "changes": [each.change.id for each in event.changes],
@@ -443,6 +439,7 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
         ],
         "changes": [_change_json(each, cases[each.change.case], commits) for each in card.changes],
         "problems": card.problems,
+        "unrecorded": card.unrecorded,
     }
 
 
@@ -469,14 +466,12 @@ def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, 
 def _change_json(each: Stated, case: SeriesCase, commits: Commits) -> dict[str, Any]:
     change = each.change
     return {
-        "id": change.id,
-        "case": change.case,
-        "kind": change.kind,
+        **fields_of(change, "id", "case", "kind"),
         "state": each.state,
         "attribution": change.attribution,
         "direction": case.direction,
         "unit": case.unit,
-        **{name: getattr(change, name) for name in _FIGURES},
+        **fields_of(change, *_FIGURES),
         "clock_before_mhz": change.clock_before,
         "clock_after_mhz": change.clock_after,
         "static": change.static,

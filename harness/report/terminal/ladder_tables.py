@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from harness.history.ladders import LadderLine, LadderReport, Machine, Ours
 from harness.numbers import counted, number, times
-from harness.report.ladders import LadderLine, LadderReport, Machine, Ours
+from harness.records.types import fields_of
 from harness.report.table import Column, Sheet
 from harness.report.templates import inline
 from harness.report.terminal.run_tables import console, print_out
@@ -17,7 +19,7 @@ from harness.system.texts import harmless
 
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")
-"""What two cells side by side say of a figure that takes minutes."""
+"""Two neighbouring cells for a figure that takes minutes."""
 
 
 def print_ladder(report: LadderReport, now: dt.datetime) -> None:
@@ -48,7 +50,7 @@ def markdown(report: LadderReport) -> str:
 
 
 def print_hints(reports: Sequence[LadderReport]) -> None:
-    """What would measure what is a dash."""
+    """Print the commands that measure the missing figures."""
     found: dict[str, dict[str, None]] = {"": {}, "missing": {}, "slow": {}, "swept": {}}
     for report in reports:
         for machine in report.machines or (None,):
@@ -65,7 +67,7 @@ def print_hints(reports: Sequence[LadderReport]) -> None:
 
 
 def _wanting(report: LadderReport, line: LadderLine, machine: Machine | None) -> tuple[str, str]:
-    """Whether a figure is missing, and what for."""
+    """Return which kind of command measures a missing figure, and its name."""
     name = machine.name if machine else ""
     backend = line.rung.backend or (machine.device.backend if machine else "")
     if name in line.ours or (backend and line.kernel.source_for(backend) is None):
@@ -86,7 +88,7 @@ def _theirs(report: LadderReport) -> str:
 
 
 def publication(ladder: Ladder) -> str:
-    """Where the figures come from: author, title, date and address, as far as they are known."""
+    """Return where the figures come from: author, title, date and address, as far as they are known."""
     title = f"\u201c{ladder.publication}\u201d" if ladder.publication else ""
     told = ", ".join(filter(None, (ladder.author, title, ladder.date)))
     return " ".join(filter(None, (f"{told}." if told else "", ladder.url)))
@@ -112,7 +114,7 @@ def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str,
 
 
 def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
-    """Which device each line is of, which kernel it ran, and how old the figures are."""
+    """Yield the device of each line, the kernel that it ran, and the age of its figures."""
     lines = [line for line in report.lines if line.rung.backend]
     for machine in report.machines:
         best = report.best.get(machine.name, {})
@@ -314,3 +316,41 @@ def given(value: float | None, decimals: int = 0) -> str:
 
 def _time(ours: Ours | None) -> str:
     return number(ours.time_ms if ours else None) or NOTHING
+
+
+_PUBLISHED = ("title", "source", "publication", "author", "url", "date", "card", "peak", "against", "note")
+
+
+def ladder_json(report: LadderReport) -> dict[str, Any]:
+    """Return a ladder for --json."""
+    return {
+        "suite": report.suite,
+        "unit": report.unit,
+        "ladder": report.ladder.name,
+        **fields_of(report.ladder, *_PUBLISHED),
+        "rungs": [_line_json(line) for line in report.lines],
+        "held_against": {
+            machine: {size: _ours_json(ours) for size, ours in by_size.items()}
+            for machine, by_size in report.best.items()
+        },
+    }
+
+
+def _line_json(line: LadderLine) -> dict[str, Any]:
+    rung = line.rung
+    return {
+        "label": rung.label,
+        **fields_of(line, "reference", "repairs"),
+        "kernel": rung.kernel,
+        "about": line.kernel.about,
+        "sizes": line.sizes,
+        "macros": rung.macros,
+        "published": fields_of(rung, "rate", "average", "time_ms")
+        | fields_of(line, "speed_up", "peak_percent"),
+        "ours": list(map(_ours_json, line.ours.values())),
+    }
+
+
+def _ours_json(ours: Ours) -> dict[str, Any]:
+    given = fields_of(ours, *(name for name in Ours.__slots__ if name != "device"))
+    return {"device": ours.device.spec, "name": ours.device.name, **given}

@@ -1,4 +1,4 @@
-"""What is shown while something goes on: bars for runs, comparisons and sweeps, a spinner for the rest."""
+"""Progress on a terminal: bars for runs, comparisons and sweeps, a spinner for the rest."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from harness.suite.case_id import size_label
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from harness.records.sweep_journal import SweepState
+    from harness.records.sweep_types import Sweep, SweepRow
     from harness.records.types import DeviceInfo, Row
     from harness.run.bisect.search import Looked
     from harness.run.pair_session import Purpose
-    from harness.run.sweep.journal import SweepState
-    from harness.run.sweep.sweep_types import Sweep, SweepRow
     from harness.suite.planning import PlannedCase
     from harness.system.git import Commit
 
@@ -186,7 +186,7 @@ class SweepProgress(DeviceProgress):
         self.waiting(f"Device: {device.spec}, {device.name}")
 
     def stage(self, stage: str) -> None:
-        """What a worker is about to do: too quick to follow."""
+        """Ignore a worker's next step: it is too quick to follow."""
 
     def started(self, sweep: Sweep, state: SweepState) -> None:
         self.name = f"{sweep.source.suite}.{sweep.kernel}"

@@ -1,4 +1,4 @@
-"""What sanitizers have seen kernels do, as a table."""
+"""Findings of sanitizers, as a table."""
 
 from __future__ import annotations
 

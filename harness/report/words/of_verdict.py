@@ -1,13 +1,13 @@
 """A verdict in words, the same on every face: terminal, pytest, comment, check, page.
 
-All but `explained` is made from numbers and codes alone, so it may be said of what a stranger's job wrote.
+All but `explained` and `settings` is made from numbers and codes alone, so it may be said of what a
+stranger's job wrote.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
 
 from harness.judgement.attribution import POWER_COUPLED
 from harness.judgement.statistics.rates import false_alarm_bound
@@ -25,7 +25,6 @@ from harness.numbers import (
     rough,
 )
 from harness.records.types import Comparison, Effect, Source, Verdict
-from harness.report.document.document import CaseReview, EffectReview
 from harness.report.table import Cell, Column
 from harness.suite.case_id import size_label
 
@@ -33,6 +32,7 @@ _SMALL_NS = 1e4
 """Shorter times than this are awkward in milliseconds."""
 _COMPILERS = re.compile(r", (?!V[0-9])")
 """Between the names of what compiles; the version of an nvcc has a comma itself."""
+_MOST_SETTINGS = 6
 PROCESSES = ("process", "processes")
 """What an effect is measured in, one and many."""
 ROUNDS = ("round of runs", "rounds of runs")
@@ -86,30 +86,38 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 }
 """What is the matter, and what to do about it, by reason."""
 
-JudgedCase: TypeAlias = Verdict | CaseReview
-"""What words and tables are made from."""
 
-
-def sentence(case: JudgedCase, units: tuple[str, str] = PROCESSES) -> str:
+def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
     """``1.70 % slower (+1.63 to +1.77 %) in 2 processes. The code: 1.68 % more cycles.``
 
     `units` is what an effect was measured in, one and many.
     """
-    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case), _settings(case))
+    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case))
     return " ".join(part for part in parts if part)
 
 
 def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
-    """The sentence, and what only who measured could add to it: a compiler's error, a process on the card."""
-    return f"{sentence(verdict, units)} {verdict.message}".strip()
+    """The sentence, and what only who measured could add to it: a setting, a compiler's error."""
+    return " ".join(filter(None, (sentence(verdict, units), settings(verdict), verdict.message)))
 
 
-def reason(case: JudgedCase) -> str:
+def settings(case: Verdict, mark: Callable[[str], str] = str) -> str:
+    """``Settings differ: torch.get_num_threads: 8 → 1.`` Each is a process's own text, which `mark` makes fit
+    for where it is said; empty where none differs.
+    """
+    changed = case.settings_changed
+    if not changed:
+        return ""
+    more = f"; and {len(changed) - _MOST_SETTINGS} more" if len(changed) > _MOST_SETTINGS else ""
+    return f"Settings differ: {'; '.join(map(mark, changed[:_MOST_SETTINGS]))}{more}."
+
+
+def reason(case: Verdict) -> str:
     """What is the matter with a case that failed or could not be judged; empty where the code is unknown."""
     return _REASONS.get(case.reason, ("", ""))[0]
 
 
-def remedy(case: JudgedCase, *, calibrated: bool) -> str:
+def remedy(case: Verdict, *, calibrated: bool) -> str:
     """What to do about it; empty where nothing can be said in general."""
     if case.status == "inconclusive" and case.reason in ("too-noisy", "not-confirmed") and not calibrated:
         return "calibrate the card once (harness calibrate), then run it again"
@@ -117,18 +125,18 @@ def remedy(case: JudgedCase, *, calibrated: bool) -> str:
     return hint or ("compare with a base on which it works" if case.side == "base" else "")
 
 
-def leading(case: JudgedCase) -> tuple[Effect | EffectReview | None, str]:
+def leading(case: Verdict) -> tuple[Effect | None, str]:
     """What a verdict rests on: the change of time or of cycles, with its name."""
     by_cycles = case.reason.endswith("-in-cycles") and case.cycles is not None
     return (case.cycles, "cycles") if by_cycles else (case.time, "time")
 
 
-def effect_figure(change: Effect | EffectReview | None) -> str:
+def effect_figure(change: Effect | None) -> str:
     """``+1.70``: percent, for a column whose heading has the unit."""
     return percent_figure(change.effect if change else None, sign=True)
 
 
-def clocks(case: JudgedCase) -> str:
+def clocks(case: Verdict) -> str:
     """``1,980 → 1,975``: megahertz at base and at head, once where they are the same."""
     known = [side.sm_clock_mhz if side else None for side in (case.base, case.head)]
     return "" if known == [None, None] else " → ".join(dict.fromkeys(clock(mhz) or "?" for mhz in known))
@@ -194,7 +202,7 @@ def basis(verdicts: int, false_alarms: int, measured_at: str) -> str:
     return f"Calibrated {day}: {told}, so below {bound} (95 % confidence)."
 
 
-def _measured(case: JudgedCase, units: tuple[str, str]) -> str:
+def _measured(case: Verdict, units: tuple[str, str]) -> str:
     if case.reason.endswith("-in-tail"):
         return _strayed(case)
     change, what = leading(case)
@@ -204,18 +212,7 @@ def _measured(case: JudgedCase, units: tuple[str, str]) -> str:
     return f"{moved(change, *words)} in {counted(change.processes, *units)}."
 
 
-_MOST_SETTINGS = 6
-
-
-def _settings(case: JudgedCase) -> str:
-    changed = case.settings_changed
-    if not changed:
-        return ""
-    more = f"; and {len(changed) - _MOST_SETTINGS} more" if len(changed) > _MOST_SETTINGS else ""
-    return f"Settings differ: {'; '.join(changed[:_MOST_SETTINGS])}{more}."
-
-
-def _strayed(case: JudgedCase) -> str:
+def _strayed(case: Verdict) -> str:
     word = "slower" if case.reason.startswith("slower") else "faster"
     found = case.strays
     if found is None or not found.slots:
@@ -226,7 +223,7 @@ def _strayed(case: JudgedCase) -> str:
     )
 
 
-def _standing(case: JudgedCase) -> str:
+def _standing(case: Verdict) -> str:
     """What is the matter, where it is not the effect itself."""
     if case.status == "unchanged":
         return "That is within the tolerance for sure."
@@ -249,7 +246,7 @@ _UNMEASURED: Mapping[str, str] = {
 }
 
 
-def _cause(case: JudgedCase) -> str:
+def _cause(case: Verdict) -> str:
     """What an effect goes back to."""
     if case.attribution == "code":
         return _code(case)
@@ -274,7 +271,7 @@ _CAUSES: Mapping[str, str] = {
 }
 
 
-def _code(case: JudgedCase) -> str:
+def _code(case: Verdict) -> str:
     changed = case.status in ("regression", "improvement")
     if case.cycles is None or (changed and not _explains(case) and leading(case)[1] == "time"):
         return "The code: the clocks do not explain it."
@@ -288,14 +285,14 @@ def _code(case: JudgedCase) -> str:
     return f"The code: {told}, which at its power limit the card hides from the time."
 
 
-def _explains(case: JudgedCase) -> bool:
+def _explains(case: Verdict) -> bool:
     """Whether cycles changed by half as much as time or more, in the same direction."""
     if not case.time or not case.cycles or not case.time.effect:
         return False
     return case.cycles.effect / case.time.effect >= 0.5
 
 
-def _coupled(case: JudgedCase) -> str:
+def _coupled(case: Verdict) -> str:
     """What sides whose clocks differ when each runs alone draw then."""
     base, head = case.base, case.head
     if not base or not head or not base.alone_mhz or not head.alone_mhz:
@@ -312,7 +309,7 @@ def _coupled(case: JudgedCase) -> str:
 
 
 def verdict_columns(
-    heading: str, names: Sequence[str | Cell], cases: Sequence[JudgedCase], *, sizes: bool = True
+    heading: str, names: Sequence[str | Cell], cases: Sequence[Verdict], *, sizes: bool = True
 ) -> list[Column]:
     """The table of verdicts, a line a case, on every face; columns that say least can be spared. Without
     `sizes` for names that hold them.

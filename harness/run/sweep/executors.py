@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from harness.device.lock import Busy, held
 from harness.errors import DeviceError, HarnessError
 from harness.measure import protocol
-from harness.records.types import DeviceInfo, Toolchain
+from harness.records.types import DeviceInfo, Row, Toolchain
 from harness.run.device_session import DeviceObserver, DeviceSession
 from harness.run.pair_session import Purpose
 from harness.system.process import Failed, Request
@@ -42,7 +42,7 @@ class Job:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
     key: str
-    reply: protocol.PrepareReply | protocol.MeasureReply | protocol.CompareReply | Failed
+    reply: tuple[protocol.SideFacts, ...] | Row | protocol.CompareReply | Failed
     device: str
     """UUID or spec of the device that did it."""
     host_s: float

@@ -17,16 +17,16 @@ from harness.errors import LaunchError
 class CudaBuilt(Built):
     function: Any = None
     call: Callable[[Sequence[Argument]], None] | None = None
-    """What enqueues the work of a host function; there is no `function` then."""
+    """Enqueues the work of a host function; there is no `function` then."""
     parameters: tuple[tuple[int, int], ...] | None = None
     """Offset and size in bytes of each parameter, as the compiler laid them out; None where unknown."""
     name: str = ""
     python: FrameworkFunction | None = None
-    """What `call` is where it is a framework's function."""
+    """The framework's function that `call` is, if any."""
     filled: set[int] = field(default_factory=set)
-    """Where results lie that were filled last."""
+    """Addresses of the results that were filled last."""
     image: tuple[bytes, str] | None = None
-    """What the driver loads, and the name of the function in it."""
+    """The binary that the driver loads, and the name of the function in it."""
     origin: int | None = None
     """The address at which a kernel that is launched in parts finds its part's first block."""
 

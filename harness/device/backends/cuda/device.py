@@ -68,10 +68,10 @@ class CudaDevice(Device):
         """Kernels of _HELPERS, by name."""
         self._flush: tuple[Memory, Memory, int] | None = None
         self._idle = True
-        """Whether nothing was enqueued since the last wait to flush, hold or occupy the card."""
+        """True if nothing was enqueued since the last wait to flush, hold or occupy the card."""
         self._stamps_taken = 0
         self._held = 0
-        """How often the card was held."""
+        """Number of holds of the card so far."""
         self._stamps_read: np.ndarray[Any, Any] | None = None
         with driver.translated(f"Opening {self.info.spec}"):
             self.context = handle.retain_primary_context()
@@ -158,20 +158,12 @@ class CudaDevice(Device):
             self._binary(program)
 
     def _binary(self, program: Program) -> bytes:
-        if program.content:
-            return program.content
         if program.suffix == ".ptx" and not program.compiler and nvcc.path() is None:
             nvcc.ptx_target(program, self.info.arch)
             return program.text.encode()  # the driver has a ptxas of its own
         # With what only it has, such as sm_90a: a library's own code asks for it.
         arch = nvcc.specific(self.info.arch) if program.kind == "library" else self.info.arch
-
-        def compile_(options: tuple[str, ...]) -> bytes:
-            if program.kind == "library":
-                return nvcc.library(program, options, arch)
-            return nvcc.cubin(program, options, arch)[0]
-
-        return nvcc.through_cache(self.cache, program, (*nvcc.STANDARD, *program.all_options), arch, compile_)
+        return nvcc.binary_of(self.cache, program, arch)
 
     def free_bytes(self) -> int:
         with driver.translated("Asking for free memory"):
@@ -264,7 +256,7 @@ class CudaDevice(Device):
             self._enqueue(built, launch, arguments)
 
     def _run_parts(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
-        """Each part after a copy of its origin, in the order of the stream: the host waits for nothing."""
+        """Enqueue each part after a copy of its origin, in the stream's order: the host waits for nothing."""
         key = launch.grid, launch.dispatch
         if key not in self._origins:
             origins = np.array([origin for origin, _ in launch.parts()], np.int32)
@@ -375,7 +367,7 @@ class CudaDevice(Device):
 
     @functools.cached_property
     def _gate(self) -> tuple[np.ndarray[Any, Any], int]:
-        """What the card waits for: a number in memory of the host's that the card reads as well."""
+        """A number in memory of the host's that the card reads too, and waits for."""
         api = driver.api()
         released = api.pagelocked_zeros(1, np.uint32, mem_flags=api.host_alloc_flags.DEVICEMAP)
         return released, int(released.base.get_device_pointer())
@@ -432,7 +424,7 @@ class CudaDevice(Device):
         return float(np.diff(readings).min())
 
     def context_limits(self) -> dict[str, str]:
-        """What a suite's code may have set with cuCtxSetLimit, and the preferences of the cache."""
+        """Return what a suite's code may have set with cuCtxSetLimit, and the cache's preferences."""
         found = {}
         cuda = driver.api()
         for name in ("STACK_SIZE", "PRINTF_FIFO_SIZE", "MALLOC_HEAP_SIZE", "MAX_L2_FETCH_GRANULARITY"):

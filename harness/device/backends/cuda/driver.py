@@ -14,7 +14,7 @@ from harness.errors import DeviceError, KernelError, LaunchError, MeasureError, 
 from harness.records.types import DeviceInfo, Launch
 
 _FAULT = re.compile("illegal|misaligned|assert|hardware stack|invalid pc", re.IGNORECASE)
-"""How CUDA words what a kernel did, as against what a call asked for; PyCUDA has one class for both."""
+"""CUDA's words for a kernel's fault, as against a call's; PyCUDA has one class for both."""
 
 
 def api() -> Any:

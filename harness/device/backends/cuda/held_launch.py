@@ -1,4 +1,4 @@
-"""Whether a function of the host's waits for its stream.
+"""The check that a function of the host's waits for its stream.
 
 It is called while the stream is held, and its outputs are copied on another stream meanwhile: what has been
 written to them by then did not wait. A function may also return results in memory of its own. That memory is
@@ -21,12 +21,12 @@ from harness.errors import LaunchError
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
 _SETTLE_S = 0.03
-"""How long after a function has returned what does not wait for the stream has to show."""
+"""Time after a function's return in which work that does not wait for the stream has to show."""
 _LOOK_NS, _LET_GO_NS = 350_000_000, 400_000_000
 """Times of the look at outputs and of the hold's end, under a function that does not return before; both are
 longer than the card is ever held while it is timed."""
 _MOST_FILLED = 8
-"""How often a function is called until it returns the memory that it has just returned."""
+"""Most calls of a function until it returns the memory that it has just returned."""
 _NEVER_THE_SAME = (
     "It returns its result in other memory at each call, so nobody can tell whether the work waited for the "
     "stream: let the function take the output as a parameter and write it there."
@@ -121,7 +121,7 @@ def launch_held(
 def _look_at_returned(
     returned: Sequence[ReturnedArray], looks: Looks, aside: Any
 ) -> dict[int, np.ndarray[Any, Any]]:
-    """What lies now where a function put its results, by the number of the look."""
+    """Return what a function's results hold now, by the number of the look."""
     moved = {}
     for number, (memory, offset_bytes, out) in enumerate(looks):
         address = int(memory) + offset_bytes

@@ -19,7 +19,7 @@ from harness.system.files import scratch_folder
 
 
 def library_function(program: Program, binary: bytes, stream: int) -> Callable[[Sequence[Argument]], None]:
-    """What enqueues the work of a function of a library that nvcc built, on a stream by its handle."""
+    """Return what enqueues the work of a function of a built library, on a stream by its handle."""
     with scratch_folder() as folder:
         file = folder / "library.so"
         file.write_bytes(binary)
@@ -31,7 +31,7 @@ def library_function(program: Program, binary: bytes, stream: int) -> Callable[[
                 f'Declare it extern "C" int {program.function}(void *stream, ...).'
             ) from None
     function.argtypes = [ctypes.c_void_p] + [
-        ctypes.c_void_p if parameter.shape is not None else _c_type(program, parameter)
+        ctypes.c_void_p if parameter.layout else _c_type(program, parameter)
         for parameter in program.parameters
     ]
     function.restype = ctypes.c_int
@@ -56,7 +56,7 @@ def _c_type(program: Program, parameter: Parameter) -> Any:
 
 
 def python_function(program: Program, stream: int) -> Callable[[Sequence[Argument]], None]:
-    """What calls a function that `program.host` makes for a stream, with its errors as LaunchErrors."""
+    """Return a call of the function that `program.host` makes for a stream; it raises LaunchErrors."""
     call = host_function(program, stream)
 
     def enqueue(arguments: Sequence[Argument]) -> None:

@@ -2,13 +2,10 @@
 "use strict";
 (function (harness) {
   const { format } = harness;
-  /** Standard errors on each side of an effect's 99.9 % interval. */
-  const SURE = 3.29;
-
   const FILES_BACK = 4;
   /** What difference may call a pair of figures, the worst first; of two cards it is the word alone. */
   harness.VERDICTS = [
-    ...["regression", "slower", "worse", "improvement", "faster", "better"],
+    ...["slower", "worse", "faster", "better"].flatMap((word) => [`${word} beyond the noise`, word]),
     ...["changed", "unchanged", "inconclusive", "not comparable"],
   ];
 
@@ -65,11 +62,13 @@
   };
 
   /**
-   * What the right figure says against the left. A side: {value, noise, floor}; noise is the relative standard
-   * deviation of one figure, null where it is not known. `apart` is what differs between their epochs.
+   * What the right figure says against the left. `rule` is the site's: {errors, floor}, the standard errors on
+   * each side of an effect's interval, and the smallest change that counts where a side has no floor of its own.
+   * A side: {value, noise, floor}; noise is the relative standard deviation of one figure, null where it is not
+   * known. `apart` is what differs between their epochs.
    * Gives {effect, low, high, status, word, tone, why}.
    */
-  harness.difference = function (kase, left, right, apart = []) {
+  harness.difference = function (rule, kase, left, right, apart = []) {
     const [a, b] = [left.value, right.value];
     const found = { effect: null, low: null, high: null, status: "", word: "", tone: "none", why: "" };
     if (!format.known(a) || !format.known(b))
@@ -81,16 +80,15 @@
     if (apart.length) return { ...found, status: "not comparable", why: `another epoch: ${apart.join(", ")}` };
     if (!format.known(left.noise) || !format.known(right.noise))
       return { ...found, status: "inconclusive", why: "too few points to know the noise" };
-    const reach = SURE * Math.hypot(left.noise, right.noise);
+    const reach = rule.errors * Math.hypot(left.noise, right.noise);
     const log = Math.log(b / a);
     found.low = Math.expm1(log - reach);
     found.high = Math.expm1(log + reach);
-    const floor = Math.max(left.floor ?? 0, right.floor ?? 0);
+    const floor = Math.max(left.floor ?? rule.floor, right.floor ?? rule.floor);
     if (Math.max(Math.abs(found.low), Math.abs(found.high)) <= floor) return { ...found, status: "unchanged" };
     if (Math.abs(log) <= reach) return { ...found, status: "inconclusive", why: "within the noise" };
     if (Math.abs(found.effect) < floor)
       return { ...found, status: "inconclusive", why: "less than the smallest change that counts" };
-    const status = { good: "improvement", bad: "regression", none: "changed" }[tone];
-    return { ...found, status, tone };
+    return { ...found, status: tone === "none" ? "changed" : `${word} beyond the noise`, tone };
   };
 })(window.harness);

@@ -33,7 +33,7 @@
     for (const [kase, value] of here) {
       const side = (figure) => ({ ...own.get(kase), value: figure });
       const apart = harness.epochsApart(epochs, site.cases[kase].suite, before, position);
-      const found = harness.difference(site.cases[kase], side(there.get(kase) ?? null), side(value), apart);
+      const found = harness.difference(site.pair, site.cases[kase], side(there.get(kase) ?? null), side(value), apart);
       effects.set(kase, { ...found, value });
     }
     return {
@@ -95,7 +95,7 @@
       el(
         "p",
         null,
-        `Each figure against that of the commit measured before it (${against.join("; ")}). In colour what is more than noise: ${format.count(count, "case")} of ${format.whole(rows.length)}; chance marks one in a thousand.`,
+        `Each figure against that of the commit measured before it (${against.join("; ")}). In colour what is more than noise: ${format.count(count, "case")} of ${format.whole(rows.length)}; chance marks one in ${format.whole(Math.round(1 / (1 - site.pair.level)))}.`,
       ),
       harness.table(columns, { id: "order-effects", caption: "Figures of this commit on every card", rows, limit: Math.max(30, count) })
         .node,

@@ -113,9 +113,6 @@
     ];
   }
 
-  /** Of figures of unchanged code, how many chance marks. */
-  const BY_CHANCE = 0.001;
-
   function pairs(site, left, right, epochs) {
     const sideOf = (side) => {
       const own = new Map(site.series.filter((one) => one.card === side.number).map((one) => [one.case, one]));
@@ -127,15 +124,15 @@
       const kase = site.cases[number];
       const apart = epochs ? harness.epochsApart(epochs, kase.suite, left.position, right.position) : [];
       const [a, b] = [of(number), to(number)];
-      const found = harness.difference(kase, a, b, apart);
-      // Of two cards neither is the other's regression.
+      const found = harness.difference(site.pair, kase, a, b, apart);
+      // Two cards differ, whatever the noise.
       if (!epochs && found.tone !== "none") found.status = found.word;
       return { kase, a: a.value, b: b.value, ...found };
     });
     return rows.sort((x, y) => x.kase.order - y.kase.order);
   }
 
-  function total(rows) {
+  function total(site, rows) {
     const known = rows.filter((row) => row.effect !== null && format.judged(row.kase));
     if (!known.length) return "No case has a figure on both sides.";
     const logs = known.map((row) => format.gain(row.kase, Math.log1p(row.effect)));
@@ -146,7 +143,7 @@
         ? "as good as the left"
         : `${format.change(mean)} ${mean > 0 ? "better" : "worse"} than the left`;
     const counts = harness.VERDICTS.filter((status) => count(status)).map((status) => `${count(status)} ${status}`);
-    return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${counts.join(", ")}. Two figures differ by the noise of both: intervals hold 99.9 %, so chance marks ${format.number(known.length * BY_CHANCE, 1)} of so many cases. “harness compare” of the two commits says more.`;
+    return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${counts.join(", ")}. Two figures differ by the noise of both: intervals hold ${format.number(site.pair.level * 100, 3)} %, so chance marks ${format.number(known.length * (1 - site.pair.level), 1)} of so many cases. “harness compare” of the two commits says more.`;
   }
 
   function table(rows, left, right) {
@@ -239,7 +236,7 @@
           (!suite || kase.suite === suite) && (!verdict || status === verdict) && matches(kase.name),
       );
       list.update(shown);
-      harness.replace(sum, total(shown));
+      harness.replace(sum, total(site, shown));
     }
     const form = harness.form(
       { class: "filters", role: "search", "aria-label": "Filter" },

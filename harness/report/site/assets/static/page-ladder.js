@@ -15,87 +15,28 @@
       })),
     );
 
-  /** The newest figure of each of a suite's cases on each card, in the suite's unit. */
-  function figuresOf(site, suite) {
-    const found = new Map();
-    for (const one of site.series) {
-      const kase = site.cases[one.case];
-      if (kase.suite !== suite.suite || kase.unit !== suite.unit || !format.known(one.last)) continue;
-      found.set(`${one.card} ${kase.kernel} ${kase.size}`, { value: one.last, kase, card: one.card });
-    }
-    return (card, kernel, size) => found.get(`${card} ${kernel} ${size}`) ?? null;
-  }
-
-  /** Of a kernel that is held against a host's: the host is that of the card. */
-  function baseOf(site, ladder, figures, card, size) {
-    if (!ladder.against) return figures(card, ladder.rungs[0].kernel, size);
-    const host = site.cards[card].host;
-    const there = site.cards.findIndex((one, at) => one.host === host && figures(at, ladder.against, size));
-    return there < 0 ? null : figures(there, ladder.against, size);
-  }
-
-  /** Which kernel stands for a card where the author's was not measured there: the fastest at the largest size. */
-  function standIn(site, ladder, figures, card, sizes) {
-    for (const size of [...sizes].reverse()) {
-      const timed = ladder.comparable
-        .filter((kernel) => kernel !== ladder.against)
-        .map((kernel) => figures(card, kernel, size))
-        .filter(Boolean);
-      if (timed.length) return timed.reduce((a, b) => (b.value > a.value ? b : a)).kase.kernel;
-    }
-    return null;
-  }
-
   const sizesOf = (ladder) => [...new Set(ladder.rungs.map((rung) => rung.size).filter(Boolean))];
 
-  const isEven = (size) => /^\d+$/.test(size);
-
   /** Lines of the chart: the author's dashed, ours whole; rates, and speed-ups over the base. */
-  function linesOf(site, suite, ladder, figures) {
-    const sizes = sizesOf(ladder).filter(isEven);
-    const lines = [];
-    const add = (words, colour, dashed, rate, speedUp) => {
-      const points = (of) => sizes.map((size) => [Number(size), of(size)]).filter(([, value]) => value > 0);
-      const line = { words, colour, dashed, rates: points(rate), speedUps: points(speedUp) };
-      if (line.rates.length) lines.push(line);
-    };
+  function linesOf(site, ladder) {
     const author = harness.plain(ladder.card || "author", 30);
-    const labels = [...new Set(ladder.rungs.map((rung) => rung.label))];
-    labels.forEach((label, at) => {
-      const rung = (size) => ladder.rungs.find((one) => one.label === label && one.size === size);
-      const base = ladder.against && ladder.rungs.some((one) => one.label === label && one.kernel === ladder.against);
-      add(
-        `${harness.plain(label, 40)}, published (${author})`,
-        base ? "muted" : ["text", "line-d"][at % 2],
-        true,
-        (size) => rung(size)?.rate,
-        (size) => (base ? null : rung(size)?.speed_up),
-      );
+    let [published, drawn] = [0, 0];
+    return ladder.curves.map((one) => {
+      const dashed = one.card === null;
+      const card = site.cards[one.card];
+      const colours = dashed ? ["text", "line-d"] : COLOURS;
+      const at = dashed ? published++ : drawn;
+      if (!dashed && !one.is_base) drawn++;
+      return {
+        words: dashed
+          ? `${harness.plain(one.name, 40)}, published (${author})`
+          : `${harness.plain(one.name, 40)}, ${harness.plain(card.gpu || card.name, 40)}`,
+        colour: one.is_base ? (dashed ? "muted" : "text") : colours[at % colours.length],
+        dashed,
+        rates: one.points.map(([size, rate]) => [size, rate]),
+        speedUps: one.points.filter((point) => point[2] !== null).map(([size, , speedUp]) => [size, speedUp]),
+      };
     });
-    let drawn = 0;
-    site.cards.forEach((card, number) => {
-      const rungs = ladder.rungs.filter((rung) => rung.plain);
-      const own = [...new Set(rungs.map((rung) => rung.kernel))].filter((kernel) =>
-        sizes.some((size) => figures(number, kernel, size)),
-      );
-      const held = own.filter((kernel) => kernel !== ladder.against);
-      const other = ladder.against && !held.length ? standIn(site, ladder, figures, number, sizes) : null;
-      for (const kernel of other && !own.includes(other) ? [...own, other] : own) {
-        const base = kernel === ladder.against;
-        add(
-          `${harness.plain(kernel, 40)}, ${harness.plain(card.gpu || card.name, 40)}`,
-          base ? "text" : COLOURS[drawn++ % COLOURS.length],
-          false,
-          (size) => figures(number, kernel, size)?.value,
-          (size) => {
-            const mine = figures(number, kernel, size);
-            const from = baseOf(site, ladder, figures, number, size);
-            return base || !mine || !from ? null : mine.value / from.value;
-          },
-        );
-      }
-    });
-    return lines;
   }
 
   function chart(view, suite, ladder, lines) {
@@ -116,30 +57,27 @@
     return el("figure", null, holder, legend, el("figcaption", null, words));
   }
 
+  const ofCard = (rung, card) => rung.ours.find((one) => one.card === card);
+
   /** A figure of ours with its speed-up, as a link to its history. */
-  function ours(site, ladder, figures, rung, card) {
-    const mine = rung.plain && figures(card, rung.kernel, rung.size);
-    const repaired = rung.repaired && figures(card, rung.repaired, rung.size);
-    if (!mine && !repaired) return format.NONE;
-    const base = baseOf(site, ladder, figures, card, rung.size);
-    const link = (one) =>
-      harness.caseLink(site.cards[card], one.kase, format.number(one.value));
-    const ratio = mine && base && base.kase !== mine.kase ? format.speedUp(mine.value / base.value) : "";
-    const gain = mine && repaired ? `, gains ${format.speedUp(repaired.value / mine.value)}` : "";
+  function ours(site, rung, card) {
+    const one = ofCard(rung, card);
+    if (!one) return format.NONE;
+    const link = ([number, value]) =>
+      harness.caseLink(site.cards[card], site.cases[number], format.number(value));
+    const gain = one.gain === null ? "" : `, gains ${format.speedUp(one.gain)}`;
     return [
-      mine ? link(mine) : format.NONE,
-      ratio ? el("small", null, ratio) : null,
-      repaired ? el("small", null, "repaired: ", link(repaired), gain) : null,
+      one.own ? link(one.own) : format.NONE,
+      one.speed_up === null ? null : el("small", null, format.speedUp(one.speed_up)),
+      one.repaired ? el("small", null, "repaired: ", link(one.repaired), gain) : null,
     ];
   }
 
-  function table(site, suite, ladder, figures) {
+  function table(site, suite, ladder) {
     const unit = harness.plain(suite.unit, 20);
-    const measured = site.cards
-      .map((_, card) => card)
-      .filter((card) =>
-        ladder.rungs.some((rung) => [rung.kernel, rung.repaired].some((name) => figures(card, name, rung.size))),
-      );
+    const measured = [...new Set(ladder.rungs.flatMap((rung) => rung.ours.map((one) => one.card)))].sort(
+      (a, b) => a - b,
+    );
     const told = (key, label) => ({
       key,
       label,
@@ -171,12 +109,11 @@
         key: `card-${card}`,
         label: `${harness.plain(site.cards[card].gpu || site.cards[card].name, 40)}, ${unit}`,
         numeric: true,
-        sort: ({ rung }) => figures(card, rung.kernel, rung.size)?.value,
-        cell: ({ rung }) => ours(site, ladder, figures, rung, card),
+        sort: ({ rung }) => ofCard(rung, card)?.own?.[1],
+        cell: ({ rung }) => ours(site, rung, card),
       })),
     ];
-    const measuredAt = (rung) => measured.some((card) => figures(card, rung.kernel, rung.size));
-    const known = ladder.rungs.filter((rung) => Object.values(rung.told).some(Boolean) || measuredAt(rung));
+    const known = ladder.rungs.filter((rung) => Object.values(rung.told).some(Boolean) || rung.ours.length);
     const rows = (known.length ? known : ladder.rungs).map((rung, at) => ({ rung, at }));
     const caption = `${harness.plain(ladder.title, 80)}: published, and measured here`;
     const none = measured.length
@@ -211,8 +148,7 @@
     }
     const suite = await harness.suites.load(site, chosen.suite);
     const ladder = suite.ladders.find((one) => one.name === chosen.name);
-    const figures = figuresOf(site, suite);
-    const lines = sizesOf(ladder).filter(isEven).length > 1 ? linesOf(site, suite, ladder, figures) : [];
+    const lines = linesOf(site, ladder);
     const drawing = lines.length ? chart(view, suite, ladder, lines) : null;
     harness.title(ladder.title);
     harness.replace(
@@ -233,7 +169,7 @@
         : null,
       ladder.note ? el("p", { class: "note" }, text(ladder.note, null, 400)) : null,
       drawing ? harness.section("Over the size", drawing) : null,
-      harness.section("Rungs", table(site, suite, ladder, figures)),
+      harness.section("Rungs", table(site, suite, ladder)),
     );
   });
 })(window.harness);

@@ -5,6 +5,11 @@ harness.data("site", {
   "project": "synthetic",
   "commit_url": "https://example.invalid/commit/{}",
   "suites": [],
+  "pair": {
+    "errors": 3.29,
+    "level": 0.999,
+    "floor": 0.01
+  },
   "asv": false,
   "commits": {
     "count": 40,
@@ -147,6 +152,7 @@ harness.data("site", {
     "environment": 2,
     "change": 0
   },
-  "problems": []
+  "problems": [],
+  "unrecorded": []
 }
 );

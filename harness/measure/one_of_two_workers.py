@@ -1,8 +1,8 @@
-"""One side of a pair in a process of its own, which takes turns with that of the other side: for what one
-process cannot hold twice, such as operators that PyTorch registers, or two versions of Triton.
+"""A worker with one side of a pair, which takes turns with the worker of the other side (run/two_workers.py).
 
-Between two turns the device is idle for as long as the host takes to hand over, and was the other process's
-before. So each turn begins with launches whose times are thrown away.
+Two workers hold what one process cannot hold twice: operators that PyTorch registers, versions of Triton.
+The device is idle between turns, and was the other process's before. So each turn begins with launches whose
+times are thrown away.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TurnTaker:
         self.bench, self.device = bench, bench.device
         self._joined: _JoinedSide | None = None
 
-    def join(self, asked: protocol.Join) -> protocol.Done:
+    def join(self, asked: protocol.Join) -> None:
         bench, request = self.bench, asked.compare
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with ExitStack() as stack:
@@ -55,16 +55,14 @@ class TurnTaker:
             data = Rotation(bench.checker, buffers, case, request.seed, rng, sets=2 if verified else 3)
             l2 = l2_policy(self.device, request.settings.l2)
             self._joined = _JoinedSide(request, side, buffers, data, l2, stack.pop_all())
-        return protocol.Done()
 
     def _joined_side(self) -> _JoinedSide:
         assert self._joined is not None, "Join comes first"
         return self._joined
 
-    def verify(self, _: protocol.Verify) -> protocol.VerifyReply:
+    def verify(self, _: protocol.Verify) -> protocol.SideFacts:
         joined = self._joined_side()
-        facts = self.bench.verified(joined.side, joined.buffers, joined.request, joined.data)
-        return protocol.VerifyReply(facts=facts)
+        return self.bench.verified(joined.side, joined.buffers, joined.request, joined.data)
 
     def warm_up(self, _: protocol.WarmUp) -> protocol.WarmUpReply:
         joined = self._joined_side()
@@ -98,7 +96,7 @@ class TurnTaker:
             data.change()
             return joined.runner.turn(request.lead_in_s, canary=request.canary)
 
-    def finish(self, request: protocol.Finish) -> protocol.FinishReply:
+    def finish(self, request: protocol.Finish) -> dict[str, str]:
         joined = self._joined_side()
         self._joined = None
         side = joined.side
@@ -106,5 +104,4 @@ class TurnTaker:
             joined.data.finish([side.subject], joined.runner.launches if joined.runner else 1)
             self.bench.check_rates(side.prepared, joined.l2, request.time_ns)
             check_committed([side.prepared.suite.root])
-        state = {**process_state(side.prepared.suite.root), **self.device.context_limits()}
-        return protocol.FinishReply(state=state)
+        return {**process_state(side.prepared.suite.root), **self.device.context_limits()}

@@ -1,30 +1,31 @@
-"""What others published, with what we measured of the same kernels beside it, and what is to be measured yet:
-read from records and from sweeps.
+"""Ladders: figures that others published, and ours of the same kernels beside them, from records, from sweeps
+and from the newest figures of a history's cards; and the cases that are to be measured yet.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.device import backends
 from harness.device.machine import machine_name
 from harness.device.peaks import peak_of
 from harness.errors import HarnessError, UsageError
+from harness.history.row_summary import summary_of
 from harness.records.record_files import StoredRow, newest_rows
-from harness.records.types import DeviceInfo, Host, RowStatus, Source
-from harness.report.terminal.run_tables import summary_of
-from harness.run.sweep.journal import SweepState, read_sweep
-from harness.run.sweep.sweep_types import Configuration, Sweep, SweepRow, configurations
+from harness.records.sweep_journal import SweepState, read_sweep
+from harness.records.sweep_types import Configuration, Sweep, SweepRow
+from harness.records.types import DeviceInfo, Host, RowStatus, Source, Value
 from harness.suite.case_id import Selector, Size, size_label
+from harness.suite.configurations import configurations
 from harness.suite.kernel import Kernel
 from harness.suite.loader import LoadedSuite
 from harness.suite.planning import PlannedCase
-from harness.suite.problem import Case, Value
+from harness.suite.problem import Case
 from harness.suite.suite import Ladder, Rung, Suite
 
 SLOW_FLOP = 4e9
@@ -424,14 +425,22 @@ def comparable(suite: Suite, ladder: Ladder) -> list[str]:
 
 
 def fastest(suite: Suite, ladder: Ladder, rows: Sequence[StoredRow]) -> Kernel | None:
-    """Which kernel stands for a device, by its rows: the fastest at the largest size that it has any of."""
-    fair = comparable(suite, ladder)
-    timed = [
+    """Return the kernel that stands for a device, by its rows; None where no row may."""
+    timed = (
         (max(stored.row.sizes.values()), rate, stored.row.kernel)
         for stored in rows
-        if stored.row.kernel in fair and (rate := summary_of(stored.row, stored.run).rate)
-    ]
-    return suite.by_name[max(timed)[2]] if timed else None
+        if (rate := summary_of(stored.row, stored.run).rate)
+    )
+    name = _fastest_of(timed, comparable(suite, ladder))
+    return suite.by_name[name] if name else None
+
+
+def _fastest_of(timed: Iterable[tuple[int, float, str]], fair: Collection[str]) -> str:
+    """Return which of the kernels that are `fair` is the fastest at the largest size that one has; or none.
+
+    `timed` holds size, rate and kernel.
+    """
+    return max((each for each in timed if each[2] in fair), default=(0, 0.0, ""))[2]
 
 
 def newest_swept(
@@ -668,40 +677,138 @@ def _is_of(name: str, suite: Suite, ladder: Ladder) -> bool:
     return any(selector.names(suite.name, rung.kernel) for rung in ladder.rungs)
 
 
-_PUBLISHED = ("title", "source", "publication", "author", "url", "date", "card", "peak", "against", "note")
+# --- the newest figures of cards ---------------------------------------------------------------------
 
 
-def as_json(report: LadderReport) -> dict[str, Any]:
-    ladder = report.ladder
-    return {
-        "suite": report.suite,
-        "unit": report.unit,
-        "ladder": ladder.name,
-        **{name: getattr(ladder, name) for name in _PUBLISHED},
-        "rungs": [_line_json(line) for line in report.lines],
-        "held_against": {
-            machine: {size: _ours_json(ours) for size, ours in by_size.items()}
-            for machine, by_size in report.best.items()
-        },
-    }
+class Figure(NamedTuple):
+    """The newest figure of a case, and the case's number."""
+
+    case: int
+    value: float
 
 
-def _line_json(line: LadderLine) -> dict[str, Any]:
-    rung = line.rung
-    published = {name: getattr(rung, name) for name in ("rate", "average", "time_ms")}
-    return {
-        "label": rung.label,
-        "reference": line.reference,
-        "repairs": line.repairs,
-        "kernel": rung.kernel,
-        "about": line.kernel.about,
-        "sizes": line.sizes,
-        "macros": rung.macros,
-        "published": {**published, "speed_up": line.speed_up, "peak_percent": line.peak_percent},
-        "ours": list(map(_ours_json, line.ours.values())),
-    }
+@dataclass(frozen=True, slots=True)
+class CardFigures:
+    """The newest figures of a suite's kernels on several cards, which have numbers, in the suite's unit."""
+
+    hosts: Sequence[str]
+    """The processor beside each card."""
+    figures: Mapping[tuple[int, str, str], Figure]
+    """By card, kernel and size."""
+
+    def of(self, card: int, kernel: str, size: str) -> Figure | None:
+        return self.figures.get((card, kernel, size))
+
+    def base(self, ladder: Ladder, card: int, size: str) -> Figure | None:
+        """Return the figure that speed-ups on a card are counted from; a host's own counts for its cards."""
+        if not ladder.against:
+            return self.of(card, ladder.rungs[0].kernel, size)
+        beside = (other for other, host in enumerate(self.hosts) if host == self.hosts[card])
+        return next((found for each in beside if (found := self.of(each, ladder.against, size))), None)
+
+    def over_base(self, ladder: Ladder, card: int, kernel: str, size: str) -> float | None:
+        """Return a kernel's speed-up; None for the base itself, and where one of both has no figure."""
+        mine, base = self.of(card, kernel, size), self.base(ladder, card, size)
+        return mine.value / base.value if mine and base and mine.case != base.case else None
 
 
-def _ours_json(ours: Ours) -> dict[str, Any]:
-    given = {name: getattr(ours, name) for name in Ours.__slots__ if name != "device"}
-    return {"device": ours.device.spec, "name": ours.device.name, **given}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RungFigure:
+    """What a card measured of a rung, and of the kernel that repairs it."""
+
+    card: int
+    own: Figure | None
+    speed_up: float | None
+    repaired: Figure | None
+    gain: float | None
+    """The rate of the repaired kernel over that of the rung's."""
+
+
+def figures_of_rung(suite: Suite, ladder: Ladder, line: LadderLine, newest: CardFigures) -> list[RungFigure]:
+    """Return the figures of a rung, of each card that has one."""
+    size, found = size_label(line.sizes) if line.sizes else "", []
+    for card in range(len(newest.hosts)):
+        own = newest.of(card, line.rung.kernel, size) if is_plain(line, suite) else None
+        repaired = newest.of(card, line.rung.repaired, size)
+        if own or repaired:
+            found.append(
+                RungFigure(
+                    card=card,
+                    own=own,
+                    speed_up=newest.over_base(ladder, card, line.rung.kernel, size) if own else None,
+                    repaired=repaired,
+                    gain=repaired.value / own.value if own and repaired else None,
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Rates and speed-ups over the size: of a rung as published, or of a kernel on a card."""
+
+    name: str
+    """The rung's label, or the kernel."""
+    card: int | None = None
+    is_base: bool
+    points: tuple[tuple[int, float, float | None], ...]
+    """Size, rate and speed-up."""
+
+
+def curves(suite: Suite, ladder: Ladder, lines: Sequence[LadderLine], newest: CardFigures) -> list[Curve]:
+    """Return what can be drawn over the size: the published first, then ours card by card; nothing where a
+    ladder has not two sizes of equal axes.
+    """
+    labels = dict.fromkeys(size_label(line.sizes) for line in lines if line.sizes)
+    sizes = [label for label in labels if label.isdecimal()]
+    if len(sizes) < 2:
+        return []
+    found = list(_published(ladder, lines, sizes))
+    for card in range(len(newest.hosts)):
+        for kernel in _drawn(suite, ladder, lines, newest, card, sizes):
+            rates = {size: figure.value for size in sizes if (figure := newest.of(card, kernel, size))}
+            points = tuple(
+                (int(size), rate, newest.over_base(ladder, card, kernel, size))
+                for size, rate in rates.items()
+                if rate > 0
+            )
+            found.append(Curve(name=kernel, card=card, is_base=kernel == ladder.against, points=points))
+    return [each for each in found if each.points]
+
+
+def _published(ladder: Ladder, lines: Sequence[LadderLine], sizes: Sequence[str]) -> Iterator[Curve]:
+    by_label: dict[str, list[LadderLine]] = {}
+    for line in lines:
+        by_label.setdefault(line.rung.label, []).append(line)
+    for label, own in by_label.items():
+        is_base = any(line.rung.kernel == ladder.against for line in own)
+        by_size = {size_label(line.sizes): line for line in reversed(own) if line.sizes}
+        points = tuple(
+            (int(size), by_size[size].rung.rate or 0.0, None if is_base else by_size[size].speed_up)
+            for size in sizes
+            if size in by_size and by_size[size].rung.rate
+        )
+        yield Curve(name=label, is_base=is_base, points=points)
+
+
+def _drawn(
+    suite: Suite,
+    ladder: Ladder,
+    lines: Sequence[LadderLine],
+    newest: CardFigures,
+    card: int,
+    sizes: Sequence[str],
+) -> list[str]:
+    """Return the rungs' kernels that a card has measured; beside a host, the one that stands for the card."""
+    plain = dict.fromkeys(line.rung.kernel for line in lines if is_plain(line, suite))
+    own = [kernel for kernel in plain if any(newest.of(card, kernel, size) for size in sizes)]
+    if ladder.against and set(own) <= {ladder.against}:
+        fair = [kernel for kernel in comparable(suite, ladder) if kernel != ladder.against]
+        timed = (
+            (int(size), figure.value, kernel)
+            for size in sizes
+            for kernel in fair
+            if (figure := newest.of(card, kernel, size))
+        )
+        own += filter(None, [_fastest_of(timed, fair)])
+    return own
