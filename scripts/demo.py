@@ -15,9 +15,10 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.errors import HarnessError
+from harness.history.row_summary import summary_of
 from harness.records.record_files import StoredRun, read_run
 from harness.report.table import Column, Sheet
-from harness.report.terminal.run_tables import print_out, summary_of
+from harness.report.terminal.run_tables import print_out
 from harness.suite.case_id import size_label
 from harness.system import git
 

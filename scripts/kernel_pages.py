@@ -34,11 +34,11 @@ from harness.device.static.accesses import Access, accesses
 from harness.device.static.architecture_builds import usage
 from harness.device.static.occupancy import CARDS, residency
 from harness.errors import BuildError, HarnessError
+from harness.history.row_summary import RowSummary, summary_of
 from harness.records.record_files import read_run
 from harness.records.types import Launch, Row, Run
 from harness.report.templates import inline
 from harness.report.terminal.ladder_tables import publication
-from harness.report.terminal.run_tables import RowSummary, summary_of
 from harness.suite.case_id import size_label
 from harness.suite.kernel import Generated, HostFunction, HostLibrary, Kernel, KernelSource, PythonFunction
 from harness.suite.loader import load_folder

@@ -62,7 +62,7 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
         ],
     ),
     "sweep-journal": (
-        ["harness/run/sweep/journal.py"],
+        ["harness/records/sweep_journal.py"],
         ["tests/test_sweep_report.py", "tests/test_sweep.py"],
     ),
     "importers": (

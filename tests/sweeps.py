@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import HarnessError
 from harness.measure import protocol
 from harness.measure.worker import Worker
+from harness.records.sweep_types import SweepResult, SweepSettings
 from harness.records.types import DeviceInfo, Toolchain
 from harness.run.sweep.engine import Sweeping
 from harness.run.sweep.executors import Job, JobResult, LocalExecutor
-from harness.run.sweep.sweep_types import SweepResult, SweepSettings
 from harness.suite.loader import LoadedSuite, load
 from harness.system.process import Failed
 from tests.pairs import opened_worker

@@ -35,7 +35,7 @@ from harness.records.types import Arm, Effect
 from harness.report.document.check import problems
 from harness.report.document.document import LIMITS, Review, decode_review, encode
 from harness.report.document.from_results import review_of
-from harness.run.compare import CompareSettings, policy_for
+from harness.run.compare_settings import CompareSettings, policy_for
 from harness.run.stored_comparisons import newest_comparisons
 from tests import review_samples as samples
 from tests.commits import make_project, only

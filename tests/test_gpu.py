@@ -13,9 +13,9 @@ import pytest
 
 from harness.device.static.occupancy import CAPABILITIES, CardModel, residency
 from harness.errors import DeviceError
+from harness.history.row_summary import summary_of
 from harness.measure.timing import MeasureSettings
 from harness.records.types import DeviceInfo, Row
-from harness.report.terminal.run_tables import summary_of
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
 from harness.suite.device_facts import facts_of

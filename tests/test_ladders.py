@@ -18,20 +18,14 @@ from harness.device.static.architecture_builds import Usage
 from harness.device.static.demand import Demand
 from harness.device.static.occupancy import residency
 from harness.errors import ExitCode, SuiteError
+from harness.history.ladders import LadderLine, fastest, is_slow, ladder_report, placed
 from harness.records.record_files import RecordWriter, newest_rows
+from harness.records.sweep_journal import SweepJournal
+from harness.records.sweep_types import PreparedConfiguration, Sweep, SweepRow, SweepSettings
 from harness.records.types import DeviceInfo, Host, Launch, LibraryShare, Measurement, Row, Run
-from harness.report.ladders import LadderLine, fastest, is_slow, ladder_report, placed
 from harness.report.terminal.ladder_tables import NOTHING, WITH_SLOW, markdown
 from harness.report.terminal.progress import ProgressObserver
-from harness.run.sweep.journal import SweepJournal
-from harness.run.sweep.sweep_types import (
-    PreparedConfiguration,
-    Sweep,
-    SweepRow,
-    SweepSettings,
-    configurations,
-    points,
-)
+from harness.suite.configurations import configurations, points
 from harness.suite.loader import load, load_folder
 from tests import toy
 from tests.support import KERNELS, ROOT, caller, run_command

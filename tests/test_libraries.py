@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from harness.errors import SuiteError
+from harness.history.row_summary import summary_of
 from harness.measure import verify
 from harness.measure.paired_kernels import MOST_QUADS, TIME_S, pair_settings, share_of
 from harness.measure.quads import PairSettings
@@ -28,7 +29,7 @@ from harness.measure.timing import MeasureSettings
 from harness.records.record_files import read_run
 from harness.records.types import PairedBlock, Quad
 from harness.report.site.publishing import FOLDER, publish_pages
-from harness.report.terminal.run_tables import print_out, run_tables, summary_of
+from harness.report.terminal.run_tables import print_out, run_tables
 from harness.run.run import Session, SessionSettings
 from harness.suite.kernel import HostFunction, HostLibrary
 from harness.suite.layout import numpy_dtype

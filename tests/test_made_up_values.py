@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from harness.errors import StoreError
-from harness.records import record_files
+from harness.records import record_files, sweep_journal, sweep_types
 from harness.records.imports.imported_files import read_imported, read_saved
 from harness.records.types import SCHEMA_VERSION, CaseBlock, Comparison, Row, Run, Source, Verdict
-from harness.run.sweep import journal, sweep_types
 from tests.benchmark_json import google_entry, google_file, nvbench_file, nvbench_state, with_samples
 from tests.sampling import JSON, given, replaced, settings, st, values
 
@@ -70,15 +69,15 @@ def test_a_comparison_is_read_as_it_was_written_and_written_as_it_was_read(
 
 
 @settings(max_examples=RECORDS)
-@given(sweep=SWEEPS, items=st.lists(st.one_of(*map(values, journal._FIELDS)), max_size=2))
+@given(sweep=SWEEPS, items=st.lists(st.one_of(*map(values, sweep_journal._FIELDS)), max_size=2))
 def test_a_sweep_is_read_as_it_was_written(tmp_path, sweep, items):
-    with journal.SweepJournal(Path(tempfile.mkdtemp(dir=tmp_path)), sweep) as writing:
+    with sweep_journal.SweepJournal(Path(tempfile.mkdtemp(dir=tmp_path)), sweep) as writing:
         for item in items:
             writing.add(item)
         writing.finish()
         assert writing.problem == ""
         assert writing.path
-    assert journal.read_sweep(writing.path) == (sweep, writing.state)
+    assert sweep_journal.read_sweep(writing.path) == (sweep, writing.state)
 
 
 # Files of other harnesses

@@ -14,10 +14,10 @@ import pytest
 
 from harness.device.backends import null
 from harness.errors import DeviceError, GitError, SuiteError, UsageError
+from harness.history.row_summary import summary_of
 from harness.measure.timing import MeasureSettings
 from harness.records.record_files import read_run
 from harness.records.types import Launch
-from harness.report.terminal.run_tables import summary_of
 from harness.run import device_session
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings

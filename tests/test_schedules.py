@@ -19,7 +19,8 @@ from harness.device.backends import cpu
 from harness.device.backends.base import check_launch
 from harness.errors import BuildError, LaunchError
 from harness.measure import protocol
-from harness.run.sweep.sweep_types import Rules, configurations
+from harness.run.sweep.rules import Rules
+from harness.suite.configurations import configurations
 from harness.suite.loader import load_folder
 from harness.suite.planning import launch_of
 from harness.suite.sources import lacking, program

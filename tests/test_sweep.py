@@ -18,13 +18,8 @@ import pytest
 
 from harness.errors import DeviceError, MeasureError, StoreError, SuiteError
 from harness.measure import protocol
-from harness.records.types import Effect, PairedBlock, Quad, Row
-from harness.report.terminal.progress import SweepProgress
-from harness.run.sweep.engine import SCREENING, identity
-from harness.run.sweep.executors import Job, LocalExecutor
-from harness.run.sweep.halving import Duels, HalvingResult, duel_effect, next_step
-from harness.run.sweep.journal import SweepState, read_sweep
-from harness.run.sweep.sweep_types import (
+from harness.records.sweep_journal import SweepState, read_sweep
+from harness.records.sweep_types import (
     Configuration,
     Duel,
     Final,
@@ -33,9 +28,13 @@ from harness.run.sweep.sweep_types import (
     Sweep,
     SweepRow,
     SweepSettings,
-    configurations,
-    points,
 )
+from harness.records.types import Effect, PairedBlock, Quad, Row
+from harness.report.terminal.progress import SweepProgress
+from harness.run.sweep.engine import SCREENING, identity
+from harness.run.sweep.executors import Job, LocalExecutor
+from harness.run.sweep.halving import Duels, HalvingResult, duel_effect, next_step
+from harness.suite.configurations import configurations, points
 from harness.suite.loader import load
 from harness.system.process import Failed
 from tests.support import IMPORT_PATH, ROOT, caller, run_command

@@ -9,6 +9,7 @@ import io
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -22,13 +23,13 @@ from harness import Case, Kernel, Tuning, ceil_div
 from harness.device.backends import null
 from harness.errors import StoreError, SuiteError
 from harness.numbers import typeset
+from harness.records.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow, SweepSettings
 from harness.records.types import Effect, Host, Launch, Resources, Source, Toolchain
 from harness.report.table import SHADES, Sheet
 from harness.report.terminal import sweeps
 from harness.report.terminal.run_tables import STYLES, print_out
 from harness.report.terminal.sweeps import write_page
-from harness.run.sweep.journal import t4_results, write_t4
-from harness.run.sweep.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow, SweepSettings
+from harness.run.sweep.t4_files import t4_results, write_t4
 from tests.support import ROOT
 
 SCHEMA = json.loads((ROOT / "tests/schemas/kernel_tuner/results-schema.json").read_text("utf-8"))
@@ -354,9 +355,10 @@ def luminance(colour):
 
 def test_numbers_can_be_read_on_every_colour_and_page_and_terminal_agree():
     names = {"white": "#fff", "black": "#000"}
+    of_page = Path(sweeps.__file__).with_name("sweep.css").read_text(encoding="utf-8")
     for level, style in enumerate(STYLES[shade] for shade in SHADES):
         ink, _, ground = style.partition(" on ")
-        assert f".l{level} {{ background: {ground}; color: {names[ink]} }}" in sweeps._STYLE
+        assert f".l{level} {{ background: {ground}; color: {names[ink]} }}" in of_page
         bright, dark = sorted(
             (luminance(f"{names[ink]}fff"[:7]) if ink == "white" else 0.0, luminance(ground))
         )[::-1]

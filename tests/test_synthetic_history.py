@@ -24,9 +24,9 @@ from asv.results import Results, iter_results
 from asv.util import write_json
 from asv_runner.statistics import compute_stats
 
+from harness.history.row_summary import summary_of
 from harness.integrations.asv.tracks import TRACKS
 from harness.records.record_files import read_run
-from harness.report.terminal.run_tables import summary_of
 from scripts import bench_history
 from tests import synthetic_history as synthetic
 from tests.support import IMPORT_PATH, git, run_forked

@@ -13,9 +13,10 @@ from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode
+from harness.history.row_summary import summary_of
 from harness.measure.timing import MeasureSettings
 from harness.report.terminal.progress import ProgressObserver
-from harness.report.terminal.run_tables import check_table, print_end, run_tables, summary_of
+from harness.report.terminal.run_tables import check_table, print_end, run_tables
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.suite.planning import divided, plan
 

@@ -19,13 +19,12 @@ from harness.device.static.demand import demands
 from harness.device.static.occupancy import CardModel
 from harness.device.static.occupancy import card as card_called
 from harness.errors import DeviceError, UsageError
+from harness.history.ladders import LadderReport, SuiteLadders, find_ladders, planned
 from harness.measure.timing import MeasureSettings
-from harness.report.ladders import LadderReport, SuiteLadders, find_ladders, planned
-from harness.report.ladders import as_json as ladder_as_json
 from harness.report.terminal.demands import as_json as demands_as_json
 from harness.report.terminal.demands import as_markdown as demands_as_markdown
 from harness.report.terminal.demands import print_demands
-from harness.report.terminal.ladder_tables import markdown, print_hints, print_ladder
+from harness.report.terminal.ladder_tables import ladder_json, markdown, print_hints, print_ladder
 from harness.report.terminal.progress import ProgressObserver, Waiting
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.suite.planning import load_suites
@@ -173,7 +172,7 @@ def _show(asked: Sequence[SuiteLadders], form: str, named: CardModel | None, *, 
 
 def _as_json(suite: Suite, report: LadderReport, named: CardModel | None) -> dict[str, Any]:
     asks = demands(suite, planned(suite, report), named) if named else []
-    return ladder_as_json(report) | {"demands": demands_as_json(named, [(suite, asks)]) if named else None}
+    return ladder_json(report) | {"demands": demands_as_json(named, [(suite, asks)]) if named else None}
 
 
 def _print_demands(suite: Suite, report: LadderReport, named: CardModel | None) -> None:

@@ -16,9 +16,9 @@ from harness.suite.case_id import Selector
 from harness.suite.kernel import Kernel
 
 if TYPE_CHECKING:
+    from harness.records.sweep_types import SweepResult, SweepRow
     from harness.run.device_session import DeviceObserver
     from harness.run.sweep.executors import Executor
-    from harness.run.sweep.sweep_types import SweepResult, SweepRow
     from harness.suite.loader import LoadedSuite
 
 
@@ -52,9 +52,9 @@ def command(kernel: str, **given: Any) -> int:
     measured again in fresh processes. What was measured is stored: a sweep that was ended goes on where it
     was, and one that is complete is only shown.
     """
+    from harness.records.sweep_types import SweepSettings
     from harness.report.terminal.progress import SweepProgress
     from harness.run.sweep.engine import Sweeping
-    from harness.run.sweep.sweep_types import SweepSettings
 
     config = load_config()
     exports = [_export(wanted) for wanted in given["export"]]
@@ -147,7 +147,7 @@ def _export(wanted: str) -> tuple[str, Path]:
 
 def _write(result: SweepResult, form: str, file: Path) -> None:
     from harness.report.terminal.sweeps import write_page
-    from harness.run.sweep.journal import write_t4
+    from harness.run.sweep.t4_files import write_t4
 
     if form == "html":
         write_page(result, file)

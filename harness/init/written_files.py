@@ -10,7 +10,10 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import harness
 from harness.config import Config, has_settings, load_config
@@ -258,24 +261,68 @@ def _line(code: str, why: str, indent: int) -> str:
 
 
 def suite_text(suite: SuiteGuess, folder: str) -> str:
-    """suite.py of a suite that lies in `folder`, below the project's."""
-    body = "\n".join(_problem(suite))
+    """Return suite.py of a suite that lies in `folder`, below the project's."""
     kernels = "\n".join(line for kernel in suite.kernels for line in _kernel(suite, kernel, folder))
-    args = f"ARGS = {_strings(suite.args)}  # the order of the kernels' parameters\n\n" if suite.args else ""
-    uses_numpy = "import numpy as np\n" if "np." in body.replace("# ", "") else ""
     names = {"Kernel", "Problem", "Suite", "Axis", *(array.role for array in suite.arrays)}
     names |= {"Scalar"} if suite.numbers else set()
     names |= {"ceil_div"} if "ceil_div(" in kernels else set()
     names |= {kernel.function for kernel in suite.kernels if kernel.function}
-    headline = "GFLOP/s" if suite.reference and suite.reference.flop else "GB/s"
+    outputs = [array for array in suite.arrays if array.role != "Input"]
+    given = [array for array in suite.arrays if array.role != "Output"]
     return (
-        f'"""{suite.name}, as `harness init` guessed it from the sources.\n\n'
-        'The file is yours now: correct what is wrong. What a guess rests on stands beside it.\n"""\n\n'
-        f"{uses_numpy}from harness import {', '.join(sorted(names, key=lambda n: (n.islower(), n)))}\n\n\n"
-        f"{body}\n\n\n{args}"
-        f'suite = Suite(\n    "{suite.name}",\n    {_class_name(suite.name)}(),\n    headline="{headline}",\n'
-        f"    kernels=[\n{kernels}\n    ],\n)\n"
+        _templates()
+        .get_template("suite.py.j2")
+        .render(
+            suite=suite,
+            class_name=_class_name(suite.name),
+            names=sorted(names, key=lambda name: (name.islower(), name)),
+            about=_about(suite, outputs),
+            # Normal numbers, cut off, would be zeros for the most part.
+            whole=[array for array in given if not array.dtype.startswith(_FLOATING)],
+            results=[f"{array.name} of shape ({', '.join(array.shape)})" for array in outputs],
+            kernels=kernels,
+            drawn=_drawn,
+            sizes=_sizes,
+            strings=_strings,
+            words_of=partial(_words_of, dtype=suite.dtype),
+        )
     )
+
+
+@cache
+def _templates() -> Environment:
+    """Return the templates beside this file. They make Python, where escapes of HTML mean nothing."""
+    made = Environment(  # noqa: S701
+        keep_trailing_newline=True,
+        loader=FileSystemLoader(Path(__file__).parent),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    made.filters |= {"comment": _comment, "because": _because, "returned": _returned}
+    return made
+
+
+def _because(line: str, why: str) -> str:
+    code = line.strip()
+    return _line(code, why, line.index(code)) + "\n"
+
+
+def _returned(text: str, mark: str = "") -> str:
+    """Return the body of a method that returns the last line of a text; each line behind a mark."""
+    *before, expression = text.split("\n")
+    return "\n".join(f"    {mark}    {line}" for line in (*before, f"return {expression}"))
+
+
+def _about(suite: SuiteGuess, outputs: Sequence[ArrayGuess]) -> str:
+    known = suite.reference.expression if suite.reference else ""
+    if suite.reference and "\n" in known:
+        known = suite.reference.why.rpartition(": ")[2].capitalize()
+    elif known:
+        known = f"{outputs[0].name} = {known}"
+    about = suite.about or known.replace("case.", "") or "Say here what is computed"
+    about = about.replace("\\", "").replace('"', "'")
+    return about if about.isprintable() and len(about) < _WIDTH - 12 else suite.name
 
 
 def _tuple(words: Sequence[str]) -> str:
@@ -290,102 +337,21 @@ def _sizes(numbers: Sequence[int]) -> str:
     return _tuple([f"2**{n.bit_length() - 1}" if n > 2**14 and n & (n - 1) == 0 else str(n) for n in numbers])
 
 
-def _problem(suite: SuiteGuess) -> Iterator[str]:
-    outputs = [array for array in suite.arrays if array.role != "Input"]
-    yield f"class {_class_name(suite.name)}(Problem):"
-    known = suite.reference.expression if suite.reference else ""
-    if suite.reference and "\n" in known:
-        known = suite.reference.why.rpartition(": ")[2].capitalize()
-    elif known:
-        known = f"{outputs[0].name} = {known}"
-    what = suite.about or known.replace("case.", "") or "Say here what is computed"
-    what = what.replace("\\", "").replace('"', "'")
-    yield f'    """{what if what.isprintable() and len(what) < _WIDTH - 12 else suite.name}."""'
-    yield ""
-    for group in suite.axes:
-        sizes = f"Axis(default={_sizes(group.default)}, quick={_sizes(group.quick)})"
-        yield _line(f"{' = '.join(group.names)} = {sizes}", group.why, 4)
-    for array in suite.arrays:
-        yield _line(f"{array.name} = {_array(array, suite.dtype)}", array.why, 4)
-    for number in suite.numbers:
-        dtype = "" if number.dtype == "float32" else f', dtype="{number.dtype}"'
-        yield _line(f"{number.name} = Scalar({number.value}{dtype})", number.why, 4)
-    yield from _data(suite)
-    yield from _reference(suite)
-
-
-def _array(array: ArrayGuess, dtype: str) -> str:
+def _words_of(array: ArrayGuess, dtype: str) -> list[str]:
+    """Return what an array is declared with, in a suite of that element type."""
     words = [f'"{axis}"' for axis in array.shape]
     words += [f'dtype="{array.dtype}"'] if array.dtype != dtype else []
     words += ["init=0"] if array.init else []
     words += ['order="F"'] if array.column_major else []
-    return f"{array.role}({', '.join(words)})"
+    return words
 
 
-def _data(suite: SuiteGuess) -> Iterator[str]:
-    """Integers where an array has them: normal numbers, cut off, would be zeros for the most part."""
-    whole = [a for a in suite.arrays if a.role != "Output" and not a.dtype.startswith(_FLOATING)]
-    if not whole:
-        return
-    yield ""
-    yield "    def data(self, case, rng):"
-    yield _comment("guessed: small integers. Where one is an index, keep it within what it points into.", 8)
-    yield "        found = super().data(case, rng)"
-    for array in whole:
-        least = 0 if INDICES.fullmatch(array.name) or array.dtype.startswith(("u", "bool")) else -8
-        shape = _tuple([f"case.{axis}" for axis in array.shape])
-        most = 2 if array.dtype == "bool" else 9
-        drawn = f'rng.integers({least}, {most}, {shape}).astype("{array.dtype}")'
-        yield f'        found["{array.name}"] = {drawn}'
-    yield "        return found"
-
-
-def _reference(suite: SuiteGuess) -> Iterator[str]:
-    given = ", ".join(array.name for array in suite.arrays if array.role != "Output")
-    head = f"(self, case, {given})" if given else "(self, case)"
-    yield ""
-    if suite.reference is None:
-        yield from _offered(suite, head, given)
-        return
-    known = suite.reference
-    yield f"    def reference{head}:"
-    yield _comment(known.why, 8)
-    yield from _returned(known.expression)
-    if known.tolerance:
-        yield ""
-        yield f"    def tolerance{head}:"
-        yield from _returned(known.tolerance.replace("{arrays}", given))
-    if known.flop:
-        yield ""
-        yield "    def flop(self, case):"
-        yield f"        return {known.flop}"
-
-
-def _offered(suite: SuiteGuess, head: str, given: str) -> Iterator[str]:
-    """The reference and tolerance that the author completes, as comments; with what a name proposes."""
-    results = [f"{a.name} of shape ({', '.join(a.shape)})" for a in suite.arrays if a.role != "Input"]
-    yield _comment(
-        "What the kernels compute could not be told. Write it, without the marks, and `harness check` "
-        f"holds them to it; nothing is timed until then. It returns {' and '.join(results)} in float64"
-        f"{', by name in a dictionary' if len(results) > 1 else ''}.",
-        4,
-    )
-    expression, tolerance = "...", f"4 * 2.0**-24 * abs(self.reference(case, {given}))" if given else "0"
-    if proposed := suite.proposal:
-        yield _comment(f"Proposed {proposed.why}. No body proves it: check it, and the shapes.", 4)
-        expression = proposed.expression
-        tolerance = proposed.tolerance.replace("{arrays}", given) or "0"
-    yield f"    # def reference{head}:"
-    yield from (f"    # {line[4:]}" for line in _returned(expression))
-    yield "    #"
-    yield f"    # def tolerance{head}:"
-    yield from (f"    # {line[4:]}" for line in _returned(tolerance))
-
-
-def _returned(text: str) -> Iterator[str]:
-    *before, expression = text.split("\n")
-    yield from (f"        {line}" for line in before)
-    yield f"        return {expression}"
+def _drawn(array: ArrayGuess) -> str:
+    """Return the integers that an array is filled with."""
+    least = 0 if INDICES.fullmatch(array.name) or array.dtype.startswith(("u", "bool")) else -8
+    most = 2 if array.dtype == "bool" else 9
+    shape = _tuple([f"case.{axis}" for axis in array.shape])
+    return f'rng.integers({least}, {most}, {shape}).astype("{array.dtype}")'
 
 
 def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str]:

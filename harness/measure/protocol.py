@@ -20,8 +20,8 @@ from harness.records.types import (
     Resources,
     Row,
     Toolchain,
+    Value,
 )
-from harness.suite.problem import Value
 from harness.suite.suite_data import SuiteData
 from harness.system.cache import Manifest
 from harness.system.process import Request
@@ -220,7 +220,7 @@ class Differences(Request[Mapping[str, tuple[str, str]]], frozen=True, kw_only=T
 
 class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
     block: PairedBlock
-    sides: Mapping[str, SideFacts]
+    sides: Mapping[SideName, SideFacts]
 
 
 class Compare(Request[CompareReply], frozen=True, kw_only=True):

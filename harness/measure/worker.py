@@ -41,12 +41,12 @@ from harness.measure.remote_suite import remote_suite
 from harness.measure.timing import Subject, limited, measure
 from harness.measure.verifier import Checker, Restoring, Rotation
 from harness.measure.verify import first_wrong
-from harness.records.types import Launch, LibraryShare, Row, RowStatus
+from harness.records.types import Launch, LibraryShare, Row, RowStatus, Value
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import on_device
 from harness.suite.loader import imports_of, load_folder
 from harness.suite.planning import PlannedCase, launch_of
-from harness.suite.problem import Case, Value
+from harness.suite.problem import Case
 from harness.suite.sources import Program, program
 from harness.suite.suite import Suite
 from harness.suite.tampering import TamperCheck

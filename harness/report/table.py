@@ -10,10 +10,11 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from harness.numbers import typeset
-from harness.report.templates import inline, safe
+from harness.report.templates import Markup, html_environment, inline
 from harness.system.texts import harmless
 
 _LEAST = 12
@@ -146,97 +147,64 @@ class Sheet:
         return zip(marks, zip(*(column.cells for column in columns), strict=True), strict=True)
 
     def html_head(self) -> str:
-        cells = (
-            f'<th scope="col"{_align(column)}>{safe(column.name.strip())}</th>'
-            if column.name
-            else "<td></td>"
-            for column in self.shown
-        )
-        return f"<tr>{''.join(cells)}</tr>"
+        return str(_html().head(self.shown))
 
     def html_rows(self) -> Iterator[str]:
         columns = [(column, column.rows_spanned()) for column in self.shown]
         for at, (mark, row) in enumerate(self.marked_rows):
             cells = (
-                _html(column, cell, spans[at]) for (column, spans), cell in zip(columns, row, strict=True)
+                HtmlCell.of(column, cell, spans[at])
+                for (column, spans), cell in zip(columns, row, strict=True)
             )
-            yield f'<tr class="{mark}">{"".join(cells)}</tr>' if mark else f"<tr>{''.join(cells)}</tr>"
+            yield str(_html().row(mark, [cell for cell in cells if cell.rows]))
+
+    def html(self) -> Markup:
+        """Return the table in a region of its own, so that a narrow screen moves it and not the page."""
+        rows = map(Markup, self.html_rows())
+        return Markup(_html().scrolled(self.title, self.kind, Markup(self.html_head()), rows))
 
 
 _LOUD = ("regression", "improvement", "inconclusive", "invalid", "missing", "failed")
 _TAGS: Mapping[str, str] = {"code": "code", **dict.fromkeys(_LOUD, "b")}
 
 
-def _html(column: Column, cell: str | Cell, rows: int) -> str:
-    if not rows:
-        return ""
-    text, mark, hint = cell if isinstance(cell, Cell) else (cell, "", "")
-    text = text.strip()
-    if not column.text:
-        text = typeset(text).replace(" → ", "\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}")
-    inner: str = safe(text)
-    if tag := _TAGS.get(mark):
-        inner = f"<{tag}>{inner}</{tag}>"
-    if column.heads:
-        span = f' rowspan="{rows}"' if rows > 1 else ""
-        return f'<th scope="row"{span}{_align(column)}>{inner}</th>'
-    if mark in _COLOURED:
-        title = f' title="{hint}"' if hint else ""
-        return f'<td class="{mark}"{title}>{inner}</td>'
-    return f"<td{_align(column) if text else ''}>{inner}</td>"
+class HtmlCell(NamedTuple):
+    """A cell of a page's table; its text is not escaped yet."""
+
+    column: Column
+    text: str
+    rows: int
+    """How many rows it stands for; 0 where a cell above it does."""
+    tag: str
+    shade: str
+    hint: str
+
+    @classmethod
+    def of(cls, column: Column, cell: str | Cell, rows: int) -> HtmlCell:
+        text, mark, hint = cell if isinstance(cell, Cell) else (cell, "", "")
+        text = text.strip()
+        if not column.text:
+            text = typeset(text).replace(" → ", "\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}")
+        return cls(column, text, rows, _TAGS.get(mark, ""), mark if mark in _COLOURED else "", hint)
 
 
-def _align(column: Column) -> str:
-    return "" if column.text else ' align="right"'
+_FOLDER = Path(__file__).parent
 
 
-CLOSING = "</main></body></html>"
-_STYLE = """\
-:root { color-scheme: light dark; --page: #fff; --text: #1a2028; --muted: #566070; --rule: #dde1e7;
-  --soft: #f1f4f7; --link: #0a5a8c; --zone: #dfeaf2; --dot: #4b7fa6; --bad: #a93800; --good: #00664a;
-  --open: #765000 }
-@media (prefers-color-scheme: dark) { :root { --page: #11151a; --text: #e3e7ec; --muted: #9ba6b3;
-  --rule: #2d3540; --soft: #1d232b; --link: #72b9ea; --zone: #22384a; --dot: #6fa9d3; --bad: #ff9a70;
-  --good: #54cfa6; --open: #edbd57 } }
-* { box-sizing: border-box }
-body { margin: 0 auto; max-width: 66rem; padding: 1rem; background: var(--page); color: var(--text);
-  font: 15px/1.55 system-ui, sans-serif; overflow-wrap: anywhere }
-h1, h2 { line-height: 1.3; margin: 0 0 .6rem }
-h1 { font-size: 1.35rem }
-h2 { font-size: 1.1rem; margin-top: 2.2rem }
-a { color: var(--link) }
-.muted { color: var(--muted); font-size: .87rem }
-.problem { color: var(--bad) }
-.scroll { overflow-x: auto; margin: 0 0 1.4rem }
-.scroll:focus-visible { outline: 2px solid var(--good) }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
-caption { text-align: left; font-weight: 600; padding: .2rem 0; white-space: nowrap }
-th, td { padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--rule); text-align: left;
-  white-space: nowrap; overflow-wrap: normal; font-weight: 400 }
-th[scope=col] { color: var(--muted); font-size: .87em }
-[align=right] { text-align: right }
-"""
-"""Light and dark, wide and narrow; text at 4.5 : 1 and more."""
+def _html() -> Any:
+    """Return the macros that make a table's HTML."""
+    return html_environment(_FOLDER).get_template("sheet.j2").module
 
 
-def opening(title: str, style: str) -> str:
-    """Up to the first of what the page shows. Its policy allows its own style and nothing else."""
-    style = _STYLE + style
+CLOSING = Markup("</main></body></html>")
+
+
+def opening(title: str, style: str) -> Markup:
+    """Return a page up to the first of what it shows. Its policy allows its own style and nothing else.
+
+    `style` comes behind what all pages have: light and dark, wide and narrow, text at 4.5 : 1 and more.
+    """
+    style = (_FOLDER / "page.css").read_text(encoding="utf-8") + style
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    rules = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{rules}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{safe(title)}</title>\n<style>{style}</style></head><body><main>"
-    )
-
-
-def scrolled(title: str, kind: str, inner: Iterable[str]) -> str:
-    """A table in a region of its own, so that a narrow screen moves the table and not the page."""
-    name = safe(title)
-    return (
-        f'<div class="scroll" role="region" aria-label="{name}" tabindex="0"><table class="of-{kind}">'
-        f"<caption>{name}</caption>\n{''.join(inner)}</table></div>"
-    )
+    template = html_environment(_FOLDER).get_template("opening.j2")
+    return Markup(template.render(title=title, style=Markup(style), digest=digest).rstrip("\n"))

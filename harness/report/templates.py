@@ -16,6 +16,8 @@ from markupsafe import Markup
 
 from harness.system.texts import harmless, plain_log
 
+__all__ = ["Markup", "code", "html_environment", "inline", "markdown_environment", "pre", "safe"]
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 

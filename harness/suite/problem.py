@@ -15,6 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from harness.errors import NotToldError, NotYetKnownError, SuiteError
+from harness.records.types import Value
 from harness.suite.case_id import MAX_AXIS, CaseId, size_label
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.layout import ML_DTYPES, Layout, Order, element_bits, fits, integer_limits, numpy_dtype
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Value = int | str
-"""A value of a macro, or of a sweep's parameter: an integer, or a word."""
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SCALAR_DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

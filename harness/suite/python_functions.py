@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import SuiteError
-from harness.records.types import Launch
+from harness.records.types import Launch, Value
 from harness.suite.kernel import Parameter
-from harness.suite.problem import Value
 
 
 @dataclass(frozen=True)

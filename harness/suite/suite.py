@@ -12,10 +12,11 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.errors import NotYetKnownError, SuiteError
+from harness.records.types import Value
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.kernel import Kernel, Parameter, argument_names, check_folders, with_macros, workspaces
 from harness.suite.layout import Layout
-from harness.suite.problem import Case, Problem, Value, check_identifier, computed, point_of, twice_in
+from harness.suite.problem import Case, Problem, check_identifier, computed, point_of, twice_in
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from functools import wraps
 from typing import Any
 
 from harness.errors import SuiteError
-from harness.suite.problem import IDENTIFIER, Case, Value, number, twice_in
+from harness.records.types import Value
+from harness.suite.problem import IDENTIFIER, Case, number, twice_in
 
 
 @dataclass(frozen=True)

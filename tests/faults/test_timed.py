@@ -9,11 +9,13 @@ import pytest
 from harness.device.backends import null
 from harness.device.peaks import BeyondPeakError, check_rates
 from harness.errors import ExitCode
+from harness.history.row_summary import summary_of
 from harness.measure import protocol
 from harness.measure.quads import PairSettings
 from harness.measure.timing import MeasureSettings
-from harness.report.terminal.run_tables import run_tables, summary_of
-from harness.run.compare import CompareSettings, Comparing
+from harness.report.terminal.run_tables import run_tables
+from harness.run.compare import Comparing
+from harness.run.compare_settings import CompareSettings
 from harness.run.run import Session, SessionSettings
 from harness.suite.loader import load
 from harness.suite.planning import plan

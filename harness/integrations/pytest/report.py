@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 import harness
+from harness.history.row_summary import summary_of
 from harness.integrations.pytest.session import CaseSide, GpuCase, MeasuredCase
 from harness.judgement.statistics.paired import readable
 from harness.numbers import number
@@ -15,7 +16,6 @@ from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, Source, Verdict
 from harness.report.table import Column, Sheet
 from harness.report.terminal.comparison_tables import calibrated, closing, lines_of
-from harness.report.terminal.run_tables import summary_of
 from harness.report.words.of_verdict import verdict_columns
 from harness.suite.problem import Case, Problem
 from harness.system.texts import harmless, plain_log

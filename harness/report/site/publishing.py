@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from string import Template
 from typing import Any
 
 import msgspec
@@ -22,14 +21,8 @@ from harness.history.conclusion import conclude
 from harness.history.figures import SeriesCase
 from harness.history.reading import Mapped, open_results, side_by_side
 from harness.history.series import cases_of
-from harness.history.sources.our_records import (
-    Commits,
-    cache_file,
-    listing,
-    read_cached,
-    read_commits,
-    write_cached,
-)
+from harness.history.sources.kept_tables import cache_file, listing, read_cached, write_cached
+from harness.history.sources.our_records import Commits, read_commits
 from harness.history.suspects import SourceFolders, with_suspects
 from harness.history.triage import read_triage
 from harness.records.record_files import PACKED, PART
@@ -37,6 +30,7 @@ from harness.report.site.card_documents import CardPages, CardSummary
 from harness.report.site.documents import COMMITS_A_FILE, Site, file_name
 from harness.report.site.overview import Overview
 from harness.report.site.suite_documents import Cards, suite_document
+from harness.report.templates import html_environment
 from harness.suite.suite import Suite
 from harness.system import git
 from harness.system.cache import own_code
@@ -44,7 +38,6 @@ from harness.system.cache import own_code
 FOLDER = "harness"
 """The folder of our pages, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
-_PAGE = _ASSETS.with_name("page.html")
 _EVERY_PAGE = ("data", "dom", "state", "format", "commands", "page", "table")
 """Scripts that every page loads, in this order; then come its own, and what draws it last."""
 PAGES: Mapping[str, tuple[str, ...]] = {
@@ -74,6 +67,8 @@ class Published:
     points: int
     open: int
     problems: tuple[str, ...]
+    unrecorded: tuple[str, ...]
+    """Sentences that count what only asv's files hold of suites."""
 
 
 def publish_pages(
@@ -143,6 +138,7 @@ def publish_pages(
         points=sum(card.points for card in cards),
         open=sum(1 for _ in conclusion.open),
         problems=tuple(problem for card in cards for problem in card.problems),
+        unrecorded=tuple(sentence for card in cards for sentence in card.unrecorded),
     )
 
 
@@ -161,11 +157,9 @@ def page_html(name: str) -> str:
     if "chart" in PAGES[name]:
         styles.insert(0, f"{_PLOTS}.min.css")
         scripts.insert(0, f"{_PLOTS}.iife.min.js")
-    return Template(_PAGE.read_text(encoding="utf-8")).substitute(
-        title="Overview" if name == "index" else name.capitalize(),
-        styles="\n".join(f'<link rel="stylesheet" href="{each}">' for each in styles),
-        scripts="\n".join(f'<script src="{each}"></script>' for each in scripts),
-    )
+    title = "Overview" if name == "index" else name.capitalize()
+    template = html_environment(_ASSETS.parent).get_template("page.html.j2")
+    return template.render(title=title, styles=styles, scripts=scripts)
 
 
 def _lean(source: Path) -> bytes:

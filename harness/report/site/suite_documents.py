@@ -15,9 +15,9 @@ from harness.device.static.accesses import Access, accesses
 from harness.device.static.occupancy import CAPABILITIES, CARDS, CardModel, residency
 from harness.errors import HarnessError
 from harness.history.figures import SeriesCase
+from harness.history.ladders import CardFigures, Figure, LadderLine, curves, figures_of_rung, is_plain, placed
 from harness.numbers import number, times
 from harness.records.types import DeviceInfo, Row
-from harness.report.ladders import CardFigures, Figure, LadderLine, curves, figures_of_rung, is_plain, placed
 from harness.report.terminal.ladder_tables import given
 from harness.suite.case_id import Size, size_label
 from harness.suite.kernel import Kernel

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from harness.history.ladders import LadderLine, LadderReport, Machine, Ours
 from harness.numbers import counted, number, times
-from harness.report.ladders import LadderLine, LadderReport, Machine, Ours
+from harness.records.types import fields_of
 from harness.report.table import Column, Sheet
 from harness.report.templates import inline
 from harness.report.terminal.run_tables import console, print_out
@@ -314,3 +316,41 @@ def given(value: float | None, decimals: int = 0) -> str:
 
 def _time(ours: Ours | None) -> str:
     return number(ours.time_ms if ours else None) or NOTHING
+
+
+_PUBLISHED = ("title", "source", "publication", "author", "url", "date", "card", "peak", "against", "note")
+
+
+def ladder_json(report: LadderReport) -> dict[str, Any]:
+    """Return a ladder for --json."""
+    return {
+        "suite": report.suite,
+        "unit": report.unit,
+        "ladder": report.ladder.name,
+        **fields_of(report.ladder, *_PUBLISHED),
+        "rungs": [_line_json(line) for line in report.lines],
+        "held_against": {
+            machine: {size: _ours_json(ours) for size, ours in by_size.items()}
+            for machine, by_size in report.best.items()
+        },
+    }
+
+
+def _line_json(line: LadderLine) -> dict[str, Any]:
+    rung = line.rung
+    return {
+        "label": rung.label,
+        **fields_of(line, "reference", "repairs"),
+        "kernel": rung.kernel,
+        "about": line.kernel.about,
+        "sizes": line.sizes,
+        "macros": rung.macros,
+        "published": fields_of(rung, "rate", "average", "time_ms")
+        | fields_of(line, "speed_up", "peak_percent"),
+        "ours": list(map(_ours_json, line.ours.values())),
+    }
+
+
+def _ours_json(ours: Ours) -> dict[str, Any]:
+    given = fields_of(ours, *(name for name in Ours.__slots__ if name != "device"))
+    return {"device": ours.device.spec, "name": ours.device.name, **given}

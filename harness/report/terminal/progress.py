@@ -24,11 +24,11 @@ from harness.suite.case_id import size_label
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from harness.records.sweep_journal import SweepState
+    from harness.records.sweep_types import Sweep, SweepRow
     from harness.records.types import DeviceInfo, Row
     from harness.run.bisect.search import Looked
-    from harness.run.compare import Purpose
-    from harness.run.sweep.journal import SweepState
-    from harness.run.sweep.sweep_types import Sweep, SweepRow
+    from harness.run.pair_session import Purpose
     from harness.suite.planning import PlannedCase
     from harness.system.git import Commit
 

@@ -19,14 +19,13 @@ from rich.text import Text
 
 from harness.device.peaks import peak_of
 from harness.numbers import counted, half_width, milliseconds, number, percent_figure
-from harness.records.types import Effect
-from harness.report.table import CLOSING, SHADES, Cell, Column, Sheet, opening, scrolled
-from harness.report.templates import safe
+from harness.records.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow
+from harness.records.types import Effect, Value
+from harness.report.table import CLOSING, SHADES, Cell, Column, Sheet, opening
+from harness.report.templates import html_environment
 from harness.report.terminal.run_tables import STYLES
 from harness.report.words.of_verdict import source_label
-from harness.run.sweep.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow
 from harness.suite.case_id import size_label
-from harness.suite.problem import Value
 from harness.system.cache import write_file
 
 SCHEMA_VERSION = 1
@@ -502,77 +501,25 @@ def heat_map(result: SweepResult, width: int) -> Iterator[Sheet | Text]:
         yield Text("of best  ").append(Text(" ").join(colours)).append(f"\n         {marks}")
 
 
-_STYLE = """\
-p { margin: .4rem 0 }
-.best th, .best td { color: var(--good); font-weight: 600 }
-.tied th, .tied td { color: var(--good) }
-.of-failures td:last-child { white-space: normal; min-width: 20rem }
-.of-heat th, .of-heat td { padding: .3rem .6rem; border: 0 }
-.of-heat th { padding-left: 0; vertical-align: top }
-.of-heat thead [align=right] { padding-left: .6rem }
-.of-heat .panel > * { border-top: 1px solid var(--rule) }
-.of-heat td { border: 1px solid var(--page); text-align: right; min-width: 4.5rem }
-.legend { display: flex; flex-wrap: wrap; gap: .3rem; list-style: none; padding: 0; font-size: .87rem }
-.legend li { padding: .1rem .6rem; border: 1px solid var(--rule) }
-.l0 { background: #440154; color: #fff } .l1 { background: #443983; color: #fff }
-.l2 { background: #31688e; color: #fff } .l3 { background: #21918c; color: #000 }
-.l4 { background: #35b779; color: #000 } .l5 { background: #90d743; color: #000 }
-.l6 { background: #fde725; color: #000 }
-.none { background: var(--soft); color: var(--muted) }
-@media print { .scroll { overflow: visible } }
-"""
-
-
 def sweep_page(result: SweepResult) -> str:
-    """The tables that the terminal shows and the heat map, as HTML."""
-    found = list(sheets(result))
-    heats = list(heat_sheets(result))
-    sweep, title = result.sweep, f"Sweep of {title_of(result)}"
-    problems: list[str] = [safe(result.problem)] if result.problem else []
-    if not result.complete:
-        done = f"{len(result.rows):,} of {sweep.total:,}"
-        problems.insert(0, f"Not complete: {done} configurations have come to an end.")
-    told = "".join(f'<p class="problem">{problem}</p>\n' for problem in problems)
-    built = f", {sweep.toolchain.compiler}" if sweep.toolchain else ""
-    origin = f"Sweep {sweep.sweep_id}, begun {sweep.started_at}, by gpu-harness {sweep.harness_version}."
-    parts = [
-        f"{opening(title, _STYLE)}\n<h1>{safe(title)}</h1>\n{told}",
-        *_of_kind(found, "best"),
-        *_of_kind(found, "standings", "What became of the configurations"),
-        *_of_kind(found, "group", "What made the difference"),
-        *_of_kind(heats, "heat", "Heat map", _legend()),
-        *_of_kind(found, "ranking", "The best of each size"),
-        *_of_kind(found, "failures", "What failed"),
-        f'<p class="muted">{safe(f"Driver {sweep.device.driver}{built}. {origin}")}</p>',
-        CLOSING,
-    ]
-    return "\n".join(parts) + "\n"
+    """Return the tables that the terminal shows, and the heat map, as HTML."""
+    folder, title = Path(__file__).parent, f"Sweep of {title_of(result)}"
+    template = html_environment(folder.parent).get_template("terminal/sweep.html.j2")
+    return template.render(
+        opening=opening(title, (folder / "sweep.css").read_text(encoding="utf-8")),
+        title=title,
+        result=result,
+        sheets=list(sheets(result)),
+        heats=list(heat_sheets(result)),
+        steps=list(zip(SHADES, step_names(), strict=True)),
+        legend=LEGEND,
+        closing=CLOSING,
+    )
 
 
 def write_page(result: SweepResult, path: Path) -> None:
     """Raises StoreError where it cannot be written."""
     write_file(path, sweep_page(result).encode(), "Name a file in a folder with room.")
-
-
-def _of_kind(found: Sequence[Sheet], kind: str, heading: str = "", introduction: str = "") -> Iterator[str]:
-    shown = [sheet for sheet in found if sheet.kind == kind]
-    if shown and heading:
-        yield f"<h2>{heading}</h2>{introduction}"
-    for sheet in shown:
-        body = "\n".join(sheet.html_rows())
-        inner = f"<thead>{sheet.html_head()}</thead>\n<tbody>{body}</tbody>"
-        yield scrolled(sheet.title, sheet.kind, [inner])
-
-
-def _legend() -> str:
-    steps = "".join(
-        f'<li class="{shade}">{safe(name)}</li>' for shade, name in zip(SHADES, step_names(), strict=True)
-    )
-    marks = "".join(f"<li>{safe(mark)} {standing}</li>" for standing, mark in LEGEND.items())
-    return (
-        '\n<p class="muted">Colours are shares of the best rate of the size.</p>\n'
-        f'<ul class="legend">{steps}{marks}</ul>'
-    )
 
 
 def as_json(result: SweepResult) -> dict[str, Any]:

@@ -28,12 +28,14 @@ from harness.judgement.statistics import summarize
 from harness.measure import protocol
 from harness.measure.quads import PairSettings
 from harness.measure.timing import MeasureSettings
+from harness.records import sweep_types
+from harness.records.sweep_journal import SweepJournal, SweepState
+from harness.records.sweep_types import Configuration, Sweep, SweepResult, SweepRow, SweepSettings
 from harness.records.types import DeviceInfo, Measurement, Outcome, Row, Toolchain, fields_of
-from harness.run.sweep import sweep_types
 from harness.run.sweep.executors import Executor, Job, JobResult
 from harness.run.sweep.halving import Contender, Duels, HalvingResult, duel_effect, next_step
-from harness.run.sweep.journal import SweepJournal, SweepState
-from harness.run.sweep.sweep_types import Configuration, Sweep, SweepResult, SweepRow, SweepSettings
+from harness.run.sweep.rules import Rules
+from harness.suite.configurations import configurations, points
 from harness.suite.kernel import Kernel
 from harness.suite.loader import LoadedSuite
 from harness.suite.planning import refusal
@@ -96,11 +98,11 @@ class Sweeping:
             raise MeasureError(f"{refused.message} Choose one by --device; 'harness devices' lists them.")
         if problem := lacking(kernel, self.device.backend):
             raise MeasureError(problem)
-        points = sweep_types.points(self.suite, kernel.tune, sizes, quick=self.device.kind != "gpu")
-        self.all = sweep_types.configurations(self.suite, kernel, kernel.tune, points)
+        at = points(self.suite, kernel.tune, sizes, quick=self.device.kind != "gpu")
+        self.all = configurations(self.suite, kernel, kernel.tune, at)
         self._by_number: Mapping[int, Configuration] = {each.number: each for each in self.all}
         tuning = replace(kernel.tune, rules=(*kernel.tune.rules, *self.settings.rules))
-        rules = sweep_types.Rules(self.suite, kernel, tuning, self.device)
+        rules = Rules(self.suite, kernel, tuning, self.device)
         self.rejected = {each.number: row for each in self.all if (row := rules.rejected(each))}
         self.sweep = self._described(kernel.tune)
         self.journal = SweepJournal(None, self.sweep)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import scipy  # its parts load when they are used
 
 from harness.judgement.statistics.paired import log_ratios, process_effect, tick_error
+from harness.records.sweep_types import Duel, SweepSettings
 from harness.records.types import Effect, PairedBlock
-from harness.run.sweep.sweep_types import Duel, SweepSettings
 
 MOST_ROUNDS = 12
 """A best that changes hands for ever is a tie."""

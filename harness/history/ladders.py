@@ -1,5 +1,5 @@
-"""What others published, with what we measured of the same kernels beside it, and what is to be measured yet:
-read from records and from sweeps.
+"""Ladders: figures that others published, and ours of the same kernels beside them, from records, from sweeps
+and from the newest figures of a history's cards; and the cases that are to be measured yet.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from harness.device import backends
 from harness.device.machine import machine_name
 from harness.device.peaks import peak_of
 from harness.errors import HarnessError, UsageError
+from harness.history.row_summary import summary_of
 from harness.records.record_files import StoredRow, newest_rows
-from harness.records.types import DeviceInfo, Host, RowStatus, Source
-from harness.report.terminal.run_tables import summary_of
-from harness.run.sweep.journal import SweepState, read_sweep
-from harness.run.sweep.sweep_types import Configuration, Sweep, SweepRow, configurations
+from harness.records.sweep_journal import SweepState, read_sweep
+from harness.records.sweep_types import Configuration, Sweep, SweepRow
+from harness.records.types import DeviceInfo, Host, RowStatus, Source, Value
 from harness.suite.case_id import Selector, Size, size_label
+from harness.suite.configurations import configurations
 from harness.suite.kernel import Kernel
 from harness.suite.loader import LoadedSuite
 from harness.suite.planning import PlannedCase
-from harness.suite.problem import Case, Value
+from harness.suite.problem import Case
 from harness.suite.suite import Ladder, Rung, Suite
 
 SLOW_FLOP = 4e9
@@ -811,42 +812,3 @@ def _drawn(
         )
         own += filter(None, [_fastest_of(timed, fair)])
     return own
-
-
-_PUBLISHED = ("title", "source", "publication", "author", "url", "date", "card", "peak", "against", "note")
-
-
-def as_json(report: LadderReport) -> dict[str, Any]:
-    ladder = report.ladder
-    return {
-        "suite": report.suite,
-        "unit": report.unit,
-        "ladder": ladder.name,
-        **{name: getattr(ladder, name) for name in _PUBLISHED},
-        "rungs": [_line_json(line) for line in report.lines],
-        "held_against": {
-            machine: {size: _ours_json(ours) for size, ours in by_size.items()}
-            for machine, by_size in report.best.items()
-        },
-    }
-
-
-def _line_json(line: LadderLine) -> dict[str, Any]:
-    rung = line.rung
-    published = {name: getattr(rung, name) for name in ("rate", "average", "time_ms")}
-    return {
-        "label": rung.label,
-        "reference": line.reference,
-        "repairs": line.repairs,
-        "kernel": rung.kernel,
-        "about": line.kernel.about,
-        "sizes": line.sizes,
-        "macros": rung.macros,
-        "published": {**published, "speed_up": line.speed_up, "peak_percent": line.peak_percent},
-        "ours": list(map(_ours_json, line.ours.values())),
-    }
-
-
-def _ours_json(ours: Ours) -> dict[str, Any]:
-    given = {name: getattr(ours, name) for name in Ours.__slots__ if name != "device"}
-    return {"device": ours.device.spec, "name": ours.device.name, **given}
