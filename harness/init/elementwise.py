@@ -73,7 +73,7 @@ class Elementwise:
 
     @property
     def has_known_error(self) -> bool:
-        """Whether the terms' magnitudes bound the error: no function and no quotient in a sum can cancel."""
+        """True where the terms' magnitudes bound the error: no function or quotient is in a sum."""
         return not (self.calls and _has_sum(self.tree)) and all(map(_is_bounded, ast.walk(self.tree)))
 
 
