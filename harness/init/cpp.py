@@ -316,7 +316,7 @@ class _CppReader:
 
     @staticmethod
     def _instance(found: Sequence[Token]) -> int:
-        """Return the position of the name in `auto kernel = name<BM, BN>`, which another name launches; or 0."""
+        """Return the position of the name in `auto kernel = name<BM, BN>`, or 0."""
         words = [token.text for token in found]
         if "=" not in words or words[-1] != ">":
             return 0
@@ -350,7 +350,7 @@ class _CppReader:
         return CppFunction(head[opens - 1].text, template, parameters)
 
     def _passed(self, argument: Expression) -> FunctionParameter | None:
-        """Return the type of an argument: `(half *)x`, `reinterpret_cast<half *>(x)`, or a function's parameter."""
+        """Return the type of `(half *)x`, of `reinterpret_cast<half *>(x)`, or of a function's parameter."""
         function = self.scopes[-1][2]
         if len(argument) == 1 and function:
             return next((each for each in function.parameters if each.name == argument[0].text), None)

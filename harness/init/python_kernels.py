@@ -491,7 +491,9 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess:
         for name, (value, why) in zip(plain_names, map(values.floating, plain_names), strict=True)
     ]
     axes = list(dict.fromkeys(axis_of.values()))
-    product = len(axes) == 3 and _sums_products(node) and _is_product("matmul", arrays)
+    product = (
+        len(axes) == 3 and any(map(_is_sum_of_products, ast.walk(node))) and _is_product("matmul", arrays)
+    )
     matrices = [array.name for array in arrays] if product else None
     body = _numba_body(node, stores, shapes)
     side = "16" if len(index) > 1 else "256"
@@ -534,14 +536,11 @@ def _accesses(
     return indexed, stores
 
 
-def _sums_products(node: ast.FunctionDef) -> bool:
-    return any(
-        isinstance(each, ast.AugAssign)
-        and isinstance(each.op, ast.Add)
-        and isinstance(each.value, ast.BinOp)
-        and isinstance(each.value.op, ast.Mult)
-        for each in ast.walk(node)
-    )
+def _is_sum_of_products(node: ast.AST) -> bool:
+    match node:
+        case ast.AugAssign(op=ast.Add(), value=ast.BinOp(op=ast.Mult())):
+            return True
+    return False
 
 
 def _axis_names(index: Sequence[str], used: set[str]) -> dict[str, str]:

@@ -196,11 +196,11 @@ class Reading:
         return self.source, include
 
     def _compile_includer(self, words: Sequence[str]) -> bool:
-        """Compile an includer that knows one of these words in this file's place; return whether there is one."""
+        """Compile an includer that knows one of these words; return whether there is one."""
         return any(self._compile(word, partial(self._means, word)) for word in words)
 
     def _compile(self, word: str, knows: Callable[[str], bool]) -> bool:
-        """Compile an includer that knows a word in this file's place; return whether there is one."""
+        """Compile an includer that knows a word in place of this file; return whether there is one."""
         other = self.repository.including(self.source, knows)
         if other:
             self.notes["source"] = f"it is not {self.file} alone: {word} is defined before it is included"
@@ -244,7 +244,7 @@ class Reading:
         parameters: Sequence[FunctionParameter],
         launch: CudaLaunch | None,
     ) -> dict[str, str]:
-        """Return the arguments that a launch gives a template, by itself or by what it passes, or the defaults."""
+        """Return the arguments that a launch or its types give a template, or the defaults."""
         given = launch.template if launch else ()
         given = given[: next((at for at, each in enumerate(template) if each.is_pack), None)]
         deduced = {
