@@ -187,7 +187,8 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
     axes_here = [python_name(axis) for axis in axes]
     product = [python_name(name) for name in matrices or ()]
     body = first.elementwise
-    if body is not None and (body.calls or body.divides) and _is_fast(repository, group):
+    fast = any("--use_fast_math" in repository.options_of(each.file)[0] for each in group)
+    if body is not None and fast and (body.calls or body.divides):  # their error is unknown then
         body = None
     by_parameter = {number.name.removesuffix("_wide"): number.name for number in numbers}
     order = tuple(by_parameter.get(name, name) for name in map(python_name, first.names))
@@ -217,11 +218,6 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
         proposal=proposal_of(first.kernel.name, arrays, numbers, axes_here, product),
         kernels=tuple(kernels),
     )
-
-
-def _is_fast(repository: Repository, group: Sequence[FoundKernel]) -> bool:
-    """Return whether the build asks for functions and quotients of unknown error for one of the kernels."""
-    return any("--use_fast_math" in repository.options_of(each.file)[0] for each in group)
 
 
 def _axes(group: Sequence[FoundKernel]) -> list[str]:

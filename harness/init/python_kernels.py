@@ -481,7 +481,10 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess:
     arrays = []
     for name, shape in shapes.items():
         own = [value for stored, value in stores if stored == name]
-        role = "InOut" if any(name in _names_in(value) for value in own) else "Output" if own else "Input"
+        reads = any(
+            isinstance(each, ast.Name) and each.id == name for value in own for each in ast.walk(value)
+        )
+        role = "InOut" if reads else "Output" if own else "Input"
         axes_of = tuple(axis_of[axis] for axis in shape)
         arrays.append(ArrayGuess(python_name(name), role, axes_of, "float32", "as it is indexed"))
     values = Values()
@@ -550,10 +553,6 @@ def _axis_names(index: Sequence[str], used: set[str]) -> dict[str, str]:
     for number, axis in enumerate(sorted(used - found.keys())):
         found[axis] = f"k{number or ''}"
     return found
-
-
-def _names_in(node: ast.expr) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _numba_guards(index: Sequence[str], arrays: Iterable[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:

@@ -117,7 +117,8 @@ class Reading:
             for file, launch in fitting
             for each in islice(self._instances(file, launch), _MOST_INSTANCES)
         ]
-        mine.sort(key=lambda each: (self._untold(each[1]), not each[1].geometry))
+        # The kernel is measured as the launch that leaves least of its template open.
+        mine.sort(key=lambda each: (list(self._said(each[1]).values()).count(""), not each[1].geometry))
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
         template = self._template(mine[0][1] if mine else None)
         types = {parameter.name: self._dtype(parameter, template) for parameter in parameters}
@@ -164,20 +165,14 @@ class Reading:
                 f"its template's parameter {unsayable.name or 'without a name'} is {unsayable.problem}, for "
                 "which no value can be guessed: write a suite with instantiate= yourself"
             )
-        if called := next((name for name in self._called() if not self._is_pointer(name)), ""):
+        plain = {each.name for each in self.kernel.parameters if not each.pointer}
+        # `f` of `f(x[i])`, and of `f.template apply<4>(x[i])`.
+        used = (one.text for one, after in pairwise(self.kernel.body) if after.text in {"(", ".", "->"})
+        if called := next((name for name in used if name in plain), ""):
             raise NotReadError(
                 f"it calls its parameter {called} as a function, and no number can be called: write a kernel "
                 "that names the function"
             )
-
-    def _called(self) -> list[str]:
-        """The parameters that the body calls: `f` of `f(x[i])`, and of `f.template apply<4>(x[i])`."""
-        names = {parameter.name for parameter in self.kernel.parameters}
-        pairs = pairwise(self.kernel.body)
-        return [one.text for one, after in pairs if one.text in names and after.text in {"(", ".", "->"}]
-
-    def _is_pointer(self, name: str) -> bool:
-        return any(each.pointer for each in self.kernel.parameters if each.name == name)
 
     def _to_compile(self) -> tuple[str, tuple[str, ...]]:
         """The file to compile, and the folders that its includes need; what is missing becomes a note."""
@@ -215,10 +210,12 @@ class Reading:
             text = (*kernel.body, *kernel.bounds)
             own |= {name.text for sign, name in pairwise(text) if sign.text == "::"}  # which no macro has
             words |= {token.text for token in text if token.kind == "word"} - own
-        return sorted(word for word in words if _MACRO.fullmatch(word) and not self._defines(word))
-
-    def _defines(self, word: str) -> bool:
-        return self._means(word, self.source) or self.repository.declares(self.source, word)
+        return sorted(
+            word
+            for word in words
+            if _MACRO.fullmatch(word)
+            and not (self._means(word, self.source) or self.repository.declares(self.source, word))
+        )
 
     def _means(self, word: str, file: str) -> bool:
         return self.repository.meaning(file, word) is not None
@@ -255,10 +252,6 @@ class Reading:
         texts = (*given, *(deduced.get(each.name, each.default) for each in template[len(given) :]))
         pairs = zip(template, texts, strict=False)
         return {each.name: self._argument(each, text, launch) for each, text in pairs}
-
-    def _untold(self, launch: CudaLaunch) -> int:
-        """Return how many parameters of the template a launch leaves open."""
-        return list(self._said(launch).values()).count("")
 
     def _said(self, launch: CudaLaunch | None) -> dict[str, str]:
         """Return the arguments that a launch gives the kernel's template."""

@@ -71,7 +71,7 @@ class Repository:
     def __init__(self, folder: Path, suites: Sequence[str] = ()) -> None:
         self.folder = folder
         self.top = repository_of(folder)
-        self.passed_over: dict[str, int] = {}
+        self.passed_over = Counter[str]()
         """Number of files that were not looked at, by the folder's name or another reason."""
         self.unread: dict[str, str] = {}
         """Files with kernels that were not read, each with the reason."""
@@ -80,7 +80,8 @@ class Repository:
         # Each file is read, and what it includes is followed, once.
         self.bytes_of, self.text, self.source = cache(self._bytes_of), cache(self._text), cache(self._source)
         self._closure, self._resolve = cache(self._found_closure), cache(self._resolved)
-        self._includes, self.meaning = cache(self._read_includes), cache(self._meaning)
+        self._includes = cache(lambda name: _INCLUDE.findall(self.text(name)))
+        self.meaning = cache(self._meaning)
 
     def _listed(self, suites: Sequence[str]) -> list[str]:
         found = []
@@ -92,7 +93,7 @@ class Repository:
             if not why and not _is_text(name):
                 why = "names that are not UTF-8"
             if why:
-                self.passed_over[why] = self.passed_over.get(why, 0) + 1
+                self.passed_over[why] += 1
             else:
                 found.append(name)
         return found
@@ -349,9 +350,6 @@ class Repository:
                     found[resolved[0]] = resolved[1]
                     waiting.append(resolved[0])
         return found, missing
-
-    def _read_includes(self, name: str) -> list[tuple[str, str]]:
-        return _INCLUDE.findall(self.text(name))
 
     def includes_of(self, name: str) -> tuple[tuple[str, ...], list[str]]:
         """The folders that a file's includes need, and those that are missing.
