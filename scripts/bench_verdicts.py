@@ -42,8 +42,10 @@ from harness.device.telemetry import probe_for
 from harness.errors import HarnessError, MeasureError, UsageError, WorkerError
 from harness.measure import protocol
 from harness.records.types import DeviceInfo, Verdict
-from harness.run.compare import CaseEntry, CompareSettings, Comparing
+from harness.run.compare import Comparing
+from harness.run.compare_settings import CompareSettings
 from harness.run.device_session import find_device, unfit
+from harness.run.pair_session import CaseEntry
 from harness.run.sweep.executors import Silent
 from harness.suite.case_id import CaseId
 from harness.suite.loader import LoadedSuite, discover, load

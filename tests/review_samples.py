@@ -15,12 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.records.record_files import CalibrationSummary
 from harness.records.types import Arm, Effect, Extent3, Launch, Resources, Verdict, VerdictStatus
-from harness.report.document.document import Calibrated, CardReview, Review, SourceLine
+from harness.report.document.document import CardReview, Review, SourceLine
 from harness.report.document.outcome import Links, review_outcome
 from harness.report.pull_request.faces import faces, write_faces
 
 BASE, HEAD = "3f2a91c0de5b7718c4d1f0a96e2b83d75c60a1f4", "9b1c44de01fa0c35e7728d96b4a1530ce9d8f267"
+DRIVER = "580.159.04"
 LINKS = Links(
     run="https://github.com/example/kernels/actions/runs/9876543210",
     history="https://example.github.io/kernels/",
@@ -141,12 +143,14 @@ def card(*cases: Verdict, **over: Any) -> CardReview:
         "device": "NVIDIA H200",
         "spec": "cuda:0",
         "kind": "gpu",
-        "driver": "580.159.04",
+        "driver": DRIVER,
         "compiler": "nvcc 13.0.88",
         "margin": 0.0025,
         "tolerance": 0.01,
         "confidence": 0.999,
-        "calibrated": Calibrated(measured_at="2026-07-01T03:12:45+00:00", verdicts=3000, false_alarms=0),
+        "calibrated": CalibrationSummary(
+            measured_at="2026-07-01T03:12:45+00:00", driver=DRIVER, verdicts=3000, false_alarms=0
+        ),
         "twins": twins(cases[0].kernel if cases else "naive"),
         "places": {name: place for name, place in PLACES.items() if name in kernels},
     }
@@ -365,6 +369,7 @@ def hostile() -> Review:
             message=text,
             log="\n\n".join(ATTACKS),
             side="head" if at % 2 else "",
+            settings_changed=ATTACKS[at:],
             reason="gh-1" if status in ("invalid", "inconclusive") else REASONS[status],
         )
         for at, (text, status) in enumerate(zip(ATTACKS, [*STATUSES, "failed"], strict=True))
@@ -380,7 +385,7 @@ def hostile() -> Review:
             problem=ATTACKS[1],
             left_out=ATTACKS,
             problem_changes=ATTACKS,
-            calibrated=Calibrated(measured_at=words, verdicts=3, false_alarms=5),
+            calibrated=CalibrationSummary(measured_at=words, driver=words, verdicts=3, false_alarms=5),
             places={
                 f"k{at}_www": SourceLine(path="@team/www.evil.example/-x-.cu", line=1) for at in range(10)
             },

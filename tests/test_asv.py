@@ -25,7 +25,7 @@ import pytest
 pytest.importorskip("asv")
 
 from harness.device.backends import survey
-from harness.integrations.asv import plugin
+from harness.integrations.asv import checkout
 from harness.integrations.asv.publish import find_remote_loads
 from harness.integrations.asv.tracks import ANSWERS, TRACKS, SuiteTracks
 from harness.suite.loader import discover, load
@@ -499,7 +499,7 @@ def test_an_answer_is_what_the_track_method_returns(tmp_path, monkeypatch, null_
                 "None",
                 str(file),
             ]
-            answered = plugin._answer(arguments, Path.cwd())
+            answered = checkout._answer(arguments, Path.cwd())
             value, error = returned(getattr(tracks, name), answers, kernel, size)
             assert answered == (error, "", 1 if error else 0)
             # As asv writes what a benchmark returns.
@@ -520,11 +520,11 @@ def returned(track: Any, *arguments: object) -> tuple[Any, str]:
 
 def test_without_answers_asv_starts_its_own_process(tmp_path):
     arguments = ["benchmark.py", "run", "folder", "suites.Toy.track_time_ms-0", "{}", "None", "file"]
-    assert plugin._answer(arguments, tmp_path) is None
+    assert checkout._answer(arguments, tmp_path) is None
     (tmp_path / ANSWERS).write_text('{"track_time_ms": []}', encoding="utf-8")
-    assert plugin._answer(arguments, tmp_path) is None
+    assert checkout._answer(arguments, tmp_path) is None
     (tmp_path / ANSWERS).write_text('{"track_time_ms": [{"value": 1', encoding="utf-8")
-    assert plugin._answer(arguments, tmp_path) is None
+    assert checkout._answer(arguments, tmp_path) is None
 
 
 @pytest.fixture(scope="module")

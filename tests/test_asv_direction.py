@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -235,7 +234,7 @@ def feed(html: Path) -> dict[tuple[str, str], tuple[str, str]]:
         assert link is not None
         machine = re.search(r"machine=([\w-]+)", link.attrib["href"])
         assert machine
-        found[title.partition(" ")[2], machine[1]] = title, re.sub(r"\s+", " ", unescape(content))
+        found[title.partition(" ")[2], machine[1]] = title, re.sub(r"\s+", " ", content)
     return found
 
 

@@ -33,7 +33,7 @@ from harness.records.types import Effect, Toolchain, Verdict, VerdictStatus
 from harness.report.terminal.progress import BisectProgress
 from harness.run.bisect.commit_pairs import PairResult, Question, is_known
 from harness.run.bisect.search import Bisecting, BisectResult
-from harness.run.compare import CompareSettings
+from harness.run.compare_settings import CompareSettings
 from harness.run.device_session import find_device
 from harness.suite.case_id import CaseId
 from harness.suite.problem import Case

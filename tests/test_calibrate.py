@@ -38,7 +38,8 @@ from harness.run.calibrate import (
     _with_planted,
     calibrate,
 )
-from harness.run.compare import CompareSettings, Comparing
+from harness.run.compare import Comparing
+from harness.run.compare_settings import CompareSettings
 from harness.suite.planning import plan
 from harness.suite.problem import Case
 from tests.support import write_null_script

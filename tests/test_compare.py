@@ -19,15 +19,10 @@ from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonResult, read_comparison
 from harness.records.types import TWIN_PLANTED, TWIN_SAME, Verdict
 from harness.run import compare as compare_module
-from harness.run.compare import (
-    CompareSettings,
-    Comparing,
-    match,
-    pair_settings_for,
-    policy_for,
-    with_twins,
-)
+from harness.run.compare import Comparing, with_twins
+from harness.run.compare_settings import CompareSettings, pair_settings_for, policy_for
 from harness.run.device_session import DeviceSession
+from harness.run.pair_session import match
 from harness.suite.kernel import Kernel
 from harness.suite.loader import load
 from harness.suite.planning import plan

@@ -321,7 +321,12 @@ def test_json_keys_of_comparisons_are_those_of_the_code(command, module, functio
     tree = ast.parse((ROOT / "harness" / "report" / "terminal" / f"{module}.py").read_text(encoding="utf-8"))
     as_json = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
     (given,) = [n.value for n in as_json.body if isinstance(n, ast.Return) and isinstance(n.value, ast.Dict)]
-    keys = [key.value for key in given.keys if isinstance(key, ast.Constant)]
+    keys = [
+        each.value
+        for key, value in zip(given.keys, given.values, strict=True)
+        for each in ([key] if key else cast("ast.Call", value).args[1:])  # ** of fields_of(record, *names)
+        if isinstance(each, ast.Constant)
+    ]
     section_of = section("commands.md", f"harness {command}")
     assert first_words(section_of[section_of.index("With `--json` a list") :]) == keys
 
@@ -381,7 +386,13 @@ def reasons_of_verdicts() -> set[str]:
     """Codes that a trial or comparison gives to a verdict, those of failed sides apart."""
     sources = [
         (ROOT / "harness" / f"{name}.py").read_text("utf-8")
-        for name in ("judgement/case_trial", "judgement/limits", "run/compare")
+        for name in (
+            "judgement/case_trial",
+            "judgement/limits",
+            "run/compare",
+            "run/inspect_pairs",
+            "run/pair_session",
+        )
     ]
     codes = {
         text

@@ -32,6 +32,15 @@ def test_the_repository_of_a_folder_and_of_a_file(project):
     assert git.repository_of(project.suite / "missing.py") == project.root
 
 
+def test_a_repository_is_asked_for_once_and_again_where_it_is_gone(project, monkeypatch):
+    assert git.repository_of(project.suite) == project.root
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")  # without git
+        assert git.repository_of(project.suite) == project.root
+    (project.root / ".git").rename(project.root.parent / "moved")
+    assert git.repository_of(project.suite) is None
+
+
 def test_outside_any_repository(tmp_path):
     assert git.repository_of(tmp_path) is None
 

@@ -30,11 +30,13 @@ from harness.errors import RefusedError
 from harness.judgement.judge import MetricEffects, MetricName, Policy, judge
 from harness.judgement.statistics.moderated import Prior
 from harness.judgement.statistics.paired import ProcessEffect
+from harness.records.record_files import CalibrationSummary
 from harness.records.types import Arm, Effect
 from harness.report.document.check import problems
-from harness.report.document.document import LIMITS, Calibrated, Review, decode_review, encode
-from harness.report.document.from_results import newest_comparisons, review_of
-from harness.run.compare import CompareSettings, policy_for
+from harness.report.document.document import LIMITS, Review, decode_review, encode
+from harness.report.document.from_results import review_of
+from harness.run.compare_settings import CompareSettings, policy_for
+from harness.run.stored_comparisons import newest_comparisons
 from tests import review_samples as samples
 from tests.commits import make_project, only
 from tests.github_reports import Member, archive, deflated, honest, left, posting, zeros, zipped
@@ -343,7 +345,7 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
     "never sure enough": (with_card(confidence=0.9999999), "confidence"),
     "always sure": (with_card(confidence=0.5), "confidence"),
     "more false alarms than verdicts": (
-        with_card(calibrated=Calibrated(measured_at="x", verdicts=1, false_alarms=2)),
+        with_card(calibrated=CalibrationSummary(measured_at="x", driver="", verdicts=1, false_alarms=2)),
         "more false alarms",
     ),
     "effect below its interval": (spoilt(time=moved(0.0, low=0.001, high=0.002)), "outside its interval"),

@@ -14,9 +14,11 @@ import pytest
 from harness.history.changes import analyse, change_id
 from harness.history.reading import read_history, sentence
 from harness.history.series import Epoch, Series, Shift
-from harness.history.sources.our_records import Commits
+from harness.history.sources.our_records import Commits, read_commits
+from harness.history.sources.unrecorded import UnrecordedCount
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.records.types import Launch, Resources, Row
+from harness.run.importing_asv import import_asv
 from harness.system.git import Commit
 from tests.histories import series_case
 from tests.synthetic_history import (
@@ -443,14 +445,23 @@ def test_records_tell_whether_the_same_binary_was_timed(tmp_path, same):
     )
 
 
-def test_a_damaged_record_leaves_the_change_and_clears_nobody(tmp_path):
+def test_a_damaged_record_clears_nobody_and_import_asv_brings_its_change_back(tmp_path):
+    """Half a record has no row left of its only case, and asv's file has it."""
     written = recorded(tmp_path)
-    for path in written.records(H200):
+    commits = read_commits(written.repository)
+    for path in written.records(H200)[1:]:
         same_binary(path)
         truncate(path)
     found = read_history(written.results, written.repository)
+    assert not [*found.conclusion.open]
+    [card] = found.cards
+    assert card.unrecorded == UnrecordedCount(results=49, hidden=49)
+    assert [(len(one.records), one.left_out) for one in import_asv(written.results, commits)] == [(49, 0)]
+    found = read_history(written.results, written.repository)
     [each] = found.conclusion.open
     assert each.change.attribution == "code"
+    [card] = found.cards
+    assert card.unrecorded.results == 0
 
 
 def test_a_cards_calibration_says_what_is_the_smallest_change_of_a_case(tmp_path):

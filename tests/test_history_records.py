@@ -14,9 +14,10 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.history.reading import read_history
+from harness.history.sources.unrecorded import UnrecordedCount
 from harness.records.record_files import RecordWriter, read_run
 from tests.support import caller
-from tests.synthetic_history import CARDS, DriverChange, Failed, History, Step, Suite, write
+from tests.synthetic_history import CARDS, DriverChange, Failed, History, Step, Suite, make_newer, write
 
 H200, A100 = CARDS[:2]
 SMALL = Suite(kernels=("naive", "tiled"), sizes=(1024, 2048))
@@ -153,18 +154,84 @@ def test_figures_of_records_are_those_of_asvs_results(made):
             np.testing.assert_allclose(one.beside[beside], figures, rtol=1e-6)
 
 
-def test_a_record_has_the_say_where_asvs_result_says_otherwise(made):
+def test_a_suite_with_records_has_no_figure_of_asvs_files(made):
+    """Neither where both have a case, nor where asv's file alone has it: that result is counted."""
     before = series_of(told(made))
     path = made.result(5)
     document = json.loads(path.read_text("utf-8"))
     for row in document["results"].values():
         row[0] = [1.0] * len(row[0])
     path.write_text(json.dumps(document), "utf-8")
-    after = series_of(told(made))
-    for name, one in after.items():
+    history = told(made)
+    for name, one in series_of(history).items():
         np.testing.assert_array_equal(one.values, before[name].values)
+    assert [(card.unrecorded.results, card.problems) for card in history.cards] == [(0, ())] * 2
     record_of(made, 5).unlink()
-    assert all(one.values[5] == 1.0 for one in series_of(told(made)).values())
+    history = told(made, cards=[H200.machine])
+    for name, one in series_of(history).items():
+        assert 5 not in one.positions
+        np.testing.assert_array_equal(one.values, np.delete(before[name].values, 5))
+    [card] = history.cards
+    assert (card.unrecorded, card.problems) == (UnrecordedCount(results=4, hidden=4), ())
+
+
+HAS_FOUR = "asv's file of this commit has 4 results of the suite: run 'harness import asv'."
+
+
+def test_where_no_record_has_a_result_asvs_files_are_the_source(made):
+    """A run that was killed before its first row leaves the head of a record."""
+    recorded = series_of(told(made))
+    for path in made.results.rglob("*.jsonl"):
+        path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    history = told(made)
+    assert {card.unrecorded for card in history.cards} == {UnrecordedCount(results=120, hidden=0)}
+    for name, one in series_of(history).items():
+        np.testing.assert_allclose(one.values, recorded[name].values, rtol=1e-6)
+
+
+@pytest.mark.parametrize("damage", ["all of it", "its later rows"])
+def test_of_a_damaged_record_it_is_told_what_asvs_file_has(made, damage):
+    path = record_of(made, 5)
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = {"all of it": [b"{\n"], "its later rows": [*lines[:2], b"{\n"]}[damage]
+    path.write_bytes(b"".join(kept))
+    [card] = told(made, cards=[H200.machine]).cards
+    assert card.unrecorded == UnrecordedCount(results=4, hidden=4)
+    assert card.problems[0].startswith(f"{path.name} is left out: ")
+    assert card.problems[0].endswith(f". {HAS_FOUR}")
+    made.result(5).unlink()
+    [card] = told(made, cards=[H200.machine]).cards
+    assert (card.unrecorded.results, len(card.problems)) == (0, 1)
+    assert "asv's file" not in card.problems[0]
+
+
+def test_a_results_folder_of_a_later_version_is_told_of_and_the_rest_is_shown(made):
+    """A record and a result file of schemas that are yet to come."""
+    before = series_of(told(made))
+    path = record_of(made, 5)
+    path.write_text(path.read_text("utf-8").replace('"schema_version":4', '"schema_version":5'), "utf-8")
+    make_newer(made.result(7))
+    history = told(made, cards=[H200.machine])
+    [card] = history.cards
+    assert card.problems == (
+        f"{made.result(7).name} is left out: the format is 3, and this harness reads 2.",
+        f"{path.name} is left out: its schema is 5, and this harness reads up to 4. {HAS_FOUR}",
+    )
+    for name, one in series_of(history).items():
+        np.testing.assert_array_equal(one.values, np.delete(before[name].values, 5))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_records_of_every_earlier_schema_are_read(made, version):
+    without_asv(made)
+    before = series_of(told(made))
+    for path in made.results.rglob("*.jsonl"):
+        text = path.read_text("utf-8").replace('"schema_version":4', f'"schema_version":{version}')
+        path.write_text(text, "utf-8")
+    history = told(made)
+    assert [card.problems for card in history.cards] == [(), ()]
+    for name, one in series_of(history).items():
+        np.testing.assert_array_equal(one.values, before[name].values)
 
 
 def test_a_run_of_a_part_brings_its_own_cases_up_to_date(made):

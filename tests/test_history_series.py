@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from harness.history.sources.our_records import (
     RecordLayout,
     RunFacts,
     read_commits,
+    suites_of,
 )
 from harness.system import git
 from harness.system.git import Commit
@@ -89,12 +90,11 @@ def table(hashes, columns=None, values=None, versions=None, annotations=None, en
     )
 
 
-def series(of, benchmarks=None, commits=None, facts=(), metric=None):
+def series(of, benchmarks=None, commits=None, metric=None):
+    """The series of asv's files."""
     listed = {each.name: each for each in ([benchmark()] if benchmarks is None else benchmarks)}
     commits = commits or line(len(of.commits))
-    layout = RecordLayout("GFLOP/s", ("naive", "tiled"), ())
-    records = CardRecords(tuple(facts), (layout,), np.empty((0, len(METRICS)), np.float32))
-    figures = records.over(figures_of(of, listed))
+    figures = chain.from_iterable(figures_of(of, listed))
     return list(series_of("card", figures, groups_of(listed), commits, metric))
 
 
@@ -108,18 +108,30 @@ def one(of, **others):
     return series(of, **others)[0]
 
 
+CELLS = tuple((kernel, size, float(size)) for kernel in ("naive", "tiled") for size in ("1024", "2048"))
+
+
 def facts(*contexts, suite="matmul"):
     """A record a commit, in order; None where there is none."""
     return [
-        RunFacts(file=f"{n}.jsonl", size=1, suite=suite, commit=f"c{n}", context=context, layout=0)
+        RunFacts(file=f"{n}.jsonl", size=1, suite=suite, commit=f"c{n}", context=context, layouts=(0,))
         for n, context in enumerate(contexts)
         if context is not None
     ]
 
 
+def recorded(records, rates=()):
+    """The series of records that have the four rates of each, else all 1."""
+    values = np.full((len(records), len(CELLS), len(METRICS)), np.nan, np.float32)
+    values[:, :, 0] = rates or 1.0
+    of = CardRecords(tuple(records), (RecordLayout("GFLOP/s", ("naive", "tiled"), CELLS),), values.ravel())
+    commits = line(1 + max(int(each.commit[1:]) for each in records))
+    return list(series_of("card", of.figures.values(), suites_of([of], commits), commits))
+
+
 def epochs_of(*contexts):
-    """Epoch of each row, and what began each, of rows with these contexts in their records."""
-    found = one(table([f"c{n}" for n in range(len(contexts))]), facts=facts(*contexts))
+    """Epoch of each record with one of these contexts, and what began each."""
+    found, *_ = recorded(facts(*contexts))
     return found.epoch.tolist(), [each.changed for each in found.epochs]
 
 
@@ -396,10 +408,10 @@ def test_a_change_of_driver_begins_an_epoch():
     assert epochs_of(OLD, OLD, NEW, NEW) == ([0, 0, 1, 1], [(), ("driver 570 → 580",)])
 
 
-def test_a_missing_record_begins_none():
-    assert epochs_of(OLD, None, OLD, {}, NEW, None, NEW)[0] == [0, 0, 0, 0, 1, 1, 1]
-    assert epochs_of(None, None, OLD, OLD)[0] == [0, 0, 0, 0]
-    assert epochs_of(None, None)[1] == [()]
+def test_a_missing_record_begins_none_and_is_no_point():
+    assert epochs_of(OLD, None, OLD, {}, NEW, None, NEW)[0] == [0, 0, 0, 1, 1]
+    assert epochs_of(None, None, OLD, OLD)[0] == [0, 0]
+    assert epochs_of({}, {})[1] == [()]
 
 
 def test_what_is_told_later_begins_none_and_is_heeded_from_then_on():
@@ -428,7 +440,7 @@ def test_what_differs_is_told_in_words():
 
 
 def test_an_epoch_is_labelled_by_what_began_it_and_the_first_by_what_there_was():
-    found = one(table(["c0", "c1"]), facts=facts({"driver": "570", "compiler": "nvcc 13"}, {"driver": "580"}))
+    found, *_ = recorded(facts({"driver": "570", "compiler": "nvcc 13"}, {"driver": "580"}))
     assert [each.label for each in found.epochs] == ["driver 570, compiler nvcc 13", "driver 570 → 580"]
     assert [each.start for each in found.epochs] == [0, 1]
 
@@ -454,13 +466,13 @@ def test_figures_of_another_environment_are_of_another_epoch():
 
 
 def test_the_record_of_another_suite_tells_nothing_of_this_one():
-    found = one(table(["c0", "c1"]), facts=[*facts(OLD, OLD), *facts(OLD, NEW, suite="copy")])
-    assert found.epoch.tolist() == [0, 0]
+    found = recorded([*facts(OLD, OLD), *facts(OLD, NEW, suite="copy")])
+    assert {each.case.suite: each.epoch.tolist() for each in found} == {"copy": [0, 1], "matmul": [0, 0]}
 
 
 def test_of_two_records_of_a_commit_the_newer_one_counts():
-    found = one(table(["c0", "c1"]), facts=[*facts(OLD, OLD), *facts(None, NEW)])
-    assert found.epoch.tolist() == [0, 1]
+    found, *_ = recorded([*facts(OLD, OLD), *facts(None, NEW)], [[1] * 4, [2] * 4, [3] * 4])
+    assert (found.epoch.tolist(), found.values.tolist()) == ([0, 1], [1, 3])
 
 
 def test_without_records_what_asv_kept_of_the_machine_tells_the_driver():
@@ -470,15 +482,27 @@ def test_without_records_what_asv_kept_of_the_machine_tells_the_driver():
     assert found.epochs[1].changed == ("driver 570 → 580",)
 
 
-def test_a_record_outweighs_what_asv_kept():
-    found = one(table(["c0", "c1"], annotations=[OLD, OLD]), facts=facts(OLD, NEW))
-    assert found.epoch.tolist() == [0, 1]
+def test_where_there_are_records_what_asv_kept_tells_no_epoch(tmp_path):
+    changed = DriverChange(card=None, at=3, driver="590.44.01")
+    history = History(commits=6, suites=(SMALL,), tracks=("gflops",), records=True, events=(changed,))
+    written = write(replace(history, driver_in_params=True), tmp_path / "driver")
+    for path in written.results.glob("*/*-checkout-pyany.json"):
+        path.write_text(path.read_text("utf-8").replace(changed.driver, CARD.driver), "utf-8")
+
+    def epochs():
+        card = the_card(written.results, read_commits(written.repository))
+        return {tuple(one.series.epoch.tolist()) for one in card.analysed}
+
+    assert epochs() == {(0, 0, 0, 1, 1, 1)}
+    for path in written.records(CARD):
+        path.unlink()
+    assert epochs() == {(0,) * 6}
 
 
 def test_a_series_has_only_the_epochs_that_it_has_points_in():
     nan = np.nan
-    of = table(["c0", "c1", "c2"], values={RATE: [[1, nan, 1, nan], [1, 1, nan, nan], [1, 1, 1, 1]]})
-    all_, later, around, last = series(of, facts=facts(OLD, NEW, {"driver": "590"}))
+    rates = [[1, nan, 1, nan], [1, 1, nan, nan], [1, 1, 1, 1]]
+    all_, later, around, last = recorded(facts(OLD, NEW, {"driver": "590"}), rates)
     assert all_.epoch.tolist() == [0, 1, 2]
     assert later.epoch.tolist() == [0, 1]
     assert [each.changed for each in later.epochs] == [(), ("driver 580 → 590",)]
@@ -489,8 +513,8 @@ def test_a_series_has_only_the_epochs_that_it_has_points_in():
 
 def test_a_series_that_begins_in_a_later_epoch_has_that_one_first():
     nan = np.nan
-    of = table(["c0", "c1", "c2"], values={RATE: [[1, nan, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]})
-    _, later, *_ = series(of, facts=facts(OLD, NEW, OLD))
+    rates = [[1, nan, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]
+    _, later, *_ = recorded(facts(OLD, NEW, OLD), rates)
     assert later.epoch.tolist() == [0, 1]
     assert [each.start for each in later.epochs] == [0, 1]
     assert later.epochs[1].changed == ("driver 580 → 570",)

@@ -16,7 +16,8 @@ import pytest
 from harness.errors import ExitCode, StoreError
 from harness.history.sources.asv_results import AsvBenchmark, read_benchmarks, read_table
 from harness.history.sources.cards import card_folders
-from harness.history.sources.our_records import cache_file, card_records
+from harness.history.sources.kept_tables import cache_file
+from harness.history.sources.our_records import card_records
 from tests.synthetic_history import CARDS, DriverChange, History, Suite, make_newer, truncate, write
 
 RATE, CLOCK = "suites.Toy.track_gflops", "suites.Toy.track_sm_clock_mhz"
@@ -398,11 +399,12 @@ def kept_and_changed(file, **changes):
         pytest.param(lambda _file: b"", id="empty"),
         pytest.param(lambda _file: os.urandom(64), id="noise"),
         pytest.param(lambda file: file.read_bytes()[:-9], id="cut"),
-        pytest.param(lambda file: kept_and_changed(file, format=0), id="another format"),
-        pytest.param(lambda file: kept_and_changed(file, values={}), id="no values"),
-        pytest.param(lambda file: kept_and_changed(file, values={RATE: b"1234" * 5}), id="too few values"),
-        pytest.param(lambda file: kept_and_changed(file, values={RATE: b"123"}), id="halves of values"),
-        pytest.param(lambda file: kept_and_changed(file, files=[]), id="no files"),
+        pytest.param(lambda file: kept_and_changed(file, version="0"), id="another version"),
+        pytest.param(lambda file: kept_and_changed(file, values=b""), id="no values"),
+        pytest.param(lambda file: kept_and_changed(file, values=b"1234" * 5), id="too few values"),
+        pytest.param(lambda file: kept_and_changed(file, values=b"123"), id="halves of values"),
+        pytest.param(lambda file: kept_and_changed(file, layouts=[]), id="no layouts"),
+        pytest.param(lambda file: kept_and_changed(file, facts=[]), id="no files"),
     ],
 )
 def test_a_damaged_cache_is_made_anew(folder, damage):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.benchmark_json import (
     with_samples,
 )
 from tests.support import caller, commit, make_repository
+from tests.synthetic_history import CARDS, DriverChange, Failed, History, Step, Suite, write
 
 
 @pytest.fixture
@@ -315,3 +317,149 @@ def test_files_saved_in_turns_are_judged_and_others_are_not(harness, tmp_path):
     late = [saved(tmp_path, "late", n, 130, 30 + n) for n in range(8)]
     done = harness("judge", "--base", *base, "--head", *late, "--json")
     assert [each["reason"] for each in done.json["verdicts"]] == ["not-alternated"]
+
+
+# Results of suites in asv's files
+
+
+H200, A100 = CARDS[:2]
+OF_ASV = History(
+    commits=30,
+    cards=(H200, A100),
+    suites=(
+        Suite(kernels=("naive", "tiled"), sizes=(1024, 2048)),
+        Suite(name="copy", headline="GB/s", kernels=("copy",), sizes=(2**20,)),
+    ),
+    events=(
+        Step(case="naive 1024", at=14, effect=-0.1, registers=6),
+        DriverChange(card=A100.name, at=7, driver="590.44.01", effect=0.03),
+        Failed(case="tiled 2048", start=20, stop=24),
+        Failed(case="copy", start=27, stop=30, reason="wrong-result"),
+    ),
+    noise=0.003,
+    driver_in_params=True,
+)
+
+
+@pytest.fixture
+def measured_by_asv(tmp_path):
+    """A project that asv alone has results of."""
+    return write(OF_ASV, tmp_path / "asv")
+
+
+def story(history):
+    """Everything that a history tells of its cards but where figures come from."""
+    return {
+        card.name: (
+            card.machine,
+            [(each.change.case, each.change.bad, each.change.kind, each.state) for each in card.changes],
+            card.failing,
+            {
+                one.series.case.name: (
+                    one.series.positions.tolist(),
+                    one.series.failed.tolist(),
+                    one.series.epoch.tolist(),
+                    [epoch.changed for epoch in one.series.epochs],
+                )
+                for one in card.analysed
+            },
+        )
+        for card in history.cards
+    }
+
+
+def figures(history):
+    return {
+        (card.name, one.series.case.name, name): values.tolist()
+        for card in history.cards
+        for one in card.analysed
+        for name, values in {"headline": one.series.values, **one.series.beside}.items()
+    }
+
+
+def test_records_of_asvs_results_tell_the_same_history_when_asvs_files_are_gone(harness, measured_by_asv):
+    root = measured_by_asv.repository
+    before = read_history(measured_by_asv.results, root)
+    assert {card.unrecorded.results for card in before.cards} == {150}
+    done = harness("import", "asv", cwd=root)
+    assert (done.status, done.err) == (ExitCode.FINE, "")
+    assert done.out == "".join(
+        f"{card.machine}: 150 results of asv's files are in 60 records now.\n" for card in (A100, H200)
+    )
+    for path in measured_by_asv.results.glob("*/*-checkout-pyany.json"):
+        path.unlink()
+    after = read_history(measured_by_asv.results, root)
+    assert story(after) == story(before)
+    expected = figures(before)
+    for key, values in figures(after).items():
+        assert values == pytest.approx(expected.pop(key), rel=1e-6, nan_ok=True), key
+    assert not expected
+    assert not any(card.unrecorded.results for card in after.cards)
+
+
+def test_a_second_import_finds_nothing_to_do(harness, measured_by_asv):
+    root = measured_by_asv.repository
+    assert len(harness("import", "asv", "--json", cwd=root).json) == 2
+    records = sorted(measured_by_asv.results.rglob("*.jsonl"))
+    done = harness("import", "asv", cwd=root)
+    assert (done.status, done.out.startswith("Nothing to import: ")) == (ExitCode.FINE, True)
+    assert harness("import", "asv", "--json", cwd=root).json == []
+    assert sorted(measured_by_asv.results.rglob("*.jsonl")) == records
+
+
+def test_only_what_no_record_holds_is_imported(harness, tmp_path):
+    """Of a record that lost its later rows, those; and where another record has the case, nothing."""
+    history = replace(OF_ASV, records=True, cards=(H200,))
+    written = write(history, tmp_path / "both")
+    assert harness("import", "asv", "--json", cwd=written.repository).json == []
+    path = next(each for each in written.records(H200) if "-matmul-" in each.name)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
+    [found] = harness("import", "asv", "--json", cwd=written.repository).json
+    assert (found["results"], found["left_out"]) == (2, 0)
+    [record] = found["records"]
+    stored = read_run(written.repository / record)
+    assert [row.kernel for row in stored.rows] == ["tiled", "tiled"]
+    assert (stored.run.command, stored.run.settings["format"]) == ("import", "asv")
+
+
+def test_results_of_asvs_without_a_time_stay_where_they_are(harness, tmp_path):
+    history = replace(OF_ASV, tracks=("gflops", "gbytes_per_s"), events=(), cards=(H200,))
+    written = write(history, tmp_path / "rates")
+    done = harness("import", "asv", cwd=written.repository)
+    assert done.out == f"{H200.machine}: 0 results of asv's files are in 0 records now.\n"
+    assert done.err == f"harness: {H200.machine}: 150 results without a time stay in asv's files alone.\n"
+    assert not [*written.results.rglob("*.jsonl")]
+
+
+def test_records_of_two_environments_stay_apart(harness, measured_by_asv):
+    folder = measured_by_asv.results / H200.machine
+    for path in folder.glob("*-checkout-pyany.json"):
+        text = path.read_text("utf-8").replace("checkout-pyany", "checkout-py3.13")
+        path.with_name(path.name.replace("checkout-pyany", "checkout-py3.13")).write_text(text, "utf-8")
+    before = read_history(measured_by_asv.results, measured_by_asv.repository)
+    assert len(before.cards) == 3
+    assert harness("import", "asv", cwd=measured_by_asv.repository).status == ExitCode.FINE
+    after = read_history(measured_by_asv.results, measured_by_asv.repository)
+    assert story(after) == story(before)
+    assert not any(card.unrecorded.results for card in after.cards)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["asv", "out.json"], "reads a whole results folder: it takes --results alone"),
+        (["asv", "--suite", "matmul"], "it takes --results alone"),
+        (["nvbench"], "needs at least one FILE that nvbench wrote"),
+    ],
+)
+def test_what_an_import_cannot_take_is_refused(harness, project, arguments, words):
+    done = harness("import", *arguments, cwd=project)
+    assert done.status == ExitCode.USAGE
+    assert words in done.err
+
+
+def test_without_a_list_of_benchmarks_nothing_is_imported(harness, measured_by_asv):
+    (measured_by_asv.results / "benchmarks.json").unlink()
+    done = harness("import", "asv", cwd=measured_by_asv.repository)
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "no benchmarks.json" in done.err

@@ -1129,6 +1129,14 @@ def test_a_folder_that_cannot_be_written_is_an_error_and_nothing_is_left(theirs,
     assert "Nothing was changed" in done.err
 
 
+def test_a_file_that_grows_keeps_its_mode(theirs, call):
+    file = theirs({"scale.cu": SCALE, "pyproject.toml": "[project]\nname = 'theirs'\n"}) / "pyproject.toml"
+    file.chmod(0o640)
+    assert call("init", "--yes").status == 0
+    assert "tool.harness" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_file_in_the_way_is_an_error_and_nothing_is_left(theirs, call):
     top = theirs({"scale.cu": SCALE, "benchmarks": "a file where a folder should be"})
     done = call("init", "--yes")

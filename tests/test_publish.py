@@ -536,6 +536,13 @@ def command(written, *arguments):
     return run_command("publish", *arguments, cwd=written.repository)
 
 
+UNRECORDED = [
+    f"{card}: Only asv's files hold {2 * COMMITS} results of suites: "
+    "'harness import asv' makes records of them."
+    for card in sorted((H200.machine, A100.machine))
+]
+
+
 def test_asv_s_pages_and_ours_lie_beside_each_other_and_are_linked(shown):
     done = command(shown)
     assert done.returncode == ExitCode.FINE
@@ -550,7 +557,8 @@ def test_asv_s_pages_and_ours_lie_beside_each_other_and_are_linked(shown):
     age(html)
 
     again = command(shown, "--without-asv")
-    assert (again.returncode, again.stdout, again.stderr) == (ExitCode.FINE, done.stdout, "")
+    assert (again.returncode, again.stdout) == (ExitCode.FINE, done.stdout)
+    assert again.stderr == "".join(f"harness: {each}\n" for each in UNRECORDED)
     assert (html / "index.html").read_bytes() == page
     assert (html / "index.html").stat().st_mtime == 1
     assert (html / "harness/index.html").stat().st_mtime != 1
@@ -572,6 +580,7 @@ def test_json_is_all_of_standard_output_even_beside_asv(shown):
         "points": 4 * COMMITS,
         "open": 1,
         "problems": [],
+        "unrecorded": UNRECORDED,
     }
 
 
@@ -880,7 +889,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_published(harness, made, sp
     assert problem.startswith(f"{H200.machine}: ")
     assert told in problem
     assert said["points"] == points
-    assert done.err == f"harness: {problem}\n"
+    assert done.err == "".join(f"harness: {each}\n" for each in (problem, *said["unrecorded"]))
     site = Path(said["folder"])
     assert problems_of(site) == [problem]
     [card] = api(site, "site")["cards"]
@@ -1097,6 +1106,8 @@ def test_a_damaged_record_costs_its_own_page_alone(made):
     newest = written.records(H200)[-1]
     newest.write_bytes(newest.read_bytes().split(b"\n", 1)[0] + b"\n{]\n{}\n")
     site, done = publish(written)
-    assert done.points == 8
+    assert done.points == 6
+    [problem] = done.problems
+    assert problem.endswith("asv's file of this commit has 2 results of the suite: run 'harness import asv'.")
     runs = api(site, f"cards/{H200.machine}")["runs"]
     assert [run["commit"] for run in runs] == [2, 1, 0]

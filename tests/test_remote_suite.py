@@ -11,7 +11,7 @@ import pytest
 from harness.errors import NotToldError
 from harness.measure import protocol, worker
 from harness.measure.remote_suite import remote_suite
-from harness.run.compare import _Answering
+from harness.run.pair_session import _Answering
 from harness.suite.loader import load_folder
 from harness.suite.suite_data import DefinitionCall, Functions, ReturnValue, describe
 from harness.system.process import Failed, Query

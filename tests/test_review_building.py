@@ -11,16 +11,10 @@ from harness.errors import StoreError, UsageError
 from harness.judgement.saved_runs import FilesResult, FilesSide, policy_for
 from harness.records.types import Effect, Verdict
 from harness.report.document.document import SourceLine, decode_review, encode
-from harness.report.document.from_results import (
-    _unique,
-    card_of_files,
-    kernel_places,
-    newest_comparisons,
-    review_of,
-    stored_result,
-)
+from harness.report.document.from_results import _unique, card_of_files, kernel_places, review_of
 from harness.report.document.outcome import Links, facts
 from harness.report.pull_request.comment_markdown import comment
+from harness.run.stored_comparisons import newest_comparisons, stored_result
 from harness.suite.loader import load
 from tests.commits import make_project, only
 from tests.support import caller, commit, git, run_command, write_files, write_null_script

@@ -8,6 +8,7 @@ import html
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from html.parser import HTMLParser
@@ -19,24 +20,12 @@ import pytest
 from markdown_it import MarkdownIt
 
 from harness.judgement.gates import GATES
-from harness.report.document.document import Calibrated, Review, decode_review, encode
+from harness.records.record_files import CalibrationSummary
+from harness.report.document.document import Review, decode_review, encode
 from harness.report.document.outcome import Links, calibrated, facts, grouped, total
-from harness.report.pull_request import comment_markdown
-from harness.report.pull_request.comment_markdown import (
-    Item,
-    Part,
-    axis_svg,
-    axis_text,
-    comment,
-    fit,
-    fixed,
-    listed,
-    scale_of,
-    strip_svg,
-    strip_text,
-    summary,
-)
+from harness.report.pull_request.comment_markdown import Detail, comment, fitted, listed, summary
 from harness.report.pull_request.faces import check_run, page, workflow_command, workflow_commands
+from harness.report.pull_request.plots import axis_text, scale_of, strip_text
 from harness.report.templates import code, pre
 from harness.report.words.of_verdict import reason, remedy
 from tests.review_samples import (
@@ -188,34 +177,25 @@ def test_a_review_of_a_thousand_failures_still_names_the_worst_and_counts_all():
     assert re.search(r"<p>[\d,]+ of 1,000 cases did not fit into the table\.</p>", huge)
 
 
-def test_items_are_all_shown_in_brief_before_any_is_shown_in_full():
-    part = Part(
-        opening="<ul>",
-        items=[Item("long" * 10, "short")] * 3,
-        closing="</ul>",
-        cases=3,
-        more=lambda left: f"{left} more",
-    )
-    whole = len(fit([part], 10_000))
-    for limit in range(50, whole + 40):
-        told = fit([part], limit)
-        assert len(told) <= limit
-        shown = told.count("short") + told.count("long" * 10)
-        assert shown == 3 or ("long" not in told and f"{3 - shown} more" in told)
-    assert fit([part], whole + 40).count("long" * 10) == 3
+def drawn(detail: Detail) -> str:
+    """A face of three lists: paragraphs, of which some are brief, what is folded, and rows of a table."""
+    full = min(detail.full, detail.shown)
+    return "é" * full * 40 + "e" * (detail.shown - full) * 10 + "l" * detail.listed * 5 + "r" * detail.rows
 
 
-def test_what_matters_more_is_served_first_wherever_it_stands():
-    last = Part(tier=0, items=[Item("first served")], cases=1, more=lambda left: "")
-    front = Part(tier=1, items=[Item("x" * 40)], cases=1, more=lambda left: "none")
-    told = fit([front, fixed("between"), last], 60)
-    assert "first served" in told
-    assert "none" in told
+@pytest.mark.parametrize("limit", range(0, 1300, 7))
+def test_of_a_face_that_is_too_large_what_is_folded_goes_first_and_what_is_acted_on_last(limit):
+    made = Counter(fitted(drawn, 10, limit))
+    assert len(fitted(drawn, 10, limit).encode()) <= limit
+    assert not made["r"] or made["l"] == 50
+    assert not made["l"] or made["é"] == 400
+    assert not made["é"] or made["é"] / 4 + made["e"] == 100
 
 
-def test_bytes_are_counted_and_not_characters():
-    part = Part(items=[Item("é" * 10)] * 10, cases=10, more=lambda left: "")
-    assert len(fit([part], 100).encode()) <= 100
+def test_a_face_uses_the_room_that_there_is():
+    assert fitted(drawn, 10, 859) == drawn(Detail(9, 10, 10, 10))
+    assert fitted(drawn, 10, 99) == drawn(Detail(0, 0, 0, 9))
+    assert fitted(drawn, 10, 860) == drawn(Detail(10, 10, 10, 10))
 
 
 # Others' texts
@@ -280,6 +260,15 @@ def test_the_marker_is_the_first_line():
 def test_nobody_else_can_write_the_marker():
     hidden = case("a", 64, "failed", side="head", log=f"{MARKER}\n", message=MARKER)
     assert comment(review(card(hidden)), LINKS, marker=MARKER).count(MARKER) == 1
+
+
+@pytest.mark.parametrize("text", ATTACKS)
+def test_a_note_is_one_paragraph_of_text(text):
+    told = comment(made("clean"), LINKS, marker=MARKER, notes=(text,))
+    lines = told.splitlines()
+    assert lines[2].startswith("<p>")
+    assert lines[2].count("<") == 2
+    assert "\n".join((*lines[:2], *lines[4:], "")) == comment(made("clean"), LINKS, marker=MARKER)
 
 
 def test_without_links_there_are_places_and_no_addresses():
@@ -352,14 +341,14 @@ def test_places_grow_with_effects():
 
 
 def test_a_strip_is_well_formed_and_says_what_it_shows():
-    sample = card(case("a", time=change(0.017)))
-    svg = ET.fromstring(strip_svg(scale_of(sample), change(0.017), 'a "b" <c>'))
-    assert svg.attrib["aria-label"] == 'a "b" <c>'
-    assert svg.findtext("title") == 'a "b" <c>'
-    places = [float(each.attrib["cx"].rstrip("%")) for each in svg.iter("circle")]
+    told = page(review(card(case("a", time=change(0.017)))), LINKS)
+    axis, strip = (ET.fromstring(each) for each in re.findall(r"<svg.*?</svg>", told, re.DOTALL))
+    assert len(axis.findall("line")) == len(axis.findall("text")) >= 3
+    assert strip.attrib["aria-label"] == strip.findtext("title")
+    assert plain(strip.attrib["aria-label"]) == "matmul.a@1024: +1.70 % ± 0.07, unchanged"
+    places = [float(each.attrib["cx"].rstrip("%")) for each in strip.iter("circle")]
     assert len(places) == 1 + len(change(0.017).process_effects)
     assert all(50 < place < 100 for place in places)
-    ET.fromstring(axis_svg(scale_of(sample)))
 
 
 # The page
@@ -483,10 +472,16 @@ def test_what_would_help_depends_on_whether_the_card_is_calibrated():
     ("known", "told"),
     [
         (None, "Not calibrated"),
-        (Calibrated(measured_at="", verdicts=0, false_alarms=0), "Not calibrated"),
-        (Calibrated(measured_at="", verdicts=600, false_alarms=1), "so below 0.79 % (95 % confidence)"),
-        (Calibrated(measured_at="", verdicts=3, false_alarms=5), "The calibration makes no sense"),
-        (Calibrated(measured_at="", verdicts=2**53, false_alarms=2**53), "so below 100 %"),
+        (CalibrationSummary(measured_at="", driver="", verdicts=0, false_alarms=0), "Not calibrated"),
+        (
+            CalibrationSummary(measured_at="", driver="", verdicts=600, false_alarms=1),
+            "so below 0.79 % (95 % confidence)",
+        ),
+        (
+            CalibrationSummary(measured_at="", driver="", verdicts=3, false_alarms=5),
+            "The calibration makes no sense",
+        ),
+        (CalibrationSummary(measured_at="", driver="", verdicts=2**53, false_alarms=2**53), "so below 100 %"),
     ],
 )
 def test_false_alarms_are_told_with_their_bound(known, told):
@@ -504,7 +499,7 @@ def test_lists_are_told_in_english():
 
 def test_the_verdict_stands_first_in_the_comments_table():
     """A comment's table scrolls: what is beyond 350 pixels nobody sees on a telephone."""
-    text = comment_markdown.comment(SAMPLES["regressions"](), LINKS)
+    text = comment(SAMPLES["regressions"](), LINKS)
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', text)
     assert heads[:2] == ["verdict", "case"]
 
@@ -513,7 +508,7 @@ def test_benchmarks_of_others_are_told_nothing_of_a_card():
     """Pytest's files have no driver, no device time and no calibration."""
     noisy = case("test_sum", status="inconclusive", gpu_s=0.0)
     theirs = card(noisy, suite="pytest", executables=True, driver="", compiler="", calibrated=None, twins=())
-    text = comment_markdown.comment(review(theirs), LINKS)
+    text = comment(review(theirs), LINKS)
     assert "<code></code>" not in text
     assert "device time" not in text
     assert "calibrate" not in text

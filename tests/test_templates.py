@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import html
+import re
+import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 from jinja2 import Environment, TemplateAssertionError, UndefinedError
 from markdown_it import MarkdownIt
 
+import harness
 from harness.report.templates import html_environment, markdown_environment
 from tests.review_samples import ATTACKS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 VALUES = """\
 {%- macro shown(inner) %}<b>{{ inner }}</b>{% endmacro %}
@@ -47,3 +56,24 @@ def test_escaping_cannot_be_switched_off_by_a_filter(of_html):
 def test_a_value_that_nobody_gave_is_an_error(of_html):
     with pytest.raises(UndefinedError):
         of_html.from_string("{{ nobody }}").render()
+
+
+TEMPLATES = sorted(Path(harness.__file__).parent.rglob("*.j2"))
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_a_value_in_a_tag_stands_between_double_quotes(path):
+    """Where it stands without them, or between others, escaping does not keep it there."""
+    text = path.read_text(encoding="utf-8")
+    for found in re.finditer(r"<[a-z][^<>]*?\s[\w-]+=(?P<value>.)", re.sub(r"{%.*?%}|{#.*?#}", "", text)):
+        assert found["value"] == '"', found[0]
+
+
+def test_the_wheel_has_every_file_of_the_package():
+    """Templates are no Python, and lie beside it."""
+    project = tomllib.loads(
+        (Path(harness.__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    )
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["packages"] == ["harness"]
+    assert not {"artifacts", "exclude", "include", "only-include"} & {*wheel}

@@ -37,8 +37,8 @@ SETTINGS = PairSettings(warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005, max_tim
 SAME, MARGIN, HALF, ONE = 0.0, POLICY.margin, 0.005, 0.01
 SUITE = (*[SAME] * 12, *[MARGIN] * 2, *[HALF] * 2, *[ONE] * 4)
 """By how much slower each kernel of a suite is at head. One suite is one comparison."""
-SEEDS = range(6)
-"""Comparisons by their seeds: 120 verdicts of each kind of noise."""
+SEEDS = range(4)
+"""Comparisons by their seeds: 80 verdicts of each kind of noise."""
 FEWEST_FOUND = {HALF: 0.9, ONE: 0.99}
 """Share of slowdowns that are called regressions, at least, whatever the noise."""
 

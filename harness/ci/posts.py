@@ -74,9 +74,8 @@ def prepared(
     check = check_run(review, links)
     missing = unfinished(check["conclusion"])
     advises = light and not key.partial
-    paragraphs = (f"<p>{each}</p>" for each in (missing, _LIGHT if advises else "") if each)
-    opening = "\n\n".join((key.marker, *paragraphs))
-    said = comment(review, links, marker=opening)
+    notes = tuple(filter(None, (missing, _LIGHT if advises else "")))
+    said = comment(review, links, marker=key.marker, notes=notes)
     if missing and check["conclusion"] == "success":
         output = {**check["output"], "title": missing, "text": missing}
         check = {**check, "conclusion": "neutral", "output": output}

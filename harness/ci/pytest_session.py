@@ -17,8 +17,8 @@ from harness.errors import MeasureError, StoreError
 from harness.judgement.saved_runs import FilesResult, judge_files
 from harness.records.imports.imported_files import read_saved
 from harness.records.record_files import ComparisonResult
-from harness.report.document.from_results import newest_comparisons
 from harness.run.executables.side_code import SideFolders, SideRecorder
+from harness.run.stored_comparisons import newest_comparisons
 from harness.system import git
 from harness.system.files import scratch_folder
 from harness.system.python_module import python_module

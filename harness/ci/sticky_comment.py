@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
+
+import msgspec
 
 from harness.ci.forge import Api, ApiError
 from harness.errors import RemoteError
@@ -59,15 +61,13 @@ class Posted:
     url: str = ""
 
 
-class Comment(Protocol):
-    """A comment, as a forge tells of it."""
+class Comment(msgspec.Struct, kw_only=True):
+    """A comment, as a forge describes it."""
 
-    @property
-    def id(self) -> int: ...
-    @property
-    def text(self) -> str | None: ...
-    @property
-    def url(self) -> str: ...
+    id: int
+    text: str | None = msgspec.field(name="body", default=None)
+    url: str = msgspec.field(name="html_url", default="")
+    """Empty at GitLab, which tells none."""
 
 
 def key_of(comment: Comment) -> ReportKey | None:
@@ -101,7 +101,7 @@ class StickyComment:
     """The API's path of all comments."""
     one: str
     """The API's path of one comment, but for its number."""
-    kind: type[Any]
+    kind: type[Comment]
     """The type that a comment is decoded as."""
     ours: Callable[[Any], bool]
     """Tells if the holder of the token wrote a comment."""

@@ -40,7 +40,7 @@ COMMANDS = {
     "calibrate": "Measure this device's noise, so that verdicts rest on it.",
     "history": "Tell what changed over the commits, and whether code or clocks did it.",
     "rebuild": "Make asv's result files anew from the records.",
-    "import": "Keep what an nvbench or Google Benchmark executable measured.",
+    "import": "Keep what nvbench, Google Benchmark or asv's files tell, as records.",
     "publish": "Write the pages of a history, and asv's.",
     "report": "Write stored comparisons as a comment, a summary, a page.",
     "ci": "What the workflows of a pull request call.",

@@ -20,7 +20,7 @@ from harness.system import git
 if TYPE_CHECKING:
     from harness.run.bisect.commit_pairs import PairDevices
     from harness.run.bisect.search import BisectResult
-    from harness.run.compare import CompareObserver
+    from harness.run.pair_session import CompareObserver
     from harness.suite.loader import LoadedSuite
     from harness.suite.planning import SuitePair
 

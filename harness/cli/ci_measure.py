@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harness.config import Config
     from harness.judgement.saved_runs import FilesResult
     from harness.records.record_files import ComparisonResult
-    from harness.run.compare import CompareSettings
+    from harness.run.compare_settings import CompareSettings
     from harness.suite.loader import LoadedSuite
 
 

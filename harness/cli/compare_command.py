@@ -16,7 +16,7 @@ from harness.system import git
 
 if TYPE_CHECKING:
     from harness.records.record_files import ComparisonResult
-    from harness.run.compare import CompareSettings
+    from harness.run.compare_settings import CompareSettings
     from harness.suite.loader import LoadedSuite
     from harness.suite.planning import SuitePair
 
@@ -84,7 +84,7 @@ def settings_from(
     config: Config, selection: options.Selection, given: Mapping[str, Any], **more: Any
 ) -> CompareSettings:
     """Settings from the options, for the rest from the configuration, and `more`."""
-    from harness.run.compare import CompareSettings
+    from harness.run.compare_settings import CompareSettings
 
     shared = executable_options.shared_settings(config, selection, given)
     return CompareSettings(

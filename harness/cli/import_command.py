@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from harness.cli import echo_json, options, tell
 from harness.config import load_config
-from harness.errors import MeasureError
+from harness.errors import MeasureError, UsageError
+from harness.numbers import counted
 from harness.system import git
 
 if TYPE_CHECKING:
@@ -17,15 +19,15 @@ if TYPE_CHECKING:
 
 
 @click.command("import")
-@click.argument("harness", type=options.FORMATS)
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.argument("harness", type=click.Choice((*options.FORMATS.choices, "asv")))
+@click.argument("files", nargs=-1, metavar="FILE...", type=click.Path(path_type=Path))
 @options.commit("--commit", help="What was measured; default: the commit that the file names, else HEAD.")
 @options.value("--suite", "NAME", "Default: the executable's name.")
 @options.value("--machine", "NAME", "Folder of records of that card; default: after its name.")
 @options.path("--results", "Where records go; default: the project's.")
 @options.json
 def command(
-    harness: Format,
+    harness: Format | Literal["asv"],
     files: tuple[Path, ...],
     commit: str | None,
     suite: str | None,
@@ -38,7 +40,49 @@ def command(
     FILE is what nvbench writes with --json or --jsonbin, and Google Benchmark with --benchmark_out. Nothing
     in it was verified or watched by the harness. To have two commits judged, have them run in turns: 'harness
     compare BASE HEAD --with-command COMMAND'.
+
+    'harness import asv' takes no FILE: it makes records of the results of suites that only asv's files in the
+    results folder hold, as those of a record that was lost.
     """
+    if harness == "asv":
+        if files or commit or suite or machine:
+            raise UsageError("'harness import asv' reads a whole results folder: it takes --results alone.")
+        _import_asv(results, as_json=as_json)
+    elif not files:
+        raise UsageError(f"'harness import {harness}' needs at least one FILE that {harness} wrote.")
+    else:
+        _import_files(harness, files, commit, suite, machine, results, as_json=as_json)
+
+
+def _import_asv(results: Path | None, *, as_json: bool) -> None:
+    from harness.history.sources.our_records import read_commits
+    from harness.integrations.asv.conf import history_of
+    from harness.run.importing_asv import import_asv
+
+    conf = history_of(load_config(), None, results)
+    written = list(import_asv(conf.results, read_commits(conf.repository)))
+    if as_json:
+        echo_json([{**asdict(one), "records": list(map(str, one.records))} for one in written])
+        return
+    for one in written:
+        records = counted(len(one.records), "record")
+        click.echo(f"{one.card}: {counted(one.results, 'result')} of asv's files are in {records} now.")
+        if one.left_out:
+            tell(f"{one.card}: {counted(one.left_out, 'result')} without a time stay in asv's files alone.")
+    if not written:
+        click.echo("Nothing to import: records hold every result of a suite that asv's files have.")
+
+
+def _import_files(
+    harness: Format,
+    files: tuple[Path, ...],
+    commit: str | None,
+    suite: str | None,
+    machine: str | None,
+    results: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     from harness.cli.compare_command import repository_of
     from harness.cli.executable_options import source_at
     from harness.history.row_summary import summary_of

@@ -10,6 +10,7 @@ import click
 from harness.cli import echo_json, options, tell_at_end, tell_lines
 from harness.config import load_config
 from harness.errors import SuiteError
+from harness.records.types import fields_of
 from harness.suite.case_id import Selector
 from harness.suite.kernel import Kernel
 from harness.suite.loader import LoadedSuite
@@ -74,7 +75,7 @@ def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
         "source": loaded.source,
         "axes": {name: {"default": a.default, "quick": a.quick} for name, a in suite.problem.axes.items()},
         "kernels": [
-            {field: getattr(kernel, field) for field in fields}
+            fields_of(kernel, *fields)
             | {"backends": tuple(kernel.sources), "tune": _tune_json(suite, kernel)}
             for kernel in kernels
         ],
@@ -107,11 +108,10 @@ def _ladder_json(suite: Suite, ladder: Ladder) -> dict[str, Any]:
     )
     rung_fields = ("label", "kernel", "macros", "rate", "average", "time_ms", "speed_up")
     rungs = [
-        {field: getattr(rung, field) for field in rung_fields}
-        | {"sizes": None if rung.swept else suite.rung_sizes(ladder, rung)}
+        fields_of(rung, *rung_fields) | {"sizes": None if rung.swept else suite.rung_sizes(ladder, rung)}
         for rung in ladder.rungs
     ]
-    return {field: getattr(ladder, field) for field in fields} | {"rungs": rungs}
+    return fields_of(ladder, *fields) | {"rungs": rungs}
 
 
 def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:

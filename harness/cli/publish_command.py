@@ -44,7 +44,7 @@ def command(
     with Waiting("publishing") as waiting:
         suites = _suites(config)
         published = write_pages(conf, root, results=results, html=html, suites=suites, tell=waiting.tell)
-    for problem in published.problems:
+    for problem in (*published.problems, *published.unrecorded):
         tell(problem)
     if unwritten := [each for each in of_asv if each not in published.problems]:
         more = f" 'harness rebuild' names {len(unwritten) - 1} more." if len(unwritten) > 1 else ""

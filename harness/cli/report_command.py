@@ -14,12 +14,13 @@ from harness.config import Config, load_config
 from harness.errors import HarnessError, UsageError
 from harness.records.record_files import ComparisonResult
 from harness.report.document.document import SourceLine
-from harness.report.document.from_results import kernel_places, newest_comparisons, review_of, stored_result
+from harness.report.document.from_results import kernel_places, review_of
 from harness.report.document.outcome import Links
 from harness.report.pull_request.comment_markdown import comment
 from harness.report.pull_request.faces import faces, page, write_faces
 from harness.report.pull_request.machine_formats import code_quality, junit, openmetrics, sarif
 from harness.report.terminal.comparison_tables import exit_code
+from harness.run.stored_comparisons import newest_comparisons, stored_result
 from harness.suite.loader import load
 
 _FOR_OTHERS = {"junit": junit, "sarif": sarif, "code-quality": code_quality, "openmetrics": openmetrics}

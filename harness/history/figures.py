@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from statistics import median
 from typing import Any, Literal, TypeAlias
@@ -165,9 +165,9 @@ def _occupancy_percent(row: Row) -> float | None:
 
 
 def _shared_bytes(row: Row) -> float | None:
-    if row.resources is None or row.launch is None or row.resources.static_shared_bytes is None:
+    if row.resources is None or row.resources.static_shared_bytes is None:
         return None
-    return row.resources.static_shared_bytes + row.launch.dynamic_shared_bytes
+    return row.resources.static_shared_bytes + (row.launch.dynamic_shared_bytes if row.launch else 0)
 
 
 def _loop_instructions(row: Row) -> float | None:
@@ -290,48 +290,3 @@ class Figures:
     """What is known of how each row was measured, by key of `facts.CONTEXT`."""
     conditions: tuple[Mapping[str, str], ...] = ()
     """What asv tells of that besides; equal ones are one object. Empty where records are."""
-
-
-def united(groups: Iterable[Group]) -> tuple[Group, ...]:
-    """One group a name: of several the first says what it is, and the others add cases of its kernels."""
-    found: dict[str, Group] = {}
-    for group in groups:
-        known = found.get(group.name)
-        if known is None:
-            found[group.name] = group
-        elif known.is_suite and group.is_suite:
-            more = [key for key in group.keys if key not in known.keys and key[0] in known.kernels]
-            keys = sorted([*known.keys, *more], key=lambda key: known.kernels.index(key[0]))
-            found[group.name] = replace(known, keys=tuple(keys), metrics={**group.metrics, **known.metrics})
-    return tuple(found.values())
-
-
-def laid_over(below: Figures, above: Figures, there: npt.NDArray[np.bool_]) -> Figures:
-    """Both in one table. Where `there` says that `above` has a row of a case, that is what counts."""
-    rows, columns = _places(below.commits, above.commits), _places(below.keys, above.keys)
-    at_rows = np.array([rows[commit] for commit in above.commits], np.intp)
-    at_columns = np.array([columns[key] for key in above.keys], np.intp)
-    contexts = [dict(context) for context in below.contexts]
-    contexts += [{} for _ in range(len(rows) - len(below.commits))]
-    other = np.zeros(len(rows), np.bool_)
-    for row, context in zip(at_rows.tolist(), above.contexts, strict=True):
-        known = contexts[row]
-        other[row] = any(known.get(key, context[key]) != context[key] for key in HOW if key in context)
-        known.update(context)
-    values = {}
-    for metric in {**below.values, **above.values}:
-        merged = np.full((len(rows), len(columns)), np.nan, np.float32)
-        if metric in below.values:
-            merged[: len(below.commits), : len(below.keys)] = below.values[metric]
-        merged[other] = np.nan
-        block = np.ix_(at_rows, at_columns)
-        figures = above.values.get(metric, np.float32(np.nan))
-        merged[block] = np.where(there, figures, merged[block])
-        values[metric] = merged
-    return Figures(
-        group=below.group, commits=tuple(rows), keys=tuple(columns), values=values, contexts=tuple(contexts)
-    )
-
-
-def _places(first: Sequence[Any], second: Sequence[Any]) -> dict[Any, int]:
-    return {each: place for place, each in enumerate(dict.fromkeys((*first, *second)))}

@@ -37,10 +37,11 @@ from harness.history.comparisons import comparisons_of, with_comparisons
 from harness.history.conclusion import CardFindings, Conclusion, conclude
 from harness.history.ended import ended_cases
 from harness.history.events import Event
-from harness.history.figures import Figures, Group, SeriesCase, united
+from harness.history.figures import Figures, Group, SeriesCase
 from harness.history.series import Series, cases_of, series_of
 from harness.history.sources import asv_results
 from harness.history.sources.cards import CardSource, card_folders, cards_of
+from harness.history.sources.kept_tables import is_kept
 from harness.history.sources.our_records import (
     CardRecords,
     Commits,
@@ -48,13 +49,13 @@ from harness.history.sources.our_records import (
     card_records,
     read_commits,
     suites_of,
-    was_read,
 )
+from harness.history.sources.unrecorded import COMMAND, Unrecorded, UnrecordedCount, unrecorded
 from harness.history.suspects import source_folders, with_suspects
 from harness.history.triage import Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
-from harness.numbers import moved, percent
-from harness.records.record_files import read_run
+from harness.numbers import counted, moved, percent
+from harness.records.record_files import commit_and_suite, read_run
 from harness.records.types import Row
 from harness.suite.case_id import Selector, in_short, size_label
 
@@ -72,6 +73,8 @@ class Results:
     """What asv lists; nothing where there are no results of asv's."""
     groups: tuple[Group, ...]
     """What the series are of, in their order."""
+    recorded: frozenset[str]
+    """The suites whose figures come from records. The figures of all other groups come from asv's files."""
     asv_problem: str = ""
     """Why asv's results cannot be read; empty where they can."""
     built: bool = False
@@ -110,6 +113,7 @@ class CardHistory:
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
     problems: tuple[str, ...]
+    unrecorded: UnrecordedCount
     ended: Mapping[str, str]
     """Cases that it measures no more, with the one that may be the same under another name; else empty."""
 
@@ -189,7 +193,7 @@ def open_results(
         if results.exists():
             raise
     # What was read before takes less than another process does to start.
-    new = [folder for folder in folders if not was_read(folder)]
+    new = [folder for folder in folders if not is_kept(folder)]
     read = dict(zip(new, mapped(_contents, new, new), strict=True))
     found = [read.get(folder) or _contents(folder) for folder in folders]
     records = [each for each, _ in found]
@@ -207,7 +211,10 @@ def open_results(
         for name, known in contents.columns.items():
             columns[name].update(dict.fromkeys(known))
     benchmarks |= asv_results.unlisted(columns, benchmarks)
-    groups = united((*suites_of(records, commits), *asv_results.groups_of(benchmarks, columns, directions)))
+    suites = tuple(suites_of(records, commits))
+    recorded = frozenset(each.name for each in suites)
+    of_asv = asv_results.groups_of(benchmarks, columns, directions)
+    groups = (*suites, *(each for each in of_asv if each.name not in recorded))
     cards = [
         card
         for folder, (own, contents) in zip(folders, found, strict=True)
@@ -217,6 +224,7 @@ def open_results(
         cards=tuple(cards),
         benchmarks=benchmarks,
         groups=groups,
+        recorded=recorded,
         asv_problem=problem,
         built=any(is_built(each.facts) for each in records),
         limits=limits or AsvLimits(),
@@ -257,23 +265,26 @@ def read_card(
     table = asv_results.read_table(folder, results.benchmarks, card.environment)
     records = card_records(folder).of(card.environment)
     facts, problems = records.facts, list(table.problems)
-    figures = records.over(asv_results.figures_of(table, results.benchmarks))
-    problems += [each.problem for each in facts if each.problem]
+    of_suites, of_others = asv_results.figures_of(table, results.benchmarks)
+    from_asv = [each for each in (*of_suites, *of_others) if each.group not in results.recorded]
+    figures = {**records.figures, **{each.group: each for each in from_asv}}
+    left = tuple(unrecorded(records, of_suites))
+    problems += [_with_asvs(each, left) for each in facts if each.problem]
     if results.asv_problem and asv_results.has_results(folder):
         problems.append(results.asv_problem)
-    machine = {**table.machine, **_machine(folder, facts)}
+    machine = _machine(folder, facts, table.machine)
     if card.environment is not None:
-        machine["machine"] = card.name
+        machine = {**machine, "machine": card.name}
     if table.machine_problem and not machine:
         problems.insert(0, table.machine_problem)
     calibration, problem = _calibration(folder)
-    problems += filter(None, (problem, _unknown_commits(figures, commits)))
+    problems += filter(None, (problem, _unknown_commits(figures.values(), commits)))
     noises = calibration.cases if calibration else {}
     floors = {in_short(case): noise.smallest_visible for case, noise in noises.items()}
     limits = _limits(results)
     problems += results.limits.problems
     row_of = _rows_of(folder, facts, commits)
-    compared = comparisons_of(facts, commits)
+    compared, built = comparisons_of(facts, commits), metric is None and is_built(facts)
     analysed = tuple(
         with_comparisons(
             analyse(
@@ -286,9 +297,7 @@ def read_card(
             compared.get(series.case.name, ()),
             commits,
         )
-        for series in series_of(
-            card.name, figures, results.groups, commits, metric, built=metric is None and is_built(facts)
-        )
+        for series in series_of(card.name, figures.values(), results.groups, commits, metric, built=built)
         if wanted(series)
     )
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
@@ -301,8 +310,22 @@ def read_card(
         facts=facts,
         calibration=calibration,
         problems=tuple(problems),
+        unrecorded=UnrecordedCount(
+            results=sum(each.count for each in left),
+            hidden=sum(each.count for each in left if each.figures.group in results.recorded),
+        ),
         ended=ended_cases([one.series for one in analysed], results.unlisted),
     )
+
+
+def _with_asvs(damaged: RunFacts, left: Iterable[Unrecorded]) -> str:
+    """Return the problem of a record that cannot be read, with what asv's file of its commit still has."""
+    commit, suite = commit_and_suite(damaged.file)
+    count = sum(each.count_at(commit) for each in left if each.figures.group == suite)
+    if not commit or not count:
+        return damaged.problem
+    results = counted(count, "result")
+    return f"{damaged.problem} asv's file of this commit has {results} of the suite: run '{COMMAND}'."
 
 
 def _limits(results: Results) -> Mapping[tuple[str, str], Limit]:
@@ -328,7 +351,7 @@ def _calibration(folder: Path) -> tuple[Calibration | None, str]:
         return None, error.message
 
 
-def _unknown_commits(figures: Sequence[Figures], commits: Commits) -> str:
+def _unknown_commits(figures: Iterable[Figures], commits: Commits) -> str:
     measured = {commit for each in figures for commit in each.commits}
     unknown = sum(commit not in commits.positions for commit in measured)
     if not unknown:
@@ -363,13 +386,16 @@ def _rows_of(folder: Path, facts: Iterable[RunFacts], commits: Commits) -> Recor
     return row
 
 
-def _machine(folder: Path, facts: Sequence[RunFacts]) -> Mapping[str, str]:
+def _machine(folder: Path, facts: Sequence[RunFacts], of_asv: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what the newest record tells of the machine, with what asv's files tell."""
     for each in reversed(facts):
         if each.has_figures:
             with suppress(StoreError):
                 run = read_run(folder / each.file).run
-                return {**machine_entry(run.device, run.host), "machine": folder.name}
-    return {}
+                entry = {**machine_entry(run.device, run.host), "machine": folder.name}
+                # The file that a record was made of tells less of the machine than asv does.
+                return {**entry, **of_asv} if each.command == "import" else {**of_asv, **entry}
+    return of_asv
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -441,7 +467,8 @@ def read_history(
             read.append(card)
     if not any(card.analysed for card in read):
         cases = cases_of(found.groups, metric, built=found.built)
-        problems = [f"{card.name}: {each}" for card in read for each in card.problems]
+        told = ((card.name, each) for card in read for each in (*card.unrecorded.sentences, *card.problems))
+        problems = [f"{name}: {each}" for name, each in told]
         raise _no_case(results, patterns, metric, [case.name for case in cases], repository, problems)
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}

@@ -88,7 +88,7 @@ class Series:
 
 def series_of(
     card: str,
-    figures: Sequence[Figures],
+    figures: Iterable[Figures],
     groups: Iterable[Group],
     commits: Commits,
     metric: str | None = None,

@@ -314,7 +314,7 @@ class PairBench:
             # Unseen data once a comparison: they have to be made, which takes the host long.
             data = Rotation(self.checker, buffers, case, request.seed, rng, sets=2 if request.verified else 3)
             # Head first: where both are wrong, it is head that fails.
-            facts: dict[str, protocol.SideFacts] = {
+            facts: dict[SideName, protocol.SideFacts] = {
                 side.name: self.verified(side, buffers, request, data) for side in (head, base)
             }
             self.report("measure")

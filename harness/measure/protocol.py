@@ -220,7 +220,7 @@ class Differences(Request[Mapping[str, tuple[str, str]]], frozen=True, kw_only=T
 
 class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
     block: PairedBlock
-    sides: Mapping[str, SideFacts]
+    sides: Mapping[SideName, SideFacts]
 
 
 class Compare(Request[CompareReply], frozen=True, kw_only=True):

@@ -15,16 +15,19 @@ import inspect
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from harness.errors import StoreError
 from harness.records.types import SCHEMA_VERSION, TWINS, CaseBlock, Comparison, Row, Run, Source, Verdict
 from harness.system.files import MOST_BYTES, UNREADABLE, open_regular, read_regular, try_lock
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
@@ -62,7 +65,7 @@ class _RecordHead(msgspec.Struct):
     comparison: _SchemaVersion | None = None
 
 
-_RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)[^-]+-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
+_RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)(?P<commit>[^-]+)-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,15 @@ def record_name(described: Run | Comparison) -> str:
 
 def _short(source: Source) -> str:
     return (source.commit or "nocommit")[:8] + ("+" if source.dirty else "")
+
+
+def commit_and_suite(name: str) -> tuple[str, str]:
+    """Return what a record's name tells of its run: the first digits of the commit, and the suite.
+
+    Both are empty for the name of anything else.
+    """
+    match = _RUN_NAME.fullmatch(name.removesuffix(PACKED).removesuffix(PART))
+    return (match["commit"], match["suite"]) if match else ("", "")
 
 
 class JsonLines:
@@ -249,13 +261,16 @@ def _adopt_parts(folder: Path) -> None:
                 part.rename(part.with_name(part.name.removesuffix(PART)))
 
 
-class Journal(contextlib.AbstractContextManager["Journal"]):
+class Journal:
     """A record, written as long as it can be: a disk that fills up must not cost what is being measured."""
 
     def __init__(self, writer: RecordWriter | None) -> None:
         self._writer = writer
         self.path = writer.path if writer else None
         self.problem = ""
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._writer:
@@ -278,6 +293,46 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
                 self.problem, self.path = error.message, None
 
 
+class ComparisonJournal(Journal):
+    """The record of a comparison while it goes on; without a folder, the blocks alone."""
+
+    def __init__(self, folder: Path | None, comparison: Comparison) -> None:
+        super().__init__(RecordWriter(folder, comparison) if folder else None)
+        self._comparison = comparison
+        self._blocks: list[CaseBlock] = []
+
+    def add(self, item: Row | CaseBlock | Verdict) -> None:
+        super().add(item)
+        if isinstance(item, CaseBlock):
+            self._blocks.append(item)
+
+    def result(
+        self,
+        verdicts: Iterable[Verdict],
+        *,
+        twins: tuple[Verdict, ...] = (),
+        left_out: tuple[str, ...] = (),
+        problem_changes: tuple[str, ...] = (),
+        interrupted: bool,
+        calibration: CalibrationSummary | None = None,
+    ) -> ComparisonResult:
+        """Finish the record with these verdicts, and return the comparison."""
+        made = ComparisonResult(
+            comparison=self._comparison,
+            verdicts=tuple(verdicts),
+            twins=twins,
+            blocks=tuple(self._blocks),
+            left_out=left_out,
+            problem_changes=problem_changes,
+            interrupted=interrupted,
+            calibration=calibration,
+        )
+        for verdict in made.every_verdict:
+            self.add(verdict)
+        self.finish(complete=not interrupted, left_out=left_out, problem_changes=problem_changes)
+        return replace(made, path=self.path, problem=self.problem)
+
+
 def read_run(path: Path) -> StoredRun:
     """A run's record from disk. Raises StoreError, with the line, for a damaged one or a newer schema."""
     lines = _decoded(path)
@@ -297,9 +352,8 @@ def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list
     for folder in sorted({path.parent for path in results.glob("*/*.jsonl*")}):
         newest: dict[str, StoredRow] = {}
         for path in sorted(folder.glob("*.jsonl*"), reverse=True):
-            match = _RUN_NAME.fullmatch(path.name.removesuffix(PART))
             wanted = {case for case in cases if case not in newest or newest[case].row.status == "skipped"}
-            if not match or match["suite"] != suite or not wanted:
+            if commit_and_suite(path.name)[1] != suite or not wanted:
                 continue
             try:
                 stored = read_run(path)

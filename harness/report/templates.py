@@ -7,11 +7,10 @@ macros of templates make: the filter `safe` of Jinja2 does not exist here.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -22,30 +21,38 @@ __all__ = ["Markup", "code", "html_environment", "inline", "markdown_environment
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+__all__ = ["Markup", "code", "html_environment", "inline", "markdown_environment", "pre", "safe"]
+
 _MARKDOWN = "\\`*_|<["
 
 
-def safe(text: str) -> Markup:
-    """Return anybody's text for HTML, as text and nothing else."""
-    return Markup(html.escape(harmless(text)))  # noqa: S704 - escaped here
+def safe(value: object) -> Markup:
+    """Return anybody's text for HTML, as text and nothing else. Attributes stand in double quotes here."""
+    return value if isinstance(value, Markup) else Markup(_escaped(harmless(str(value))))  # noqa: S704
 
 
-def inline(text: str) -> Markup:
+def inline(value: object) -> Markup:
     """Return anybody's text for a line of Markdown, as text and nothing else."""
-    for sign in _MARKDOWN:
-        text = text.replace(sign, f"\\{sign}")
-    return Markup(text)  # noqa: S704 - escaped here
+    if isinstance(value, Markup):
+        return value
+    return Markup("".join(f"\\{each}" if each in _MARKDOWN else each for each in str(value)))  # noqa: S704
 
 
 def code(text: str) -> Markup:
     """Return anybody's text on one line of HTML, as code, where GitHub and Markdown act on nothing."""
-    return Markup("<code>{}</code>").format(safe(" ".join(text.split())))
+    return Markup(f"<code>{safe(' '.join(text.split()))}</code>")  # noqa: S704
 
 
 def pre(text: str) -> Markup:
     """Return anybody's lines as one block of HTML. Blank lines are left out: they end a block of Markdown."""
     lines = [line for line in plain_log(text).split("\n") if line.strip()]
-    return Markup("<pre>{}</pre>").format(Markup(html.escape("\n".join(lines))))  # noqa: S704 - escaped here
+    return Markup(f"<pre>{_escaped(chr(10).join(lines))}</pre>")  # noqa: S704
+
+
+def _escaped(text: str) -> str:
+    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
+        text = text.replace(sign, entity)
+    return text
 
 
 @cache
@@ -63,18 +70,16 @@ def markdown_environment(folder: Path) -> Environment:
     return _environment(folder, inline)
 
 
-def _environment(folder: Path, escape: Callable[[str], Markup]) -> Environment:
+def _environment(folder: Path, escape: Callable[[object], Markup]) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    def finalize(value: Any) -> Markup:
-        return value if isinstance(value, Markup) else escape(str(value))
-
-    def join(values: Iterable[Any], separator: str = "") -> Markup:
-        return finalize(separator).join(map(finalize, values))
+    def join(values: Iterable[object], separator: str = "") -> Markup:
+        """Join the values that are not empty."""
+        return escape(separator).join(map(escape, filter(None, values)))
 
     made = Environment(
-        autoescape=True,  # so that macros give Markup; `finalize` escapes before it has anything to do
-        finalize=finalize,
+        autoescape=True,  # so that macros give Markup; `escape` comes first and leaves it nothing to do
+        finalize=escape,
         keep_trailing_newline=True,
         loader=FileSystemLoader(folder),
         lstrip_blocks=True,
@@ -82,5 +87,6 @@ def _environment(folder: Path, escape: Callable[[str], Markup]) -> Environment:
         undefined=StrictUndefined,
     )
     # Filters of Jinja2 that join texts escape by its own rules, which leave characters that turn lines.
-    made.filters = {"code": code, "join": join, "length": len, "pre": pre}
+    kept = {name: made.filters[name] for name in ("batch", "length", "list", "map", "selectattr", "sum")}
+    made.filters = {**kept, "code": code, "join": join, "pre": pre}
     return made

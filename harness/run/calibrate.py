@@ -15,7 +15,8 @@ from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, read_ca
 from harness.judgement.statistics.paired import ProcessEffect
 from harness.measure import protocol
 from harness.records.types import Verdict
-from harness.run.compare import CaseEntry, Comparing, against_itself
+from harness.run.compare import Comparing
+from harness.run.pair_session import CaseEntry, against_itself
 from harness.suite.planning import PlannedCase
 
 MOST_EFFECTS = 256

@@ -303,11 +303,11 @@ class DeviceSession:
         def answer() -> R | Failed:
             self.start()
             assert self._child is not None
-            return self._child.ask(request, timeout_s, self._heard)
+            return self._child.ask(request, timeout_s, self.heard)
 
         return self._answered(answer)
 
-    def _heard(self, progress: Progress) -> None:
+    def heard(self, progress: Progress) -> None:
         self.observer.stage(f"{progress.stage} {progress.side}".strip())
 
     def _answered(self, answer: Callable[[], R | Failed]) -> R | Failed:

@@ -5,16 +5,27 @@ from __future__ import annotations
 import datetime as dt
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import harness
 from harness.errors import UsageError
 from harness.records.imports.identity import Identity
 from harness.records.imports.imported import DeviceCases, ImportedCase, ImportedFile, identifier
 from harness.records.record_files import RecordWriter
-from harness.records.types import DeviceInfo, Host, Measurement, Row, Run, Snapshot, Source, Telemetry
+from harness.records.types import (
+    DeviceInfo,
+    Host,
+    L2Policy,
+    Measurement,
+    Row,
+    Run,
+    Snapshot,
+    Source,
+    Telemetry,
+)
 from harness.suite.case_id import CaseId
 
 COMMAND = "import"
@@ -98,35 +109,46 @@ def checked_suite(name: str) -> str:
 
 
 def _run(file: ImportedFile, found: DeviceCases, source: Source) -> Run:
-    now = dt.datetime.now(dt.timezone.utc)
     device = found.device
-    return Run(
-        harness_version=harness.__version__,
-        run_id=secrets.token_hex(8),
-        started_at=(file.started_at or now).astimezone(dt.timezone.utc).isoformat(timespec="seconds"),
-        command=COMMAND,
-        source=source,
-        headline=HEADLINE,
-        kernels=tuple(dict.fromkeys(case.kernel for case in found.cases)),
-        device=device,
-        toolchain=None,
-        host=Host(
-            os="",
-            kernel="",
-            cpu="",
-            cpu_count=device.compute_units if device.kind == "cpu" else None,
-            memory_bytes=None,
-            python="",
-        ),
-        settings={
+    return imported_run(
+        file.started_at,
+        {
             "method": file.version,
             "format": file.format,
             "file": file.path.name,
             "host_name": file.host or None,
-            "imported_at": now.isoformat(timespec="seconds"),
-            "moment": "of the file" if file.started_at else "of the import",
         },
+        source=source,
+        headline=HEADLINE,
+        kernels=tuple(dict.fromkeys(case.kernel for case in found.cases)),
+        device=device,
+        cpu_count=device.compute_units if device.kind == "cpu" else None,
         identity=_facts(found.identity),
+    )
+
+
+def imported_run(
+    started_at: dt.datetime | None,
+    settings: Mapping[str, str | None],
+    *,
+    cpu_count: int | None = None,
+    **known: Any,
+) -> Run:
+    """Return the head of a record that is made of a file, by the fields that the file tells."""
+    now = dt.datetime.now(dt.timezone.utc)
+    return Run(
+        harness_version=harness.__version__,
+        run_id=secrets.token_hex(8),
+        started_at=(started_at or now).astimezone(dt.timezone.utc).isoformat(timespec="seconds"),
+        command=COMMAND,
+        toolchain=None,
+        host=Host(os="", kernel="", cpu="", cpu_count=cpu_count, memory_bytes=None, python=""),
+        settings={
+            **settings,
+            "imported_at": now.isoformat(timespec="seconds"),
+            "moment": "of the file" if started_at else "of the import",
+        },
+        **known,
     )
 
 
@@ -150,19 +172,38 @@ def _row(file: ImportedFile, case: ImportedCase, source: Source) -> Row:
         return replace(row, status="skipped", reason="skips-itself", message=case.skipped)
     if case.failed:
         return replace(row, status="failed", reason="not-measured", message=case.failed)
-    return replace(
-        row, message=NOT_VERIFIED, measurement=_measurement(case), telemetry=_telemetry(file, case)
-    )
-
-
-def _measurement(case: ImportedCase) -> Measurement:
-    return Measurement(
-        times_ns=case.times_ns,
-        launches_per_slot=case.launches,
+    telemetry = None
+    if case.sm_clock_mhz is not None:  # newer versions of nvbench tell its mean
+        unavailable = f"{file.version} tells no more than the mean SM clock"
+        telemetry = imported_telemetry(
+            file.format, Snapshot(at_ns=0, sm_clock_mhz=case.sm_clock_mhz), unavailable
+        )
+    measurement = imported_measurement(
+        case.times_ns,
+        case.clock,
         l2=case.l2,
-        clock=case.clock,
-        tick_ns=None,
+        launches=case.launches,
         warmup_launches=case.warmup_launches,
+    )
+    return replace(row, message=NOT_VERIFIED, measurement=measurement, telemetry=telemetry)
+
+
+def imported_measurement(
+    times_ns: tuple[float, ...],
+    clock: str,
+    *,
+    l2: L2Policy,
+    launches: int | None = None,
+    warmup_launches: int | None = None,
+) -> Measurement:
+    """Return times that another harness measured, with what its file tells of how."""
+    return Measurement(
+        times_ns=times_ns,
+        launches_per_slot=launches,
+        l2=l2,
+        clock=clock,
+        tick_ns=None,
+        warmup_launches=warmup_launches,
         warmup_s=None,
         settled=None,
         stopped_by=None,
@@ -171,15 +212,9 @@ def _measurement(case: ImportedCase) -> Measurement:
     )
 
 
-def _telemetry(file: ImportedFile, case: ImportedCase) -> Telemetry | None:
-    """The mean SM clock, which newer versions of nvbench tell; at no moment that is known."""
-    if case.sm_clock_mhz is None:
-        return None
+def imported_telemetry(probe: str, during: Snapshot, unavailable: str) -> Telemetry:
+    """Return the figures that a file tells of the card; they are of no moment that is known."""
     nothing = Snapshot(at_ns=0)
     return Telemetry(
-        probe=file.format,
-        before=nothing,
-        during=(Snapshot(at_ns=0, sm_clock_mhz=case.sm_clock_mhz),),
-        after=nothing,
-        unavailable={"probe": f"{file.version} tells no more than the mean SM clock"},
+        probe=probe, before=nothing, during=(during,), after=nothing, unavailable={"probe": unavailable}
     )

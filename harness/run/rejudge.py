@@ -22,7 +22,8 @@ from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, more_quad
 from harness.measure.quads import PairSettings, least_quads
 from harness.records.record_files import PACKED, ComparisonResult
 from harness.records.types import TWINS, CaseBlock, Comparison, PairedBlock, Verdict
-from harness.run.compare import JudgeSettings, pair_settings_for, policy_for, with_twins
+from harness.run.compare import with_twins
+from harness.run.compare_settings import JudgeSettings, pair_settings_for, policy_for
 from harness.suite.case_id import in_short
 from harness.suite.problem import Case
 from harness.system.files import UNREADABLE, read_regular

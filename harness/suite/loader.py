@@ -17,13 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.machinery import (
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    SourceFileLoader,
-)
+from importlib import machinery
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -133,7 +127,7 @@ def _place(error: BaseException, file: Path) -> str:
     return next((f"{f.filename}:{f.lineno}" for f in frames if f.filename == str(file)), str(file))
 
 
-class _FromSource(SourceFileLoader):
+class _FromSource(machinery.SourceFileLoader):
     """Never from a .pyc: one is believed where the source has its size and its second, or without a look."""
 
     def path_stats(self, path: str) -> Any:
@@ -141,7 +135,8 @@ class _FromSource(SourceFileLoader):
 
 
 def _hook_for(folder: Path) -> Callable[[str], Any]:
-    finder = FileFinder.path_hook((ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
+    extensions = machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES
+    finder = machinery.FileFinder.path_hook(extensions, (_FromSource, machinery.SOURCE_SUFFIXES))
 
     def find(place: str) -> Any:
         if not (Path(place).is_relative_to(folder) or is_beside(Path(place), folder)):

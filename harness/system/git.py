@@ -26,6 +26,8 @@ _LAST_S = 253_402_300_799
 
 _resolved: set[tuple[Path, str]] = set()
 """Hashes of commits that a repository is known to have. A command hands each on, to be resolved again."""
+_tops: dict[Path, Path] = {}
+"""Top folders of repositories, by a folder inside. A command asks for one of them some ten times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +81,18 @@ def run(
 
 def repository_of(path: Path) -> Path | None:
     """The top folder of the repository that holds `path`; None outside any."""
-    folder = path if path.is_dir() else path.parent
+    folder = (path if path.is_dir() else path.parent).resolve()
+    if (known := _tops.get(folder)) and (known / ".git").exists():
+        return known
     try:
-        return Path(os.fsdecode(ask(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
+        _tops[folder] = Path(os.fsdecode(ask(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
     except GitError as error:
         # Another reason, such as a repository of another owner, must not look like no repository.
         none = ("not a git repository", "must be run in a work tree", "was not found on PATH")
         if any(words in error.message for words in none):
             return None
         raise
+    return _tops[folder]
 
 
 def resolve(repository: Path, revision: str) -> str:

@@ -13,6 +13,8 @@ _STYLING = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 def harmless(text: str, *, keep: str = "") -> str:
     """The text with a sign in place of every harmful character but those to keep."""
+    if text.isprintable():
+        return text
     return "".join(
         "\ufffd" if unicodedata.category(each) in _HARMFUL and each not in keep else each for each in text
     )

@@ -11,8 +11,9 @@ import pytest
 
 from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonResult
-from harness.run import compare
-from harness.run.compare import CompareSettings, Comparing
+from harness.run import pair_session
+from harness.run.compare import Comparing
+from harness.run.compare_settings import CompareSettings
 from harness.run.two_workers import TurnPair
 from harness.suite.loader import load
 from harness.suite.planning import plan
@@ -145,7 +146,7 @@ class TwoPairs(Watching):
 @pytest.mark.parametrize("dies", [False, True])
 def test_pairs_of_processes_are_begun_ahead_and_replaced_where_they_die(tmp_path, monkeypatch, dies):
     """A GPU's are; here a CPU's, to see them work."""
-    monkeypatch.setattr(compare, "most_ahead", lambda device: 2)
+    monkeypatch.setattr(pair_session, "most_ahead", lambda device: 2)
     prepare, prepared, alive = TurnPair.prepare, [], []
 
     def watched(turns: TurnPair, *asked: Any) -> None:

@@ -178,6 +178,17 @@ def test_what_asv_removes_takes_its_records_along(home):
     assert records(home, "faster")
 
 
+def test_what_asv_removes_takes_records_along_that_were_made_of_it(home):
+    [path] = records(home, "first")
+    path.unlink()
+    done = run_command("import", "asv", cwd=home.root, env={"HARNESS_CACHE_DIR": str(home.home / "c")})
+    assert done.returncode == 0, done.stderr
+    [record] = records(home, "first")
+    assert read_run(record).run.command == "import"
+    assert home.asv("rm", "-y", f"commit_hash={home.commits['first']}").returncode == 0
+    assert records(home, "first") == []
+
+
 def test_a_pattern_of_the_python_is_heeded(home):
     done = home.asv("rm", "-y", "python=any", f"commit_hash={home.commits['first']}")
     assert done.returncode == 0, done.stdout

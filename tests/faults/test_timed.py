@@ -14,7 +14,8 @@ from harness.measure import protocol
 from harness.measure.quads import PairSettings
 from harness.measure.timing import MeasureSettings
 from harness.report.terminal.run_tables import run_tables
-from harness.run.compare import CompareSettings, Comparing
+from harness.run.compare import Comparing
+from harness.run.compare_settings import CompareSettings
 from harness.run.run import Session, SessionSettings
 from harness.suite.loader import load
 from harness.suite.planning import plan

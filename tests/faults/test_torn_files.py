@@ -17,7 +17,8 @@ import pytest
 
 from harness.errors import ExitCode, HarnessError, StoreError
 from harness.history.sources.asv_results import read_benchmarks, read_table
-from harness.history.sources.our_records import card_records, read_cached
+from harness.history.sources.kept_tables import read_cached
+from harness.history.sources.our_records import card_records
 from harness.judgement.noise import FILE, read_calibration
 from harness.records.record_files import newest_rows, read_run
 from harness.records.sweep_journal import read_sweep

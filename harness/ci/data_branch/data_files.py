@@ -11,7 +11,7 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -33,10 +33,11 @@ from harness.ci.data_branch.data_git import (
 )
 from harness.errors import RefusedError, RemoteError, StoreError, UsageError
 from harness.history.sources.asv_results import checked_document, suites_tracked
+from harness.history.sources.our_records import card_records
 from harness.judgement.noise import FILE as CALIBRATION
 from harness.judgement.noise import SCHEMA_VERSION as CALIBRATION_VERSION
 from harness.judgement.noise import Calibration
-from harness.records.record_files import read_comparison, read_run, reading
+from harness.records.record_files import commit_and_suite, read_comparison, read_run, reading
 from harness.system.texts import harmless
 
 MAX_FILE_BYTES = 50 * 2**20
@@ -44,6 +45,8 @@ MAX_FILE_BYTES = 50 * 2**20
 _MIB = MAX_FILE_BYTES // 2**20
 
 Document: TypeAlias = dict[str, Any]
+_Recorded: TypeAlias = tuple[str, str, str]
+"""Machine, first digits of the commit, and suite of a record."""
 
 
 @dataclass(slots=True)
@@ -75,9 +78,11 @@ class ResultsFolder:
         tree = clone.tree(tip)
         _check_results(tree, clone.target)
         changes, refused = _Changes(), dict(self.refused)
+        named = (path.rpartition("/") for path in tree)
+        recorded = self._recorded.union((machine, *commit_and_suite(name)) for machine, _, name in named)
         for path in self.files:
             try:
-                self._consider(path, tree, clone, changes)
+                self._consider(path, tree, recorded, clone, changes)
             except _UnfitError as error:
                 refused[path] = str(error)
         if refused:
@@ -85,7 +90,12 @@ class ResultsFolder:
         return changes
 
     def _consider(
-        self, path: str, tree: Mapping[str, TreeEntry], clone: BranchClone, changes: _Changes
+        self,
+        path: str,
+        tree: Mapping[str, TreeEntry],
+        recorded: Collection[_Recorded],
+        clone: BranchClone,
+        changes: _Changes,
     ) -> None:
         if path not in self.hashes:
             self.hashes[path] = clone.hash_of(_read(self.folder / path))
@@ -98,7 +108,7 @@ class ResultsFolder:
             raise _UnfitError(f"is no result; expected {_NAMES}")
         _check_place(path, tree)
         if rule == "result":
-            if self._is_derived(path, tree):
+            if self._is_derived(path, recorded):
                 changes.derived.append(path)
                 return
             if stored:  # another one of that name: nothing on the branch is overwritten
@@ -116,13 +126,20 @@ class ResultsFolder:
         else:
             raise _UnfitError("differs from the one on the branch, and a record is never changed")
 
-    def _is_derived(self, path: str, tree: Mapping[str, TreeEntry]) -> bool:
-        """Whether records, here or on the branch, hold all that a result of asv's does."""
+    def _is_derived(self, path: str, recorded: Collection[_Recorded]) -> bool:
+        """Whether records hold all that a result of asv's does."""
         machine, _, name = path.rpartition("/")
-        pattern = re.compile(rf"{re.escape(machine)}/[0-9TZ]+-{name[:8]}-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
-        recorded = {match["suite"] for each in (*self.files, *tree) if (match := pattern.fullmatch(each))}
         tracked = suites_tracked(_asv_document(path, _read(self.folder / path)), self._benchmarks)
-        return tracked is not None and bool(recorded) and tracked <= recorded
+        if not tracked:
+            return False
+        return all((machine, name[:8], suite) in recorded for suite in tracked)
+
+    @cached_property
+    def _recorded(self) -> set[_Recorded]:
+        """The records here that have results."""
+        machines = {path.partition("/")[0] for path in self.files if "/" in path}
+        facts = ((name, each) for name in machines for each in card_records(self.folder / name).facts)
+        return {(name, each.commit[:8], each.suite) for name, each in facts if each.has_figures}
 
     @cached_property
     def _benchmarks(self) -> Document:

@@ -12,12 +12,12 @@ import msgspec
 from harness.ci.forge import Api, ApiError, quoted
 from harness.ci.github.github_api import path_of
 from harness.ci.github.workflow_events import Named, Queued
-from harness.ci.sticky_comment import Posted, ReportKey, StaleError, StickyComment
+from harness.ci.sticky_comment import Comment, Posted, ReportKey, StaleError, StickyComment
 from harness.errors import RemoteError
 from harness.report.pull_request.faces import check_name
 
 
-class _Commit(msgspec.Struct):
+class CommitSha(msgspec.Struct):
     sha: str
 
 
@@ -29,12 +29,12 @@ class _Base(msgspec.Struct):
 class Pull(msgspec.Struct):
     number: int
     state: str
-    head: _Commit
+    head: CommitSha
     base: _Base
 
 
 class _CommitComparison(msgspec.Struct):
-    merge_base_commit: _Commit
+    merge_base_commit: CommitSha
 
 
 def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
@@ -104,11 +104,8 @@ class _User(msgspec.Struct):
     type: str
 
 
-class _Comment(msgspec.Struct):
-    id: int
-    url: str = msgspec.field(name="html_url")
+class _Comment(Comment, kw_only=True):
     user: _User | None = None
-    text: str | None = msgspec.field(name="body", default=None)
 
     def is_by(self, author: str) -> bool:
         # The login of an app's bot ends in [bot], which nobody can choose. It alone is of type Bot.

@@ -10,7 +10,7 @@ import msgspec
 
 from harness.ci.forge import Api, ApiError, quoted
 from harness.ci.github.github_api import path_of
-from harness.ci.github.posting import Checks, current_pull, open_pull, post_queued
+from harness.ci.github.posting import Checks, CommitSha, current_pull, open_pull, post_queued
 from harness.ci.github.workflow_events import COMMAND, DISPATCH_BRANCH, WORKFLOW, MeasurementRequest
 from harness.ci.scaffold import check_patterns
 from harness.ci.sticky_comment import ReportKey, StaleError
@@ -26,12 +26,8 @@ class _Permission(msgspec.Struct):
     role_name: str = ""
 
 
-class _Commit(msgspec.Struct):
-    sha: str
-
-
 class _Branch(msgspec.Struct):
-    commit: _Commit
+    commit: CommitSha
 
 
 class _DispatchedRun(msgspec.Struct):

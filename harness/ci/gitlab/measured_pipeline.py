@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
 from harness.ci.forge import Api, ApiError, quoted
 from harness.ci.gitlab.gitlab_api import path_of
 from harness.ci.posts import PostOutcome, PreparedPost, prepared, read_reviews, without_report
-from harness.ci.sticky_comment import Posted, ReportKey, StaleError, StickyComment
+from harness.ci.sticky_comment import Comment, Posted, ReportKey, StaleError, StickyComment
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.report.document.document import LIMITS, Review
 from harness.report.document.outcome import Links
@@ -98,13 +98,9 @@ class _Author(msgspec.Struct):
     id: int
 
 
-class _Note(msgspec.Struct):
-    id: int
-    text: str = msgspec.field(name="body")
+class _Note(Comment, kw_only=True):
     author: _Author
     system: bool = False
-    url: ClassVar[str] = ""
-    """GitLab tells none."""
 
 
 class _Status(msgspec.Struct):
@@ -241,7 +237,7 @@ def _post_note(
 
 
 def without_actions(text: str) -> str:
-    """Return the text without lines that begin with a slash: in a note GitLab may obey those of a log."""
+    """Return the text with no slash at the start of a line, which GitLab may obey in a note of a log."""
     return _QUICK_ACTION.sub(r"\1&#47;", text)
 
 

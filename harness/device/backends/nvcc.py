@@ -242,6 +242,19 @@ def _first_error(said: str) -> str:
     return said[: errors[1].start()].rstrip() if len(errors) > 1 else said
 
 
+def binary_of(cache: BinaryCache, program: Program, arch: str) -> bytes:
+    """Return a program's bytes: its own content, or what nvcc makes for an architecture, by the cache."""
+    if program.content:
+        return program.content
+
+    def compile_(options: tuple[str, ...]) -> bytes:
+        if program.kind == "library":
+            return library(program, options, arch)
+        return cubin(program, options, arch)[0]
+
+    return through_cache(cache, program, (*STANDARD, *program.all_options), arch, compile_)
+
+
 def through_cache(
     cache: BinaryCache,
     program: Program,

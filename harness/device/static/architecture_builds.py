@@ -297,15 +297,8 @@ def _image(asked: Build, made: Program) -> Build:
 
 
 def _library(asked: Build, made: Program, cache: BinaryCache) -> Build:
-    whole = made.arch or nvcc.specific(asked.arch)
-    options = (*nvcc.STANDARD, *made.all_options)
-    if made.content:
-        whole, binary = "", made.content
-    else:
-        binary = nvcc.through_cache(
-            cache, made, options, whole, lambda given: nvcc.library(made, given, whole)
-        )
-    if not cubin.exports(binary, made.function):
+    whole = "" if made.content else made.arch or nvcc.specific(asked.arch)
+    if not cubin.exports(nvcc.binary_of(cache, made, whole), made.function):
         raise BuildError(
             f"{made.name}: its library has no function {made.function!r}. "
             f'Declare it extern "C" int {made.function}(void *stream, ...).'

@@ -2,9 +2,6 @@
 
 asv keeps a file for each commit and environment, and some projects one for each run. Those of one commit and
 environment make one row: of each case the newest figure.
-
-A history may hold tens of thousands of files, and a new commit adds one of them, so what was read is kept in
-the harness's cache, by each file's name, size and time.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,7 +24,8 @@ import numpy.typing as npt
 
 from harness.errors import StoreError
 from harness.history.figures import HEADLINES, METRICS, Figures, Group, Key, direction_of
-from harness.history.sources.our_records import CONTEXT, cache_file, listing, read_cached, write_cached
+from harness.history.sources.kept_tables import Figures32, KeptFile, KeptTable, TableReader
+from harness.history.sources.our_records import CONTEXT
 from harness.suite.case_id import short_id
 from harness.system.files import UNREADABLE, read_regular
 
@@ -35,8 +34,6 @@ Parameters: TypeAlias = tuple[str, ...]
 
 API_VERSION = 2
 """The version of asv's result files and benchmarks.json."""
-_FORMAT = 3
-"""The version of cached tables: raise it when they are made in another way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +61,8 @@ class CardTable:
     machine: Mapping[str, str]
     commits: tuple[str, ...]
     """The full hash of each row."""
+    started_at_ms: tuple[float, ...] = ()
+    """When each row's newest benchmark began, in milliseconds since 1970; 0 where no file tells."""
     columns: Mapping[str, tuple[tuple[str, ...], ...]]
     """The parameters of each column, as asv writes them."""
     values: Mapping[str, npt.NDArray[np.float32]]
@@ -92,50 +91,39 @@ class _ParsedResults(_Results):
     results: dict[str, Any]
 
 
-class _ResultFile(msgspec.Struct):
-    """A result file that was read, but for its figures."""
+class _ResultFile(KeptFile, frozen=True):
+    """A result file that was read, but for its figures. Its layouts are those of its benchmarks in turn."""
 
-    name: str
-    size: int
-    mtime_ns: int
     commit: str = ""
     environment: str = ""
     """What asv calls it, in the file or else in its name."""
     params: dict[str, str] = msgspec.field(default_factory=dict)
-    versions: dict[str, str] = msgspec.field(default_factory=dict)
-    started_at: dict[str, float] = msgspec.field(default_factory=dict)
+    started_at: tuple[float, ...] = ()
     """When each benchmark began, in milliseconds since 1970, as asv stamps it."""
-    number: dict[str, int] = msgspec.field(default_factory=dict)
-    """How many times asv ran each benchmark for one sample."""
-    wordy: list[str] = msgspec.field(default_factory=list)
+    number: tuple[int, ...] = ()
+    """How many times asv ran each benchmark for one sample; 0 where it is not told."""
+    wordy: tuple[str, ...] = ()
     """Benchmarks with results that are no numbers."""
-    problem: str = ""
     format: str = ""
     """The one that it has instead of API_VERSION, where that is the problem."""
 
+    @property
+    def last_start_ms(self) -> float:
+        return max(self.started_at, default=0.0)
+
+
+class _Columns(msgspec.Struct, frozen=True, cache_hash=True):
+    """One benchmark as a file has results of it: a figure for each parameters."""
+
+    benchmark: str
+    version: str
+    parameters: tuple[Parameters, ...]
+
+
+_Table: TypeAlias = KeptTable[_ResultFile, _Columns]
 
 _DECODER = msgspec.json.Decoder(_Results)
 _ROW_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-class _CachedContents(msgspec.Struct):
-    format: int
-    files: list[_ResultFile]
-    columns: dict[str, list[Parameters]]
-
-
-class _CachedTable(_CachedContents):
-    values: dict[str, bytes]
-
-
-@dataclass(slots=True)
-class _GrowingTable:
-    """A table in the making. Columns are added as files bring them: renamed parameters never shift."""
-
-    files: list[_ResultFile] = field(default_factory=list)
-    columns: dict[str, dict[tuple[str, ...], int]] = field(default_factory=dict)
-    values: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
-    places: dict[tuple[str, str | bytes], npt.NDArray[np.intp]] = field(default_factory=dict)
 
 
 def no_history(results: Path) -> StoreError:
@@ -219,30 +207,16 @@ class Contents:
 
 def read_contents(folder: Path) -> Contents:
     """Raises StoreError where the folder cannot be read."""
-    # Without the figures, of which there are millions, if nothing has changed.
-    known = read_cached(cache_file(folder, "table"), _CachedContents)
-    now = known and sorted((file.name, file.size, file.mtime_ns) for file in known.files) == _listed(folder)
-    found = known if known and now and known.format == _FORMAT else _read(folder)
+    found = _RESULTS.table(folder)
     commits: dict[str, set[str]] = defaultdict(set)
-    for file, environment in zip(found.files, _environments(found.files), strict=True):
+    for file, environment in zip(found.facts, _environments(found.facts), strict=True):
         if file.commit:
             commits[environment].add(file.commit)
-    return Contents(commits=commits, columns=found.columns)
-
-
-def _listed(folder: Path) -> list[tuple[str, int, int]]:
-    return listing(folder, lambda name: name.endswith(".json") and name != "machine.json")
-
-
-def _read(folder: Path) -> _GrowingTable:
-    found = _listed(folder)
-    file = cache_file(folder, "table")
-    table = _load(file) or _GrowingTable()
-    if _update(table, folder, found):
-        columns = {name: list(known) for name, known in table.columns.items()}
-        values = {name: values.tobytes() for name, values in table.values.items()}
-        write_cached(file, _CachedTable(_FORMAT, table.files, columns, values))
-    return table
+    columns: dict[str, dict[Parameters, None]] = defaultdict(dict)
+    for number in dict.fromkeys(chain.from_iterable(file.layouts for file in found.facts)):
+        layout = found.layouts[number]
+        columns[layout.benchmark].update(dict.fromkeys(layout.parameters))
+    return Contents(commits=commits, columns=columns)
 
 
 def _environments(files: Sequence[_ResultFile]) -> list[str]:
@@ -320,49 +294,59 @@ def has_results(folder: Path) -> bool:
     return any(path.name != "machine.json" for path in folder.glob("*.json"))
 
 
-def _update(table: _GrowingTable, folder: Path, found: list[tuple[str, int, int]]) -> bool:
-    """Read what the table does not have yet, and drop what is gone. Tells whether anything was to do."""
-    known = {(file.name, file.size, file.mtime_ns): row for row, file in enumerate(table.files)}
-    known_rows = [known[entry] for entry in found if entry in known]
-    new = [entry for entry in found if entry not in known]
-    if not new and len(known_rows) == len(table.files):
-        return False
-    table.files = [table.files[row] for row in known_rows]
-    for name, values in table.values.items():
-        table.values[name] = _grown(values[known_rows], len(found), values.shape[1])
-    for entry in new:
-        table.files.append(_read_file(table, folder, entry, len(found)))
-    return True
-
-
-def _grown(values: npt.NDArray[np.float32], rows: int, columns: int) -> npt.NDArray[np.float32]:
-    grown = np.full((rows, columns), np.nan, np.float32)
-    grown[: values.shape[0], : values.shape[1]] = values
-    return grown
-
-
-def _read_file(table: _GrowingTable, folder: Path, entry: tuple[str, int, int], rows: int) -> _ResultFile:
-    """Read a file into the table's next row, of `rows` that there will be."""
-    name = entry[0]
-    environment = Path(name).stem.partition("-")[2]
-    nothing = functools.partial(_ResultFile, *entry, environment=environment)
-    content = b""
+def _read(folder: Path, kept: KeptFile, layouts: dict[_Columns, int]) -> tuple[_ResultFile, Figures32]:
+    environment = Path(kept.file).stem.partition("-")[2]
+    nothing = _ResultFile(kept.file, kept.size, kept.mtime_ns, environment=environment)
+    content, why = b"", ""
     try:
-        content = read_regular(folder / name)
+        content = read_regular(folder / kept.file)
         found = _decoded(content)
-        if found.version != API_VERSION:
-            return nothing(format=repr(found.version))
-        file = _ResultFile(*entry, commit=found.commit_hash, environment=found.env_name or environment)
-        file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
-        for benchmark, row in found.results.items():
-            given = dict(zip(found.result_columns, _fields(row), strict=False))
-            _place(table, file, benchmark, given, rows)
+        if found.version == API_VERSION:
+            return _of_results(nothing, found, layouts)
+        other_format = repr(found.version)
     except OSError as error:
-        return nothing(problem=f"{name} cannot be read: {error.strerror or error}.")
+        why, other_format = f"cannot be read: {error.strerror or error}", ""
     except (*UNREADABLE, ValueError, TypeError, OverflowError) as error:
         other_format = _other_format(content)
-        return nothing(format=other_format, problem="" if other_format else f"{name} is left out: {error}.")
-    return file
+        why = "" if other_format else f"is left out: {error}"
+    problem = f"{kept.file} {why}." if why else ""
+    return msgspec.structs.replace(nothing, problem=problem, format=other_format), np.empty(0, np.float32)
+
+
+def _of_results(
+    nothing: _ResultFile, found: _Results, layouts: dict[_Columns, int]
+) -> tuple[_ResultFile, Figures32]:
+    read, figures, wordy = [], [np.empty(0, np.float32)], []
+    for benchmark, row in found.results.items():
+        given = dict(zip(found.result_columns, _fields(row), strict=False))
+        version, params = str(_parsed(given.get("version")) or ""), _raw(given.get("params"))
+        columns = _columns(benchmark, version, params)
+        numbers, has_words = _numbers(_parsed(given.get("result")), len(columns.parameters))
+        started_at = _parsed(given.get("started_at"))
+        start = float(started_at) if isinstance(started_at, (int, float)) else 0.0
+        number = _most(_raw(given.get("stats_number")))
+        read.append((layouts.setdefault(columns, len(layouts)), start, number))
+        figures.append(numbers)
+        wordy += [benchmark] if has_words else []
+    numbers_of, starts, counts_of = zip(*read, strict=True) if read else ((), (), ())
+    file = msgspec.structs.replace(
+        nothing,
+        layouts=numbers_of,
+        commit=found.commit_hash,
+        environment=found.env_name or nothing.environment,
+        params={str(key): str(value) for key, value in found.params.items() if value is not None},
+        started_at=starts,
+        number=counts_of,
+        wordy=tuple(wordy),
+    )
+    return file, np.concatenate(figures)
+
+
+@functools.lru_cache(maxsize=65_536)
+def _columns(benchmark: str, version: str, params: bytes) -> _Columns:
+    """Return the columns of a benchmark with parameters in JSON: they hardly differ from file to file."""
+    lists = [list(map(str, values)) for values in json.loads(params) or [] if isinstance(values, list)]
+    return _Columns(benchmark, version, tuple(product(*lists)))
 
 
 def _decoded(content: bytes) -> _Results:
@@ -382,6 +366,11 @@ def _fields(row: Any) -> list[Any]:
     return row if isinstance(row, list) else [row]
 
 
+def _raw(value: Any) -> bytes:
+    """Return a column in JSON, parsed or not."""
+    return bytes(value) if isinstance(value, msgspec.Raw) else json.dumps(value).encode()
+
+
 def _parsed(value: Any) -> Any:
     return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
@@ -395,45 +384,16 @@ def _other_format(content: bytes) -> str:
     return "" if version == API_VERSION else repr(version)
 
 
-def _place(
-    table: _GrowingTable, file: _ResultFile, benchmark: str, given: Mapping[str, Any], rows: int
-) -> None:
-    """Put the figures of one benchmark into its table, and with the file what they do not tell."""
-    where = _columns(table, benchmark, given.get("params"))
-    values = table.values.get(benchmark, np.empty((0, 0), np.float32))
-    if values.shape[0] < rows or values.shape[1] < len(table.columns[benchmark]):
-        # Grown to more than is needed: files come one by one, and each may bring a column.
-        values = _grown(values, rows, max(len(table.columns[benchmark]), len(where)))
-        table.values[benchmark] = values
-    numbers, wordy = _numbers(_parsed(given.get("result")), len(where))
-    values[len(table.files), where] = numbers
-    if wordy:
-        file.wordy.append(benchmark)
-    started_at, counts = _parsed(given.get("started_at")), given.get("stats_number")
-    file.versions[benchmark] = str(_parsed(given.get("version")) or "")
-    file.started_at[benchmark] = float(started_at) if isinstance(started_at, (int, float)) else 0.0
-    if number := _most(bytes(counts) if isinstance(counts, msgspec.Raw) else msgspec.json.encode(counts)):
-        file.number[benchmark] = number
-
-
 @functools.lru_cache(maxsize=1024)
 def _most(counts: bytes) -> int:
-    """The largest of a list of numbers in JSON: they hardly differ from file to file."""
-    numbers = msgspec.json.decode(counts)
+    """The largest of a list of numbers in JSON, 0 for none: they hardly differ from file to file."""
+    numbers = json.loads(counts)
     numbers = numbers if isinstance(numbers, list) else []
-    return max((each for each in numbers if isinstance(each, int)), default=0)
+    return min(max((each for each in numbers if isinstance(each, int)), default=0), _LARGEST)
 
 
-def _columns(table: _GrowingTable, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
-    """Where the figures of one file belong, by the parameters that this file names."""
-    key = (benchmark, bytes(params) if isinstance(params, msgspec.Raw) else repr(params))
-    if (places := table.places.get(key)) is None:
-        # First of all: a table with columns and no figures, as damaged parameters would leave, is no table.
-        lists = [list(map(str, values)) for values in _parsed(params) or [] if isinstance(values, list)]
-        columns = table.columns.setdefault(benchmark, {})
-        places = np.array([columns.setdefault(each, len(columns)) for each in product(*lists)], np.intp)
-        table.places[key] = places
-    return places
+_LARGEST = 2**63 - 1
+"""The largest number that a table can hold."""
 
 
 _FAILED = np.float32(np.inf)
@@ -455,69 +415,127 @@ def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
     return numbers, wordy
 
 
-def _load(file: Path) -> _GrowingTable | None:
-    """The cached table; None where there is none, or it cannot be used."""
-    cached = read_cached(file, _CachedTable)
-    if cached is None or cached.format != _FORMAT or not cached.files:
-        return None
-    columns = {
-        name: {each: place for place, each in enumerate(known)} for name, known in cached.columns.items()
-    }
-    try:
-        values: dict[str, npt.NDArray[np.float32]] = {
-            name: np.frombuffer(cached.values[name], np.float32).reshape(len(cached.files), -1)
-            for name in cached.columns
-        }
-    except (KeyError, ValueError):
-        return None
-    return _GrowingTable(cached.files, columns, values)
+_RESULTS: TableReader[_ResultFile, _Columns] = TableReader(
+    kind="table",
+    version="",
+    facts=_ResultFile,
+    layout=_Columns,
+    wanted=lambda name: name.endswith(".json") and name != "machine.json",
+    width=lambda columns: len(columns.parameters),
+    read=_read,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Benchmarked:
+    """One benchmark in every file of a table: a row a file."""
+
+    columns: tuple[Parameters, ...]
+    values: Figures32
+    """A column for each parameters; NaN where a file has no figure."""
+    versions: Sequence[str]
+    """The version of the benchmark in each file; empty where the file does not have it."""
+    started_at: npt.NDArray[np.float64]
+    number: npt.NDArray[np.int64]
+
+
+class _Blocks:
+    """The blocks of figures in a table's files, by their layout."""
+
+    def __init__(self, table: _Table) -> None:
+        self._table = table
+        counts = [len(file.layouts) for file in table.facts]
+        layout = np.fromiter(chain.from_iterable(file.layouts for file in table.facts), np.int32, sum(counts))
+        widths = np.array([len(each.parameters) for each in table.layouts], np.int64)[layout]
+        order = np.argsort(layout, kind="stable")
+        self._bounds = np.searchsorted(layout[order], np.arange(len(table.layouts) + 1))
+        self._rows = np.repeat(np.arange(len(counts)), counts)[order]
+        self._starts = (np.cumsum(widths) - widths)[order]
+        self._started_at = _joined((file.started_at for file in table.facts), np.float64)[order]
+        self._number = _joined((file.number for file in table.facts), np.int64)[order]
+        self._layouts: dict[str, list[int]] = defaultdict(list)
+        for number in dict.fromkeys(layout.tolist()):
+            self._layouts[table.layouts[number].benchmark].append(number)
+
+    def __contains__(self, benchmark: str) -> bool:
+        return benchmark in self._layouts
+
+    def of(self, benchmark: str) -> _Benchmarked:
+        files, layouts = len(self._table.facts), [self._table.layouts[n] for n in self._layouts[benchmark]]
+        known = dict.fromkeys(chain.from_iterable(layout.parameters for layout in layouts))
+        place = {parameters: column for column, parameters in enumerate(known)}
+        values = np.full((files, len(place)), np.nan, np.float32)
+        versions = [""] * files
+        started_at, number = np.zeros(files), np.zeros(files, np.int64)
+        for at, layout in zip(self._layouts[benchmark], layouts, strict=True):
+            blocks = slice(self._bounds[at], self._bounds[at + 1])
+            rows, width = self._rows[blocks], len(layout.parameters)
+            figures = self._table.values[self._starts[blocks, None] + np.arange(width)]
+            values[rows[:, None], [place[parameters] for parameters in layout.parameters]] = figures
+            started_at[rows], number[rows] = self._started_at[blocks], self._number[blocks]
+            for row in rows.tolist():
+                versions[row] = layout.version
+        return _Benchmarked(
+            columns=tuple(place),
+            values=values,
+            versions=tuple(versions),
+            started_at=started_at,
+            number=number,
+        )
+
+
+def _joined(parts: Iterable[Iterable[Any]], kind: Any) -> npt.NDArray[Any]:
+    return np.array(list(chain.from_iterable(parts)), kind)
 
 
 def read_table(
     folder: Path, benchmarks: Mapping[str, AsvBenchmark], environment: str | None = None
 ) -> CardTable:
     """A card's table, from its cache where files have not changed since; of one environment, or of all."""
-    table = _read(folder)
-    environments = _environments(table.files)
-    chosen = [row for row, name in enumerate(environments) if environment in (None, name)]
-    # By name, whatever order they came in: what counts of several files of one commit must not depend on it.
-    rows = sorted((row for row in chosen if table.files[row].commit), key=lambda row: table.files[row].name)
+    table = _RESULTS.table(folder)
+    files, blocks = table.facts, _Blocks(table)
+    chosen = [row for row, name in enumerate(_environments(files)) if environment in (None, name)]
     by_commit: dict[str, list[int]] = defaultdict(list)
-    for row in rows:
-        by_commit[table.files[row].commit].append(row)
+    for row in chosen:
+        if files[row].commit:
+            by_commit[files[row].commit].append(row)
     groups = list(by_commit.values())
-    several = len({table.files[row].environment for row in rows}) > 1
-    newest_files = [_newest([table.files[row] for row in rows]) for rows in groups]
+    several = len({files[row].environment for rows in groups for row in rows}) > 1
+    newest_files = [max((files[row] for row in rows), key=attrgetter("last_start_ms")) for rows in groups]
     machines = [tuple(each for each in file.params.items() if each[0] in CONTEXT) for file in newest_files]
-    values: dict[str, npt.NDArray[np.float32]] = {}
+    columns: dict[str, tuple[Parameters, ...]] = {}
+    values: dict[str, Figures32] = {}
     contexts: dict[str, tuple[Mapping[str, str], ...]] = {}
     conditions: dict[str, tuple[Mapping[str, str], ...]] = {}
-    condition, context = _conditions(table.files), functools.cache(_context)
+    condition, context = _conditions(files), functools.cache(_context)
     for name, benchmark in benchmarks.items():
-        if name not in table.values:
+        if name not in blocks:
             continue
-        values[name], newest = _merged(table, benchmark, groups)
+        found = blocks.of(name)
+        columns[name] = found.columns
+        values[name], newest = _merged(found, benchmark.version, groups)
         contexts[name] = tuple(
-            context(params, file.versions.get(name, ""), file.environment if several else "")
-            for params, file in zip(machines, newest, strict=True)
+            context(params, found.versions[row], files[row].environment if several else "")
+            for params, row in zip(machines, newest, strict=True)
         )
         if name.rpartition(".")[2].removeprefix("track_") not in METRICS:
-            conditions[name] = tuple(
-                condition(file.name, file.number.get(name) if benchmark.has_number else None)
-                for file in newest
-            )
+            numbers = found.number.tolist() if benchmark.has_number else [0] * len(files)
+            conditions[name] = tuple(condition(files[row].file, numbers[row]) for row in newest)
     machine, problem = _machine(folder)
-    if environment is not None and rows:
+    if environment is not None and newest_files:
         # A folder has one machine.json, whatever systems the machine was started with.
-        machine = {**machine, **_newest(newest_files).params, "environment": environment}
+        newest_file = max(newest_files, key=attrgetter("last_start_ms"))
+        machine = {**machine, **newest_file.params, "environment": environment}
+    measured = {table.layouts[n].benchmark for row in chosen for n in files[row].layouts}
     return CardTable(
         machine=machine,
         commits=tuple(by_commit),
-        columns={name: tuple(table.columns[name]) for name in values},
+        started_at_ms=tuple(file.last_start_ms for file in newest_files),
+        columns=columns,
         values=values,
         contexts=contexts,
         conditions=conditions,
-        problems=tuple(_problems([table.files[row] for row in chosen], benchmarks)),
+        problems=tuple(_problems([files[row] for row in chosen], measured.difference(benchmarks))),
         machine_problem=problem,
     )
 
@@ -536,7 +554,7 @@ def _context(params: MachineParams, method: str, environment: str) -> Mapping[st
     return {key: value for key, value in context.items() if value}
 
 
-def _conditions(files: Iterable[_ResultFile]) -> Callable[[str, int | None], Mapping[str, str]]:
+def _conditions(files: Iterable[_ResultFile]) -> Callable[[str, int], Mapping[str, str]]:
     """Tells how a benchmark was measured, but for what begins an epoch, by its file's name and its number.
     What is equal is one object: a history has millions of figures, and few ways to take them.
     """
@@ -544,30 +562,25 @@ def _conditions(files: Iterable[_ResultFile]) -> Callable[[str, int | None], Map
     kind_of: dict[str, int] = {}
     for file in files:
         params = sorted(each for each in file.params.items() if each[0] not in ("machine", *CONTEXT))
-        kind_of[file.name] = kinds.setdefault(tuple(params), len(kinds))
+        kind_of[file.file] = kinds.setdefault(tuple(params), len(kinds))
     params_of = [*kinds]
 
     @functools.cache
-    def condition(kind: int, number: int | None) -> Mapping[str, str]:
+    def condition(kind: int, number: int) -> Mapping[str, str]:
         return {**dict(params_of[kind]), **({"number": str(number)} if number else {})}
 
     return lambda file, number: condition(kind_of[file], number)
 
 
-def _newest(files: Sequence[_ResultFile]) -> _ResultFile:
-    return max(files, key=lambda file: max(file.started_at.values(), default=0.0))
-
-
-def _merged(
-    table: _GrowingTable, benchmark: AsvBenchmark, groups: Sequence[list[int]]
-) -> tuple[npt.NDArray[np.float32], list[_ResultFile]]:
+def _merged(found: _Benchmarked, version: str, groups: Sequence[list[int]]) -> tuple[Figures32, list[int]]:
     """A row a commit of a benchmark's figures, of each case the newest that there is, else that it failed;
-    and of each commit the newest file with figures.
+    and of each commit the row of the newest file with figures.
     """
-    values = table.values[benchmark.name]
+    values = found.values
     if all(len(rows) == 1 for rows in groups):
-        return values[[row for [row] in groups]], [table.files[row] for [row] in groups]
-    orders = [rows if len(rows) == 1 else _by_time(table, benchmark, rows) for rows in groups]
+        single = [row for [row] in groups]
+        return values[single], single
+    orders = [rows if len(rows) == 1 else _by_time(found, version, rows) for rows in groups]
     depth = max(map(len, orders), default=1)
     # One file more or less is no matter: what comes twice changes nothing.
     layers = np.array([rows[:1] * (depth - len(rows)) + rows for rows in orders], np.intp).reshape(-1, depth)
@@ -577,15 +590,13 @@ def _merged(
         better = (np.isfinite(older) & ~np.isfinite(merged)) | (np.isinf(older) & np.isnan(merged))
         merged = np.where(better, older, merged)
     having: Any = np.isfinite(values).any(axis=1).tolist()
-    newest = [next((row for row in reversed(rows) if having[row]), rows[-1]) for rows in orders]
-    return merged, [table.files[row] for row in newest]
+    return merged, [next((row for row in reversed(rows) if having[row]), rows[-1]) for rows in orders]
 
 
-def _by_time(table: _GrowingTable, benchmark: AsvBenchmark, rows: list[int]) -> list[int]:
+def _by_time(found: _Benchmarked, version: str, rows: list[int]) -> list[int]:
     """The files of one commit, newest last; those of the benchmark's own method alone, if there are any."""
-    files, name = table.files, benchmark.name
-    own = [row for row in rows if files[row].versions.get(name) == benchmark.version] or rows
-    return sorted(own, key=lambda row: files[row].started_at.get(name, 0.0))
+    own = [row for row in rows if found.versions[row] == version] or rows
+    return sorted(own, key=lambda row: found.started_at[row])
 
 
 def _machine(folder: Path) -> tuple[dict[str, str], str]:
@@ -596,17 +607,16 @@ def _machine(folder: Path) -> tuple[dict[str, str], str]:
     return {key: str(value) for key, value in stored.items() if key != "version" and value is not None}, ""
 
 
-def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, AsvBenchmark]) -> Iterator[str]:
+def _problems(files: Sequence[_ResultFile], unlisted: Collection[str]) -> Iterator[str]:
     yield from (file.problem for file in files if file.problem)
     for version, count in Counter(file.format for file in files if file.format).items():
-        first = next(file.name for file in files if file.format == version)
+        first = next(file.file for file in files if file.format == version)
         some = f"{first} is" if count == 1 else f"{count} files, such as {first}, are"
         update = ": 'asv update' brings them up to date" if version == "1" else ""
         yield f"{some} left out: the format is {version}, and this harness reads {API_VERSION}{update}."
     if wordy := sorted({name for file in files for name in file.wordy}):
         yield f"Results that are no numbers are left out: {_some(wordy)}."
-    gone = sorted({name for file in files for name in file.versions} - set(benchmarks))
-    if gone:
+    if gone := sorted(unlisted):
         some = "1 benchmark has" if len(gone) == 1 else f"{len(gone)} benchmarks have"
         why = "no place in benchmarks.json any more, so nothing of it is shown"
         yield f"{some} results but {why}: {_some(gone)}."
@@ -657,11 +667,14 @@ def groups_of(
         )
 
 
-def figures_of(table: CardTable, benchmarks: Mapping[str, AsvBenchmark]) -> tuple[Figures, ...]:
+def figures_of(
+    table: CardTable, benchmarks: Mapping[str, AsvBenchmark]
+) -> tuple[tuple[Figures, ...], tuple[Figures, ...]]:
+    """Return the figures of each suite, and those of each other benchmark."""
     suites, others = _sorted(benchmarks)
-    found = [_figures(suite, table, tracks) for suite, tracks in suites.items()]
-    found += [_figures(each.name, table, {each.type: each}) for each in others]
-    return tuple(each for each in found if each)
+    of_suites = [_figures(suite, table, tracks) for suite, tracks in suites.items()]
+    of_others = [_figures(each.name, table, {each.type: each}) for each in others]
+    return tuple(filter(None, of_suites)), tuple(filter(None, of_others))
 
 
 def _sorted(

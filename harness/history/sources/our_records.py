@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO
 
 import msgspec
 import numpy as np
@@ -26,15 +23,15 @@ from harness.history.figures import (
     METRICS,
     Figures,
     Group,
+    Key,
     figure_of,
-    laid_over,
 )
-from harness.records.record_files import PACKED, PART, opened, read_run, reading, unpacked_rest, whole_lines
+from harness.history.sources.kept_tables import Figures32, KeptFile, KeptTable, TableReader
+from harness.records.record_files import PACKED, PART, opened, read_run, unpacked_rest, whole_lines
 from harness.records.types import SCHEMA_VERSION, Row, Run
 from harness.suite.case_id import in_short, size_label
 from harness.system import git
-from harness.system.cache import cache_dir, write_atomically
-from harness.system.files import MOST_BYTES, UNREADABLE, read_regular, stat_of
+from harness.system.files import MOST_BYTES, UNREADABLE
 
 
 @dataclass(frozen=True)
@@ -58,45 +55,6 @@ def read_commits(repository: Path, revision: str = "HEAD") -> Commits:
     """The first parents of a revision. Raises GitError where it cannot be read."""
     return Commits(tuple(git.first_parents(repository, revision)))
 
-
-T = TypeVar("T")
-
-
-def cache_file(folder: Path, kind: str) -> Path:
-    """Where to keep what was made of a results folder."""
-    name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:24]
-    return cache_dir() / "history" / f"{name}.{kind}"
-
-
-def was_read(folder: Path) -> bool:
-    """Whether something of a results folder is kept."""
-    return any(cache_file(folder, kind).exists() for kind in ("records", "table"))
-
-
-def read_cached(file: Path, kind: type[T]) -> T | None:
-    """None where there is nothing, or it cannot be used."""
-    try:
-        return msgspec.msgpack.decode(read_regular(file), type=kind)
-    except (OSError, *UNREADABLE):
-        return None
-
-
-def write_cached(file: Path, content: Any) -> None:
-    """What cannot be written is no error, only slower."""
-    with contextlib.suppress(OSError, OverflowError, UnicodeEncodeError):
-        write_atomically(file, msgspec.msgpack.encode(content), durable=False)
-
-
-def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int, int]]:
-    """Name, size and time of every file that is wanted by its name, in order. Raises StoreError."""
-    with reading(folder), os.scandir(folder) as entries:
-        stats = [(entry.name, stat_of(entry)) for entry in entries if wanted(entry.name)]
-    return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
-
-
-_RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
-_FORMAT = 3
-"""The version of what is cached: raise it when figures are read in another way."""
 
 CONTEXT = {
     "driver": "driver",
@@ -173,24 +131,20 @@ class RecordLayout(msgspec.Struct, frozen=True):
     """Kernel, size and number of elements of each row that was timed, or was to be."""
 
 
-class RunFacts(msgspec.Struct, frozen=True):
+class RunFacts(KeptFile, frozen=True):
     """A record, as far as a history needs it, but for its figures."""
 
-    file: str
-    size: int
-    mtime_ns: int = 0
     suite: str = ""
     """Empty for what is no run of a commit: a comparison, or a run of the working tree."""
     path: str = ""
     """The path of the suite's folder in its repository."""
     commit: str = ""
     command: str = ""
+    of_asv: bool = False
+    """Whether asv has results of it: `asv run` wrote it, or it was made of asv's files."""
     started_at: str = ""
     context: dict[str, str] = msgspec.field(default_factory=dict)
     """How it was measured, by key of CONTEXT; what was not told is not there."""
-    layout: int = -1
-    """Which of the card's layouts; -1 where the record has no figures."""
-    problem: str = ""
     base: str = ""
     """The commits of a comparison, `base` and `head`; empty for what is none."""
     head: str = ""
@@ -199,7 +153,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
     @property
     def has_figures(self) -> bool:
-        return self.layout >= 0
+        return bool(self.layouts)
 
     @property
     def environment(self) -> str:
@@ -207,109 +161,109 @@ class RunFacts(msgspec.Struct, frozen=True):
         return self.context.get("environment", "")
 
 
-class _CachedRecords(msgspec.Struct):
-    format: int
-    keys: list[str]
-    """Those of CONTEXT and METRICS when they were read: with others they have to be read anew."""
-    facts: list[RunFacts]
-    layouts: list[RecordLayout]
-    values: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CardRecords:
+class CardRecords(KeptTable[RunFacts, RecordLayout]):
     """Every record of a card's folder, by name, which is by time."""
 
-    facts: tuple[RunFacts, ...]
-    layouts: tuple[RecordLayout, ...]
-    values: npt.NDArray[np.float32]
-    """A row a cell of the records in turn, a column a metric; infinite where the kernel failed."""
-
     @property
-    def rows(self) -> list[slice]:
-        """The rows of `values` that each record has."""
-        counts = (len(self.layouts[each.layout].cells) if each.has_figures else 0 for each in self.facts)
-        return [slice(start, stop) for start, stop in pairwise(accumulate(counts, initial=0))]
+    def blocks(self) -> Iterator[tuple[RunFacts, npt.NDArray[np.float32]]]:
+        """The figures of each record: a row for each cell of its layout and a column for each metric.
+
+        They are infinite where the kernel failed.
+        """
+        for facts, (start, stop) in zip(self.facts, pairwise(_RECORDS.starts(self)), strict=True):
+            yield facts, self.values[start:stop].reshape(-1, len(METRICS))
+
+    def cells(self, facts: RunFacts) -> tuple[tuple[str, str, float], ...]:
+        """Return kernel, size and number of elements of each row of a record's figures."""
+        return self.layouts[facts.layouts[0]].cells if facts.layouts else ()
 
     def of(self, environment: str | None) -> CardRecords:
-        """Those of one of asv's environments, empty for none, with every comparison; None for all of them."""
+        """Return those of one of asv's environments, empty for none, with every comparison; None for all."""
         if environment is None:
             return self
-        facts, rows = [], []
-        for each, own in zip(self.facts, self.rows, strict=True):
-            if not each.has_figures or each.environment == environment:
-                facts.append(each)
-                rows.append(self.values[own])
-        return CardRecords(tuple(facts), self.layouts, np.concatenate(rows) if rows else _NONE)
+        own = [each for each in self.blocks if not each[0].has_figures or each[0].environment == environment]
+        values = np.concatenate([np.empty(0, np.float32), *(values.ravel() for _, values in own)])
+        return CardRecords(tuple(facts for facts, _ in own), self.layouts, values)
 
-    def over(self, imported: Sequence[Figures]) -> tuple[Figures, ...]:
-        """The figures of every suite, and of what was imported: where both know a case at a commit, the
-        records have the say. Of several records of a commit the newest one of each case counts.
-        """
+    def holds(self, suite: str, commits: Sequence[str], keys: Sequence[Key]) -> npt.NDArray[np.bool_]:
+        """Return True where a record of the suite has a result; a row a commit and a column a case."""
+        rows = {commit: row for row, commit in enumerate(commits)}
+        columns = {key: column for column, key in enumerate(keys)}
+        columns_of: dict[tuple[int, ...], list[int]] = {}
+        held = np.zeros((len(commits), len(keys)), np.bool_)
+        for each in self.facts:
+            if each.suite != suite or each.commit not in rows:
+                continue
+            if each.layouts not in columns_of:
+                cells = (cell[:2] for cell in self.cells(each))
+                columns_of[each.layouts] = [columns[cell] for cell in cells if cell in columns]
+            held[rows[each.commit], columns_of[each.layouts]] = True
+        return held
+
+    @property
+    def figures(self) -> dict[str, Figures]:
+        """The figures of each suite. Of several records of a commit the newest one of each case counts."""
         by_suite: dict[str, list[tuple[RunFacts, npt.NDArray[np.float32]]]] = defaultdict(list)
-        for facts, rows in zip(self.facts, self.rows, strict=True):
+        for facts, block in self.blocks:
             if facts.commit:
-                by_suite[facts.suite].append((facts, self.values[rows]))
-        found = {each.group: each for each in imported}
-        for suite, records in by_suite.items():
-            figures, there = self._figures(suite, records)
-            below = found.get(suite)
-            found[suite] = laid_over(below, figures, there) if below else figures
-        return tuple(found.values())
+                by_suite[facts.suite].append((facts, block))
+        return {suite: self._figures(suite, records) for suite, records in by_suite.items()}
 
-    def _figures(
-        self, suite: str, records: Sequence[tuple[RunFacts, npt.NDArray[np.float32]]]
-    ) -> tuple[Figures, npt.NDArray[np.bool_]]:
-        """The figures of a suite's records, and at which commits they have which cases."""
+    def _figures(self, suite: str, records: Sequence[tuple[RunFacts, npt.NDArray[np.float32]]]) -> Figures:
         rows = {commit: row for row, commit in enumerate(dict.fromkeys(each.commit for each, _ in records))}
         columns: dict[tuple[str, str], int] = {}
-        columns_of: dict[int, npt.NDArray[np.intp]] = {-1: np.empty(0, np.intp)}
-        for number in dict.fromkeys(each.layout for each, _ in records if each.has_figures):
-            taken = [columns.setdefault(cell[:2], len(columns)) for cell in self.layouts[number].cells]
-            columns_of[number] = np.array(taken, np.intp)
+        columns_of: dict[tuple[int, ...], npt.NDArray[np.intp]] = {}
+        for each, _ in records:
+            if each.layouts not in columns_of:
+                taken = [columns.setdefault(cell[:2], len(columns)) for cell in self.cells(each)]
+                columns_of[each.layouts] = np.array(taken, np.intp)
         values = np.full((len(METRICS), len(rows), len(columns)), np.nan, np.float32)
-        there = np.zeros((len(rows), len(columns)), np.bool_)
         contexts: list[dict[str, str]] = [{} for _ in rows]
         for each, figures in records:
-            row, own = rows[each.commit], columns_of[each.layout]
+            row, own = rows[each.commit], columns_of[each.layouts]
             context, read = contexts[row], figures.T
-            if any(context.get(key, each.context.get(key)) != each.context.get(key) for key in HOW):
-                values[:, row], there[row] = np.nan, False
+            if any(key in context and context[key] != each.context.get(key, context[key]) for key in HOW):
+                values[:, row] = np.nan
             if context.get("environment") != each.context.get("environment"):
                 # A failure in one of asv's environments hides no figure of another.
                 before = values[:, row, own]
                 read = np.where(np.isinf(read) & np.isfinite(before), before, read)
             values[:, row, own] = read
             context.update(each.context)
-            there[row, own] = True
-        found = Figures(
+        return Figures(
             group=suite,
             commits=tuple(rows),
             keys=tuple(columns),
             values=dict(zip(METRICS, values, strict=True)),
             contexts=tuple(contexts),
         )
-        return found, there
 
 
 def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]:
     """The suites that records tell of, by name. Which kernels a suite has, and in which order, is told by the
-    record of the newest commit; sizes follow each other by how much there is to do.
+    record of the newest commit; sizes follow each other by how much there is to do. A suite of which no
+    record has a result is left out.
     """
     headlines = {**HEADLINES, **HEADLINE_OF_IMPORTED}
     newest: dict[str, tuple[int, str, RecordLayout]] = {}
-    cells: dict[str, set[tuple[str, str, float]]] = defaultdict(set)
+    elements: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for card in cards:
         measured = [each for each in card.facts if each.has_figures and each.commit in commits.positions]
         for facts in measured:
-            candidate = commits.positions[facts.commit], facts.started_at, card.layouts[facts.layout]
+            candidate = commits.positions[facts.commit], facts.started_at, card.layouts[facts.layouts[0]]
             if facts.suite not in newest or newest[facts.suite][:2] <= candidate[:2]:
                 newest[facts.suite] = candidate
-        for suite, number in {(each.suite, each.layout) for each in measured}:
-            cells[suite].update(card.layouts[number].cells)
+        for suite, number in {(each.suite, each.layouts[0]) for each in measured}:
+            for kernel, size, count in card.layouts[number].cells:
+                # An imported record may know a size by its label alone, and not all axes.
+                elements[suite][kernel, size] = max(count, elements[suite].get((kernel, size), 0.0))
     for suite, (_, _, layout) in sorted(newest.items()):
         kernels = {kernel: place for place, kernel in enumerate(layout.kernels)}
-        there = sorted((kernels[cell[0]], cell[2], cell) for cell in cells[suite] if cell[0] in kernels)
+        there = sorted(
+            (kernels[key[0]], count, key) for key, count in elements[suite].items() if key[0] in kernels
+        )
+        if not there:
+            continue
         metrics = {
             name: (metric.unit, metric.direction)
             for name, metric in METRICS.items()
@@ -321,66 +275,33 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
             metrics=metrics,
             headlines=(headlines[layout.headline],) if layout.headline in headlines else (),
             kernels=layout.kernels,
-            keys=tuple(dict.fromkeys(cell[:2] for _, _, cell in there)),
+            keys=tuple(key for _, _, key in there),
         )
 
 
 def card_records(folder: Path) -> CardRecords:
     """The records of a card's folder; one that cannot be read says so. Raises StoreError for the folder."""
-    found = listing(folder, lambda name: name.endswith(_RECORDS))
-    file = cache_file(folder, "records")
-    known = _usable(read_cached(file, _CachedRecords)) or CardRecords((), (), _NONE)
-    if [(each.file, each.size, each.mtime_ns) for each in known.facts] == found:
-        return known
-    records = _read_all(folder, found, known)
-    facts, layouts = list(records.facts), list(records.layouts)
-    write_cached(file, _CachedRecords(_FORMAT, _KEYS, facts, layouts, records.values.tobytes()))
-    return records
+    table = _RECORDS.table(folder)
+    return CardRecords(table.facts, table.layouts, table.values)
 
 
-_NONE = np.empty((0, len(METRICS)), np.float32)
-_KEYS = [*CONTEXT, *METRICS]
+_NONE = np.empty(0, np.float32)
 
 
-def _usable(cached: _CachedRecords | None) -> CardRecords | None:
-    if cached is None or cached.format != _FORMAT or cached.keys != _KEYS:
-        return None
+def _read(folder: Path, file: KeptFile, layouts: dict[RecordLayout, int]) -> tuple[RunFacts, Figures32]:
+    nothing = RunFacts(file.file, file.size, file.mtime_ns)
     try:
-        values = np.frombuffer(cached.values, np.float32).reshape(-1, len(METRICS))
-        records = CardRecords(tuple(cached.facts), tuple(cached.layouts), values)
-        whole = sum(rows.stop - rows.start for rows in records.rows) == len(values)
-    except (ValueError, IndexError):
-        return None
-    return records if whole else None
-
-
-def _read_all(folder: Path, found: Sequence[tuple[str, int, int]], before: CardRecords) -> CardRecords:
-    """Every record that is there: what was cached as it is, the others from their files."""
-    known = {
-        (facts.file, facts.size, facts.mtime_ns): (facts, before.values[rows])
-        for facts, rows in zip(before.facts, before.rows, strict=True)
-    }
-    layouts = {layout: number for number, layout in enumerate(before.layouts)}
-    read = [known.get(entry) or _read(folder, RunFacts(*entry), layouts) for entry in found]
-    values = np.concatenate([values for _, values in read]) if read else _NONE
-    return CardRecords(tuple(facts for facts, _ in read), tuple(layouts), values)
-
-
-def _read(
-    folder: Path, nothing: RunFacts, layouts: dict[RecordLayout, int]
-) -> tuple[RunFacts, npt.NDArray[np.float32]]:
-    try:
-        return _read_record(nothing, folder / nothing.file, layouts)
+        return _read_record(nothing, folder / file.file, layouts)
     except StoreError as error:
         why = error.message.rstrip(".")
     except (*UNREADABLE, ArithmeticError) as error:  # such as a time of 0, or a size beyond all numbers
         why = str(error)
-    return msgspec.structs.replace(nothing, problem=f"{nothing.file} is left out: {why}."), _NONE
+    return msgspec.structs.replace(nothing, problem=f"{file.file} is left out: {why}."), _NONE
 
 
 def _read_record(
     nothing: RunFacts, path: Path, layouts: dict[RecordLayout, int]
-) -> tuple[RunFacts, npt.NDArray[np.float32]]:
+) -> tuple[RunFacts, Figures32]:
     with opened(path) as file:
         first = msgspec.json.decode(file.readline(MOST_BYTES), type=_RecordLine)
         if first.comparison:
@@ -407,11 +328,12 @@ def _read_record(
         path=stored.run.source.path,
         commit=stored.run.source.commit or "",
         command=stored.run.command,
+        of_asv="asv" in (stored.run.command, stored.run.settings.get("format")),
         started_at=stored.run.started_at,
         context=_context(stored.run),
-        layout=layouts.setdefault(layout, len(layouts)),
+        layouts=(layouts.setdefault(layout, len(layouts)),),
     )
-    return facts, values
+    return facts, values.ravel()
 
 
 def _figures(rows: Sequence[Row], headline: str) -> npt.NDArray[np.float32]:
@@ -466,3 +388,14 @@ def _context(run: Run) -> dict[str, str]:
     }
     known = {key: values.get(key, "") for key in CONTEXT}
     return {key: value for key, value in known.items() if value and not value.startswith("unavailable")}
+
+
+_RECORDS: TableReader[RunFacts, RecordLayout] = TableReader(
+    kind="records",
+    version=" ".join((*CONTEXT, *METRICS)),
+    facts=RunFacts,
+    layout=RecordLayout,
+    wanted=lambda name: name.endswith((".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")),
+    width=lambda layout: len(layout.cells) * len(METRICS),
+    read=_read,
+)

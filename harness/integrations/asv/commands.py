@@ -189,7 +189,7 @@ def _remove_records(results: Path, machine: str, commits: Collection[str]) -> in
     gone = [
         facts.file
         for facts in card_records(results / machine).facts
-        if facts.command == "asv"
+        if facts.of_asv
         and (kept := left.get(facts.commit)) is not None
         # A suite that had another name at that commit may be one of those that are left.
         and (not kept or (facts.suite in suite_names and facts.suite not in kept))

@@ -7,23 +7,23 @@ ones. A benchmark of which nobody knows which way is better keeps asv's rows.
 
 from __future__ import annotations
 
-import datetime as dt
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from html import escape
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from unittest.mock import patch
 
-from asv import feed, util
 from asv.console import log
+from asv.plugins import regressions
 from asv.plugins.regressions import Regressions
-from asv.results import iter_results_for_machine_and_hash
 
 from harness.config import load_config
 from harness.errors import HarnessError
+from harness.history.changes import Change
 from harness.history.figures import direction_of
 from harness.history.reading import History, read_history
 from harness.history.sources.asv_results import asv_names, read_benchmarks
@@ -31,6 +31,7 @@ from harness.history.sources.cards import machine_of
 from harness.integrations.asv import probes
 from harness.integrations.asv.conf import running_conf
 from harness.integrations.asv.directions import ASV, misread
+from harness.integrations.asv.write_results import loaded
 from harness.numbers import counted
 
 Benchmarks = Mapping[str, Mapping[str, Any]]
@@ -39,15 +40,7 @@ Jump = tuple["int | None", int, float, float]
 """asv's revisions before and after, and the figures there; no revision before where one commit did it."""
 
 LIST, FEED = "regressions.json", "regressions.xml"
-
-
-class OpenStep(NamedTuple):
-    """An open change: the positions of the commits on its sides, and the figures there."""
-
-    good: int
-    bad: int
-    before: float
-    after: float
+_NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
 
 
 class Regression(NamedTuple):
@@ -77,7 +70,7 @@ def write_regressions(
 
     Where that is not possible asv's own stay, and a warning says why and how to read them.
     """
-    if not probes.passes(_lists_as_asv_does):
+    if not probes.passes(_writes_as_asv_does):
         return _leave(f"{ASV} lists regressions in a form that the harness does not know.", benchmarks)
     try:
         found = list(_concluded(conf, repo, benchmarks, graphs, revisions))
@@ -86,9 +79,7 @@ def write_regressions(
     said = load_config().directions
     undirected = {name for name, each in benchmarks.items() if direction_of(each, said) == "unknown"}
     rows = [each for each in read_list(Path(conf.html_dir)) if each.benchmark in undirected]
-    rows += [each for each in found if isinstance(each, Regression)]
-    util.write_json(str(Path(conf.html_dir, LIST)), {"regressions": rows}, compact=True)
-    _write_feed(conf, benchmarks, rows, graphs, revisions)
+    _write(conf, benchmarks, [*rows, *(each for each in found if isinstance(each, Regression))], revisions)
     if unplaced := [each for each in found if isinstance(each, str)]:
         log.warning(
             f"{counted(len(unplaced), 'open regression')} missing on asv's Regressions page, as asv has no "
@@ -109,11 +100,30 @@ def read_list(html_dir: Path) -> list[Regression]:
     return [Regression(*row) for row in listed]
 
 
+def _write(
+    conf: Any, benchmarks: Benchmarks, rows: Sequence[Regression], revisions: Mapping[str, int]
+) -> None:
+    """Let asv write its list and its feed of these rows."""
+    commits = {revision: commit for commit, revision in revisions.items()}
+    named = {commits[each][:8] for row in rows for jump in row.jumps for each in jump[:2] if each is not None}
+
+    def results_of_these(folder: str) -> Iterator[Any]:
+        paths = (path for path in Path(folder).glob("*/*-*.json") if path.name[:8] in named)
+        return filter(None, map(loaded, paths))
+
+    Regressions._save(conf, {"regressions": rows})  # noqa: SLF001
+    with patch.multiple(regressions, iter_results=results_of_these):  # asv would load all that there are
+        Regressions._save_feed(conf, benchmarks, rows, revisions, commits)  # noqa: SLF001
+    path = Path(conf.html_dir, FEED)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(_NEGATIVE_BEFORE_WORSE.sub("(", text), encoding="utf-8")  # -10 % worse would be better
+
+
 def _concluded(
     conf: Any, repo: Any, benchmarks: Benchmarks, graphs: Any, revisions: Mapping[str, int]
 ) -> Iterator[Regression | str]:
-    """Yield a row for each case with open regressions, and for one that has no place the names of it and its
-    card. Raises HarnessError where the history cannot be read.
+    """Yield a row for each series with open regressions, and for one that has no place the names of its case
+    and card. Raises HarnessError where the history cannot be read.
     """
     site, config = running_conf(conf), load_config()
     names = asv_names(read_benchmarks(site.results))
@@ -145,11 +155,10 @@ def _open(
             case = one.series.case
             # Of kernels that were compiled and not run a case is called by its metric too.
             name = names.get((case.name.removesuffix(f" {case.metric}"), case.metric), "")
-            steps = [OpenStep(each.good, each.bad, each.before, each.after) for each in changes]
-            last = one.levels[-1].level if one.levels else steps[-1].after
-            best = (max if case.direction == "higher" else min)(each.before for each in steps)
-            row = places.row(name, card.name, card.machine, steps, last, best)
-            yield row or f"{case.name} on {card.name}"
+            last = one.levels[-1].level if one.levels else changes[-1].after
+            best = (max if case.direction == "higher" else min)(each.before for each in changes)
+            machine = {**card.machine, "machine": machine_of(card.name)}
+            yield places.row(name, machine, changes, last, best) or f"{case.name} on {card.name}"
 
 
 class _Places:
@@ -163,37 +172,33 @@ class _Places:
         branch: str,
         positions: Mapping[str, int],
     ) -> None:
-        self._graphs, self._branch = graphs, branch
+        self._benchmarks, self._graphs, self._branch = benchmarks, graphs, branch
         told = ((positions[commit], each) for commit, each in revisions.items() if commit in positions)
         self._line = sorted(told)
         """Positions of the commits that asv knows, with asv's revisions."""
-        self._combinations = dict(_combinations(benchmarks))
         self._told = {name: len(values) for name, values in graphs.get_params().items()}
 
     def row(
-        self,
-        name: str,
-        card: str,
-        machine: Mapping[str, str],
-        steps: Sequence[OpenStep],
-        last: float,
-        best: float,
+        self, name: str, machine: Mapping[str, str], changes: Sequence[Change], last: float, best: float
     ) -> Regression | None:
-        """Return the row of a series by asv's name; None where asv has no graph with both sides of a step."""
-        benchmark, place = self._combinations.get(name, ("", None))
-        graph = self._graph(card, machine, benchmark, steps[-1].bad)
-        jumps = [self._jump(graph, each) for each in steps] if graph else [None]
+        """Return the row of a series by asv's name; None where asv has no graph with all its changes."""
+        benchmark = self._benchmarks.get(name.partition("(")[0], {})
+        axes = benchmark.get("params")
+        names = [f"{benchmark['name']}({', '.join(each)})" for each in product(*axes)] if axes else []
+        graph = self._graph(machine, name.partition("(")[0], changes[-1].bad)
+        jumps = [self._jump(graph, each) for each in changes] if graph else [None]
         placed = [each for each in jumps if each]
-        if len(placed) < len(jumps):
+        if len(placed) < len(jumps) or (axes and name not in names):
             return None
         params = {key: value for key, value in graph.params.items() if self._told[key] > 1}
+        place = names.index(name) if axes else None
         return Regression(name, f"{graph.path}.json", params, place, _figure(last), _figure(best), placed)
 
-    def _graph(self, card: str, machine: Mapping[str, str], benchmark: str, position: int) -> Any:
-        """Return the graph of a card's figures. Of several environments that is the one measured at a
-        position, and of these the one that is most like the card.
+    def _graph(self, machine: Mapping[str, str], benchmark: str, position: int) -> Any:
+        """Return the graph of a machine's figures. Of several environments that is the one measured at a
+        position, and of these the one that is most like what the card's history tells of the machine.
         """
-        own = {"machine": machine_of(card), "branch": self._branch}
+        own = {"machine": machine["machine"], "branch": self._branch}
         graphs = self._graphs.get_graph_group(benchmark)
         revision = dict(self._line).get(position)
 
@@ -203,24 +208,14 @@ class _Places:
 
         return max((each for each in graphs if own.items() <= each.params.items()), key=fits, default=None)
 
-    def _jump(self, graph: Any, step: OpenStep) -> Jump | None:
+    def _jump(self, graph: Any, change: Change) -> Jump | None:
         known = [each for each in self._line if each[1] in graph.data_points]
-        before = [each for each in known if each[0] <= step.good]
-        after = [each for each in known if each[0] >= step.bad]
+        before = [each for each in known if each[0] <= change.good]
+        after = [each for each in known if each[0] >= change.bad]
         if not before or not after:
             return None
         (good, first), (bad, second) = before[-1], after[0]
-        return None if bad - good == 1 else first, second, _figure(step.before), _figure(step.after)
-
-
-def _combinations(benchmarks: Benchmarks) -> Iterator[tuple[str, tuple[str, int | None]]]:
-    """Yield each name that asv's list may have, with the benchmark and the index of the parameters."""
-    for name, benchmark in benchmarks.items():
-        if not benchmark.get("params"):
-            yield name, (name, None)
-            continue
-        for place, values in enumerate(product(*benchmark["params"])):
-            yield f"{name}({', '.join(values)})", (name, place)
+        return None if bad - good == 1 else first, second, _figure(change.before), _figure(change.after)
 
 
 def _figure(value: float) -> float:
@@ -228,114 +223,19 @@ def _figure(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-# The feed
-
-
-def _write_feed(
-    conf: Any,
-    benchmarks: Benchmarks,
-    rows: Sequence[Regression],
-    graphs: Any,
-    revisions: Mapping[str, int],
-) -> None:
-    """Write an entry for each jump, the newest first, with asv's ids: a feed reader knows them again."""
-    commits = {revision: commit for commit, revision in revisions.items()}
-    machines = {f"{graph.path}.json": graph.params.get("machine", "") for _, graph in graphs}
-    entries = [
-        _entry(conf, benchmarks[row.benchmark], row, machines[row.graph], jump, commits)
-        for row in rows
-        for jump in row.jumps
-    ]
-    entries.sort(key=lambda each: each.updated, reverse=True)
-    feed.write_atom(
-        str(Path(conf.html_dir, FEED)),
-        entries,
-        title=f"{conf.project} performance regressions",
-        author="Airspeed Velocity",
-        address=f"{conf.project}.asv",
-    )
-
-
-def _entry(
-    conf: Any,
-    benchmark: Mapping[str, Any],
-    row: Regression,
-    machine: str,
-    jump: Jump,
-    commits: Mapping[int, str],
-) -> Any:
-    revision, bad, before, after = jump
-    first, second = "" if revision is None else commits[revision], commits[bad]
-    measured_at, date = _dates(conf, machine, second, row.benchmark)
-    link = _link(benchmark, row, f"{first}-{second}" if first else second)
-    unit = benchmark.get("unit", "")
-    shown = {
-        "new": util.human_value(after, unit),
-        "old": util.human_value(before, unit),
-        "last": util.human_value(row.last, unit),
-        "best": util.human_value(row.best, unit),
-    }
-    moved = _moved(before, after)
-    content = (
-        f'<a href="{escape(link)}">{moved} regression</a> on {date:%Y-%m-%d %H:%M:%S} '
-        f"{_commits(conf, first, second)}.<br>\n"
-        f"New value: {escape(shown['new'])}, old value: {escape(shown['old'])}.<br>\n"
-        f"Latest value: {escape(shown['last'])} ({_moved(row.best, row.last).lstrip('-')} worse than best "
-        f"value {escape(shown['best'])})."
-    )
-    ids = [row.name, first, second]
-    return feed.FeedEntry(f"{moved} {row.name}", measured_at, link, content, ids, date)
-
-
-def _dates(conf: Any, machine: str, commit: str, benchmark: str) -> tuple[dt.datetime, dt.datetime]:
-    """Return when a benchmark was measured at a commit, and the date of the commit."""
-    found = list(iter_results_for_machine_and_hash(conf.results_dir, machine, commit))
-    measured_at = max(each.started_at.get(benchmark) or each.date for each in found)
-    return _time(measured_at), _time(found[0].date)
-
-
-def _time(milliseconds: float) -> dt.datetime:
-    return dt.datetime.fromtimestamp(milliseconds / 1000, tz=dt.timezone.utc)
-
-
-def _link(benchmark: Mapping[str, Any], row: Regression, commits: str) -> str:
-    params = dict(row.params)
-    if row.place is not None:
-        values = list(product(*benchmark["params"]))[row.place]
-        params |= {f"p-{name}": value for name, value in zip(benchmark["param_names"], values, strict=True)}
-    return f"index.html#{row.benchmark}?{urlencode({**params, 'commits': commits})}"
-
-
-def _commits(conf: Any, first: str, second: str) -> str:
-    """Return the commits of a jump as a link, which compares them where asv's configuration names GitHub."""
-    url = escape(conf.show_commit_url)
-    if not first:
-        return f'in commit <a href="{url}{second}">{second[:8]}</a>'
-    place = f"../compare/{first}...{second}" if "github.com" in url else first
-    return f'in commits <a href="{url}{place}">{first[:8]}...{second[:8]}</a>'
-
-
-def _moved(before: float, after: float) -> str:
-    return f"{100 * (after - before) / before:.2f}%" if before else f"{after - before:.2g} units"
-
-
-# The probe
-
-
-def _lists_as_asv_does() -> bool:
-    """Probe asv's list and feed: of a made-up rise they have the very row that this module makes of it."""
+def _writes_as_asv_does() -> bool:
+    """Probe asv's list and feed: of a made-up rise both come out byte by byte as asv alone makes them."""
     benchmarks = {probes.COST: probes.described(probes.COST)}
     good, bad = probes.RISE - 1, probes.RISE
     revisions = {probes.BEFORE: good, probes.AFTER: bad}
     graphs = probes.made_up_graphs()
-    with probes.made_up_project() as conf:
-        html_dir = Path(conf.html_dir)
-        Regressions.publish(conf, probes.made_up_repository(), benchmarks, graphs, revisions)
-        listed, fed = read_list(html_dir), (html_dir / FEED).read_text(encoding="utf-8")
-    name, step = (
-        probes.MADE_UP[probes.COST].row,
-        OpenStep(good, bad, probes.FIGURES[good], probes.FIGURES[bad]),
-    )
     places = _Places(benchmarks, graphs, revisions, "", revisions)
-    made = places.row(name, probes.MACHINE, {}, [step], step.after, step.before)
-    return json.dumps([made]) == json.dumps(listed) and name in fed
+    before, after = probes.FIGURES[good], probes.FIGURES[bad]
+    change: Any = SimpleNamespace(good=good, bad=bad, before=before, after=after)
+    row = places.row(probes.MADE_UP[probes.COST].row, {"machine": probes.MACHINE}, [change], after, before)
+    with probes.made_up_project() as conf:
+        files = Path(conf.html_dir, LIST), Path(conf.html_dir, FEED)
+        Regressions.publish(conf, probes.made_up_repository(), benchmarks, graphs, revisions)
+        asvs = [path.read_bytes() for path in files]
+        _write(conf, benchmarks, [row] if row else [], revisions)
+        return read_list(Path(conf.html_dir)) != [] and [path.read_bytes() for path in files] == asvs

@@ -95,7 +95,7 @@ def _path(folder: Path, commit: str, environment: str) -> Path:
     return folder / Path(get_filename(folder.name, commit, environment)).name
 
 
-def _loaded(path: Path) -> Any:
+def loaded(path: Path) -> Any:
     """Return the Results of asv; None where there is no file, or it is damaged."""
     try:
         return Results.load(str(path), machine_name=path.parent.name)
@@ -139,7 +139,7 @@ class _Writer:
         self.problems += [
             f"{path} is damaged, and no record holds its commit. Delete it, and run asv again."
             for path in sorted(folder.glob("*.json"))
-            if path.name != "machine.json" and path not in sound and _loaded(path) is None
+            if path.name != "machine.json" and path not in sound and loaded(path) is None
         ]
 
     def _write(self, path: Path, commit: str, environment: str, records: Iterable[RunFacts]) -> None:
@@ -176,7 +176,7 @@ class _Writer:
 
     def _results(self, path: Path, commit: str, environment: str, suites: Iterable[str]) -> Any:
         """Return what asv has in a file, or what it begins one with."""
-        old = _loaded(path)
+        old = loaded(path)
         if old and old.commit_hash != commit:
             raise _UnknownError(f"{path} is of commit {old.commit_hash}: {commit} has no place of its own.")
         if old:

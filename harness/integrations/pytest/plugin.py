@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.integrations.pytest.session import CaseRunner, CaseSide, GpuCase
     from harness.records.record_files import ComparisonResult
     from harness.records.types import DeviceInfo, Verdict
-    from harness.run.compare import Purpose
+    from harness.run.pair_session import Purpose
 
 MARKER = (
     "gpu_cases(*kernels, sizes, quick, margin, tolerance, requires, l2): which cases of the project's suites "

@@ -22,12 +22,11 @@ _UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _HOW_LONG = re.compile(r"(iterations|repeats|min_time|min_warmup_time):[\d.]+s?")
 """Parts of a benchmark's name that say how long it is measured, not what."""
 _SUMMARY = re.compile(r"(.+)_(mean|median|stddev|cv|min|max|BigO|RMS)")
-_MOST = 2**31 - 1
+_UNKNOWN = "unavailable: Google Benchmark's JSON does not tell it"
 _MACHINE = ("host_name", "num_cpus", "cpu_scaling_enabled", "aslr_enabled", "caches", "library_build_type")
 """Keys of the context that can change a time; `mhz_per_cpu` is a clock that may be of the moment."""
 _OTHERS = ("executable", "library_version", "json_schema_version", "date", "load_avg", "mhz_per_cpu")
 _TIMES_ITSELF = "manual_time"
-_UNKNOWN = "unavailable: Google Benchmark's JSON does not tell it"
 
 
 class _Cache(msgspec.Struct):
@@ -207,7 +206,8 @@ def _card(identity: Identity) -> DeviceInfo:
     """Describe the card; several are one device, as nothing tells which benchmark ran on which."""
     name, units = ", ".join(identity.cards), identity.fact("sm", "sms", "multiprocessors", "cus") or ""
     nvidia = re.search(r"NVIDIA|GeForce|Quadro|Tesla|RTX|GTX", name) is not None
-    return _described(
+    return imported.undescribed_device(
+        _UNKNOWN,
         spec="gpu",  # without a number, which nobody knows
         backend="cuda" if nvidia else "gpu",
         vendor="NVIDIA" if nvidia else _UNKNOWN,
@@ -222,26 +222,13 @@ def _card(identity: Identity) -> DeviceInfo:
 
 def _host(context: _Context) -> DeviceInfo:
     last = max(context.caches, key=lambda each: each.level, default=None)
-    return _described(
+    return imported.undescribed_device(
+        _UNKNOWN,
         spec="cpu:0",
         backend="cpu",
-        vendor=_UNKNOWN,
         name=context.host_name or "a host without a name",
-        driver=_UNKNOWN,
         kind="cpu",
         compute_units=context.num_cpus,
         l2_bytes=last.size if last else None,
         max_clock_mhz=imported.rounded(context.mhz_per_cpu),
-    )
-
-
-def _described(**known: Any) -> DeviceInfo:
-    return DeviceInfo(
-        **known,
-        arch=_UNKNOWN,
-        memory_bytes=None,
-        max_threads_per_block=_MOST,
-        max_block=(_MOST, _MOST, _MOST),
-        max_grid=(_MOST, _MOST, _MOST),
-        max_shared_bytes=_MOST,
     )

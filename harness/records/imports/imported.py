@@ -40,6 +40,21 @@ _SHORTEST_NS, _LONGEST_NS = 1e-6, 1e18
 NO_REASON = "It gives no reason."
 
 
+_MOST = 2**31 - 1
+
+
+def undescribed_device(unknown: str, **known: Any) -> DeviceInfo:
+    """Return a device of which a file tells only the `known` fields; `unknown` stands in the other texts."""
+    fields: dict[str, Any] = {
+        **dict.fromkeys(("spec", "backend", "vendor", "driver", "arch"), unknown),
+        **dict.fromkeys(("compute_units", "memory_bytes")),
+        **dict.fromkeys(("max_threads_per_block", "max_shared_bytes"), _MOST),
+        **dict.fromkeys(("max_block", "max_grid"), (_MOST, _MOST, _MOST)),
+        **known,
+    }
+    return DeviceInfo(**fields)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedCase:
     """One benchmark at one point of its axes, in one process."""

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from harness.errors import StoreError
+from harness.records.record_files import CalibrationSummary
 from harness.records.types import Verdict
 from harness.report.document.field_limits import (
     Commit,
@@ -49,13 +50,6 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated:
-    measured_at: Words
-    verdicts: Size
-    false_alarms: Size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CardReview:
     """One suite compared on one card."""
 
@@ -73,7 +67,7 @@ class CardReview:
     margin: Fraction
     tolerance: Fraction
     confidence: Annotated[float, Meta(gt=0, lt=1)]
-    calibrated: Calibrated | None = None
+    calibrated: CalibrationSummary | None = None
     complete: bool = True
     problem: Text = ""
     left_out: Texts = ()

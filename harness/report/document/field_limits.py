@@ -57,7 +57,7 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     (CaseId, "case"),
     (Identifier, "kernel"),
     (Code, "reason"),
-    (Words, "arch binary_sha256 code_sha256 dtype source_sha256"),
+    (Words, "arch binary_sha256 code_sha256 driver dtype measured_at source_sha256"),
     (Text, "message"),
     (Log, "log"),
     (Texts, "settings_changed"),
@@ -72,11 +72,9 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     (Annotated[int, Meta(ge=0, le=1_000_000)], "quads"),
     (
         Size,
-        (
-            "base code_bytes constant_bytes dynamic_shared_bytes head local_bytes max_threads_per_block "
-            "registers slots spill_load_bytes spill_store_bytes static_shared_bytes"
-        ),
+        "base code_bytes constant_bytes dynamic_shared_bytes false_alarms head local_bytes slots verdicts",
     ),
+    (Size, "max_threads_per_block registers spill_load_bytes spill_store_bytes static_shared_bytes"),
     (_EXTENT, "block dispatch grid"),
     (Annotated[tuple[Fraction, ...], Meta(max_length=64)], "process_effects"),
     (Annotated[Mapping[Identifier, Size], Meta(max_length=16)], "sizes"),

@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
+
+import msgspec
 
 import harness
-from harness.errors import HarnessError, StoreError, UsageError
-from harness.judgement.noise import read_calibration
+from harness.errors import HarnessError, UsageError
 from harness.judgement.saved_runs import FilesResult
-from harness.records.record_files import ComparisonResult, read_comparison
+from harness.records.record_files import CalibrationSummary, ComparisonResult
 from harness.records.types import Comparison, Verdict
-from harness.report.document.document import LIMITS, Calibrated, CardReview, Review, SourceLine
+from harness.report.document.document import LIMITS, CardReview, Review, SourceLine
 from harness.report.document.field_limits import clipped
 from harness.report.words.of_verdict import commit_label, notes_of
 from harness.suite.case_id import CaseId
@@ -46,36 +46,6 @@ def kernel_places(loaded: LoadedSuite) -> dict[str, SourceLine]:
                 line = first_line(loaded.suite.root / kernel.files[0], kernel.function)
                 found[kernel.name] = SourceLine(path=path, line=line or 1)
     return found
-
-
-_NAME = re.compile(r"(?P<stamp>[0-9TZ]+)-(?P<ends>[^-]+\.\.[^-]+)-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
-
-
-def stored_result(path: Path) -> ComparisonResult:
-    """A comparison from its record, with the calibration beside it. Raises StoreError."""
-    return replace(read_comparison(path), calibration=read_calibration(path.parent))
-
-
-def newest_comparisons(results: Path) -> list[ComparisonResult]:
-    """The newest comparison below a folder of results, with those of the same two commits of other suites
-    and cards: the newest of each. Raises StoreError where there is none.
-    """
-    found = [(match, path) for path in results.glob("*/*.jsonl") if (match := _NAME.fullmatch(path.name))]
-    ends = None
-    chosen: dict[tuple[str, str], ComparisonResult] = {}
-    for match, path in sorted(found, key=lambda each: each[1].name, reverse=True):
-        key = (path.parent.name, match["suite"])
-        if (ends and match["ends"] != ends) or key in chosen:
-            continue
-        result = stored_result(path)
-        if result.comparison.command == "compare":  # a calibration's record looks alike
-            ends = match["ends"]
-            chosen[key] = result
-    if not chosen:
-        raise StoreError(
-            f"No comparison is stored in {results}: run 'harness compare BASE HEAD' first, or name records."
-        )
-    return list(reversed(chosen.values()))
 
 
 Places = Mapping[str, Mapping[str, SourceLine]]
@@ -130,9 +100,7 @@ def _card(result: ComparisonResult, places: Mapping[str, SourceLine]) -> CardRev
         margin=_setting(comparison, "margin"),
         tolerance=_setting(comparison, "tolerance"),
         confidence=_setting(comparison, "confidence"),
-        calibrated=Calibrated(
-            measured_at=known.measured_at, verdicts=known.verdicts, false_alarms=known.false_alarms
-        )
+        calibrated=msgspec.convert(known, CalibrationSummary, from_attributes=True)
         if known and known.verdicts
         else None,
         complete=not result.interrupted,

@@ -21,30 +21,16 @@ from harness.report.document.outcome import (
     Groups,
     Links,
     facts,
+    group_of,
     grouped,
-    is_by_card,
     outcome,
     review_outcome,
     units_of,
 )
-from harness.report.pull_request.comment_markdown import (
-    Item,
-    Part,
-    Scale,
-    View,
-    axis_svg,
-    body,
-    comment,
-    did_not_fit,
-    fit,
-    fixed,
-    listed,
-    scale_of,
-    strip_svg,
-    summary,
-)
+from harness.report.pull_request.comment_markdown import View, comment, listed, renderer, summary
+from harness.report.pull_request.plots import across, scale_of, tick_label
 from harness.report.table import CLOSING, Cell, Column, Sheet, opening
-from harness.report.templates import code
+from harness.report.templates import Markup
 from harness.report.words.of_verdict import sentence, verdict_columns
 from harness.suite.case_id import size_label
 from harness.system.cache import write_atomically
@@ -64,7 +50,8 @@ _TITLE_CHARACTERS = 255
 _NAMED = 8
 """Cases of one kernel that its note names, and sizes that it names together."""
 PAGE_BYTES = 16 * 2**20
-_UNJUDGED = "could not be judged"
+_VERDICTS = {"slower": "is slower", "broken": "fails at head", "missing": "is missing at head"}
+"""What is said of a kernel whose worst case is in this group; all others could not be judged."""
 
 Level = Literal["failure", "warning"]
 
@@ -77,40 +64,6 @@ class _Annotation:
     level: Level
     title: str
     message: str
-
-
-_STYLE = """\
-code, pre { font: .87em/1.5 ui-monospace, monospace; background: var(--soft); border-radius: 4px }
-code { padding: .1em .3em; unicode-bidi: isolate }
-pre { padding: .7rem; overflow-x: auto; overflow-wrap: normal; unicode-bidi: plaintext }
-summary { cursor: pointer; padding: .3rem 0 }
-[align=right] { padding-left: .9rem }
-.row { display: grid; grid-template-columns: minmax(9rem, 17rem) 1fr 14.5rem; gap: 0 .8rem;
-  align-items: center; border-bottom: 1px solid var(--rule); padding: .1rem 0; font-size: .9rem }
-.row > :last-child { text-align: right; font-variant-numeric: tabular-nums }
-.row b { font-weight: 600 }
-.axis text { fill: var(--muted); font-size: 11px }
-svg { display: block; overflow: visible }
-.zone { fill: var(--zone) }
-.zero, .tick { stroke: var(--muted) }
-.interval { stroke: var(--dot); stroke-width: 2 }
-.process { fill: var(--dot); opacity: .45 }
-.effect { fill: var(--dot) }
-.row > :first-child { color: var(--text) }
-.unchanged b, .identical b { font-weight: 400; color: var(--muted) }
-.regression, .missing, .failed { color: var(--bad) }
-.improvement { color: var(--good) }
-.inconclusive, .invalid { color: var(--open) }
-.regression .effect, .improvement .effect, .inconclusive .effect, .invalid .effect { fill: currentColor }
-.regression .interval, .improvement .interval, .inconclusive .interval, .invalid .interval {
-  stroke: currentColor }
-@media (max-width: 42rem) {
-  .row { grid-template-columns: 1fr auto; padding: .4rem 0 }
-  .row > svg { grid-row: 2; grid-column: 1 / -1 }
-  .row.axes > span { display: none }
-}
-@media print { details > * { display: block } }
-"""
 
 
 def workflow_command(name: str, message: str, properties: Mapping[str, str]) -> str:
@@ -131,7 +84,7 @@ def _escaped(text: str) -> str:
 def check_run(review: Review, links: Links) -> dict[str, Any]:
     """The body of POST /repos/{owner}/{repo}/check-runs, but for `head_sha`."""
     found = review_outcome(review)
-    placed = [(note.place, note) for note in _first(_notes(grouped(review), placed=True)) if note.place]
+    placed = [note for note in _notes(grouped(review)) if note.place]
     request: dict[str, Any] = {
         "name": CHECK_NAME,
         "status": "completed",
@@ -148,7 +101,8 @@ def check_run(review: Review, links: Links) -> dict[str, Any]:
                     "title": note.title,
                     "message": note.message,
                 }
-                for place, note in placed
+                for note in _first(placed)
+                if (place := note.place)
             ],
         },
     }
@@ -165,27 +119,19 @@ def workflow_commands(review: Review) -> list[str]:
     return commands
 
 
-def _notes(groups: Groups, *, placed: bool = False) -> list[_Annotation]:
-    """One for each kernel that somebody has to look at, the worst first; or of those whose line is known."""
+def _notes(groups: Groups) -> list[_Annotation]:
+    """One for each kernel that somebody has to look at, the worst first."""
     kernels: dict[tuple[str, str, SourceLine | None], list[CaseOnCard]] = {}
     for found in (*groups.failing, *groups.unjudged):
         card, kernel = found.card, found.case.kernel
         kernels.setdefault((card.suite, kernel, card.places.get(kernel)), []).append(found)
     notes = []
     for (suite, kernel, place), cases in kernels.items():
-        verdict = _verdict(cases[0].case)
-        level: Level = "warning" if verdict == _UNJUDGED else "failure"
-        if place or not placed:
-            notes.append(_Annotation(place, level, _cut(f"{suite}.{kernel} {verdict}"), _message(cases)))
+        verdict = _VERDICTS.get(group_of(cases[0].case), "")
+        level: Level = "failure" if verdict else "warning"
+        title = _cut(f"{suite}.{kernel} {verdict or 'could not be judged'}")
+        notes.append(_Annotation(place, level, title, _message(cases)))
     return notes
-
-
-def _verdict(case: Verdict) -> str:
-    if is_by_card(case):
-        return _UNJUDGED
-    if case.status == "failed":
-        return "fails at head" if case.side == "head" else _UNJUDGED
-    return {"regression": "is slower", "missing": "is missing at head"}.get(case.status, _UNJUDGED)
 
 
 def _message(found: Sequence[CaseOnCard]) -> str:
@@ -220,53 +166,30 @@ def _cut(text: str) -> str:
 
 def page(review: Review, links: Links) -> str:
     view = View(
-        review=review, links=links, paragraphs=20, names=20, log_characters=8000, heading="h1", sign=False
+        review=review, links=links, paragraphs=20, names=20, log_characters=8000, heading="h1", has_sign=False
     )
-    parts = body(view, [part for card in review.cards for part in _of_card(card)])
-    return fit([fixed(opening(review_outcome(review).headline, _STYLE)), *parts, fixed(CLOSING)], PAGE_BYTES)
-
-
-def _of_card(card: CardReview) -> list[Part]:
-    if not card.cases:
-        return []
-    scale, figures = scale_of(card), _figures(card)
-    return [
-        fixed(f"<h2>{card.suite} on {code(card.device)}</h2>"),
-        Part(
-            tier=1,
-            opening=(
-                '<p class="muted">Change of time, %. Dots are processes, the shaded zone is the margin. '
-                "The axis is logarithmic beyond the tolerance.</p>\n"
-                f'<div class="row axes"><span></span>{axis_svg(scale)}<span></span></div>'
-            ),
-            items=(Item(_row(CaseOnCard(card, case), scale)) for case in card.cases),
-            cases=len(card.cases),
-            more=lambda left: did_not_fit(left, "here"),
-        ),
-        Part(
-            tier=2,
-            opening=(
-                "<details><summary>All figures</summary>\n"
-                '<div class="scroll" role="region" aria-label="All figures" tabindex="0"><table>\n'
-                f"{figures.html_head()}"
-            ),
-            items=map(Item, figures.html_rows()),
-            closing="</table></div></details>",
-            cases=len(card.cases),
-            more=lambda left: did_not_fit(left, "here"),
-        ),
-    ]
-
-
-def _row(found: CaseOnCard, scale: Scale) -> str:
-    case = found.case
-    strip = "<span></span>"
-    if case.time:
-        strip = strip_svg(scale, case.time, f"{found.label}: {outcome(case)}, {case.status}")
-    return (
-        f'<div class="row {case.status}"><span>{code(found.label)}</span>{strip}'
-        f"<span>{outcome(case)} <b>{case.status}</b></span></div>"
+    style = renderer("review.css")()
+    return view.fitted(
+        "review.html.j2",
+        PAGE_BYTES,
+        opening=Markup(opening(review_outcome(review).headline, style)),
+        closing=Markup(CLOSING),
+        cards=[_of_card(card) for card in review.cards if card.cases],
+        across=across,
+        outcome=outcome,
+        tick_label=tick_label,
     )
+
+
+def _of_card(card: CardReview) -> Mapping[str, object]:
+    figures = _figures(card)
+    return {
+        "card": card,
+        "cases": [CaseOnCard(card, case) for case in card.cases],
+        "scale": scale_of(card),
+        "head": Markup(figures.html_head()),
+        "rows": list(map(Markup, figures.html_rows())),
+    }
 
 
 def _figures(card: CardReview) -> Sheet:

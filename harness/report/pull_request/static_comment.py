@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
@@ -19,8 +20,8 @@ from harness.records.types import DifferenceStatus, RiskKind
 from harness.report.document.document import decode
 from harness.report.document.field_limits import Commit, Identifier, Size, Text, Words
 from harness.report.document.outcome import Links
-from harness.report.pull_request.comment_markdown import COMMENT_BYTES, Item, Part, fit, fixed, link
-from harness.report.templates import code
+from harness.report.pull_request.comment_markdown import COMMENT_BYTES, fitted, renderer
+from harness.report.templates import Markup
 
 STATIC_SCHEMA_VERSION = 1
 _MOST_ROWS = 16 * 1024
@@ -80,30 +81,18 @@ def static_comment(
     `about` says of which commits, where the report's own word does not count.
     """
     about = about or " → ".join(commit[:10] for commit in (report.base, report.head) if commit)
-    opening = f"### Static facts\n\n<p><b>{headline(report)}</b>{f' {code(about)}' if about else ''}</p>"
-    risks = list(_risk_lines(report))
-    rows = list(_row_lines(report))
-    parts = [fixed(f"{marker}\n\n{opening}" if marker else opening)]
-    if risks:
-        # HTML, where no text can be more than one line of one list.
-        parts.append(
-            Part(
-                opening="<ul>", items=map(Item, risks), closing="</ul>", cases=len(risks), more=_more("risk")
-            )
-        )
-    if rows:
-        head = "<tr><th>kernel</th><th>architectures</th><th>result</th><th>what</th></tr>"
-        parts.append(
-            Part(
-                tier=1,
-                opening=f"<details><summary>All that differs</summary>\n<table>\n{head}",
-                items=map(Item, rows),
-                closing="</table>\n</details>",
-                cases=len(rows),
-                more=_more("line"),
-            )
-        )
-    return fit([*parts, fixed(_closing(report, links))], limit_bytes)
+    risks, rows = _risks(report), _rows(report)
+    render = partial(
+        renderer("static.md.j2"),
+        marker=Markup(marker),
+        headline=headline(report),
+        about=about,
+        risks=risks,
+        rows=rows,
+        compilers=report.compilers,
+        run=links.run,
+    )
+    return fitted(lambda detail: render(detail=detail), max(len(risks), len(rows)), limit_bytes)
 
 
 def headline(report: StaticReport) -> str:
@@ -122,42 +111,24 @@ def headline(report: StaticReport) -> str:
     return f"{told}: {listed}."
 
 
-def _more(what: str) -> Callable[[int], str]:
-    return lambda left: f"<p>{counted(left, what)} more did not fit: the run's summary has all.</p>"
-
-
-def _risk_lines(report: StaticReport) -> Iterator[str]:
-    """A line for each risk, with all architectures that have it in the same words, the first one's place."""
-    found: dict[tuple[str, str], list[StaticRow]] = {}
-    texts: dict[tuple[str, str], str] = {}
+def _risks(report: StaticReport) -> list[tuple[str, str, list[str]]]:
+    """Each risk of a kernel, with all architectures that have it in the same words, the first one's place."""
+    found: dict[tuple[str, str], tuple[str, str, list[str]]] = {}
     for suite in report.suites:
         for row in suite.rows:
+            kernel = f"{suite.suite}.{row.kernel}"
             for risk in row.risks:
-                key = f"{suite.suite}.{row.kernel}", _PLACE.sub("", risk.text)
-                texts.setdefault(key, risk.text)
-                found.setdefault(key, []).append(row)
-    for key, rows in found.items():
-        archs = ", ".join(row.arch for row in rows)
-        yield f"<li>{code(key[0])} on {archs}: {code(texts[key])}</li>"
+                key = kernel, _PLACE.sub("", risk.text)
+                found.setdefault(key, (kernel, risk.text, []))[2].append(row.arch)
+    return list(found.values())
 
 
-def _row_lines(report: StaticReport) -> Iterator[str]:
-    """A line for what moved in the same way; risks are told above."""
-    archs: dict[tuple[str, str, str], list[str]] = {}
+def _rows(report: StaticReport) -> list[tuple[str, list[str], str, str]]:
+    """What moved, with all architectures on which it moved in the same way; risks are told above."""
+    found: dict[tuple[str, str, str], list[str]] = {}
     for suite in report.suites:
         for row in suite.rows:
             what = row.message or "; ".join(row.changes)
             key = f"{suite.suite}.{row.kernel}", "risk" if row.risks else row.status, what
-            archs.setdefault(key, []).append(row.arch)
-    for (kernel, result, what), found in archs.items():
-        cells = code(kernel), ", ".join(found), result, code(what) if what else ""
-        yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-
-
-def _closing(report: StaticReport, links: Links) -> str:
-    by = f"Compiled with {', '.join(map(code, report.compilers))}; no" if report.compilers else "No"
-    where = f" {link(links.run, 'The run')}." if links.run else ""
-    return (
-        f"<p>{by} card was asked. A risk is no verdict: what is identical needs no measuring, and the "
-        f"rest is for a card to judge.{where}</p>"
-    )
+            found.setdefault(key, []).append(row.arch)
+    return [(kernel, archs, result, what) for (kernel, result, what), archs in found.items()]

@@ -88,6 +88,8 @@ class CardSummary(msgspec.Struct, kw_only=True):
     paths: dict[str, str]
     """The folder of each suite in the repository."""
     problems: list[str]
+    unrecorded: list[str]
+    """What only asv's files hold of suites; a sentence, or nothing."""
 
     def findings(self, name: str) -> CardFindings:
         """Return the findings of the card for a conclusion, under the name that its changes use."""
@@ -177,6 +179,7 @@ class CardPages:
             ended=list(self.card.ended),
             paths={each.suite: each.path for each in self.card.facts if each.commit and each.path},
             problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
+            unrecorded=[f"{self.source.name}: {each}" for each in self.card.unrecorded.sentences],
         )
 
     def write_again(self, before: CardSummary) -> CardSummary:

@@ -28,7 +28,7 @@ from harness.judgement.noise import Calibration
 from harness.judgement.statistics.rates import false_alarm_bound
 from harness.numbers import counted
 from harness.records.record_files import StoredRun
-from harness.records.types import Row, Run, Snapshot
+from harness.records.types import Row, Run, Snapshot, fields_of
 from harness.report.templates import html_environment
 from harness.suite.case_id import CaseId
 from harness.system.cache import write_file
@@ -193,8 +193,7 @@ def series_file(card: str, case: SeriesCase) -> str:
 
 def placed_change(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
     """A change among the points of its series."""
-    told = change_document(each, case, card, commits)
-    return told | {"at": each.change.at, "first": each.change.first, "last": each.change.last}
+    return change_document(each, case, card, commits) | fields_of(each.change, "at", "first", "last")
 
 
 def change_document(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
@@ -209,9 +208,7 @@ def change_document(each: Stated, case: SeriesCase, card: int, commits: Commits)
         "state": each.state,
         "attribution": change.attribution,
         **{name: figure(getattr(change, name)) for name in _FIGURES},
-        "good": change.good,
-        "bad": change.bad,
-        "commits": change.commits,
+        **fields_of(change, "good", "bad", "commits"),
         "good_hash": commits[change.good].hash,
         "bad_hash": bad.hash,
         "subject": bad.subject[:500],
@@ -266,7 +263,7 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
         "cases": [
             {
                 "case": case,
-                **{name: getattr(noise, name) for name in own},
+                **fields_of(noise, *own),
                 "effects": [each.value for each in noise.time],
             }
             for case, noise in calibration.cases.items()
@@ -309,9 +306,7 @@ def _row(run: Run, row: Row, zero_ns: int) -> dict[str, Any]:
     measured = row.measurement
     return {
         "name": case_name(run, row),
-        "status": row.status,
-        "reason": row.reason,
-        "message": row.message,
+        **fields_of(row, "status", "reason", "message"),
         "time_ms": summary_of(row, run).time_ms,
         "library_share": row.library.share if row.library else None,
         "begin_s": _since(zero_ns, measured.started_ns if measured else None),
@@ -345,7 +340,6 @@ _FORBIDDEN = re.compile(
 )
 """Characters that XML forbids, and those that turn the direction of the text around them."""
 _NO_URN = r"[^A-Za-z0-9._-]+"
-_TEMPLATES = html_environment(Path(__file__).parent)
 _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 
 
@@ -443,4 +437,5 @@ def badge_svg(card: str, status: CardStatus) -> bytes:
     label = _FORBIDDEN.sub("\ufffd", card)[:40]
     left, right = (round(6.6 * len(text)) + 12 for text in (label, message))
     shown = {"label": label, "message": message, "colour": colour, "left": left, "right": right}
-    return _TEMPLATES.get_template("badge.svg.j2").render(shown).encode()
+    template = html_environment(Path(__file__).parent).get_template("badge.svg.j2")
+    return template.render(shown).encode()

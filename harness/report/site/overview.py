@@ -14,8 +14,10 @@ from harness.history.changes import SMALLEST
 from harness.history.conclusion import Conclusion
 from harness.history.events import Event
 from harness.history.figures import SeriesCase
-from harness.history.sources.our_records import Commits, cache_file, read_cached, write_cached
+from harness.history.sources.kept_tables import cache_file, read_cached, write_cached
+from harness.history.sources.our_records import Commits
 from harness.history.triage import Stated
+from harness.records.types import fields_of
 from harness.report.site.card_documents import CardSummary
 from harness.report.site.documents import (
     COMMITS_A_FILE,
@@ -120,12 +122,7 @@ class Overview:
         brief = [documents[each.change.id] for each in event.changes[:_CHANGES_OF_EVENT]]
         suspects = event.suspects[:_SUSPECTS] or (event.bad,)
         return {
-            "id": event.id,
-            "kind": event.kind,
-            "state": event.state,
-            "cause": event.cause,
-            "good": event.good,
-            "bad": event.bad,
+            **fields_of(event, "id", "kind", "state", "cause", "good", "bad"),
             "good_hash": self.commits[event.good].hash,
             "bad_hash": self.commits[event.bad].hash,
             "accused": event.accused,
@@ -213,7 +210,7 @@ class Overview:
                 },
                 "cards": [
                     {
-                        **{name: getattr(card, name) for name in _OF_CARD},
+                        **fields_of(card, *_OF_CARD),
                         **asdict(status),
                         "health": card.health + _behind(card, self.commits),
                     }
@@ -224,6 +221,7 @@ class Overview:
                 "counts": {kind: kinds[kind] for kind in _KINDS},
                 "events": {kind: of_events[kind] for kind in _KINDS},
                 "problems": [problem for card in self.cards for problem in card.problems],
+                "unrecorded": [sentence for card in self.cards for sentence in card.unrecorded],
             },
         )
 

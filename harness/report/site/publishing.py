@@ -21,14 +21,8 @@ from harness.history.conclusion import conclude
 from harness.history.figures import SeriesCase
 from harness.history.reading import Mapped, open_results, side_by_side
 from harness.history.series import cases_of
-from harness.history.sources.our_records import (
-    Commits,
-    cache_file,
-    listing,
-    read_cached,
-    read_commits,
-    write_cached,
-)
+from harness.history.sources.kept_tables import cache_file, listing, read_cached, write_cached
+from harness.history.sources.our_records import Commits, read_commits
 from harness.history.suspects import SourceFolders, with_suspects
 from harness.history.triage import read_triage
 from harness.records.record_files import PACKED, PART
@@ -73,6 +67,8 @@ class Published:
     points: int
     open: int
     problems: tuple[str, ...]
+    unrecorded: tuple[str, ...]
+    """Sentences that count what only asv's files hold of suites."""
 
 
 def publish_pages(
@@ -142,6 +138,7 @@ def publish_pages(
         points=sum(card.points for card in cards),
         open=sum(1 for _ in conclusion.open),
         problems=tuple(problem for card in cards for problem in card.problems),
+        unrecorded=tuple(sentence for card in cards for sentence in card.unrecorded),
     )
 
 

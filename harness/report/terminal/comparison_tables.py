@@ -17,7 +17,7 @@ from harness.judgement.saved_runs import FilesResult
 from harness.judgement.statistics.rates import false_alarm_bound
 from harness.numbers import exact, rough, seconds
 from harness.records.record_files import CalibrationSummary, ComparisonResult
-from harness.records.types import FAILING, Comparison, DeviceInfo, Verdict, nothing_compared
+from harness.records.types import FAILING, Comparison, DeviceInfo, Verdict, fields_of, nothing_compared
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, print_end, print_error, print_out, styled
 from harness.report.words.of_verdict import (
@@ -111,13 +111,8 @@ def as_json(result: ComparisonResult) -> dict[str, Any]:
 def judgement_as_json(result: FilesResult) -> dict[str, Any]:
     """Margin, tolerance and confidence are shares."""
     return {
-        "base": result.base,
-        "head": result.head,
-        "pairs": result.pairs,
-        "device": result.device,
-        "margin": result.policy.margin,
-        "tolerance": result.policy.tolerance,
-        "confidence": result.policy.confidence,
+        **fields_of(result, "base", "head", "pairs", "device"),
+        **fields_of(result.policy, "margin", "tolerance", "confidence"),
         "verdicts": [with_sentence(verdict, _PAIRS) for verdict in result.verdicts],
         "notes": result.notes,
     }
@@ -129,9 +124,7 @@ def rejudged_as_json(record: RejudgedRecord) -> dict[str, Any]:
         "comparison": record.comparison,
         "complete": record.complete,
         "record": str(record.path),
-        "margin": record.policy.margin,
-        "tolerance": record.policy.tolerance,
-        "confidence": record.policy.confidence,
+        **fields_of(record.policy, "margin", "tolerance", "confidence"),
         "calibrated_at": record.calibration.measured_at if record.calibration else None,
         "verdicts": [_rejudged_case_json(record, case) for case in record.cases],
         "twins": [_rejudged_case_json(record, case) for case in record.twins],

@@ -17,6 +17,7 @@ from harness.history.reading import CardHistory, History, sentence
 from harness.history.sources.our_records import Commits
 from harness.history.triage import WORSE, Stated
 from harness.numbers import counted, half_width, is_unsure, percent, percent_figure
+from harness.records.types import fields_of
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, distinct, print_error, print_out, styled
 from harness.system.git import Commit
@@ -109,8 +110,7 @@ def _print_cards(history: History) -> None:
     if (more := len(failing) - _BROKEN) > 0:
         out.print(f"failing since {counted(more, 'other commit')}: --all has them", style="dim")
     for card in history.cards:
-        for problem in card.problems:
-            print_error(f"{card.name}: {problem}")
+        _print_problems(card)
 
 
 def _limits(cards: Iterable[CardHistory]) -> Iterator[str]:
@@ -303,9 +303,13 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
             _print_change(each, cases[each.change.case], commits)
     for line in (*_epochs(card, commits), *_limits([card])):
         out.print(line, style="dim")
-    for problem in card.problems:
-        print_error(f"{card.name}: {problem}")
+    _print_problems(card)
     out.print()
+
+
+def _print_problems(card: CardHistory) -> None:
+    for problem in (*card.problems, *card.unrecorded.sentences):
+        print_error(f"{card.name}: {problem}")
 
 
 def _failed(cases: Sequence[str], span: str) -> Text:
@@ -409,16 +413,13 @@ def _commit_json(commit: Commit) -> dict[str, Any]:
 def _event_json(event: Event, history: History) -> dict[str, Any]:
     commits, worst = history.commits, event.worst.change
     return {
-        "id": event.id,
-        "kind": event.kind,
-        "state": event.state,
-        "cause": event.cause,
+        **fields_of(event, "id", "kind", "state", "cause"),
         "good": commits[event.good].hash,
         "bad": commits[event.bad].hash,
         "suspects": [commits[at].hash for at in event.suspects],
         "likely": event.likely,
         "accused": None if event.accused is None else commits[event.accused].hash,
-        "worst": {"case": worst.case, "card": worst.card, "effect": worst.effect},
+        "worst": fields_of(worst, "case", "card", "effect"),
         "cards": event.cards,
         "cases": event.cases,
         "changes": [each.change.id for each in event.changes],
@@ -438,6 +439,7 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
         ],
         "changes": [_change_json(each, cases[each.change.case], commits) for each in card.changes],
         "problems": card.problems,
+        "unrecorded": card.unrecorded,
     }
 
 
@@ -464,14 +466,12 @@ def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, 
 def _change_json(each: Stated, case: SeriesCase, commits: Commits) -> dict[str, Any]:
     change = each.change
     return {
-        "id": change.id,
-        "case": change.case,
-        "kind": change.kind,
+        **fields_of(change, "id", "case", "kind"),
         "state": each.state,
         "attribution": change.attribution,
         "direction": case.direction,
         "unit": case.unit,
-        **{name: getattr(change, name) for name in _FIGURES},
+        **fields_of(change, *_FIGURES),
         "clock_before_mhz": change.clock_before,
         "clock_after_mhz": change.clock_after,
         "static": change.static,

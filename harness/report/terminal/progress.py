@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.records.sweep_types import Sweep, SweepRow
     from harness.records.types import DeviceInfo, Row
     from harness.run.bisect.search import Looked
-    from harness.run.compare import Purpose
+    from harness.run.pair_session import Purpose
     from harness.suite.planning import PlannedCase
     from harness.system.git import Commit
 

@@ -9,10 +9,10 @@ from typing import Any
 import harness
 from harness.device.static.differences import Difference, Risk
 from harness.numbers import counted
-from harness.records.types import DifferenceStatus
+from harness.records.types import DifferenceStatus, fields_of
 from harness.report.pull_request.static_comment import StaticReport, StaticRisk, StaticRow, StaticSuite
 from harness.report.table import Cell, Column, Sheet
-from harness.report.terminal.static_tables import fields_of
+from harness.report.terminal.static_tables import static_fields
 from harness.suite.case_id import CaseId
 
 _MARKS = {"changed": "inconclusive", "missing": "missing", "failed": "failed", "new": "new"}
@@ -125,11 +125,9 @@ def as_json(suite: str, found: Sequence[Difference]) -> list[dict[str, Any]]:
             "kernel": each.shown.build.kernel,
             "arch": each.shown.build.arch,
             "cases": each.shown.cases,
-            "status": each.status,
-            "risks": each.risks,
-            "changes": each.changes,
-            "base": each.base and fields_of(each.base),
-            "head": each.head and fields_of(each.head),
+            **fields_of(each, "status", "risks", "changes"),
+            "base": each.base and static_fields(each.base),
+            "head": each.head and static_fields(each.head),
         }
         for each in found
     ]

@@ -17,6 +17,7 @@ from harness.run.bounded_cases import BoundedCase
 from harness.run.builds.build_only import BuildResult
 from harness.suite.case_id import CaseId
 
+_USAGE = ("registers", "stack_bytes", "spill_store_bytes", "spill_load_bytes", "shared_bytes")
 _MEMORY = ("LDG", "LDGSTS", "STG", "LDL", "STL", "LDS", "LDSM", "STS")
 
 
@@ -181,12 +182,12 @@ def facts_json(result: BuildResult, facts: Sequence[StaticFacts]) -> list[dict[s
     source = result.loaded.source
     return [
         {"suite": source.suite, "commit": source.commit, "dirty": source.dirty, "compiler": result.compiler}
-        | fields_of(each)
+        | static_fields(each)
         for each in facts
     ]
 
 
-def fields_of(facts: StaticFacts) -> dict[str, Any]:
+def static_fields(facts: StaticFacts) -> dict[str, Any]:
     build, used, code, held = facts.build, facts.build.usage, facts.build.code, facts.residency
     return {
         "kernel": build.kernel,
@@ -196,11 +197,7 @@ def fields_of(facts: StaticFacts) -> dict[str, Any]:
         "reason": build.reason,
         "message": build.message or facts.problem,
         "cases": facts.cases,
-        "registers": used and used.registers,
-        "stack_bytes": used and used.stack_bytes,
-        "spill_store_bytes": used and used.spill_store_bytes,
-        "spill_load_bytes": used and used.spill_load_bytes,
-        "shared_bytes": used and used.shared_bytes,
+        **{name: used and getattr(used, name) for name in _USAGE},
         "dynamic_shared_bytes": facts.dynamic_shared_bytes,
         "constant_bytes": code and code.constant_bytes,
         "barriers": used and used.barriers,

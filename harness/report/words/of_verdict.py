@@ -1,12 +1,13 @@
 """A verdict in words, the same on every face: terminal, pytest, comment, check, page.
 
-All but `explained` is made from numbers and codes alone, so it may be said of what a stranger's job wrote.
+All but `explained` and `settings` is made from numbers and codes alone, so it may be said of what a
+stranger's job wrote.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from harness.judgement.attribution import POWER_COUPLED
 from harness.judgement.statistics.rates import false_alarm_bound
@@ -31,6 +32,7 @@ _SMALL_NS = 1e4
 """Shorter times than this are awkward in milliseconds."""
 _COMPILERS = re.compile(r", (?!V[0-9])")
 """Between the names of what compiles; the version of an nvcc has a comma itself."""
+_MOST_SETTINGS = 6
 PROCESSES = ("process", "processes")
 """What an effect is measured in, one and many."""
 ROUNDS = ("round of runs", "rounds of runs")
@@ -90,13 +92,24 @@ def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
 
     `units` is what an effect was measured in, one and many.
     """
-    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case), _settings(case))
+    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case))
     return " ".join(part for part in parts if part)
 
 
 def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
-    """The sentence, and what only who measured could add to it: a compiler's error, a process on the card."""
-    return f"{sentence(verdict, units)} {verdict.message}".strip()
+    """The sentence, and what only who measured could add to it: a setting, a compiler's error."""
+    return " ".join(filter(None, (sentence(verdict, units), settings(verdict), verdict.message)))
+
+
+def settings(case: Verdict, mark: Callable[[str], str] = str) -> str:
+    """``Settings differ: torch.get_num_threads: 8 → 1.`` Each is a process's own text, which `mark` makes fit
+    for where it is said; empty where none differs.
+    """
+    changed = case.settings_changed
+    if not changed:
+        return ""
+    more = f"; and {len(changed) - _MOST_SETTINGS} more" if len(changed) > _MOST_SETTINGS else ""
+    return f"Settings differ: {'; '.join(map(mark, changed[:_MOST_SETTINGS]))}{more}."
 
 
 def reason(case: Verdict) -> str:
@@ -197,17 +210,6 @@ def _measured(case: Verdict, units: tuple[str, str]) -> str:
         return ""
     words = ("more cycles", "fewer cycles") if what == "cycles" else ("slower", "faster")
     return f"{moved(change, *words)} in {counted(change.processes, *units)}."
-
-
-_MOST_SETTINGS = 6
-
-
-def _settings(case: Verdict) -> str:
-    changed = case.settings_changed
-    if not changed:
-        return ""
-    more = f"; and {len(changed) - _MOST_SETTINGS} more" if len(changed) > _MOST_SETTINGS else ""
-    return f"Settings differ: {'; '.join(changed[:_MOST_SETTINGS])}{more}."
 
 
 def _strayed(case: Verdict) -> str:

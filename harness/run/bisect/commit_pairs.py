@@ -19,8 +19,10 @@ from harness.errors import Side, SuiteError, UsageError
 from harness.measure.paired_kernels import ArraysError
 from harness.records.record_files import JsonLines, writing_results
 from harness.records.types import DeviceInfo, Toolchain, Verdict
-from harness.run.compare import CompareObserver, CompareSettings, Comparing, match
+from harness.run.compare import Comparing
+from harness.run.compare_settings import CompareSettings
 from harness.run.device_session import DeviceSession
+from harness.run.pair_session import CompareObserver, match
 from harness.run.two_workers import SIDES
 from harness.suite.case_id import CaseId
 from harness.suite.loader import LoadedSuite, begin

@@ -28,7 +28,8 @@ from harness.judgement.statistics.bisection import Block, Floats, Observation, P
 from harness.numbers import percent
 from harness.records.types import DeviceInfo, Effect, Verdict
 from harness.run.bisect.commit_pairs import WITHOUT, PairDevices, PairJournal, PairResult, Question
-from harness.run.compare import CompareObserver, CompareSettings
+from harness.run.compare_settings import CompareSettings
+from harness.run.pair_session import CompareObserver
 from harness.suite.case_id import CaseId
 from harness.suite.loader import WORKING_TREE, LoadedSuite
 from harness.suite.suite_files import files_outside, include_folders

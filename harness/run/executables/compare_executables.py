@@ -27,7 +27,7 @@ from harness.measure.protocol import SideName
 from harness.measure.quads import Order
 from harness.records.imports.identity import Identity, reported_differences
 from harness.records.imports.imported import Format, ImportedCase, identifier
-from harness.records.record_files import ComparisonResult, Journal, RecordWriter
+from harness.records.record_files import ComparisonJournal, ComparisonResult
 from harness.records.types import (
     Arm,
     CaseBlock,
@@ -38,11 +38,11 @@ from harness.records.types import (
     Telemetry,
     Verdict,
 )
-from harness.run import compare
-from harness.run.compare import CompareObserver, JudgeSettings, failed_by
+from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
 from harness.run.device_session import begun, find_device, identified
 from harness.run.executables.executable_build import Executable, ProcessRun, Stage, format_of, run_once
 from harness.run.executables.side_code import OtherCodeError
+from harness.run.pair_session import CompareObserver, failed_by
 from harness.run.two_workers import ORDERS
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
@@ -101,7 +101,6 @@ class ComparingExecutables:
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._processes = 0
         self._spent_s = 0.0
-        self._blocks: list[CaseBlock] = []
         self._run_s = 0.0
         """How long the longest process took so far."""
         self._names: dict[str, str] = {}
@@ -123,7 +122,7 @@ class ComparingExecutables:
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
             self.observer.opened(self.device)
-            self.policy = compare.policy_for(self.device, self.settings)
+            self.policy = policy_for(self.device, self.settings)
             return self._compare(name, first)
 
     # Before anything counts
@@ -208,10 +207,10 @@ class ComparingExecutables:
         self.suite = self.settings.suite or identifier(named)
         trials, alone, left_out = self._cases(first)
         described = self._describe(first, [trial.case.kernel for trial in trials.values()])
-        folder = self.settings.results if self.settings.save else None
-        writer = RecordWriter(folder / machine_name(self.device), described) if folder else None
+        results = self.settings.results if self.settings.save else None
+        folder = results / machine_name(self.device) if results else None
         interrupted = False
-        with Journal(writer) as journal:
+        with ComparisonJournal(folder, described) as journal:
             try:
                 self._measure(trials, journal)
             except KeyboardInterrupt:
@@ -219,19 +218,8 @@ class ComparingExecutables:
                 for trial in trials.values():
                     trial.interrupt()
                 settle(trials.values(), self.policy)
-            verdicts = (*(trial.verdict() for trial in trials.values()), *alone)
-            for verdict in verdicts:
-                journal.add(verdict)
-            journal.finish(complete=not interrupted, left_out=left_out)
-        return ComparisonResult(
-            comparison=described,
-            verdicts=verdicts,
-            blocks=tuple(self._blocks),
-            left_out=left_out,
-            interrupted=interrupted,
-            problem=journal.problem,
-            path=journal.path,
-        )
+            verdicts = [*(trial.verdict() for trial in trials.values()), *alone]
+            return journal.result(verdicts, left_out=left_out, interrupted=interrupted)
 
     def _describe(self, first: FirstRuns, kernels: Sequence[str]) -> Comparison:
         runs = [each for each in first.values() if isinstance(each, ProcessRun)]
@@ -254,7 +242,7 @@ class ComparingExecutables:
                 "processes_a_block": RUNS_A_BLOCK,
                 "differences": "; ".join(reported_differences(*_identities(runs))),
                 "notes": " ".join(dict.fromkeys(note for run in runs for note in run.notes)),
-                **compare.recorded_settings(self.settings, self.policy),
+                **recorded_settings(self.settings, self.policy),
             },
         )
 
@@ -291,7 +279,7 @@ class ComparingExecutables:
                 trials[label] = CaseTrial(of_suite.id, of_suite, self.policy, noise)
         return trials, alone, tuple(left_out)
 
-    def _measure(self, trials: Mapping[str, CaseTrial], journal: Journal) -> None:
+    def _measure(self, trials: Mapping[str, CaseTrial], journal: ComparisonJournal) -> None:
         while wanting := {label: trial for label, trial in trials.items() if not trial.settled}:
             budget = self.settings.budget_s
             if budget is not None and self._spent_s >= budget:
@@ -301,7 +289,7 @@ class ComparingExecutables:
                 self._block(wanting, journal)
             settle(trials.values(), self.policy)
 
-    def _block(self, wanting: Mapping[str, CaseTrial], journal: Journal) -> None:
+    def _block(self, wanting: Mapping[str, CaseTrial], journal: ComparisonJournal) -> None:
         """So many quads of fresh processes as an effect takes, for all of these at once."""
         self._processes += 1
         only = [self._names[label] for label in wanting] if len(wanting) < len(self._names) else []
@@ -346,7 +334,7 @@ class ComparingExecutables:
         quads: Sequence[_Quad],
         seen: Telemetry,
         took_s: float,
-        journal: Journal,
+        journal: ComparisonJournal,
     ) -> None:
         for quad in quads:
             for side, slot in zip(ORDERS[quad.order], quad.slots, strict=True):
@@ -358,16 +346,8 @@ class ComparingExecutables:
                     return
         block = _block_of(label, quads, self.format, seen, took_s)
         gated = gate(block, usual=None)
-        self._blocks.append(
-            CaseBlock(
-                case=trial.id,
-                process=self._processes,
-                confirming=trial.confirming,
-                block=block,
-                touched=gated.touched,
-            )
-        )
-        journal.add(self._blocks[-1])
+        kept = CaseBlock(case=trial.id, process=self._processes, block=block, touched=gated.touched)
+        journal.add(dataclasses.replace(kept, confirming=trial.confirming))
         trial.sides = {"base": Arm(), "head": Arm()}
         trial.add(block, gated)
 

@@ -16,8 +16,8 @@ from harness.device.lock import Busy, held
 from harness.errors import DeviceError, HarnessError
 from harness.measure import protocol
 from harness.records.types import DeviceInfo, Row, Toolchain
-from harness.run.compare import Purpose
 from harness.run.device_session import DeviceObserver, DeviceSession
+from harness.run.pair_session import Purpose
 from harness.system.process import Failed, Request
 
 if TYPE_CHECKING:

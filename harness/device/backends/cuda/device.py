@@ -158,20 +158,12 @@ class CudaDevice(Device):
             self._binary(program)
 
     def _binary(self, program: Program) -> bytes:
-        if program.content:
-            return program.content
         if program.suffix == ".ptx" and not program.compiler and nvcc.path() is None:
             nvcc.ptx_target(program, self.info.arch)
             return program.text.encode()  # the driver has a ptxas of its own
         # With what only it has, such as sm_90a: a library's own code asks for it.
         arch = nvcc.specific(self.info.arch) if program.kind == "library" else self.info.arch
-
-        def compile_(options: tuple[str, ...]) -> bytes:
-            if program.kind == "library":
-                return nvcc.library(program, options, arch)
-            return nvcc.cubin(program, options, arch)[0]
-
-        return nvcc.through_cache(self.cache, program, (*nvcc.STANDARD, *program.all_options), arch, compile_)
+        return nvcc.binary_of(self.cache, program, arch)
 
     def free_bytes(self) -> int:
         with driver.translated("Asking for free memory"):

@@ -364,15 +364,16 @@
   }
 
   function problems(site) {
-    if (!site.problems.length) return null;
+    const told = [...site.problems, ...site.unrecorded];
+    if (!told.length) return null;
     return el(
       "details",
       { class: "section note" },
-      el("summary", null, el("h2", null, `Not read: ${format.count(site.problems.length, "problem")}`)),
+      el("summary", null, el("h2", null, `Not read: ${format.count(told.length, "problem")}`)),
       el(
         "ul",
         null,
-        site.problems.slice(0, 100).map((problem) => el("li", null, text(problem, null, 300))),
+        told.slice(0, 100).map((problem) => el("li", null, text(problem, null, 300))),
       ),
     );
   }

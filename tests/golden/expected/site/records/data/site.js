@@ -152,6 +152,7 @@ harness.data("site", {
     "environment": 2,
     "change": 0
   },
-  "problems": []
+  "problems": [],
+  "unrecorded": []
 }
 );

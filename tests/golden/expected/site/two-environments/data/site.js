@@ -180,6 +180,7 @@ harness.data("site", {
     "environment": 4,
     "change": 0
   },
-  "problems": []
+  "problems": [],
+  "unrecorded": ["nvidia-a100-sxm4-80gb-c34b6441: Only asv's files hold 76 results of suites: 'harness import asv' makes records of them.", "nvidia-h200-c23567a6/py3.13: Only asv's files hold 80 results of suites: 'harness import asv' makes records of them.", "nvidia-h200-c23567a6/pyany: Only asv's files hold 80 results of suites: 'harness import asv' makes records of them."]
 }
 );

@@ -7,24 +7,24 @@ harness.data("about/nvidia-a100-sxm4-80gb-c34b6441", {
       "contexts": [
         {
           "driver": "580.159.04",
-          "card": "GPU-1090bcc8-fa19-3ffa-c161-eb8ec34b6441",
-          "method of measuring": "1",
           "compiler": "nvcc 13.0, V13.0.88",
+          "card": "GPU-1090bcc8-fa19-3ffa-c161-eb8ec34b6441",
           "VBIOS": "96.00.A5.00.1A",
           "power limit, W": "400",
           "ECC": "on",
           "MIG": "off",
+          "method of measuring": "1",
           "L2": "cold"
         },
         {
           "driver": "590.44.01",
-          "card": "GPU-1090bcc8-fa19-3ffa-c161-eb8ec34b6441",
-          "method of measuring": "1",
           "compiler": "nvcc 13.0, V13.0.88",
+          "card": "GPU-1090bcc8-fa19-3ffa-c161-eb8ec34b6441",
           "VBIOS": "96.00.A5.00.1A",
           "power limit, W": "400",
           "ECC": "on",
           "MIG": "off",
+          "method of measuring": "1",
           "L2": "cold"
         }
       ]

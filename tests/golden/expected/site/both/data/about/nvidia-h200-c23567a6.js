@@ -7,13 +7,13 @@ harness.data("about/nvidia-h200-c23567a6", {
       "contexts": [
         {
           "driver": "580.159.04",
-          "card": "GPU-ef44157c-5d0e-a3e4-a84f-5fdcc23567a6",
-          "method of measuring": "1",
           "compiler": "nvcc 13.0, V13.0.88",
+          "card": "GPU-ef44157c-5d0e-a3e4-a84f-5fdcc23567a6",
           "VBIOS": "96.00.A5.00.1A",
           "power limit, W": "700",
           "ECC": "on",
           "MIG": "off",
+          "method of measuring": "1",
           "L2": "cold"
         }
       ]

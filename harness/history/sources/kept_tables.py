@@ -1,0 +1,160 @@
+"""Tables of figures in the harness's cache: a file is read again if its name, size or time has changed.
+
+A history may hold tens of thousands of files, and a new commit adds one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from harness.records.record_files import reading
+from harness.system.cache import cache_dir, write_atomically
+from harness.system.files import UNREADABLE, read_regular, stat_of
+
+T = TypeVar("T")
+KINDS = ("records", "table")
+"""Endings of the cache's files: our records, and asv's results."""
+_FORMAT = 4
+"""The version of what is kept: raise it when figures are read in another way."""
+
+
+class KeptFile(msgspec.Struct, frozen=True):
+    """A file that was read, but for its figures."""
+
+    file: str
+    size: int
+    mtime_ns: int = 0
+    layouts: tuple[int, ...] = ()
+    """Numbers of the table's layouts, whose figures the file has one after the other."""
+    problem: str = ""
+    """Why nothing was read of it; a sentence."""
+
+
+F = TypeVar("F", bound=KeptFile)
+L = TypeVar("L")
+Figures32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTable(Generic[F, L]):
+    """Every file of one kind in a folder, by name."""
+
+    facts: tuple[F, ...]
+    layouts: tuple[L, ...]
+    """Descriptions of blocks of figures. Most files have the same few."""
+    values: Figures32
+    """The figures of all files, one after the other."""
+
+
+class _Cached(msgspec.Struct, Generic[F, L]):
+    version: str
+    facts: list[F]
+    layouts: list[L]
+    values: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReader(Generic[F, L]):
+    """Reads the files of one kind in a folder, or takes them from the cache."""
+
+    kind: str
+    """Ending of the cache's file."""
+    version: str
+    """Text that changes when figures are read in another way."""
+    facts: type[F]
+    layout: type[L]
+    wanted: Callable[[str], bool]
+    """Tells a file to be read by its name."""
+    width: Callable[[L], int]
+    """Number of figures of a layout."""
+    read: Callable[[Path, KeptFile, dict[L, int]], tuple[F, Figures32]]
+    """Reads one file of a folder; a new layout is added to the dictionary of layouts and their numbers."""
+
+    def table(self, folder: Path) -> KeptTable[F, L]:
+        """Return the table of a folder. Raises StoreError where the folder cannot be read."""
+        found = listing(folder, self.wanted)
+        file = cache_file(folder, self.kind)
+        known = self._load(file)
+        if [(each.file, each.size, each.mtime_ns) for each in known.facts] == found:
+            return known
+        table = self._read_all(folder, found, known)
+        content = _Cached(self._version, list(table.facts), list(table.layouts), table.values.tobytes())
+        write_cached(file, content)
+        return table
+
+    def starts(self, table: KeptTable[F, L]) -> list[int]:
+        """Return where the figures of each file begin in the table's values, and where the last ones end."""
+        widths = list(map(self.width, table.layouts))
+        return list(accumulate((sum(widths[n] for n in each.layouts) for each in table.facts), initial=0))
+
+    @property
+    def _version(self) -> str:
+        return f"{_FORMAT} {self.version}"
+
+    def _load(self, file: Path) -> KeptTable[F, L]:
+        """Return what is kept; an empty table where that is nothing, or cannot be used."""
+        nothing: KeptTable[F, L] = KeptTable((), (), np.empty(0, np.float32))
+        cached = read_cached(file, _Cached[self.facts, self.layout])  # type: ignore[name-defined]
+        if cached is None or cached.version != self._version:
+            return nothing
+        try:
+            values = np.frombuffer(cached.values, np.float32)
+            table: KeptTable[F, L] = KeptTable(tuple(cached.facts), tuple(cached.layouts), values)
+            return table if self.starts(table)[-1] == len(values) else nothing
+        except (ValueError, IndexError):
+            return nothing
+
+    def _read_all(
+        self, folder: Path, found: Sequence[tuple[str, int, int]], before: KeptTable[F, L]
+    ) -> KeptTable[F, L]:
+        known = {
+            (each.file, each.size, each.mtime_ns): (each, before.values[start:stop])
+            for each, (start, stop) in zip(before.facts, pairwise(self.starts(before)), strict=True)
+        }
+        layouts = {layout: number for number, layout in enumerate(before.layouts)}
+        read = [known.get(entry) or self.read(folder, KeptFile(*entry), layouts) for entry in found]
+        values = np.concatenate([np.empty(0, np.float32), *(values for _, values in read)])
+        return KeptTable(tuple(each for each, _ in read), tuple(layouts), values)
+
+
+def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int, int]]:
+    """Name, size and time of every file that is wanted by its name, in order. Raises StoreError."""
+    with reading(folder), os.scandir(folder) as entries:
+        stats = [(entry.name, stat_of(entry)) for entry in entries if wanted(entry.name)]
+    return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+
+
+def cache_file(folder: Path, kind: str) -> Path:
+    """Return where to keep what was made of a results folder."""
+    name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:24]
+    return cache_dir() / "history" / f"{name}.{kind}"
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether something of a results folder is kept."""
+    return any(cache_file(folder, kind).exists() for kind in KINDS)
+
+
+def read_cached(file: Path, kind: type[T]) -> T | None:
+    """Return what is kept in a file; None where there is nothing, or it cannot be used."""
+    try:
+        return msgspec.msgpack.decode(read_regular(file), type=kind)
+    except (OSError, *UNREADABLE):
+        return None
+
+
+def write_cached(file: Path, content: Any) -> None:
+    """Keep something in a file. Where it cannot be written the next look is slower."""
+    with contextlib.suppress(OSError, OverflowError, UnicodeEncodeError):
+        write_atomically(file, msgspec.msgpack.encode(content), durable=False)

@@ -1,0 +1,78 @@
+"""The settings of comparisons, and the limits that their cases are judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.device.lock import Busy
+from harness.device.toolchains import FoundToolchain
+from harness.judgement.judge import Policy, policy_of
+from harness.judgement.limits import USUAL_LIMITS
+from harness.measure.protocol import SideName
+from harness.measure.quads import PairSettings
+from harness.records.types import DeviceInfo, L2Policy, fields_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSettings:
+    """The settings that comparisons of kernels and of executables share."""
+
+    device: str | None = None
+    margin: float | None = None
+    tolerance: float | None = None
+    """None for margin or tolerance takes what suits the device."""
+    confidence: float = 0.999
+    timeout_s: float = 120.0
+    """Timeout of one case in one process; of executables, of one process."""
+    busy: Busy = "wait"
+    """What to do where another process measures on the device."""
+    budget_s: float | None = None
+    """Device time after which no process is begun; of executables, time of processes."""
+    seed: int = 1
+    results: Path | None = None
+    """Folder of all records, where calibrations are looked for; None has none."""
+    save: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareSettings(JudgeSettings):
+    command: str = "compare"
+    l2: L2Policy | None = None
+    pair: PairSettings | None = None
+    """How many quads; None takes what suits the device."""
+    solo_s: float = 1.0
+    """How long each side of a flagged case runs by itself, to see what power it draws; 0 for not at all."""
+    twins: bool | None = None
+    """Whether to measure twins. None does in CI, unless on a CPU, whose noise would hide the planted one."""
+    measure_identical: bool = False
+    """Whether to measure kernels whose compiled code is the same, to learn of the noise."""
+    toolchains: Mapping[SideName, FoundToolchain] = field(default_factory=dict)
+    """What compiles each side, where both are of one source; empty for what is found."""
+
+
+def policy_for(device: DeviceInfo, settings: JudgeSettings) -> Policy:
+    """Return the limits asked for, or else usual for the device. Raises UsageError for senseless ones."""
+    usual = USUAL_LIMITS[device.kind]
+    return policy_of(usual, settings.margin, settings.tolerance, confidence=settings.confidence)
+
+
+def recorded_settings(settings: JudgeSettings, policy: Policy) -> dict[str, str | float | None]:
+    """Return the settings that the record of any comparison holds."""
+    return {
+        **fields_of(settings, "seed", "timeout_s", "budget_s"),
+        **fields_of(policy, "margin", "tolerance", "confidence"),
+        "looks": ",".join(map(str, policy.looks)),
+    }
+
+
+def pair_settings_for(device: DeviceInfo, policy: Policy) -> PairSettings:
+    """As many quads as bring their own error well below what is to be seen; fewer where launches are long."""
+    few = device.kind == "cpu"
+    return PairSettings(
+        min_quads=10 if few else 6,
+        max_quads=30 if few else 100,
+        standard_error=policy.margin / 5,
+        max_time_s=10.0 if few else 1.0,
+    )

@@ -1,0 +1,298 @@
+"""Two loaded suites on one device, and the worker processes that hold both of them or only one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+
+from harness.device.telemetry import Sampler
+from harness.device.toolchains import environment_of
+from harness.errors import HarnessError, SuiteError, UsageError
+from harness.judgement.case_trial import CaseTrial, bare_verdict
+from harness.measure import protocol
+from harness.measure.protocol import SideName, SidesByPair
+from harness.records.types import Arm, Verdict, fields_of
+from harness.run.compare_settings import CompareSettings
+from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
+from harness.run.two_workers import SIDES, PairsAhead, TurnPair, most_ahead
+from harness.suite.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
+from harness.suite.loader import LoadedSuite
+from harness.suite.planning import PlannedCase, Refusal
+from harness.suite.problem import Case, ceil_div
+from harness.suite.suite_data import DefinitionCall, Loading, SuiteCall, SuiteData
+from harness.system.process import Failed, Query
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Purpose = Literal["look", "confirm", "attribute"]
+
+
+class CompareObserver(DeviceObserver, Protocol):
+    def process(self, number: int, cases: int, purpose: Purpose) -> None: ...
+    def started(self, case: str) -> None: ...
+    def measured(self, case: str) -> None: ...
+
+
+@dataclass(slots=True)
+class CaseEntry:
+    """A case that both commits have: what is asked of the worker, and its trial so far."""
+
+    pair: protocol.PairOf
+    trial: CaseTrial
+    digests: dict[str, str] = field(default_factory=dict)
+    """Digests of outputs that were verified in full, by side."""
+    by_base: bool = False
+    """Whether base's problem lies in other files than head's, so that head is verified by both."""
+    built: Mapping[SideName, protocol.SideFacts] | None = None
+    """What each side became when it was built; None until then, and where the compiler died of it."""
+    in_turns: bool = False
+    """Whether each side has a process of its own, as code of its own runs in it."""
+
+    def take(self, facts: Mapping[SideName, protocol.SideFacts]) -> None:
+        """Have the trial know what each side was built to."""
+        self.trial.sides = {
+            side: Arm(source_sha256=each.source_sha256, launch=each.launch, resources=each.resources)
+            for side, each in facts.items()
+        }
+
+
+def match(
+    base: Sequence[PlannedCase], head: Sequence[PlannedCase]
+) -> tuple[list[tuple[protocol.PairOf, Case]], list[Verdict]]:
+    """The cases that both commits have, and verdicts of those that only one has."""
+    of_base = {planned.case.id: planned.case for planned in base}
+    of_head = {planned.case.id: planned.case for planned in head}
+    both: list[tuple[protocol.PairOf, Case]] = []
+    alone: list[Verdict] = []
+    for name, case in of_head.items():
+        if name in of_base:
+            base_side, head_side = (protocol.PairSide(suite=side, kernel=case.kernel) for side in SIDES)
+            pair = protocol.PairOf(id=name, sizes=case.sizes, base=base_side, head=head_side)
+            both.append((pair, case))
+        else:
+            alone.append(bare_verdict(name, case, "new", "only-in-head"))
+    gone = {name: case for name, case in of_base.items() if name not in of_head}
+    alone += [bare_verdict(name, case, "missing", "only-in-base") for name, case in gone.items()]
+    return both, alone
+
+
+def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.PairOf:
+    """A case of head against itself; with a slowdown of so many steps planted, where `steps` are given."""
+    base = protocol.PairSide(suite="head", kernel=case.kernel, planted=steps is not None)
+    head = msgspec.structs.replace(base, steps=steps or 0)
+    return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
+
+
+def failed_by(verdict: Verdict, failed: Failed | HarnessError) -> Verdict:
+    """Return the verdict of a case that failed with this error."""
+    return replace(verdict, status="failed", **fields_of(failed, "reason", "message", "log", "side"))
+
+
+class PairSession(DeviceSession):
+    """Two loaded suites on one device; a context manager like its base."""
+
+    observer: CompareObserver
+    mark_s = 0.1
+    """Short marks let a gate drop few samples around a disturbance."""
+
+    def __init__(
+        self, base: LoadedSuite, head: LoadedSuite, settings: CompareSettings, observer: CompareObserver
+    ) -> None:
+        super().__init__(
+            observer,
+            head.suite.root,
+            base.suite.root,
+            device=settings.device,
+            l2=settings.l2,
+            command=settings.command,
+            busy=settings.busy,
+            work_tree=base.work_tree,
+        )
+        self.base, self.head, self.settings = base, head, settings
+        self._compilers = {side: tool.nvcc for side, tool in settings.toolchains.items() if tool.nvcc}
+        self.has_compilers = bool(self._compilers)
+        """Whether the sides have compilers of their own."""
+        self.ahead = PairsAhead()
+        self._turns: TurnPair | None = None
+        loadings = {"base": base.loading, "head": head.loading}
+        self._loadings: dict[str, Loading] = {side: each for side, each in loadings.items() if each}
+        self._told = self._told_to(None)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        try:
+            self._check_compilers()
+            self.ahead.most = most_ahead(self.device)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _check_compilers(self) -> None:
+        named = self.settings.toolchains.values()
+        if self.device.backend not in ("cuda", "null") and not all(each.python for each in named):
+            raise UsageError(
+                f"--toolchain names an nvcc, which compiles for cuda alone; {self.device.spec} is "
+                f"{self.device.name}."
+            )
+
+    # Which processes a kernel needs
+
+    def refusal(self, planned: PlannedCase) -> Refusal | None:
+        elsewhere = self.is_elsewhere(planned.kernel)
+        refused = unfit(planned, self.device, elsewhere=elsewhere)
+        if refused or elsewhere or not self.settings.toolchains:
+            return refused
+        return untouched(planned.kernel, self.device.backend, has_compilers=self.has_compilers)
+
+    def is_elsewhere(self, kernel: Kernel) -> bool:
+        """Whether a kernel is a function that runs in the environments of the two toolchains."""
+        named = self.settings.toolchains.values()
+        source = kernel.source_for(self.device.backend)
+        if not named or not isinstance(source, (HostFunction, PythonFunction)):
+            return False
+        # An extension of PyTorch's is built by an nvcc, of which its workers are told.
+        return all(each.python for each in named) or (
+            isinstance(source, TorchFunction) and self.has_compilers
+        )
+
+    def has_processes(self, pair: protocol.PairOf) -> bool:
+        """Return whether each side of a pair gets a process of its own.
+
+        It does where code of a side's suite runs in the process that measures it, and where the suites give
+        variables of the environment different values, which a compiler or a driver may read.
+        """
+        if len({repr(sorted(each.variables.items())) for each in self._told.values()}) > 1:
+            return True
+        suites = {"base": self.base.suite, "head": self.head.suite}
+        kernels = (suites[side.suite].by_name[side.kernel] for side in pair.sides.values())
+        return any(kernel.runs_on_host(self.device.backend) for kernel in kernels)
+
+    def same_problem(self) -> bool:
+        """Return whether both suites define their problem in the same files."""
+        if self.base.suite.root == self.head.suite.root:
+            return True
+        answers = [self._loadings[side].answer(DefinitionCall()) for side in SIDES if side in self._loadings]
+        return len(answers) == 2 and answers[0] == answers[1] and not isinstance(answers[0], Failed)
+
+    # Processes that hold both suites
+
+    def _told_to(self, own: SideName | None) -> dict[SideName, SuiteData]:
+        """The suites that a worker is told of: all but the side's own, which it loads itself."""
+        return {
+            side: loading.data
+            for side in SIDES
+            if side != own and (loading := self._loadings.get(side)) and loading.data
+        }
+
+    def have_load(self, own: SideName | None) -> None:
+        """Have the next worker processes load the suite of this side themselves; None is of neither side."""
+        told = self._told_to(own)
+        if told != self._told:
+            self.leave()
+            self._told = told
+
+    def _new_worker(self, python: str = "", env: Mapping[str, str] = {}) -> WorkerProcess:
+        return WorkerProcess(self.scratch, python, env, answered=_Answering(self._loadings))
+
+    def build_timeout_s(self, pairs: int) -> float:
+        """Return the timeout of building so many pairs, a core each."""
+        return max(1, ceil_div(2 * pairs, os.cpu_count() or 1)) * self.settings.timeout_s
+
+    # Processes that hold one side each
+
+    def ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
+        """What a pair of processes answers; one is started where there is none, and ended where it fails."""
+        return self._answered(lambda: self._side_processes().compare(request, timeout_s, self.ahead.prepare))
+
+    def inspect_in_turns(self, pairs: tuple[protocol.PairOf, ...]) -> Mapping[SideName, SidesByPair] | Failed:
+        """Build each side of these pairs in the process that will measure it first."""
+        timeout_s = self.build_timeout_s(len(pairs))
+        return self._answered(lambda: self._side_processes().inspect(pairs, timeout_s))
+
+    def build_ahead(self, entries: Sequence[CaseEntry]) -> None:
+        """Have the processes that are begun from now on build these before their turn."""
+        self.ahead.wanted = tuple(entry.pair for entry in entries), self.build_timeout_s(len(entries))
+
+    def begin_ahead(self) -> None:
+        """Begin a pair of processes, where one is wanted."""
+        self.ahead.start(self._new_turns, 1)
+
+    def _side_processes(self) -> TurnPair:
+        """A process for each side, which have opened the device; they are begun where there are none."""
+        if self._turns is None:
+            with ExitStack() as stack:
+                self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
+                turns = self.ahead.next(self._new_turns)
+                stack.callback(turns.close)
+                turns.open()
+                self._worker = stack.pop_all()
+            self._turns = turns
+        return self._turns
+
+    def _new_turns(self, first: SideName) -> TurnPair:
+        return TurnPair(self._new_side, self._open_side, self.observer.stage, first)
+
+    def _new_side(self, side: SideName) -> WorkerProcess:
+        """A worker for one side, with what its toolchain asks of it."""
+        toolchain = self.settings.toolchains.get(side)
+        if toolchain is None:
+            return self._new_worker()
+        return self._new_worker(toolchain.python, environment_of(toolchain))
+
+    def _open_side(self, side: SideName, worker: WorkerProcess) -> None:
+        """Have a side's process load that side's suite, and be told of the other."""
+        self._open(worker, self._told_to(side))
+
+    def _end_spare(self) -> None:
+        super()._end_spare()
+        self.ahead.close()
+
+    def leave(self) -> None:
+        self._turns = None
+        super().leave()
+
+    @property
+    def started(self) -> bool:
+        return self._turns is not None or super().started
+
+    def _own_pids(self) -> list[int]:
+        return [*self.ahead.pids, *(super()._own_pids() if self._turns is None else self._turns.pids)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answering:
+    """Has the process that loaded a side's suite answer for it. It holds no session alive."""
+
+    loadings: Mapping[str, Loading]
+
+    def __call__(self, question: Query, deadline: float) -> object:
+        try:
+            call = msgspec.json.decode(question.request, type=SuiteCall)
+            return self.loadings[question.side].answer(call, max(0.1, deadline - time.monotonic()))
+        except HarnessError as error:
+            return Failed(reason=type(error).__name__, message=error.message, log=error.log)
+        except (msgspec.MsgspecError, KeyError) as error:
+            return Failed(
+                reason=SuiteError.__name__, message=f"No suite has what a worker asked for: {error}."
+            )
+
+
+def untouched(kernel: Kernel, backend: str, *, has_compilers: bool) -> Refusal | None:
+    """Why toolchains make no difference to a kernel that runs in the harness's own environment."""
+    source = kernel.source_for(backend)
+    if isinstance(source, (HostFunction, PythonFunction)):
+        return Refusal(
+            "not-compiled",
+            f"{kernel.name} is a function of Python, which no nvcc compiles: name two Python environments.",
+        )
+    if not has_compilers:
+        return Refusal("not-compiled", f"{kernel.name} is compiled by nvcc, and neither environment has one.")
+    return None
