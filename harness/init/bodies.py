@@ -30,7 +30,7 @@ _CASTS = {
 _CEIL_DIV = re.compile(r"(?i)(ceil|div|round)_?(div|ceil|up)|i?divup|cdiv|ceil_?divide|blocks_?for")
 
 
-_TAKEN = {*harness.__all__, *OF_CASE, "abs", "case", "np", "self", "super"}
+_TAKEN = {*harness.__all__, *OF_CASE, "abs", "case", "np", "self"}
 """Names that a suite.py which is written uses itself, and those that a case has of its own."""
 
 
