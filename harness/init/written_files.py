@@ -55,7 +55,7 @@ class {name}(tracks.SuiteTracks):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of the files, by path below the folder."""
+    """The outcome of writing, by path below the folder."""
 
     written: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ def own_conf(folder: Path) -> Path | None:
 
 
 def _names_harness(file: Path) -> bool:
-    """Whether a file names the harness's integrations, as those do that `harness init` writes."""
+    """Return whether a file names the harness's integrations, as the files of `harness init` do."""
     return file.exists() and b"harness.integrations" in read_regular(file)
 
 
@@ -123,13 +123,13 @@ def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> 
 
 
 def _names(text: str, kernel: KernelGuess, folder: str) -> bool:
-    """Whether the text of a suite that lies in `folder` names a kernel and its file."""
+    """Return whether the text of a suite that lies in `folder` names a kernel and its file."""
     file = posixpath.relpath(kernel.source, folder)
     return f'"{kernel.name}"' in text and (file in text or _quoted(file) in text)
 
 
 def suites_folder(folder: Path, asked: str | None) -> str:
-    """Where suites are to lie: what was asked for, else what the project's own settings say, else `perf`."""
+    """Return the folder for suites: the one asked for, else that of the project's settings, else `perf`."""
     globs = _own_globs(folder)
     own = next((each[:-2] for each in globs or () if each.endswith("/*") and "*" not in each[:-2]), None)
     below = posixpath.normpath(asked or own or "perf")

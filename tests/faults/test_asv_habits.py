@@ -473,7 +473,7 @@ def test_what_ends_asv_ends_the_measurement(run, number):
     stored = read_run(record)
     assert record.suffix == ".jsonl"
     assert [row.kernel for row in stored.rows] == ["plain"]
-    assert not stored.complete
+    assert stored.interrupted
     assert [path for path in run.temporary.iterdir() if path.name.startswith("harness-")] == []
     assert number == signal.SIGKILL or [*run.temporary.iterdir()] == []
     assert not [*run.home.results.glob(f"null/{run.home.commits['hangs'][:8]}-*.json")]
