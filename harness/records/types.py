@@ -301,8 +301,8 @@ class LibraryShare:
 
 
 RowStatus = Literal["measured", "verified", "built", "not-built", "skipped", "failed"]
-"""measured: verified first, but in an imported run, whose rows have no `verification`. built: compiled for an
-architecture, and not run. not-built: as verified, on the null device, which compiles nothing."""
+"""measured: verified first; an imported row has a `verification` only where asv's file tells of it. built:
+compiled for an architecture, not run. not-built: as verified, on the null device, which compiles nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from harness.report.document.outcome import (
     Links,
     by_effect,
     calibrated,
+    every_case,
     facts,
     grouped,
     headline,
@@ -69,16 +70,16 @@ def renderer(template: str) -> Callable[..., str]:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much of each list a face shows, in the order in which detail is given up."""
+    """Numbers of items that a face shows of each list, in the order in which detail is given up."""
 
     rows: int
     """Rows of tables."""
     listed: int
     """Items of what is folded or needs no action."""
     full: int
-    """Paragraphs and changes that are shown in full; the others are shown in brief."""
+    """Paragraphs and changes that are shown in full. The others are shown in brief."""
     shown: int
-    """Paragraphs and changes that are shown at all; the others are counted."""
+    """Paragraphs and changes that are shown, in full or in brief. The others are counted."""
 
 
 def fitted(render: Callable[[Detail], str], most: int, limit_bytes: int) -> str:
@@ -123,7 +124,7 @@ class View:
     log_characters: int
     heading: str = "h3"
     has_sign: bool = True
-    """Whether a coloured dot goes before the headline: not every machine has a font with one."""
+    """True for a coloured dot before the headline. Not every machine has a font with such dots."""
 
     def fitted(self, template: str, limit_bytes: int, **given: object) -> str:
         """Render a template of this folder with as much detail as fits."""
@@ -146,7 +147,7 @@ class View:
 
     @cached_property
     def held(self) -> Mapping[str, int]:
-        """What keeps cards' verdicts from being all that they should be, with the number of cards."""
+        """Shortcomings of cards' verdicts, with the number of cards that have each."""
         return Counter(said for card in self.review.cards for said in shortcomings(card))
 
     @cached_property
@@ -160,7 +161,7 @@ class View:
 
     @cached_property
     def problem_changes(self) -> Mapping[str, Sequence[str]]:
-        """What head's problems ask for otherwise than base's, by suite."""
+        """Differences of head's problems from base's, by suite."""
         of_suites: dict[str, dict[str, None]] = defaultdict(dict)
         for card in self.review.cards:
             of_suites[card.suite] |= dict.fromkeys(card.problem_changes)
@@ -168,7 +169,7 @@ class View:
 
     @cached_property
     def again(self) -> str:
-        """What compares the worst cases again, for each card and suite; empty for none."""
+        """Commands that compare the worst cases again, for each card and suite; empty for none."""
         base, head = self.review.base, self.review.head
         lines = []
         of_cards: dict[tuple[str, str, str], list[Verdict]] = {}
@@ -207,7 +208,7 @@ class View:
         return [*map(self.brief, found[: self.names]), *([f"{left:,} more"] if left > 0 else [])]
 
     def place(self, found: CaseOnCard) -> Markup:
-        """Where the kernel begins, as a link to it at head; empty where that is not known."""
+        """Return the kernel's first line as a link to it at head; empty where it is not known."""
         where = found.card.places.get(found.case.kernel)
         if where is None:
             return Markup()
@@ -250,7 +251,7 @@ def _alike(found: Iterable[CaseOnCard], key: Callable[[CaseOnCard], object]) -> 
 
 
 def _by_evidence(found: CaseOnCard) -> object:
-    """One broken file costs many cases, and is shown once."""
+    """A broken file costs many cases, and is shown once."""
     case = found.case
     return case.status, case.side, case.reason, case.log or case.message
 
@@ -310,8 +311,8 @@ def summary(review: Review, links: Links) -> str:
 
 
 def _every_case(view: View) -> Mapping[str, object]:
-    """One table of all cards: case by case, in the order of the suite."""
-    found = [CaseOnCard(card, case) for card in view.review.cards for case in card.cases]
+    """Return the table of every case on every card, in the order of the suite."""
+    found = every_case(view.review)
     names = [Cell(each.label, "code") for each in found]
     # The verdict first: a comment is 800 pixels wide, a telephone's 350, and what is beyond is scrolled to.
     *figures, verdicts = verdict_columns("case", names, [each.case for each in found], sizes=False)

@@ -51,14 +51,14 @@ _NAMED = 8
 """Cases of one kernel that its note names, and sizes that it names together."""
 PAGE_BYTES = 16 * 2**20
 _VERDICTS = {"slower": "is slower", "broken": "fails at head", "missing": "is missing at head"}
-"""What is said of a kernel whose worst case is in this group; all others could not be judged."""
+"""Words for a kernel whose worst case is in this group. Cases of other groups could not be judged."""
 
 Level = Literal["failure", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Annotation:
-    """What is said beside one line, or of one kernel whose line is not known."""
+    """A note beside a line, or on a kernel whose line is not known."""
 
     place: SourceLine | None
     level: Level
@@ -120,7 +120,7 @@ def workflow_commands(review: Review) -> list[str]:
 
 
 def _notes(groups: Groups) -> list[_Annotation]:
-    """One for each kernel that somebody has to look at, the worst first."""
+    """Return a note for each kernel that somebody has to look at, the worst first."""
     kernels: dict[tuple[str, str, SourceLine | None], list[CaseOnCard]] = {}
     for found in (*groups.failing, *groups.unjudged):
         card, kernel = found.card, found.case.kernel
@@ -209,7 +209,7 @@ def _conditions(case: Verdict) -> Iterator[str]:
 
 
 def faces(review: Review, links: Links) -> dict[str, bytes]:
-    """Each file's name and content."""
+    """Return the name and content of each file."""
     return {
         "review.json": encode(review),
         "comment.md": comment(review, links).encode(),
@@ -221,7 +221,7 @@ def faces(review: Review, links: Links) -> dict[str, bytes]:
 
 
 def write_faces(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Each file whole or not at all. Raises StoreError where the folder cannot be written."""
+    """Write each file whole or not at all. Raises StoreError where the folder cannot be written."""
     try:
         for name, content in files.items():
             write_atomically(folder / name, content)
