@@ -24,6 +24,7 @@ from harness.errors import ExitCode, StoreError
 from harness.records import record_files
 from harness.records.types import (
     SCHEMA_VERSION,
+    TWINS,
     Arm,
     CaseBlock,
     Check,
@@ -123,6 +124,7 @@ BARE_VERDICT = Verdict(
     reason="only-in-head",
     message="There is no such case at base.",
 )
+TWIN = full_but(Verdict, case=TWINS[0])
 BARE_QUAD = Quad(order="ABBA", times_ns=(1.0, 2.0, 3.0, 4.0), started_ns=1, ended_ns=2)
 BLOCK = full_but(CaseBlock, block=full_but(PairedBlock, quads=(full(Quad), BARE_QUAD)))
 
@@ -169,6 +171,25 @@ def test_every_field_comes_back(tmp_path, complete):
         interrupted=not complete,
         path=path,
     )
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+@pytest.mark.parametrize(("described", "items"), [(RUN, (ROW, BARE)), (COMPARISON, (BLOCK, VERDICT, TWIN))])
+def test_a_record_of_each_schema_is_written_again_as_it_was_read(tmp_path, version, described, items):
+    """Its keys may stand in any order, as an earlier harness had them in another."""
+    described = dataclasses.replace(described, schema_version=version)
+    path = written(tmp_path / "old", *items, described=described)
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    path.write_text("".join(f"{json.dumps(line, sort_keys=True)}\n" for line in lines))
+    if isinstance(described, Run):
+        run = record_files.read_run(path)
+        again = written(tmp_path / "new", *run.rows, described=run.run)
+    else:
+        found = record_files.read_comparison(path)
+        assert (found.verdicts, found.twins) == ((VERDICT,), (TWIN,))
+        kept = (*found.blocks, *found.every_verdict)
+        again = written(tmp_path / "new", *kept, described=found.comparison)
+    assert [json.loads(line) for line in again.read_bytes().splitlines()] == lines
 
 
 def test_the_disk_is_told_to_keep_a_record_that_is_finished(tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from harness.judgement.statistics.moderated import (
     prior_of_case,
 )
 from harness.judgement.statistics.paired import ProcessEffect
-from harness.records.record_files import CalibrationSummary
+from harness.records.record_files import CalibrationSummary, refuse_newer
 from harness.records.types import DeviceInfo
 from harness.system.cache import write_file
 from harness.system.files import UNREADABLE, read_regular
@@ -128,11 +128,7 @@ def read_calibration(folder: Path) -> Calibration | None:
         raise StoreError(
             f"{path} is no calibration ({error}). Delete it and run 'harness calibrate'."
         ) from None
-    if found.schema_version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{path} has schema version {found.schema_version}; this harness reads up to {SCHEMA_VERSION}. "
-            "Upgrade gpu-harness to read it."
-        )
+    refuse_newer(path, found.schema_version, SCHEMA_VERSION)
     effects = (effect for case in found.cases.values() for effect in (*case.time, *case.cycles))
     if not all(abs(e.value) < _MOST and 0 <= e.standard_error < _MOST and e.df >= 1 for e in effects):
         raise StoreError(

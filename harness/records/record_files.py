@@ -56,13 +56,15 @@ _FIELDS = {Run: "run", Row: "row", Comparison: "comparison", CaseBlock: "block",
 """The field of a line that holds a record of each kind."""
 
 
-class _SchemaVersion(msgspec.Struct):
+class SchemaVersion(msgspec.Struct):
+    """A described record, of which only the version is read."""
+
     schema_version: int
 
 
 class _RecordHead(msgspec.Struct):
-    run: _SchemaVersion | None = None
-    comparison: _SchemaVersion | None = None
+    run: SchemaVersion | None = None
+    comparison: SchemaVersion | None = None
 
 
 _RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)(?P<commit>[^-]+)-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
@@ -501,9 +503,14 @@ def _check_version(path: Path, lines: list[bytes]) -> None:
     described = first.run or first.comparison
     if described is None:
         raise StoreError(f"{path} is no run record: its first line describes neither a run nor a comparison.")
-    if (version := described.schema_version) > SCHEMA_VERSION:
+    refuse_newer(path, described.schema_version, SCHEMA_VERSION)
+
+
+def refuse_newer(path: Path, version: int, newest: int) -> None:
+    """Raise StoreError where a file's version is newer than the newest that this harness reads."""
+    if version > newest:
         raise StoreError(
-            f"{path} has schema version {version}; this harness reads up to {SCHEMA_VERSION}. "
+            f"{path} has schema version {version}; this harness reads up to {newest}. "
             "Upgrade gpu-harness to read it."
         )
 
