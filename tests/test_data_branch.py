@@ -486,13 +486,21 @@ def test_results_that_records_hold_are_left_out(place, template):
     assert (again.added, set(again.derived)) == ((), derived - {alone})
 
 
-def test_a_record_without_results_holds_none_of_asvs(place, template):
-    """A check at the commit leaves a record whose name tells the same commit and suite."""
+@pytest.mark.parametrize(
+    "without",
+    [
+        lambda text: text.replace('"command":"asv"', '"command":"check"'),
+        lambda text: text.partition("\n")[0] + "\n",
+    ],
+    ids=["a check", "a run that was killed"],
+)
+def test_a_record_without_results_holds_none_of_asvs(place, template, without):
+    """The name of such a record tells the same commit and suite."""
     shutil.rmtree(place.results)
     shutil.copytree(template.results, place.results)
     alone = str(template.result(7).relative_to(template.results))
     [record] = (place.results / CARDS[0].machine).glob(f"*-{template.commits[7][:8]}-*.jsonl")
-    record.write_text(record.read_text("utf-8").replace('"command":"asv"', '"command":"check"'), "utf-8")
+    record.write_text(without(record.read_text("utf-8")), "utf-8")
     stored = place.store()
     assert alone in stored.added
     assert len(stored.derived) == 2 * COMMITS - 1

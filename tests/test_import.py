@@ -63,7 +63,7 @@ def test_a_record_tells_what_its_file_does_and_nothing_else(harness, project, tm
     [told] = done.json
     stored = read_run(project / told["record"])
     [row] = stored.rows
-    assert stored.complete
+    assert not stored.interrupted
     assert (stored.run.command, stored.run.settings["method"]) == ("import", "nvbench 1.0.0")
     assert (row.case, row.status, row.verification) == ("my_bench.copy[n=64]", "measured", None)
     assert "nothing was verified" in row.message
@@ -408,18 +408,28 @@ def test_a_second_import_finds_nothing_to_do(harness, measured_by_asv):
 
 
 def test_only_what_no_record_holds_is_imported(harness, tmp_path):
-    """Of a record that lost its later rows, those; and where another record has the case, nothing."""
+    """Of a record that lost its last row, that row, which leaves the others and the order of cases alone."""
     history = replace(OF_ASV, records=True, cards=(H200,))
     written = write(history, tmp_path / "both")
     assert harness("import", "asv", "--json", cwd=written.repository).json == []
+    expected = read_history(written.results, written.repository)
     path = next(each for each in written.records(H200) if "-matmul-" in each.name)
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
-    [found] = harness("import", "asv", "--json", cwd=written.repository).json
-    assert (found["results"], found["left_out"]) == (2, 0)
-    [record] = found["records"]
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:4]))
+    later = written.result(0)  # newer than the record, and silent on its L2
+    document = json.loads(later.read_text("utf-8"))
+    for row in document["results"].values():
+        row[3] += 86_400_000
+    later.write_text(json.dumps(document), "utf-8")
+    [told] = harness("import", "asv", "--json", cwd=written.repository).json
+    assert (told["results"], told["left_out"]) == (1, 0)
+    [record] = told["records"]
     stored = read_run(written.repository / record)
-    assert [row.kernel for row in stored.rows] == ["tiled", "tiled"]
+    assert [(row.kernel, row.sizes) for row in stored.rows] == [("tiled", {"size": 2048})]
     assert (stored.run.command, stored.run.settings["format"]) == ("import", "asv")
+    found = read_history(written.results, written.repository)
+    assert [*figures(found)] == [*figures(expected)]
+    for key, values in figures(found).items():
+        assert values == pytest.approx(figures(expected)[key], rel=1e-6, nan_ok=True), key
 
 
 def test_results_of_asvs_without_a_time_stay_where_they_are(harness, tmp_path):
@@ -427,8 +437,44 @@ def test_results_of_asvs_without_a_time_stay_where_they_are(harness, tmp_path):
     written = write(history, tmp_path / "rates")
     done = harness("import", "asv", cwd=written.repository)
     assert done.out == f"{H200.machine}: 0 results of asv's files are in 0 records now.\n"
-    assert done.err == f"harness: {H200.machine}: 150 results without a time stay in asv's files alone.\n"
+    assert done.err.startswith(
+        f"harness: {H200.machine}: 150 results stay in asv's files alone: no time, or "
+    )
     assert not [*written.results.rglob("*.jsonl")]
+
+
+def test_what_a_stranger_wrote_in_asvs_files_is_imported_or_left_out(harness, measured_by_asv):
+    """Numbers that no record holds, half a character, a commit and a suite whose names are paths."""
+    path = measured_by_asv.result(3, H200)
+    document = json.loads(path.read_text("utf-8"))
+    rows = document["results"]
+    rows["suites.Matmul.track_gflops"][0] = [3e38, 1e-30, 5.0, 5.0]
+    rows["suites.Matmul.track_time_ms"][0] = [5.0, 1e-30, 3e38, 5.0]
+    rows["suites.Matmul.track_registers"][0] = [3e38, math.nan, math.nan, 0]
+    path.write_text(json.dumps({**document, "env_name": "checkout-pyany\ud800"}), "utf-8")
+    for name, full in (("ffffffff", "ffffffff/../../../evil"), ("eeeeeeee", "e" * 39)):
+        text = json.dumps({**document, "commit_hash": full})
+        path.with_name(f"{name}-checkout-pyany.json").write_text(text, "utf-8")
+    benchmarks = measured_by_asv.results / "benchmarks.json"
+    listed = json.loads(benchmarks.read_text("utf-8"))
+    for name, described in listed.items():
+        if name.startswith("suites.Copy."):
+            described["suite"] = "../../copy"
+    benchmarks.write_text(json.dumps(listed), "utf-8")
+    before = {each for each in measured_by_asv.repository.rglob("*") if each.suffix != ".jsonl"}
+    done = harness("import", "asv", "--json", cwd=measured_by_asv.repository)
+    assert done.status == ExitCode.FINE, done.err
+    again = harness("import", "asv", "--json", cwd=measured_by_asv.repository)
+    assert [(each["results"], each["records"]) for each in again.json] == [(0, [])] * len(again.json)
+    written = [record for each in done.json for record in each["records"]]
+    assert {each.suffix for each in measured_by_asv.repository.rglob("*") if each not in before} == {".jsonl"}
+    for record in written:
+        assert "copy" not in record
+        stored = read_run(measured_by_asv.repository / record)
+        assert stored.run.source.commit in measured_by_asv.commits
+        assert not stored.interrupted
+        times = [row.measurement.times_ns[0] for row in stored.rows if row.measurement]
+        assert all(1e-6 <= time_ns <= 1e18 for time_ns in times)
 
 
 def test_records_of_two_environments_stay_apart(harness, measured_by_asv):

@@ -143,6 +143,10 @@ def part_of(folder):
     return part
 
 
+def unfinished(path, *rows):
+    return record_files.RunResult(RUN, rows, path, interrupted=True)
+
+
 def edited(path, number, line):
     lines = path.read_bytes().splitlines()
     lines[number - 1 : number] = [line]
@@ -153,7 +157,9 @@ def edited(path, number, line):
 @pytest.mark.parametrize("complete", [True, False])
 def test_every_field_comes_back(tmp_path, complete):
     path = written(tmp_path / "deep" / "er", ROW, BARE, ROW, complete=complete)
-    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW, BARE, ROW), complete)
+    assert record_files.read_run(path) == record_files.RunResult(
+        RUN, (ROW, BARE, ROW), path, interrupted=not complete
+    )
     assert [each.name for each in path.parent.iterdir()] == [path.name]
     path = compared(tmp_path, BLOCK, BLOCK, VERDICT, BARE_VERDICT, complete=complete)
     assert record_files.read_comparison(path) == record_files.ComparisonResult(
@@ -173,7 +179,8 @@ def test_the_disk_is_told_to_keep_a_record_that_is_finished(tmp_path, monkeypatc
 
 
 def test_a_run_without_rows(tmp_path):
-    assert record_files.read_run(written(tmp_path)) == record_files.StoredRun(RUN, (), complete=True)
+    path = written(tmp_path)
+    assert record_files.read_run(path) == record_files.RunResult(RUN, (), path)
 
 
 @pytest.mark.parametrize(
@@ -255,9 +262,9 @@ def test_a_run_is_not_written_twice(tmp_path):
 
 def test_rows_can_be_read_before_the_end(tmp_path):
     with record_files.RecordWriter(tmp_path, RUN) as writer:
-        assert record_files.read_run(part_of(tmp_path)) == record_files.StoredRun(RUN, (), complete=False)
+        assert record_files.read_run(part_of(tmp_path)) == unfinished(part_of(tmp_path))
         writer.add(ROW)
-        assert record_files.read_run(part_of(tmp_path)) == record_files.StoredRun(RUN, (ROW,), complete=False)
+        assert record_files.read_run(part_of(tmp_path)) == unfinished(part_of(tmp_path), ROW)
         assert not list(tmp_path.glob("*.jsonl"))
 
 
@@ -270,7 +277,7 @@ def test_leaving_early_keeps_the_rows_and_says_so(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     (path,) = tmp_path.iterdir()
-    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(path) == unfinished(path, ROW)
 
 
 KILLED = """
@@ -300,7 +307,7 @@ def child(code, *arguments):
 def test_what_was_measured_outlives_the_harness(tmp_path):
     done = child(KILLED.format(last="os.kill(os.getpid(), 9)"), tmp_path)
     assert done.returncode == -9, done.stderr
-    assert record_files.read_run(part_of(tmp_path)) == record_files.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(part_of(tmp_path)) == unfinished(part_of(tmp_path), ROW)
 
 
 FULL = """
@@ -330,7 +337,7 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_rows_before(tmp_path):
         f"Cannot write to {part}: File too large. Rows written before are kept there.\n"
     ), done.stderr
     assert done.stderr == ""
-    assert record_files.read_run(part) == record_files.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(part) == unfinished(part, ROW)
 
 
 FULL_AT_FIRST = """
@@ -421,13 +428,13 @@ def test_half_a_last_line_costs_no_row_before_it(tmp_path):
     # A harness that was killed as it wrote leaves one.
     path = written(tmp_path, ROW, BARE)
     path.write_bytes(path.read_bytes().removesuffix(b'{"complete":true}\n')[:-10])
-    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(path) == unfinished(path, ROW)
 
 
 def test_a_damaged_line_can_be_deleted(tmp_path):
     path = edited(written(tmp_path, ROW, BARE, ROW), 3, b"{")
     path.write_bytes(b"\n".join(line for line in path.read_bytes().splitlines() if line != b"{"))
-    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW, ROW), complete=True)
+    assert record_files.read_run(path) == record_files.RunResult(RUN, (ROW, ROW), path)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,8 @@ def _import_asv(results: Path | None, *, as_json: bool) -> None:
         records = counted(len(one.records), "record")
         click.echo(f"{one.card}: {counted(one.results, 'result')} of asv's files are in {records} now.")
         if one.left_out:
-            tell(f"{one.card}: {counted(one.left_out, 'result')} without a time stay in asv's files alone.")
+            left = counted(one.left_out, "result")
+            tell(f"{one.card}: {left} stay in asv's files alone: no time, or names that no record can have.")
     if not written:
         click.echo("Nothing to import: records hold every result of a suite that asv's files have.")
 

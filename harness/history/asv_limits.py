@@ -25,7 +25,7 @@ _THRESHOLDS, _FIRST_COMMITS = "regressions_thresholds", "regressions_first_commi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What asv's configuration says of the regressions of one case."""
+    """Limits of asv's configuration for the regressions of one case."""
 
     file: str
     """The name of the configuration."""
@@ -35,14 +35,14 @@ class Limit:
     first: int = -1
     """The position of the commit after which regressions count; -1 where all of them do."""
     first_commit: str = ""
-    """That commit as the configuration names it."""
+    """The first commit, as the configuration names it."""
     first_pattern: str = ""
     off_pattern: str = ""
     """The pattern that turns the search off; empty where it is on."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What applies to the case, as the configuration has it."""
+        """The limits that apply to the case, as the configuration has them."""
         return tuple(filter(None, (self.of_threshold, self.of_first, self.of_off)))
 
     @property

@@ -64,7 +64,7 @@ _CLOCKED = 0.97
 
 
 RecordOf = Callable[[Series, int], Row | None]
-"""What the record of a run says of a point of a series, where there is one."""
+"""Returns the row of a record for a point of a series; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +85,12 @@ class Change(ChangePoint):
     clock_before: float | None = None
     clock_after: float | None = None
     static: tuple[str, ...] = ()
-    """What changed in the build, such as "registers 40 → 64"."""
+    """Changes in the build, such as "registers 40 → 64"."""
     shifts: tuple[Shift, ...] = ()
-    """What of how it was measured changed right there."""
+    """Changes right there in how the case was measured."""
     epoch: int = 0
     compared: bool = False
-    """Whether a comparison of two commits has a part in it: in its range, or in that it is one at all."""
+    """True if a comparison of two commits found the change, or narrowed its range."""
 
     @property
     def commits(self) -> int:
@@ -98,7 +98,7 @@ class Change(ChangePoint):
 
     @property
     def size(self) -> float:
-        """What to order by: the logarithm of the ratio, either way. What came to nothing has no ratio."""
+        """Size to sort by: the logarithm of the ratio, either way."""
         return abs(math.log1p(max(self.effect, -0.999)))
 
 
@@ -159,7 +159,7 @@ def analyse(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SearchedEpoch:
-    """What the search of one epoch found."""
+    """The steps that the search of one epoch found."""
 
     changes: tuple[Change, ...]
     candidates: tuple[Change, ...]
@@ -172,7 +172,7 @@ class _SearchedEpoch:
 
 
 def _is_exact(series: Series) -> bool:
-    """Whether its figures have no noise, and one is enough to know."""
+    """True if the figures have no noise, so that one of them is enough."""
     return series.case.metric in BUILT
 
 
@@ -349,7 +349,7 @@ def _deviation(logs: Floats) -> float:
 
 
 def _is_part(step: ChangePoint, slide: Drift) -> bool:
-    """Whether a step is what a search for steps makes of a slide."""
+    """Return True if a step is a part of a slide."""
     return slide.start < step.at < slide.stop and step.effect * slide.effect > 0
 
 
@@ -482,7 +482,7 @@ def _exceeding(analysed: Analysed, epoch: int, threshold: float) -> set[str]:
 
 
 def _slower(series: Series, step: ChangePoint) -> float:
-    """How much slower, as a logarithm; of what only the build decides, and may be 0, which way alone."""
+    """Return the slowdown as a logarithm; of a figure of the build, which may be 0, its sign alone."""
     if series.case.metric in BUILT:
         return math.copysign(1.0, step.effect if series.case.direction != "higher" else -step.effect)
     return _log_time(series, step.after) - _log_time(series, step.before)
@@ -509,7 +509,7 @@ def _attribution(
     before: dict[str, float],
     after: dict[str, float],
 ) -> Attribution:
-    """Whether the clock explains a change: time is cycles over clock, so cycles stay where only it moved."""
+    """Return True if the clock explains a change: cycles stay the same where only the clock moved."""
     if series.case.metric in BUILT:
         return "code"
     if cycles is None:

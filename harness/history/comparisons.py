@@ -20,7 +20,7 @@ from harness.history.sources.our_records import Commits, Judged, RunFacts
 _SAME = ("unchanged", "identical")
 _MOVED: Mapping[str, Kind] = {"regression": "regression", "improvement": "improvement"}
 _CHANCE = 0.001
-"""That a comparison calls a case moved which is not, at its usual confidence."""
+"""Chance that a comparison calls an unmoved case moved, at its usual confidence."""
 _SHARE = 0.25
 """Share of a drift at each end, from within which commits stand for that end."""
 
@@ -34,11 +34,11 @@ class ComparedCase:
     judged: Judged
 
     def covers(self, change: Change) -> bool:
-        """Whether one of the commits that may have made a change lies between the two."""
+        """Return True if a commit that may have made the change lies between the two."""
         return self.base < change.bad and change.good < self.head
 
     def judges(self, newest: Change) -> bool:
-        """Whether it has one of the newest figures' commits on one side, and one of before on the other."""
+        """Return True if one side is a commit of the newest figures, and the other an older one."""
         return self.base <= newest.good and self.head >= newest.bad
 
     @property
@@ -117,14 +117,14 @@ def _not_code(change: Change) -> Change:
 
 
 def _found(one: ComparedCase, change: Change) -> bool:
-    """Whether a comparison found the change: what it compared holds it, or is within its range."""
+    """Return True if a comparison found the change within the commits that it compared."""
     return one.kind == change.kind and one.covers(change)
 
 
 def _added(
     analysed: Analysed, unjudged: Change | None, told: Sequence[ComparedCase], commits: Commits
 ) -> Iterator[Change]:
-    """What comparisons found and the series does not show: the narrowest ones tell where."""
+    """Yield changes that comparisons found and the series does not show, by the narrowest comparison."""
     known = [change for change in analysed.changes if change.kind in _MOVED.values()]
     for one in sorted(told, key=lambda one: one.head - one.base):
         if one.kind is None or any(one.covers(change) for change in known):

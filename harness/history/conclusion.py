@@ -36,7 +36,7 @@ class Conclusion:
 
     events: tuple[Event, ...]
     is_stale: Callable[[int], bool]
-    """Whether what was last measured at a position is stale."""
+    """Return True if a case last measured at this position is stale."""
 
     @property
     def changes(self) -> Iterator[Stated]:

@@ -43,7 +43,7 @@ def _full_runs(every: Sequence[Series]) -> npt.NDArray[np.int64]:
 
 
 def _is_overdue(one: Series, runs: npt.NDArray[np.int64]) -> bool:
-    """Whether runs have gone without a case for longer than they ever did."""
+    """Return True if the case is missing in more of the newest runs than ever before."""
     places = np.searchsorted(runs, one.positions)
     usual = int(np.diff(places).max(initial=1))
     missed = int((runs > one.positions[-1]).sum())

@@ -60,7 +60,7 @@ class Event:
     suspects: tuple[int, ...]
     """Positions of these commits, those first that touch what was changed, and then the oldest first."""
     likely: int
-    """How many of the suspects, from the first, touch it; all where nobody can tell."""
+    """Number of suspects, from the first, that touch it; all of them where nothing tells."""
     changes: tuple[Stated, ...]
     """Worst first."""
 
@@ -71,7 +71,7 @@ class Event:
 
     @property
     def is_told(self) -> bool:
-        """Whether the changes themselves tell the cause, whatever the commits touch."""
+        """True if the changes themselves tell the cause, whatever the commits touch."""
         return self.cause not in ("code", "unknown")
 
     @property
@@ -106,7 +106,7 @@ def events_of(changes: Iterable[Stated], commits: Commits) -> tuple[Event, ...]:
 
 
 def _apart(change: Change) -> tuple[str, ...]:
-    """What changes must have in common to be of one event, besides a commit."""
+    """Return the properties that all changes of one event share, besides a commit."""
     if change.kind == "environment":
         return ("environment", change.card)
     return ("drift", change.case) if change.kind == "drift" else _CODE

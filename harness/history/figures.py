@@ -20,7 +20,7 @@ from harness.suite.case_id import short_id
 Direction: TypeAlias = Literal["higher", "lower", "none", "unknown"]
 
 DIRECTIONS: tuple[Direction, ...] = ("higher", "lower", "none")
-"""What can be said of a benchmark."""
+"""The directions that a benchmark can be given."""
 
 # Only what nobody can mean otherwise: "GFLOPs" is also an amount of work, and faults/s had better be few.
 _RATE = re.compile(
@@ -214,12 +214,12 @@ Key: TypeAlias = tuple[str, ...]
 """A case within its group: kernel and size of a suite, parameters of another benchmark."""
 
 HOW = ("method", "l2")
-"""How something was measured. Figures of one commit that differ in it are never mixed."""
+"""Keys of CONTEXT that say how a case was measured. A commit's figures that differ here are never mixed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesCase:
-    """What a series measures; the same on every card."""
+    """A case that a series measures; the same on every card."""
 
     name: str
     """matmul.naive@1024; of a benchmark that is not of a suite, what asv calls it."""
@@ -235,7 +235,7 @@ class SeriesCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """What is measured together, on any card: a suite, or one benchmark of another project."""
+    """Cases that are measured together on any card: a suite, or one benchmark of another project."""
 
     name: str
     is_suite: bool
@@ -247,7 +247,7 @@ class Group:
     """The kernels that a suite has now, in its order."""
     keys: tuple[Key, ...]
     unlisted: frozenset[Key] = frozenset()
-    """Those that the project does not measure any more, as asv's list of benchmarks tells."""
+    """Keys that the project measures no more, by asv's list of benchmarks."""
 
     def name_of(self, key: Key) -> str:
         """The name of a case."""
@@ -287,6 +287,6 @@ class Figures:
     values: Mapping[str, npt.NDArray[np.float32]]
     """Tables by metric: NaN where nothing was measured, infinite where the kernel failed."""
     contexts: tuple[Mapping[str, str], ...]
-    """What is known of how each row was measured, by key of `facts.CONTEXT`."""
+    """The known facts of how each row was measured, by key of CONTEXT."""
     conditions: tuple[Mapping[str, str], ...] = ()
-    """What asv tells of that besides; equal ones are one object. Empty where records are."""
+    """Other facts of asv's for each row; equal ones are one object. Empty for records."""

@@ -70,15 +70,15 @@ class Results:
 
     cards: tuple[CardSource, ...]
     benchmarks: Mapping[str, asv_results.AsvBenchmark]
-    """What asv lists; nothing where there are no results of asv's."""
+    """Benchmarks that asv lists, by name; empty without results of asv's."""
     groups: tuple[Group, ...]
-    """What the series are of, in their order."""
+    """The groups that the series belong to, in their order."""
     recorded: frozenset[str]
     """The suites whose figures come from records. The figures of all other groups come from asv's files."""
     asv_problem: str = ""
-    """Why asv's results cannot be read; empty where they can."""
+    """The reason that asv's results cannot be read; empty where they can."""
     built: bool = False
-    """Whether there is a card of kernels that were compiled and not run."""
+    """True if a card has kernels that were compiled and not run."""
     limits: AsvLimits = field(default_factory=AsvLimits)
     """The regressions that asv's configuration tells asv not to report."""
 
@@ -181,7 +181,7 @@ def open_results(
     mapped: Mapped = one_by_one,
     limits: AsvLimits | None = None,
 ) -> Results:
-    """What a results folder holds of the commits of a history: our records, and results of asv's, whoever's.
+    """Return what a results folder holds of a history's commits: our records, and anybody's results of asv's.
 
     `directions` is what the project says of benchmarks that are no suite's: which way is better. Raises
     StoreError where there is neither, or the folder cannot be read.
@@ -338,7 +338,7 @@ def _limits(results: Results) -> Mapping[tuple[str, str], Limit]:
 
 
 def is_built(facts: Sequence[RunFacts]) -> bool:
-    """Whether all that a card's records tell is of kernels that were compiled and not run."""
+    """Return True if all of a card's records are of kernels that were compiled and not run."""
     commands = {each.command for each in facts if each.commit and each.command}
     return commands == {"static"}
 

@@ -50,7 +50,7 @@ _SETTINGS = (*NAMES, "suite.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFolders:
-    """Where the sources of the cases of a history lie, by paths of the repository."""
+    """Return where the sources of a history's cases lie, by paths of the repository."""
 
     folders: Mapping[str, PurePosixPath]
     """The folder of each suite."""
@@ -88,7 +88,7 @@ def source_folders(facts: Iterable[RunFacts], kernels: Mapping[str, Iterable[str
 
 
 def _modules(case: SeriesCase) -> tuple[str, ...]:
-    """How the path of a benchmark's file may end."""
+    """Return the endings that the path of a benchmark's file may have."""
     parts = case.name.partition("(")[0].split(".")[:-1]
     return tuple(f"/{'/'.join(parts[:count])}.py" for count in range(1, len(parts) + 1))
 

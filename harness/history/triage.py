@@ -61,13 +61,13 @@ class Decision:
     reason: str
     author: str
     case: str | None = None
-    """None for all that the commit did."""
+    """The case; None for everything that the commit did."""
     card: str | None = None
     expires: dt.date | None = None
     largest_percent: float | None = None
 
     def is_of(self, card: str) -> bool:
-        """Whether it holds on a card: on all of a machine's where it names the machine."""
+        """Return True if it holds on a card; one that names a machine holds on all cards of it."""
         return self.card in (None, card, machine_of(card))
 
 
@@ -208,7 +208,7 @@ def _by_asv(change: Change, analysed: Analysed, commits: Commits) -> Decision | 
 
 
 def decided(change: Change, decisions: Sequence[Decision], today: dt.date) -> Stated:
-    """What decisions that concern a change make of it."""
+    """Return the state that decisions give a change."""
     for decision in decisions:
         if _holds(decision, change, today):
             return Stated(change=change, state="acknowledged", decision=decision)
@@ -223,7 +223,7 @@ def _holds(decision: Decision, change: Change, today: dt.date) -> bool:
 
 
 def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
-    """Whether a later level is back where it was before the change, but for what the card did meanwhile."""
+    """Return True if a later level is back where it was before the change, the card's part aside."""
     later = (level for level in analysed.levels if level.start > change.at)
     back = next((level for level in later if _is_back(level, change, analysed)), None)
     if back is None:
@@ -247,7 +247,7 @@ def _is_back(level: Level, change: Change, analysed: Analysed) -> bool:
 
 
 def _concerns(decision: Decision, change: Change, commits: Commits) -> bool:
-    """Whether it names the change, or its commit where more data have moved the place of the change."""
+    """Return True if it names the change, or its commit where more data moved the change."""
     if not decision.is_of(change.card):
         return False
     if decision.id == change.id or change.kind == "drift":  # which has no commit

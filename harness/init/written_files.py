@@ -20,7 +20,7 @@ from harness.config import Config, has_settings, load_config
 from harness.errors import StoreError, UsageError
 from harness.init.guessed_suite import INDICES, ArrayGuess, KernelGuess, SuiteGuess
 from harness.records.imports.asv_configuration import confs_below, confs_in
-from harness.system.files import read_regular
+from harness.system.files import read_regular, write_all
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -55,7 +55,7 @@ class {name}(tracks.SuiteTracks):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of the files, by path below the folder."""
+    """The outcome of writing, by path below the folder."""
 
     written: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ def own_conf(folder: Path) -> Path | None:
 
 
 def _names_harness(file: Path) -> bool:
-    """Whether a file names the harness's integrations, as those do that `harness init` writes."""
+    """Return whether a file names the harness's integrations, as the files of `harness init` do."""
     return file.exists() and b"harness.integrations" in read_regular(file)
 
 
@@ -123,13 +123,13 @@ def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> 
 
 
 def _names(text: str, kernel: KernelGuess, folder: str) -> bool:
-    """Whether the text of a suite that lies in `folder` names a kernel and its file."""
+    """Return whether the text of a suite that lies in `folder` names a kernel and its file."""
     file = posixpath.relpath(kernel.source, folder)
     return f'"{kernel.name}"' in text and (file in text or _quoted(file) in text)
 
 
 def suites_folder(folder: Path, asked: str | None) -> str:
-    """Where suites are to lie: what was asked for, else what the project's own settings say, else `perf`."""
+    """Return the folder for suites: the one asked for, else that of the project's settings, else `perf`."""
     globs = _own_globs(folder)
     own = next((each[:-2] for each in globs or () if each.endswith("/*") and "*" not in each[:-2]), None)
     below = posixpath.normpath(asked or own or "perf")
@@ -194,43 +194,26 @@ def write(folder: Path, files: Mapping[str, str], *, force: bool, dry_run: bool)
     was written is taken away again.
     """
     outcome: dict[str, list[str]] = {"written": [], "unchanged": [], "differs": []}
-    undo: list[tuple[Path, bytes | None]] = []
-    for name, text in files.items():
-        path, content = folder / name, text.encode()
-        try:
+    changed: dict[Path, bytes] = {}
+    try:
+        for name, text in files.items():
+            path, content = (folder / name).resolve(), text.encode()
             before = read_regular(path) if os.path.lexists(path) else None
             if before == content:
                 outcome["unchanged"].append(name)
             elif before is not None and not force and name != "pyproject.toml":
                 outcome["differs"].append(name)
-            elif dry_run:
-                outcome["written"].append(name)
             else:
-                undo += [(each, None) for each in reversed(path.parents) if not each.exists()]
-                path.parent.mkdir(parents=True, exist_ok=True)
-                undo.append((path, before))
-                path.write_bytes(content)
                 outcome["written"].append(name)
-        except OSError as error:
-            _undo(undo)
-            raise StoreError(
-                f"Cannot write {path}: {error.strerror or error}. Nothing was changed in {folder}; give a "
-                "folder that can be written."
-            ) from None
+                changed[path] = content
+        if not dry_run:
+            write_all(changed, folder)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write {error.filename}: {error.strerror or error}. Nothing was changed in {folder}; "
+            "give a folder that can be written."
+        ) from None
     return Written(**{what: tuple(names) for what, names in outcome.items()})
-
-
-def _undo(done: Sequence[tuple[Path, bytes | None]]) -> None:
-    for path, before in reversed(done):
-        try:
-            if before is not None:
-                path.write_bytes(before)
-            elif path.is_dir():
-                path.rmdir()
-            else:
-                path.unlink(missing_ok=True)
-        except OSError:
-            continue
 
 
 # --- suite.py -----------------------------------------------------------------------------------

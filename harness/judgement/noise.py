@@ -76,11 +76,11 @@ class Calibration(CalibrationSummary):
     uuid: str | None
     cases: Mapping[str, CaseNoise] = field(default_factory=dict)
     planted: Mapping[str, PlantedRate] = field(default_factory=dict)
-    """How often slowdowns were found, by their size in percent, such as "0.5"."""
+    """Frequency with which slowdowns were found, by their size in percent, such as "0.5"."""
 
 
 def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoisePriors:
-    """How processes differ on a device, whatever the case: the history of all its cases in one."""
+    """Return how processes differ on a device, whatever the case: the history of all its cases in one."""
     assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
     cases = calibration.cases.values() if calibration else ()
     time = [noise.time for noise in cases if len(noise.time) > 1]
@@ -93,7 +93,7 @@ def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoiseP
 
 
 def noise_apart(device: DeviceInfo) -> NoisePriors:
-    """How blocks of a pair differ of which each side has a process of its own."""
+    """Return how blocks of a pair differ of which each side has a process of its own."""
     if device.kind == "cpu":
         return NoisePriors(time=ELSEWHERE, cycles=ELSEWHERE)
     return NoisePriors(time=APART, cycles=APART, launch_ns=APART_NS)

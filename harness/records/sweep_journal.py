@@ -111,7 +111,7 @@ class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
 
     @property
     def problem(self) -> str:
-        """Why the file is not whole; empty where it is."""
+        """Return why the file is not whole; empty where it is."""
         return self._lines.problem if self._lines else ""
 
     def add(self, item: Item) -> None:

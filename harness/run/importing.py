@@ -44,7 +44,7 @@ class ImportedRun:
     path: Path
     """The record's file."""
     problems: tuple[str, ...]
-    """What could not be read as it should be, a sentence each."""
+    """Problems in reading the file, a sentence each."""
 
 
 def write_imported(
@@ -93,7 +93,7 @@ def machine_of(file: ImportedFile, device: DeviceInfo) -> str:
 
 
 def suite_of(file: ImportedFile, given: str | None) -> str:
-    """What the suite is called: as was asked for, else as the executable. Raises UsageError."""
+    """Return the name of the suite: the given one, else the executable's. Raises UsageError."""
     if given is not None:
         return checked_suite(given)
     if not file.executable:

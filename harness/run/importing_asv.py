@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import StoreError, UsageError
-from harness.history.figures import Group, Key
+from harness.history.figures import HEADLINES, Group, Key
 from harness.history.reading import open_results
 from harness.history.sources.asv_results import CardTable, figures_of, groups_of, read_contents, read_table
 from harness.history.sources.cards import CardSource
 from harness.history.sources.our_records import CardRecords, Commits, card_records
 from harness.history.sources.unrecorded import Unrecorded, unrecorded
-from harness.records.imports.imported import undescribed_device
+from harness.records.imports.imported import identifier, undescribed_device, wrong_time
 from harness.records.record_files import RecordWriter
 from harness.records.types import Check, Resources, Row, Snapshot, Source, Verification
 from harness.run.importing import imported_measurement, imported_run, imported_telemetry
@@ -24,7 +25,8 @@ from harness.suite.case_id import CaseId, Size
 FORMAT = "asv"
 _UNKNOWN = "unavailable: asv's files do not tell it"
 _NO_MORE = "asv's file tells no more."
-_HEADLINES = {"gflops": "GFLOP/s", "gbytes_per_s": "GB/s"}
+_HEADLINES = {metric: unit for unit, metric in HEADLINES.items()}
+_HASH = re.compile("[0-9a-f]{40,64}")
 
 Numbers = Mapping[str, float]
 """The figures of one case at one commit by metric: NaN for none, infinite where the kernel failed."""
@@ -39,7 +41,7 @@ class ImportedCard:
     results: int
     """Number of results in these records, each of one case at one commit."""
     left_out: int
-    """Number of results without a time, which no record can hold."""
+    """Number of results that no record can hold, such as those without a time."""
 
 
 def import_asv(results: Path, commits: Commits) -> Iterator[ImportedCard]:
@@ -74,12 +76,14 @@ def _write(
     """Write a record for each commit; yield its path and its number of rows."""
     figures = left.figures
     folder = next((each.path for each in known.facts if each.suite == suite.name and each.path), "")
+    if suite.name != identifier(suite.name):
+        return  # records are files, and are named after it
     for at, commit in enumerate(figures.commits):
         numbers = {name: values[at].tolist() for name, values in figures.values.items()}
         cells = left.cells[at].nonzero()[0].tolist()
         cases = [(figures.keys[cell], {name: each[cell] for name, each in numbers.items()}) for cell in cells]
         rows = [row for key, case in cases if (row := _row(suite.name, key, case))]
-        if not rows:
+        if not rows or not _HASH.fullmatch(commit):
             continue
         machine, context, place = table.machine, figures.contexts[at], commits.positions.get(commit)
         # Without a moment of its own it is older than every record of its commit.
@@ -136,7 +140,7 @@ def _row(suite: str, key: Key, numbers: Numbers) -> Row | None:
     )
     if row.status == "failed":
         return replace(row, reason="wrong-result" if is_wrong else "not-measured", message=_NO_MORE)
-    if not time_ns > 0:
+    if wrong_time([time_ns]):
         return None
     return replace(
         row,

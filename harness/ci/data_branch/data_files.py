@@ -61,12 +61,12 @@ class _Changes:
 
 @dataclass
 class ResultsFolder:
-    """What lies in a results folder."""
+    """The files of a results folder, on their way to the branch."""
 
     folder: Path
     files: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    """What is wrong with a file, by path."""
+    """Problems of files by path; sentences without subject and full stop."""
     left_out: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class ResultsFolder:
     sound: set[str] = field(default_factory=set)
 
     def changes(self, clone: BranchClone, tip: str | None) -> _Changes:
-        """What the branch does not have yet. Raises RefusedError for anything that cannot be stored."""
+        """Return the files that the branch lacks. Raises RefusedError for a file that cannot be stored."""
         tree = clone.tree(tip)
         _check_results(tree, clone.target)
         changes, refused = _Changes(), dict(self.refused)
@@ -127,7 +127,7 @@ class ResultsFolder:
             raise _UnfitError("differs from the one on the branch, and a record is never changed")
 
     def _is_derived(self, path: str, recorded: Collection[_Recorded]) -> bool:
-        """Whether records hold all that a result of asv's does."""
+        """Return True if records hold everything in a result of asv's."""
         machine, _, name = path.rpartition("/")
         tracked = suites_tracked(_asv_document(path, _read(self.folder / path)), self._benchmarks)
         if not tracked:
@@ -136,10 +136,15 @@ class ResultsFolder:
 
     @cached_property
     def _recorded(self) -> set[_Recorded]:
-        """The records here that have results."""
+        """The records here that have a result."""
         machines = {path.partition("/")[0] for path in self.files if "/" in path}
-        facts = ((name, each) for name in machines for each in card_records(self.folder / name).facts)
-        return {(name, each.commit[:8], each.suite) for name, each in facts if each.has_figures}
+        records = {name: card_records(self.folder / name) for name in machines}
+        return {
+            (name, facts.commit[:8], facts.suite)
+            for name, own in records.items()
+            for facts in own.facts
+            if own.cells(facts)
+        }
 
     @cached_property
     def _benchmarks(self) -> Document:
@@ -190,7 +195,7 @@ class ResultsFolder:
 
 
 class _UnfitError(Exception):
-    """What is wrong with a file: a sentence without its subject and full stop."""
+    """A problem of a file: a sentence without its subject and full stop."""
 
 
 def _refusal(folder: Path, refused: Mapping[str, str]) -> RefusedError:
@@ -252,7 +257,7 @@ def _read(path: Path) -> bytes:
 
 
 _MODEST = re.compile(r"\..*|README.*|LICEN[CS]E.*", re.DOTALL)
-"""What may lie on a branch that has no results yet."""
+"""Names of files that may lie on a branch that has no results yet."""
 
 
 def _check_results(tree: Mapping[str, TreeEntry], target: Target) -> None:
@@ -276,14 +281,14 @@ def _check_place(path: str, tree: Mapping[str, TreeEntry]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MergeRule:
-    """How a file that both sides have is merged."""
+    """The rule by which a file that both sides have is merged."""
 
     parse: Callable[[str, bytes], Document]
     merge: Callable[[Document, Document], Document]
     pretty: bool = False
 
     def merged(self, content: bytes, ours: Document, theirs: Document) -> bytes | None:
-        """What the branch is to have, as asv writes it; None where that is what it has. `content` is ours."""
+        """Return the merged file as asv writes it; None if the branch has it already. `content` is ours."""
         document = self.merge(ours, theirs)
         merged = _dumped(document)
         if merged == _dumped(theirs):
@@ -307,7 +312,7 @@ _NAMES = (
 
 
 def _rule(path: str) -> _MergeRule | _OnceWritten | None:
-    """What becomes of a file by its path on the branch; None for what does not belong there."""
+    """Return the rule for a path on the branch; None for a file that does not belong there."""
     machine, _, name = path.rpartition("/")
     if path == "benchmarks.json":
         return _BENCHMARKS
@@ -375,7 +380,7 @@ _LONGEST_PAUSE_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What became of a results folder. Files are named by their path in it, which is that on the branch."""
+    """The outcome of storing a results folder. Files are named by their path in it, as on the branch."""
 
     remote: str
     """Address of the remote, without credentials."""
@@ -432,9 +437,9 @@ class _Appending:
     clone: BranchClone
     message: str
     nothing: Stored
-    """What is told where nothing was stored."""
+    """The outcome where nothing was stored."""
     pushed: Stored | None = None
-    """What has been pushed, and may have arrived although no answer did."""
+    """The outcome of the last push, which may have arrived although no answer did."""
 
     def run(self, attempts: int, sleep: Callable[[float], None], tell: Callable[[str], None]) -> Stored:
         attempt = 0

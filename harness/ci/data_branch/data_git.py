@@ -25,18 +25,18 @@ from harness.system import git
 from harness.system.texts import harmless
 
 BRANCH = "perf-data"
-"""Where results are kept, by default."""
+"""The branch that keeps results by default."""
 _PATIENCE_S = 900.0
 
 
 class ProblemError(Exception):
-    """What a remote, or git, said instead of doing what it was asked for."""
+    """An answer of a remote or of git that is not the result that was asked for."""
 
     def __init__(self, message: str, log: str = "", *, hopeless: bool = False) -> None:
         super().__init__(message)
         self.message, self.log = message, log
         self.hopeless = hopeless
-        """Whether another attempt would end in the same way."""
+        """True if another attempt would end in the same way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class BranchClone:
         return self._inside("cat-file", "blob", name)
 
     def hash_of(self, content: bytes) -> str:
-        """What git calls a file of this content."""
+        """Return git's name of a file with this content."""
         header = b"blob %d\0" % len(content)
         return hashlib.new(self.algorithm, header + content, usedforsecurity=False).hexdigest()
 
@@ -177,7 +177,7 @@ class BranchClone:
         self._inside("push", "--quiet", *options, "--", self.target.address, spec)
 
     def _inside(self, *arguments: str, stdin: IO[bytes] | None = None) -> bytes:
-        """What a git command on the bare repository prints. Raises ProblemError."""
+        """Return the output of a git command on the bare repository. Raises ProblemError."""
         return self._run("--git-dir", str(self.repository), *arguments, stdin=stdin)
 
     def _run(self, *arguments: str, stdin: IO[bytes] | None = None) -> bytes:
@@ -260,7 +260,7 @@ def _authorization(address: str, token: str) -> tuple[tuple[str, str], ...]:
 
 
 def address_of(root: Path, remote: str) -> str:
-    """What a remote's name stands for. Raises GitError where it is neither a name, an address nor a path."""
+    """Return the address behind a remote's name. Raises GitError for no name, address or path."""
     is_sane = bool(remote) and not remote.startswith("-")
     named = _asked(root, "remote", "get-url", "--push", "--", remote) if is_sane else None
     if named and not named.returncode:

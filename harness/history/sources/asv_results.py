@@ -26,6 +26,7 @@ from harness.errors import StoreError
 from harness.history.figures import HEADLINES, METRICS, Figures, Group, Key, direction_of
 from harness.history.sources.kept_tables import Figures32, KeptFile, KeptTable, TableReader
 from harness.history.sources.our_records import CONTEXT
+from harness.records.imports.imported import loads
 from harness.suite.case_id import short_id
 from harness.system.files import UNREADABLE, read_regular
 
@@ -356,7 +357,7 @@ def _decoded(content: bytes) -> _Results:
         if b"NaN" not in content and b"Infinity" not in content:
             raise
         # asv writes what Python's json writes, which is more than JSON has.
-        return msgspec.convert(json.loads(content), _ParsedResults)
+        return msgspec.convert(loads(content), _ParsedResults)
 
 
 def _fields(row: Any) -> list[Any]:
@@ -465,7 +466,7 @@ class _Blocks:
         known = dict.fromkeys(chain.from_iterable(layout.parameters for layout in layouts))
         place = {parameters: column for column, parameters in enumerate(known)}
         values = np.full((files, len(place)), np.nan, np.float32)
-        versions = [""] * files
+        versions = np.full(files, "", object)
         started_at, number = np.zeros(files), np.zeros(files, np.int64)
         for at, layout in zip(self._layouts[benchmark], layouts, strict=True):
             blocks = slice(self._bounds[at], self._bounds[at + 1])
@@ -473,15 +474,8 @@ class _Blocks:
             figures = self._table.values[self._starts[blocks, None] + np.arange(width)]
             values[rows[:, None], [place[parameters] for parameters in layout.parameters]] = figures
             started_at[rows], number[rows] = self._started_at[blocks], self._number[blocks]
-            for row in rows.tolist():
-                versions[row] = layout.version
-        return _Benchmarked(
-            columns=tuple(place),
-            values=values,
-            versions=tuple(versions),
-            started_at=started_at,
-            number=number,
-        )
+            versions[rows] = layout.version
+        return _Benchmarked(tuple(place), values, versions.tolist(), started_at, number)
 
 
 def _joined(parts: Iterable[Iterable[Any]], kind: Any) -> npt.NDArray[Any]:

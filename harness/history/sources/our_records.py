@@ -70,7 +70,7 @@ CONTEXT = {
     "l2": "L2",
     "environment": "asv's environment",
 }
-"""What begins an epoch when it changes, and how it is called."""
+"""Facts that begin an epoch when they change, with the words for them."""
 
 
 class _Source(msgspec.Struct):
@@ -101,17 +101,17 @@ class TimeEffect(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What a comparison said of a case."""
+    """The verdict of a comparison on a case."""
 
     case: str
     """Its short name."""
     status: str
     time: TimeEffect | None = None
-    """None where it was not measured, as of identical code."""
+    """The effect on time; None for a case that was not measured, as of identical code."""
 
 
 class _RecordLine(msgspec.Struct):
-    """What is read here of any line of a record."""
+    """The parts of a record's line that are read here."""
 
     run: _RunHead | None = None
     comparison: _Comparison | None = None
@@ -141,10 +141,10 @@ class RunFacts(KeptFile, frozen=True):
     commit: str = ""
     command: str = ""
     of_asv: bool = False
-    """Whether asv has results of it: `asv run` wrote it, or it was made of asv's files."""
+    """True if asv has results of it: `asv run` wrote it, or it was made of asv's files."""
     started_at: str = ""
     context: dict[str, str] = msgspec.field(default_factory=dict)
-    """How it was measured, by key of CONTEXT; what was not told is not there."""
+    """Facts of how it was measured, by key of CONTEXT; unknown ones are not there."""
     base: str = ""
     """The commits of a comparison, `base` and `head`; empty for what is none."""
     head: str = ""
@@ -365,7 +365,7 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
 
 
 def _end_of(file: IO[bytes], size: int) -> bytes:
-    """What of a comparison has its verdicts: as a rule the end, else all that is left to read."""
+    """Return the part of a comparison with its verdicts: the end as a rule, else all the rest."""
     start = file.tell()
     file.seek(max(start, size - _TAIL_BYTES))
     content = file.read()

@@ -46,7 +46,7 @@ class UnrecordedCount:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """One sentence that names the command; none without such a result."""
+        """The count in a sentence that names the command; empty without such a result."""
         if not self.results:
             return ()
         hidden = f", and {self.hidden:,} of them are not shown" if self.hidden else ""

@@ -1,4 +1,4 @@
-"""What a Google Benchmark executable writes with ``--benchmark_out=FILE``."""
+"""Files that a Google Benchmark executable writes with ``--benchmark_out=FILE``."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from harness.system.files import read_regular
 
 T = TypeVar("T")
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""What a record can hold; one of more digits is no float either."""
+"""An integer that a record can hold; one of more digits is no float either."""
 
 Format = Literal["nvbench", "google-benchmark"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -62,13 +62,13 @@ class ImportedCase:
     kernel: str
     sizes: Mapping[str, int]
     name: str
-    """What its executable calls it, with its axes."""
+    """The executable's name of the case, with its axes."""
     times_ns: tuple[float, ...] = ()
     """Times of one launch, in the order measured: each sample, or one mean where the file has no more."""
     launches: int | None = None
-    """How many launches each time is the mean of; None where the file does not tell."""
+    """Number of launches that each time is the mean of; None where the file does not tell."""
     clock: str = ""
-    """What told the time."""
+    """The clock that told the time."""
     l2: L2Policy = "hot"
     """Cold where it was flushed before each launch."""
     warmup_launches: int | None = None
@@ -76,9 +76,9 @@ class ImportedCase:
     """Bytes that one launch moves, by the benchmark's own account."""
     sm_clock_mhz: float | None = None
     skipped: str = ""
-    """Why it was not measured, in its author's words."""
+    """The author's reason for not measuring it; empty where it was measured."""
     failed: str = ""
-    """What went wrong, where it has no time for that."""
+    """The failure that left it without a time; empty without one."""
 
     @property
     def id(self) -> tuple[str, tuple[tuple[str, int], ...]]:
@@ -97,7 +97,7 @@ class DeviceCases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
-    """What one process measured, on each of its devices."""
+    """A file of one process, with what it measured on each of its devices."""
 
     path: Path
     format: Format
@@ -111,16 +111,13 @@ class ImportedFile:
     devices: tuple[DeviceCases, ...]
     """The devices that have a benchmark; at least one."""
     problems: tuple[str, ...] = ()
-    """What could not be read as it should be, a sentence each."""
+    """Problems in reading the file, a sentence each."""
 
 
 def load_json(path: Path) -> Any:
-    """What is in a file of JSON, of any harness. Raises StoreError."""
+    """Return the content of a file of JSON, of any harness. Raises StoreError."""
     try:
-        # Python's own reader takes NaN and Infinity, which these harnesses write.
-        content = read_regular(path, LARGEST_BYTES)
-        found = json.loads(content)
-        return _without_half_characters(found) if b"\\ud" in content.lower() else found
+        return loads(read_regular(path, LARGEST_BYTES))
     except OSError as error:
         smaller = " Save without --benchmark-save-data." if error.errno == errno.EFBIG else ""
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.{smaller}") from None
@@ -131,9 +128,15 @@ def load_json(path: Path) -> Any:
         ) from None
 
 
-def _without_half_characters(content: Any) -> Any:
-    """Put a question mark for each half of a surrogate pair, which no record and no terminal can hold."""
-    return json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace"))
+def loads(content: bytes) -> Any:
+    """Read JSON with NaN and Infinity in it, which these harnesses write. Raises ValueError, RecursionError.
+
+    A question mark stands for each half of a surrogate pair, which no record and no terminal can hold.
+    """
+    found = json.loads(content)
+    if b"\\ud" not in content.lower():
+        return found
+    return json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
 
 
 def converted(where: str | Path, content: Any, kind: type[T], harness: str) -> T:
@@ -243,7 +246,7 @@ def rounded(value: float) -> int | None:
 
 
 def wrong_time(times_ns: Iterable[float]) -> str:
-    """What is wrong with times; empty where nothing is."""
+    """Say what is wrong with times; empty where nothing is."""
     times = list(times_ns)
     if not times:
         return "The file has no time of it."

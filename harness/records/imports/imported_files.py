@@ -47,7 +47,7 @@ def _format_of(content: Any) -> Format | None:
 
 
 def read_saved(path: Path) -> BenchmarkFile:
-    """What one process saved, with pytest-benchmark or another harness that is known. Raises StoreError."""
+    """Return what one process saved with pytest-benchmark or another known harness. Raises StoreError."""
     content = load_json(path)
     if _format_of(content) is None:
         return benchmark_file(path, content)

@@ -1,4 +1,4 @@
-"""What an nvbench executable writes with ``--json`` or ``--jsonbin``."""
+"""Files that an nvbench executable writes with ``--json`` or ``--jsonbin``."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _MOMENTARY = ("hz_", "cpuinfo_version")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
-    """What the harness's own fixture adds to a benchmark; None in other people's."""
+    """Facts that the harness's own fixture adds to a benchmark; None in other people's."""
 
     device: str | None = None
     uuid: str | None = None
@@ -70,7 +70,7 @@ class Benchmark:
     times_ns: tuple[float, ...] = ()
     """The time of every round, in the order measured; empty where the file has no raw data."""
     busy_s: float = 0.0
-    """How long its rounds took on the wall; 0 where its timer does not tell."""
+    """Seconds that its rounds took on the wall; 0 where its timer does not tell."""
     extra: Extra = field(default_factory=Extra)
 
 
@@ -87,7 +87,7 @@ class Untimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkFile:
-    """What one process saved."""
+    """A file that one process saved."""
 
     path: str
     saved_at: dt.datetime
@@ -95,17 +95,17 @@ class BenchmarkFile:
     device: str
     """A name to show: the GPU's if its fixture says it, else the processor's."""
     on_gpu: bool
-    """Whether a GPU's own clock took the times."""
+    """True if a GPU's own clock took the times."""
     benchmarks: Mapping[str, Benchmark]
     """The benchmarks by full name, in the order run."""
     harness: str = "pytest-benchmark"
-    """What wrote it."""
+    """The harness that wrote it."""
     untimed: Mapping[str, Untimed] = field(default_factory=dict)
     """The benchmarks that were skipped or failed, by full name, where the format keeps them."""
     rerun: tuple[str, ...] = ()
     """Full names of benchmarks that the process ran again; the last run counts."""
     notes: tuple[str, ...] = ()
-    """What its reader found odd, a sentence each, such as a benchmark that needed another name."""
+    """Remarks of its reader, a sentence each, such as a benchmark that needed another name."""
 
     @property
     def began_at(self) -> dt.datetime:
@@ -179,7 +179,7 @@ def find_files(given: Sequence[str], option: str) -> list[Path]:
 
 
 def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
-    """What a file of JSON says, as it was saved, except that times are in nanoseconds.
+    """Return what a file of JSON says, as it was saved, except that times are in nanoseconds.
 
     Raises StoreError, with file and benchmark, for anything that pytest-benchmark does not write: other JSON,
     another version's format, a time that is no positive finite number. Of a benchmark that was run again, as
