@@ -207,6 +207,10 @@ def test_no_more_of_a_face_is_made_than_fits():
     assert fitted(endless, 4096, 100) == "always"
 
 
+def test_a_face_without_lists_is_what_it_is():
+    assert fitted(lambda _: ["always"], 0, 3) == "always"
+
+
 # Others' texts
 
 

@@ -95,7 +95,7 @@ def fitted(render: Callable[[Detail], Iterable[str]], most: int, limit_bytes: in
         return any(size > limit_bytes for size in sizes)
 
     def reduced(detail: Detail, name: str) -> Detail:
-        counts = [replace(detail, **{name: count}) for count in range(most)]
+        counts = [replace(detail, **{name: count}) for count in range(most + 1)]
         if is_too_long(counts[0]):
             return counts[0]
         return counts[bisect_left(counts, True, lo=1, key=is_too_long) - 1]
