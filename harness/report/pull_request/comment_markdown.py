@@ -228,23 +228,9 @@ class View:
     def evidence(self, case: Verdict) -> str:
         return "\n".join(filter(None, (case.message, case.log[-self.log_characters :])))
 
-    def rows(self, sheet: Sheet) -> list[Markup]:
-        """The rows of the table of every case; where there are several cards each card's name is above."""
-        made, rows = [], sheet.html_rows()
-        for card in self.review.cards:
-            above = Markup()
-            if len(self.review.cards) > 1:
-                above = Markup('<tr><th colspan="{}">{} on {}</th></tr>\n').format(
-                    len(sheet.shown), card.suite, code(card.device)
-                )
-            for _, row in zip(card.cases, rows, strict=False):
-                made.append(above + row)
-                above = Markup()
-        return made
-
 
 def link(address: str, inner: str) -> Markup:
-    """HTML as a link; without one where there is no address."""
+    """Return HTML as a link; without a link where there is no address."""
     return Markup('<a href="{}">{}</a>').format(safe(address), inner) if address else safe(inner)
 
 
@@ -298,7 +284,7 @@ def comment(
     of those that are not named is told.
     """
     view = View(review=review, links=links, paragraphs=8, names=6, log_characters=2000)
-    given = {"marker": Markup(marker), "notes": notes, **_every_case(view)}
+    given = {"marker": Markup(marker), "notes": notes, **_every_case(review)}
     return view.fitted("comment.md.j2", limit_bytes, **given)
 
 
@@ -312,21 +298,22 @@ _WIDEST = 32
 def summary(review: Review, links: Links) -> str:
     view = View(review=review, links=links, paragraphs=20, names=20, log_characters=8000)
     forests = [(card, *_forest(card)) for card in review.cards if any(case.time for case in card.cases)]
-    return view.fitted("summary.md.j2", SUMMARY_BYTES, forests=forests, **_every_case(view))
+    return view.fitted("summary.md.j2", SUMMARY_BYTES, forests=forests, **_every_case(review))
 
 
-def _every_case(view: View) -> Mapping[str, object]:
+def _every_case(review: Review) -> Mapping[str, object]:
     """Return the table of every case on every card, in the order of the suite."""
-    found = every_case(view.review)
+    found = every_case(review)
     names = [Cell(each.label, "code") for each in found]
     # The verdict first: a comment is 800 pixels wide, a telephone's 350, and what is beyond is scrolled to.
     *figures, verdicts = verdict_columns("case", names, [each.case for each in found], sizes=False)
     sheet = Sheet(columns=[verdicts, *figures])
-    return {"head": sheet.html_head(), "rows": view.rows(sheet)}
+    rows = list(zip(found, sheet.html_rows(), strict=True))
+    return {"columns": len(sheet.shown), "head": sheet.html_head(), "rows": rows}
 
 
 def _forest(card: CardReview) -> tuple[str, list[str]]:
-    """An axis, and below it each case that was measured on a line of its own."""
+    """Return an axis, and a line for each case that was measured."""
     measured = [CaseOnCard(card, case) for case in card.cases if case.time]
     widest = min(max(len(_name(found)) for found in measured), _WIDEST)
     scale = scale_of(card)
