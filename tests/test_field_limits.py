@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 import pytest
 from msgspec import inspect
 
+from harness.errors import StoreError
 from harness.records.types import CompiledKernel, Launch, Resources
 from harness.report.document.document import Review, decode_review, encode
 from harness.report.document.field_limits import clipped, strict
@@ -106,3 +107,10 @@ def test_whatever_a_card_and_a_compiler_tell_passes_the_wall(number, text):
 def wild(record, number: float, text: str, but: Collection[str] = ()):
     names = [each.name for each in fields(record) if each.name not in but]
     return replace(record, **{name: extreme(getattr(record, name), number, text) for name in names})
+
+
+def test_a_report_that_nobody_would_read_is_not_written():
+    with pytest.raises(
+        StoreError, match=r"regex .* - at `\$\.cards\[0\]\.cases\[0\]\.kernel`\. Give that another"
+    ):
+        encode(review(card(case("no-name"), places={}, twins=())))

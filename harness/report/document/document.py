@@ -119,7 +119,9 @@ def encode(document: object) -> bytes:
     try:
         return msgspec.json.encode(msgspec.convert(document, strict(kind), from_attributes=True))
     except msgspec.ValidationError as error:
-        raise StoreError(f"The report would not be read: {error}.") from None
+        raise StoreError(
+            f"The report cannot be written, as nobody would read it: {error}. Give that another name."
+        ) from None
 
 
 def decode_review(content: bytes) -> Review:

@@ -27,10 +27,9 @@ from harness.report.document.outcome import (
     review_outcome,
     units_of,
 )
-from harness.report.pull_request.comment_markdown import View, comment, listed, renderer, summary
+from harness.report.pull_request.comment_markdown import View, comment, listed, summary
 from harness.report.pull_request.plots import across, scale_of, tick_label
 from harness.report.table import CLOSING, Cell, Column, Sheet, opening
-from harness.report.templates import Markup
 from harness.report.words.of_verdict import sentence, verdict_columns
 from harness.suite.case_id import size_label
 from harness.system.cache import write_atomically
@@ -168,12 +167,12 @@ def page(review: Review, links: Links) -> str:
     view = View(
         review=review, links=links, paragraphs=20, names=20, log_characters=8000, heading="h1", has_sign=False
     )
-    style = renderer("review.css")()
+    style = (Path(__file__).parent / "review.css").read_text(encoding="utf-8")
     return view.fitted(
         "review.html.j2",
         PAGE_BYTES,
-        opening=Markup(opening(review_outcome(review).headline, style)),
-        closing=Markup(CLOSING),
+        opening=opening(review_outcome(review).headline, style),
+        closing=CLOSING,
         cards=[_of_card(card) for card in review.cards if card.cases],
         across=across,
         outcome=outcome,
@@ -187,8 +186,8 @@ def _of_card(card: CardReview) -> Mapping[str, object]:
         "card": card,
         "cases": [CaseOnCard(card, case) for case in card.cases],
         "scale": scale_of(card),
-        "head": Markup(figures.html_head()),
-        "rows": list(map(Markup, figures.html_rows())),
+        "head": figures.html_head(),
+        "rows": list(figures.html_rows()),
     }
 
 
