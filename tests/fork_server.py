@@ -181,7 +181,7 @@ def _unsupervised(command: list[str]) -> list[str]:
 
 
 def _command_alone(args: Any) -> Any:
-    """Return the words of a command after its supervisor's own: a Python more for each would double its cost."""
+    """Return the words of a command after its supervisor's own: a Python more for each costs too much."""
     return args[5:] if isinstance(args, list) and args[1:4] == ["-I", "-S", SUPERVISOR] else args
 
 
