@@ -16,7 +16,7 @@ from rich.console import Console
 
 from harness.errors import HarnessError
 from harness.history.row_summary import summary_of
-from harness.records.record_files import StoredRun, read_run
+from harness.records.record_files import RunResult, read_run
 from harness.report.table import Column, Sheet
 from harness.report.terminal.run_tables import print_out
 from harness.suite.case_id import size_label
@@ -101,7 +101,7 @@ def logged(command: list[str], stdin: str = "") -> bool:
     return False
 
 
-def history_table(runs: Sequence[StoredRun]) -> Sheet:
+def history_table(runs: Sequence[RunResult]) -> Sheet:
     """Kernels down, commits across, oldest first; a cell is the rate at the largest size."""
     newest = runs[-1].run
     label = size_label(max((row.sizes for row in runs[-1].rows), key=lambda sizes: tuple(sizes.values())))
@@ -117,7 +117,7 @@ def history_table(runs: Sequence[StoredRun]) -> Sheet:
     )
 
 
-def cell(run: StoredRun, kernel: str, label: str) -> str:
+def cell(run: RunResult, kernel: str, label: str) -> str:
     row = next((row for row in run.rows if row.kernel == kernel and size_label(row.sizes) == label), None)
     if row is None:
         return ""

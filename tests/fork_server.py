@@ -103,6 +103,9 @@ class ForkServer:
         class Popen(subprocess.Popen):  # type: ignore[type-arg]
             """One of subprocess's, of a process that is forked where that can be."""
 
+            def __init__(self, args: Any, *given: Any, **named: Any) -> None:
+                super().__init__(_command_alone(args), *given, **named)
+
             def _execute_child(self, *given: Any, **named: Any) -> None:
                 asked = _EXECUTE.bind(self, *given, **named).arguments if _EXECUTE else {}
                 env = os.environ if asked.get("env") is None else asked["env"]
@@ -175,6 +178,11 @@ class ForkServer:
 def _unsupervised(command: list[str]) -> list[str]:
     """Return the words after a supervisor's own."""
     return [command[0], *command[3:]] if command[1] == SUPERVISOR else command
+
+
+def _command_alone(args: Any) -> Any:
+    """Return the words of a command after its supervisor's own: another Python would double its cost."""
+    return args[5:] if isinstance(args, list) and args[1:4] == ["-I", "-S", SUPERVISOR] else args
 
 
 def _ends() -> tuple[socket.socket, socket.socket]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.measure import protocol
 from harness.measure.protocol import SideFacts, SideName
 from harness.measure.worker import Worker
@@ -26,9 +28,19 @@ class Channel:
         return self.loadings[side].answer(request)
 
 
-def opened_worker(request: protocol.Open) -> Worker:
-    """A worker of one suite."""
-    return Worker(request, Channel())  # type: ignore[arg-type]
+class Untampered:
+    """A check of nothing. To note all that pytest's process has imported takes longer than a measurement."""
+
+    def __init__(self, *instances: object) -> None: ...
+
+    def check(self) -> None: ...
+
+
+def opened_worker(request: protocol.Open, channel: Channel | None = None) -> Worker:
+    """A worker in this process, which does not look whether its suite changes the harness."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.measure.worker.TamperCheck", Untampered)
+        return Worker(request, channel or Channel())  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -55,10 +67,8 @@ class Pair:
         told = {side: each.data for side, each in self.loadings.items() if side != own}
         base, head = map(str, self.folders)
         named = {"device": self.device, "scratch": str(self.scratch), **self.given}
-        return Worker(
-            protocol.Open(suite=head, base=base, told=told, **named),  # type: ignore[arg-type]
-            Channel(self.loadings),  # type: ignore[arg-type]
-        )
+        request = protocol.Open(suite=head, base=base, told=told, **named)  # type: ignore[arg-type]
+        return opened_worker(request, Channel(self.loadings))
 
     def of(self, kernel: str, **sizes: int) -> protocol.PairOf:
         base, head = (protocol.PairSide(suite=name, kernel=kernel) for name in ("base", "head"))

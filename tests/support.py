@@ -238,7 +238,7 @@ def records_below(folder: Path) -> list[tuple[Run, tuple[Row, ...], bool]]:
     # Two of one second have names in no order.
     written = sorted(folder.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
     stored = [read_run(path) for path in written]
-    return [(record.run, record.rows, record.complete) for record in stored]
+    return [(record.run, record.rows, not record.interrupted) for record in stored]
 
 
 def statuses(rows: tuple[Row, ...] | list[Row]) -> list[tuple[str, RowStatus, str]]:

@@ -136,7 +136,10 @@ def test_of_two_environments_and_branches_each_has_its_own_graphs(tmp_path, monk
     }
     project = make_project(tmp_path, series)
     git(project.root / "repo", "branch", "early", project.commits[STEP_AT - 1])
-    configured(tmp_path / "asv.conf.json", branches=["early", "main"])
+    git(project.root / "repo", "branch", "unmeasured", project.commits[0])
+    for path in (tmp_path / "results").glob(f"*/{project.commits[0][:8]}-*.json"):
+        path.unlink()
+    configured(tmp_path / "asv.conf.json", branches=["unmeasured", "early", "main"])
     for path in (tmp_path / "results" / A).glob(f"*-{ENV}.json"):
         results = json.loads(path.read_text(encoding="utf-8"))
         params = {**results["params"], "python": "3.13"}
@@ -151,18 +154,21 @@ def test_of_two_environments_and_branches_each_has_its_own_graphs(tmp_path, monk
     assert len(found) == 2
 
 
-def test_what_asv_has_no_results_of_is_named_and_publishing_ours_writes_them(project):
-    suites_named(project)
+def test_what_asv_has_no_results_of_is_named_and_written_from_the_records(project):
     for path in (project.results / H200.machine).glob("*.json"):
         if path.name != "machine.json":
             path.unlink()
-    done = asv_publish(project)
+    done = run_command("publish", cwd=project.repository)
     assert {each[0] for each in listed(project.repository / ".asv" / "html")} == {A100.machine}
+    said = " ".join(done.stderr.split())
     assert (
-        "2 open regressions missing on asv's Regressions page, as asv has no results there: "
+        "asv's Regressions page lacks 2 open regressions, as asv has no results there: "
         f"matmul.naive@1024 on {H200.machine}, {SMALL} on {H200.machine}. 'harness history' lists them."
-    ) in " ".join(done.stdout.split())
-
+    ) in said
+    assert "asv's pages lack figures that records have: A record in" in said
+    assert f"was it renamed? {project.result(0).name} cannot be rebuilt. " in said
+    assert f"'harness rebuild' names {COMMITS - 1} more." in said
+    suites_named(project)
     named = published(project)
     assert named.asv == {*named.terminal.values()}
     assert {each[0] for each in named.asv} == {H200.machine, A100.machine}

@@ -40,11 +40,11 @@ from harness.judgement.statistics import changepoints, exact, windows
 from harness.judgement.statistics.drift import find_drift
 from harness.judgement.statistics.paired import ProcessEffect
 from harness.records import types
-from harness.records.record_files import RecordWriter
+from harness.records.record_files import RecordWriter, RunResult
 from harness.report.site import card_documents as site_cards
 from harness.report.site import documents, overview, publishing
 from harness.report.terminal.history_tables import as_json as history_json
-from harness.run.run import RunResult, Session, SessionSettings
+from harness.run.run import Session, SessionSettings
 from harness.suite.loader import load
 from tests import synthetic_history as synthetic
 from tests.support import KERNELS, ROOT, Recorder, device_is_missing, run_command

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 
 import pytest
 from msgspec import inspect
 
+from harness.errors import StoreError
 from harness.records.types import CompiledKernel, Launch, Resources
-from harness.report.document.document import Review
+from harness.report.document.document import Review, decode_review, encode
 from harness.report.document.field_limits import clipped, strict
 from harness.report.pull_request.static_comment import StaticReport
-from tests.review_samples import side
+from tests.review_samples import card, case, change, review, side
 
 
 def unlimited(found: inspect.Type, name: str) -> Iterator[str]:
@@ -78,3 +79,38 @@ def test_what_no_face_shows_is_left_out():
     assert clipped(full) == measured
     assert clipped(measured) == measured
     assert clipped(Resources(arch="sm_90\n", registers=-1)) == Resources(arch="sm_90?", registers=0)
+
+
+def extreme(value, number: float, text: str):
+    """The same with every number and every text of others replaced."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return type(value)(number)
+    if isinstance(value, str):
+        return text
+    if isinstance(value, tuple):
+        return tuple(extreme(each, number, text) for each in value) * 100
+    return value
+
+
+@pytest.mark.parametrize("number", [-1e300, -1.0, 0.0, 1e300])
+@pytest.mark.parametrize("text", ["", "\n\u202e<b>" * 5000])
+def test_whatever_a_card_and_a_compiler_tell_passes_the_wall(number, text):
+    built = case("a", 64, "regression", energy=change(0.1), order_p=0.5, clock_exponent=1.0)
+    changes = {name: wild(getattr(built, name), number, text) for name in ("time", "cycles", "energy")}
+    sides = {name: wild(getattr(built, name), number, text, but=("launch",)) for name in ("base", "head")}
+    kept = ("case", "kernel", "sizes", "status", "side", *changes, *sides)
+    verdict = wild(replace(built, **changes, **sides), number, text, but=kept)
+    made = review(card(verdict, driver=text, problem=text, left_out=(text,)), created_at=text)
+    assert decode_review(encode(clipped(made))) == clipped(made)
+
+
+def wild(record, number: float, text: str, but: Collection[str] = ()):
+    names = [each.name for each in fields(record) if each.name not in but]
+    return replace(record, **{name: extreme(getattr(record, name), number, text) for name in names})
+
+
+def test_a_report_that_nobody_would_read_is_not_written():
+    with pytest.raises(
+        StoreError, match=r"regex .* - at `\$\.cards\[0\]\.cases\[0\]\.kernel`\. Give that another"
+    ):
+        encode(review(card(case("no-name"), places={}, twins=())))

@@ -512,7 +512,7 @@ def test_spoilt_bytes_never_make_another_error():
     rng = random.Random(1)
     packed = archive(Member.of(DOCUMENT[:300], packed=DOCUMENT[:300], method=zipfile.ZIP_STORED))
     read = 0
-    for _ in range(3000):
+    for _ in range(1200):
         spoilt = bytearray(packed)
         for _ in range(rng.randint(1, 4)):
             at = (
@@ -523,7 +523,7 @@ def test_spoilt_bytes_never_make_another_error():
             del spoilt[rng.randrange(len(spoilt)) :]
         with contextlib.suppress(RefusedError):
             read += unpacked(bytes(spoilt), "x") == DOCUMENT[:300]
-    assert 0 < read < 2500  # times, versions and the like are nobody's business
+    assert 0 < read < 1000  # times, versions and the like are nobody's business
 
 
 def test_spoilt_reports_never_make_another_error():
@@ -690,7 +690,7 @@ def test_nothing_that_the_judge_says_is_called_a_lie():
     rng = random.Random(3)
     policy = Policy()
     seen: Counter[tuple[str, int]] = Counter()
-    for _ in range(4000):
+    for _ in range(1500):
         spread = rng.choice((1e-4, 5e-4, 2e-3, 5e-3))
         count = rng.choice((1, 2, 4, 8))
         prior = Prior(variance=rng.choice((0, 1e-7, 1e-6)), df=rng.uniform(0.5, 30))
@@ -721,5 +721,5 @@ def test_nothing_that_the_judge_says_is_called_a_lie():
         )
         told = problems(spoilt(status=status, time=time, cycles=cycles), bases={BASE}, head=HEAD)
         assert told == [], (found, told)
-    assert seen.total() > 1000
-    assert min(seen.values()) > 20
+    assert seen.total() > 400
+    assert min(seen.values()) > 5

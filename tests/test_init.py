@@ -498,7 +498,11 @@ def test_the_scalars_of_a_suite_are_distinct_and_two_that_are_swapped_are_wrong(
         ("none", "const float *x, float *y, int n", "y[i] = x[i];"),
         # Names of the suite interface.
         ("two", "const float *Input, const float *w, float *Output, int n", "Output[i] = Input[i] * w[i];"),
-        ("scaled", "const float *abs, float *y, float super, int points", "y[i] = 2 * super * abs[i];"),
+        (
+            "scaled",
+            "const float *abs, float *y, float super, int points",
+            "if (i < points) y[i] = super * abs[i];",
+        ),
         ("filter", "const float *kernel, float *data, int dtype", "if (i < dtype) data[i] = kernel[i];"),
         ("of_case", "const float *case, float *self, float id, int sizes", "self[i] = id * case[i];"),
     ],
@@ -510,6 +514,10 @@ def test_a_suite_loads_whatever_names_the_source_has(theirs, call, name, paramet
     case = next(each.case for each in plan(suite, quick=True))
     assert len(suite.parameters(suite.by_name[name], case)) == parameters.count(",") + 1
     assert isinstance(launch_of(suite.by_name[name], case).grid[0], int)
+    if suite.problem.has_reference:
+        ones = dict.fromkeys(suite.problem.inputs, 1.0)
+        assert suite.problem.reference(case, **ones) is not None
+        assert suite.problem.tolerance(case, **ones) >= 0
 
 
 def test_a_number_of_a_template_may_have_the_name_of_an_attribute_of_a_case(theirs, call):
@@ -1129,6 +1137,14 @@ def test_a_folder_that_cannot_be_written_is_an_error_and_nothing_is_left(theirs,
     assert "Nothing was changed" in done.err
 
 
+def test_a_file_that_grows_keeps_its_mode(theirs, call):
+    file = theirs({"scale.cu": SCALE, "pyproject.toml": "[project]\nname = 'theirs'\n"}) / "pyproject.toml"
+    file.chmod(0o640)
+    assert call("init", "--yes").status == 0
+    assert "tool.harness" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_file_in_the_way_is_an_error_and_nothing_is_left(theirs, call):
     top = theirs({"scale.cu": SCALE, "benchmarks": "a file where a folder should be"})
     done = call("init", "--yes")
@@ -1672,7 +1688,7 @@ def test_an_odd_kernel_costs_itself_and_a_line_says_which_and_why(theirs, call):
         "parameter.cu": kernel.format("f", "gr\u00f6\u00dfe"),
         "twice.cu": kernel.format("g", "in").replace("*y", "*in_").replace("y[", "in_["),
         "open.py": f"{TRITON}\ndef (\n",
-        "about.py": TRITON.replace("output =", '"a \\ud800 b \\x00"\n    output =', 1),
+        "about.py": TRITON.replace('"""Adds two vectors."""', '"a \\ud800 b \\x00"'),
     })  # fmt: skip
     (top / "latin.cu").write_bytes(kernel.format("h", "x").encode() + b"// \xa9\n")
     (top / "wide.cu").write_text(kernel.format("w", "x"), encoding="utf-16")
@@ -1704,7 +1720,8 @@ def test_whatever_a_reader_raises_costs_the_kernel_that_it_reads(theirs, monkeyp
         return read(*args)
 
     monkeypatch.setattr(f"{module}.{name}", fails_on_odd)
-    kernel = f"__global__ void {{0}}(const float *x, float *y, int n) {{{{ {INDEX} y[i] = x[i]; }}}}\n"
+    body = f"{INDEX} if (i < n) y[i] = x[i];"
+    kernel = f"__global__ void {{0}}(const float *x, float *y, int n) {{{{ {body} }}}}\n"
     suites, left = guessed(theirs({
         "add.py": TRITON, "odd.py": TRITON.replace("def add(", "def odd("),
         "odd.cu": kernel.format("odd"), "other.cu": kernel.format("other"),

@@ -48,7 +48,7 @@ def written(folder: Path, described: Any, items: list[Any]) -> Path:
 def test_a_run_is_read_as_it_was_written_and_written_as_it_was_read(tmp_path, described, rows):
     first = written(tmp_path, described, rows)
     found = record_files.read_run(first)
-    assert found == record_files.StoredRun(described, tuple(rows), complete=True)
+    assert found == record_files.RunResult(described, tuple(rows), first)
     assert written(tmp_path, found.run, [*found.rows]).read_bytes() == first.read_bytes()
 
 

@@ -23,7 +23,7 @@ from harness.errors import ConfigError, ExitCode, StoreError
 from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, acknowledge
 from harness.integrations.asv.conf import SiteConf, read_conf
-from harness.records.record_files import StoredRun, read_run
+from harness.records.record_files import RunResult, read_run
 from harness.records.types import Snapshot
 from harness.report.site.documents import (
     CardStatus,
@@ -1084,7 +1084,7 @@ def test_a_run_in_which_everything_failed_has_rows_without_seconds(stored):
 
 
 def test_a_run_of_no_row_is_a_document(stored):
-    told = document(StoredRun(stored.run, (), complete=False))
+    told = document(RunResult(stored.run, (), None, interrupted=True))
     assert (told["rows"], told["telemetry"]) == ([], None)
     assert told["hash"] == asdict(stored.run)["source"]["commit"]
 

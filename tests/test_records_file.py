@@ -24,6 +24,7 @@ from harness.errors import ExitCode, StoreError
 from harness.records import record_files
 from harness.records.types import (
     SCHEMA_VERSION,
+    TWINS,
     Arm,
     CaseBlock,
     Check,
@@ -123,6 +124,7 @@ BARE_VERDICT = Verdict(
     reason="only-in-head",
     message="There is no such case at base.",
 )
+TWIN = full_but(Verdict, case=TWINS[0])
 BARE_QUAD = Quad(order="ABBA", times_ns=(1.0, 2.0, 3.0, 4.0), started_ns=1, ended_ns=2)
 BLOCK = full_but(CaseBlock, block=full_but(PairedBlock, quads=(full(Quad), BARE_QUAD)))
 
@@ -143,6 +145,10 @@ def part_of(folder):
     return part
 
 
+def unfinished(path, *rows):
+    return record_files.RunResult(RUN, rows, path, interrupted=True)
+
+
 def edited(path, number, line):
     lines = path.read_bytes().splitlines()
     lines[number - 1 : number] = [line]
@@ -153,7 +159,9 @@ def edited(path, number, line):
 @pytest.mark.parametrize("complete", [True, False])
 def test_every_field_comes_back(tmp_path, complete):
     path = written(tmp_path / "deep" / "er", ROW, BARE, ROW, complete=complete)
-    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW, BARE, ROW), complete)
+    assert record_files.read_run(path) == record_files.RunResult(
+        RUN, (ROW, BARE, ROW), path, interrupted=not complete
+    )
     assert [each.name for each in path.parent.iterdir()] == [path.name]
     path = compared(tmp_path, BLOCK, BLOCK, VERDICT, BARE_VERDICT, complete=complete)
     assert record_files.read_comparison(path) == record_files.ComparisonResult(
@@ -165,6 +173,25 @@ def test_every_field_comes_back(tmp_path, complete):
     )
 
 
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+@pytest.mark.parametrize(("described", "items"), [(RUN, (ROW, BARE)), (COMPARISON, (BLOCK, VERDICT, TWIN))])
+def test_a_record_of_each_schema_is_written_again_as_it_was_read(tmp_path, version, described, items):
+    """Its keys may stand in any order, as an earlier harness had them in another."""
+    described = dataclasses.replace(described, schema_version=version)
+    path = written(tmp_path / "old", *items, described=described)
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    path.write_text("".join(f"{json.dumps(line, sort_keys=True)}\n" for line in lines))
+    if isinstance(described, Run):
+        run = record_files.read_run(path)
+        again = written(tmp_path / "new", *run.rows, described=run.run)
+    else:
+        found = record_files.read_comparison(path)
+        assert (found.verdicts, found.twins) == ((VERDICT,), (TWIN,))
+        kept = (*found.blocks, *found.every_verdict)
+        again = written(tmp_path / "new", *kept, described=found.comparison)
+    assert [json.loads(line) for line in again.read_bytes().splitlines()] == lines
+
+
 def test_the_disk_is_told_to_keep_a_record_that_is_finished(tmp_path, monkeypatch):
     sizes = []
     monkeypatch.setattr("os.fsync", lambda file: sizes.append(os.fstat(file).st_size))
@@ -173,7 +200,8 @@ def test_the_disk_is_told_to_keep_a_record_that_is_finished(tmp_path, monkeypatc
 
 
 def test_a_run_without_rows(tmp_path):
-    assert record_files.read_run(written(tmp_path)) == record_files.StoredRun(RUN, (), complete=True)
+    path = written(tmp_path)
+    assert record_files.read_run(path) == record_files.RunResult(RUN, (), path)
 
 
 @pytest.mark.parametrize(
@@ -255,9 +283,9 @@ def test_a_run_is_not_written_twice(tmp_path):
 
 def test_rows_can_be_read_before_the_end(tmp_path):
     with record_files.RecordWriter(tmp_path, RUN) as writer:
-        assert record_files.read_run(part_of(tmp_path)) == record_files.StoredRun(RUN, (), complete=False)
+        assert record_files.read_run(part_of(tmp_path)) == unfinished(part_of(tmp_path))
         writer.add(ROW)
-        assert record_files.read_run(part_of(tmp_path)) == record_files.StoredRun(RUN, (ROW,), complete=False)
+        assert record_files.read_run(part_of(tmp_path)) == unfinished(part_of(tmp_path), ROW)
         assert not list(tmp_path.glob("*.jsonl"))
 
 
@@ -270,7 +298,7 @@ def test_leaving_early_keeps_the_rows_and_says_so(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     (path,) = tmp_path.iterdir()
-    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(path) == unfinished(path, ROW)
 
 
 KILLED = """
@@ -300,7 +328,7 @@ def child(code, *arguments):
 def test_what_was_measured_outlives_the_harness(tmp_path):
     done = child(KILLED.format(last="os.kill(os.getpid(), 9)"), tmp_path)
     assert done.returncode == -9, done.stderr
-    assert record_files.read_run(part_of(tmp_path)) == record_files.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(part_of(tmp_path)) == unfinished(part_of(tmp_path), ROW)
 
 
 FULL = """
@@ -330,7 +358,7 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_rows_before(tmp_path):
         f"Cannot write to {part}: File too large. Rows written before are kept there.\n"
     ), done.stderr
     assert done.stderr == ""
-    assert record_files.read_run(part) == record_files.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(part) == unfinished(part, ROW)
 
 
 FULL_AT_FIRST = """
@@ -421,13 +449,13 @@ def test_half_a_last_line_costs_no_row_before_it(tmp_path):
     # A harness that was killed as it wrote leaves one.
     path = written(tmp_path, ROW, BARE)
     path.write_bytes(path.read_bytes().removesuffix(b'{"complete":true}\n')[:-10])
-    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW,), complete=False)
+    assert record_files.read_run(path) == unfinished(path, ROW)
 
 
 def test_a_damaged_line_can_be_deleted(tmp_path):
     path = edited(written(tmp_path, ROW, BARE, ROW), 3, b"{")
     path.write_bytes(b"\n".join(line for line in path.read_bytes().splitlines() if line != b"{"))
-    assert record_files.read_run(path) == record_files.StoredRun(RUN, (ROW, ROW), complete=True)
+    assert record_files.read_run(path) == record_files.RunResult(RUN, (ROW, ROW), path)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -196,6 +196,19 @@ def test_a_face_uses_the_room_that_there_is():
     assert fitted(drawn, 10, 859) == drawn(Detail(9, 10, 10, 10))
     assert fitted(drawn, 10, 99) == drawn(Detail(0, 0, 0, 9))
     assert fitted(drawn, 10, 860) == drawn(Detail(10, 10, 10, 10))
+
+
+def test_no_more_of_a_face_is_made_than_fits():
+    def endless(detail: Detail) -> Iterator[str]:
+        yield "always"
+        while detail.rows:
+            yield "a row"
+
+    assert fitted(endless, 4096, 100) == "always"
+
+
+def test_a_face_without_lists_is_what_it_is():
+    assert fitted(lambda _: ["always"], 0, 3) == "always"
 
 
 # Others' texts

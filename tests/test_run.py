@@ -154,7 +154,7 @@ def test_the_record_holds_what_the_run_returned(faulty):
     stored = read_run(result.path)
     assert stored.run == result.run
     assert stored.rows == result.rows
-    assert stored.complete
+    assert not stored.interrupted
     assert result.path.parent.name == "null"
 
 
@@ -465,7 +465,7 @@ def test_workers_die_with_a_harness_that_is_killed(running):
     assert running.survivors() == []
     [part] = running.results.rglob("*.part")
     stored = read_run(part)
-    assert not stored.complete
+    assert stored.interrupted
     assert statuses(stored.rows) == [("fine", "measured", "")]
 
 

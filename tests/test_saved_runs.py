@@ -815,13 +815,13 @@ RATES = {
 def test_operating_characteristics(noise, pairs):
     five, ten, alarms, same = RATES[noise, pairs]
     rng = np.random.default_rng([2, pairs])
-    found = {effect: bench_stock.statuses(rng, noise, pairs, effect, 600) for effect in (0.0, 0.05, 0.1)}
+    found = {effect: bench_stock.statuses(rng, noise, pairs, effect, 300) for effect in (0.0, 0.05, 0.1)}
     for effect, least in ((0.05, five), (0.1, ten)):
-        assert found[effect]["regression"] >= least * 600, found
-        assert found[effect]["improvement"] <= 0.01 * 600
+        assert found[effect]["regression"] >= least * 300, found
+        assert found[effect]["improvement"] <= 0.01 * 300
     wrong = found[0.0]["regression"] + found[0.0]["improvement"]
-    assert no_oftener_than(alarms, wrong, 600), found
-    assert found[0.0]["unchanged"] >= same * 600, found
+    assert no_oftener_than(alarms, wrong, 300), found
+    assert found[0.0]["unchanged"] >= same * 300, found
 
 
 def test_a_machine_that_gets_warmer_makes_no_alarm():

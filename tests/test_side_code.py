@@ -166,7 +166,7 @@ def test_an_installation_to_be_edited_hides_no_slowdown(harness, tmp_path):
     )
 
 
-def test_a_python_that_does_not_tell_is_named_beside_the_verdicts(harness, tmp_path):
+def test_a_python_that_does_not_tell_is_named_beside_the_verdicts(harness, tmp_path, started_workers):
     failing = '1, "error_occurred": True, "error_message": "no"'
     project = Project(tmp_path, script=bench("import time; time.sleep(0.1)", failing))
     done = compare(harness, project, options="-I")
@@ -294,7 +294,7 @@ def test_an_environment_in_the_working_tree_is_nobodys_code(tmp_path):
     ("options", "why"),
     [("-I", "ran with -I or -E"), ("-E", "ran with -I or -E")],
 )
-def test_a_python_that_heeds_no_variables_is_told(tmp_path, options, why):
+def test_a_python_that_heeds_no_variables_is_told(tmp_path, options, why, started_workers):
     project = Project(tmp_path, script=bench("import time; time.sleep(0.1)", "1"))
     imported = project.run(command=f"{{python}} {options} bench/bench.py").imported
     [silent] = imported.silent

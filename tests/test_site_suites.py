@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness import Ladder, Rung
 from harness.records.types import Launch, Resources, Row
 from harness.report.site.suite_documents import Cards, demand_document, is_of_family, suite_document
 from harness.suite.loader import load_folder
@@ -91,6 +92,13 @@ def test_a_rung_has_what_each_card_measured_of_it_and_of_its_repaired_kernel(mat
     first, second = ours["block_tiling_as_published"]
     assert (first["own"], first["speed_up"], first["repaired"], first["gain"]) == ([1, 250], 2.5, [2, 500], 2)
     assert (second["card"], second["own"], second["repaired"], second["gain"]) == (1, None, [2, 700], None)
+
+
+def test_a_rung_of_another_configuration_has_no_figure_of_the_kernel_as_it_stands(matmul, own_cache):
+    rungs = [Rung("plain", "naive", 1), Rung("other", "naive", 2, macros={"TILE": 3})]
+    suite = replace(matmul, ladders=[Ladder("tuned", "t", sizes=64, rungs=rungs)])
+    found = ladder_of(suite, "tuned", {(0, "naive", "64"): 5}, ["x"])["rungs"]
+    assert [[each["own"] for each in rung["ours"]] for rung in found] == [[[0, 5]], []]
 
 
 def test_a_card_is_held_against_the_host_that_it_is_in(matmul, own_cache):

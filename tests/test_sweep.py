@@ -497,7 +497,7 @@ def test_a_damaged_line_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"what\n", "is no sweep"), (b'{"sweep": {"schema_version": 99}}\n', "newer")]
+    ("content", "words"), [(b"what\n", "is no sweep"), (b'{"sweep": {"schema_version": 99}}\n', "Upgrade")]
 )
 def test_a_file_that_is_no_sweep_is_left_alone(tmp_path, content, words):
     path = tmp_path / "some.jsonl"

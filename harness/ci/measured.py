@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.ci.requirements import extras_with
 from harness.errors import StoreError
 from harness.numbers import counted
-from harness.records.record_files import StoredRun, read_run
+from harness.records.record_files import RunResult, read_run
 from harness.report.templates import code
 
 _MOST = 50
@@ -37,7 +37,7 @@ class MeasuredSuite:
 
 def read_measured(folder: Path) -> tuple[list[MeasuredSuite], list[str]]:
     """Return the suites that records below a results folder measured, and why some records cannot be read."""
-    runs: list[StoredRun] = []
+    runs: list[RunResult] = []
     problems: list[str] = []
     for path in sorted(folder.glob("*/*.jsonl*")):
         if ".." in path.name:
@@ -47,18 +47,18 @@ def read_measured(folder: Path) -> tuple[list[MeasuredSuite], list[str]]:
         except StoreError as error:
             problems.append(error.message)
             continue
-        if stored.rows or not stored.complete:
+        if stored.rows or stored.interrupted:
             runs.append(stored)
     runs.sort(key=_place)
     return [_measured(*place, list(group)) for place, group in groupby(runs, _place)], problems
 
 
-def _place(stored: StoredRun) -> tuple[str, str]:
+def _place(stored: RunResult) -> tuple[str, str]:
     device = stored.run.device
     return f"{device.name} ({device.spec})", stored.run.source.suite
 
 
-def _measured(device: str, suite: str, runs: Sequence[StoredRun]) -> MeasuredSuite:
+def _measured(device: str, suite: str, runs: Sequence[RunResult]) -> MeasuredSuite:
     rows = [row for stored in runs for row in stored.rows]
     lacking = (f"{suite}.{row.message}" for row in rows if row.reason == "needs-package")
     return MeasuredSuite(

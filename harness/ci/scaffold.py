@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -20,6 +18,7 @@ from msgspec import Meta, Struct
 from harness.ci.forge import quoted
 from harness.ci.requirements import DEVICES, compiling, composed, extras_of, read_shipped
 from harness.errors import ConfigError, RefusedError, StoreError, UsageError
+from harness.system.files import write_all
 from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
@@ -294,8 +293,7 @@ def _write_changed(folder: Path, files: Mapping[str, bytes], *, force: bool) -> 
                 f"In {folder} there are already {', '.join(in_the_way)}. Nothing was written; --force "
                 "overwrites them."
             )
-        if changed:
-            _write_all(folder, changed)
+        write_all({folder / name: content for name, content in changed.items()}, folder)
     except OSError as error:
         raise StoreError(
             f"Cannot write the workflows into {folder}: {error.strerror or error} ({error.filename}). "
@@ -391,21 +389,3 @@ def _check_folder(folder: Path) -> None:
     if top is None or top.resolve() != folder.resolve():
         where = f"the top of this one is {top}" if top else "it is in no git repository"
         raise UsageError(f"Workflows are read at the top of a repository, not in {folder}: {where}.")
-
-
-def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write all files or none: what is in their way is moved aside, and back if one of them fails."""
-    beside = tempfile.TemporaryDirectory(prefix=".harness-init-", dir=folder, ignore_cleanup_errors=True)
-    with beside as aside, ExitStack() as undo:
-        for number, (name, content) in enumerate(files.items()):
-            target, old = folder / name, Path(aside, str(number))
-            for parent in reversed(target.parents):
-                if not parent.is_dir():
-                    parent.mkdir()
-                    undo.callback(parent.rmdir)
-            if os.path.lexists(target):
-                target.rename(old)
-                undo.callback(old.rename, target)
-            undo.callback(target.unlink, missing_ok=True)
-            target.write_bytes(content)
-        undo.pop_all()

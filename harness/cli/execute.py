@@ -15,9 +15,10 @@ from harness.device.lock import Busy
 from harness.errors import ExitCode
 from harness.history.row_summary import summary_of
 from harness.measure.timing import MeasureSettings
+from harness.records.record_files import RunResult
 from harness.report.terminal.progress import ProgressObserver
 from harness.report.terminal.run_tables import check_table, print_end, run_tables
-from harness.run.run import RunResult, Session, SessionSettings
+from harness.run.run import Session, SessionSettings
 from harness.suite.planning import divided, plan
 
 NOT_FOR_THIS_DEVICE = (

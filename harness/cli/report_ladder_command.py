@@ -21,12 +21,13 @@ from harness.device.static.occupancy import card as card_called
 from harness.errors import DeviceError, UsageError
 from harness.history.ladders import LadderReport, SuiteLadders, find_ladders, planned
 from harness.measure.timing import MeasureSettings
+from harness.records.record_files import RunResult
 from harness.report.terminal.demands import as_json as demands_as_json
 from harness.report.terminal.demands import as_markdown as demands_as_markdown
 from harness.report.terminal.demands import print_demands
 from harness.report.terminal.ladder_tables import ladder_json, markdown, print_hints, print_ladder
 from harness.report.terminal.progress import ProgressObserver, Waiting
-from harness.run.run import RunResult, Session, SessionSettings
+from harness.run.run import Session, SessionSettings
 from harness.suite.planning import load_suites
 from harness.suite.suite import Suite
 

@@ -31,13 +31,12 @@ from harness.suite.suite import Ladder, Rung, Suite
 SLOW_FLOP = 4e9
 """Operations of a launch that are too many for a processor in a card's place to be measured unasked."""
 MORE_DEVICES = ("opengl:0", "cpu:0")
-"""Where ladders are measured too, beside the default device: the compute shader's, and what both are held
-against."""
+"""Devices that ladders are measured on beside the default one: the compute shader's, and the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """What became of a rung on one device when it was last measured there."""
+    """The newest outcome of a rung on one device."""
 
     device: DeviceInfo
     machine: str
@@ -55,13 +54,13 @@ class Ours:
     library_percent: float | None = None
     """The rate over that of the vendor's own kernel, measured in turns with it."""
     library: str = ""
-    """That kernel; or, where there is no share, why, as a sentence."""
+    """The vendor's kernel; without a share the reason, as a sentence."""
     measured_at: str
-    """When the run began: UTC, ISO 8601."""
+    """Start of the run: UTC, ISO 8601."""
     commit: str | None
     dirty: bool
     stale: bool
-    """Whether the suite's files were others than they are now."""
+    """True where the suite's files have changed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class LadderLine:
     repairs: str = ""
     """The label of the author's rung that this kernel of ours repairs; empty of a rung."""
     reference: bool = False
-    """Whether it is no rung of the author's but a vendor's own kernel, beside which the others stand."""
+    """True for a vendor's own kernel, which stands beside the author's rungs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +115,7 @@ class SweptConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What records and sweeps hold of a suite, whose files now have the hash `tree`."""
+    """Rows and sweeps of a suite, whose files now have the hash `tree`."""
 
     suite: Suite
     tree: str
@@ -179,7 +178,7 @@ def _line(suite: Suite, ladder: Ladder, rung: Rung) -> LadderLine:
 
 
 def _is_base(ladder: Ladder, rung: Rung) -> bool:
-    """Whether speed-ups are counted from it, at its sizes."""
+    """Return whether speed-ups at its sizes are counted from it."""
     if ladder.against:
         return rung.kernel == ladder.against
     first = ladder.rungs[0]
@@ -203,7 +202,7 @@ def _moved(lines: Sequence[LadderLine], point: Mapping[str, int]) -> list[Ladder
 
 
 def is_slow(line: LadderLine, suite: Suite, device: DeviceInfo) -> bool:
-    """Whether measuring it takes so long that it must be asked for."""
+    """Return whether measuring it takes so long that it must be asked for."""
     if line.rung.slow or line.rung.swept:
         return line.rung.slow
     if line.rung.backend or device.kind == "gpu" or device.backend == "null":
@@ -212,7 +211,7 @@ def is_slow(line: LadderLine, suite: Suite, device: DeviceInfo) -> bool:
 
 
 def is_plain(line: LadderLine, suite: Suite) -> bool:
-    """Whether the kernel as it stands is what the rung is, and not another configuration of a sweep's."""
+    """Return whether the rung is the kernel as it stands, and not another configuration of a sweep."""
     if line.rung.swept:
         return False
     own = suite.case(line.kernel, line.sizes).macros
@@ -401,8 +400,8 @@ def _sped(ours: Ours, base: Ours | None) -> Ours:
 def _best(
     measured: _Measured, ladder: Ladder, lines: Sequence[LadderLine], machine: Machine, against: str
 ) -> dict[str, Ours]:
-    """What a device has to hold against the host, by size: the kernel that is asked for, else the author's,
-    else the fastest that computes in the same type and is no vendor's own.
+    """Return the figure that stands for a device against the host, by size: the kernel that is asked for,
+    else the author's, else the fastest of the same type that is no vendor's.
     """
     suite, rows = measured.suite, measured.rows.get(machine.name, {})
     theirs = [line.kernel.name for line in lines if not line.rung.backend]
@@ -525,7 +524,7 @@ class SuiteLadders:
     against: str
     """The kernel to hold against the host; empty for the fastest."""
     slow: bool
-    """Whether to measure what takes minutes too."""
+    """True to measure cases that take minutes too."""
 
     @property
     def suite(self) -> Suite:
@@ -559,7 +558,7 @@ class SuiteLadders:
         return [spec for spec in specs if spec is None or spec.partition(":")[0] in there]
 
     def missing(self, device: DeviceInfo) -> list[PlannedCase]:
-        """What a device can be asked for, kernel by kernel, and has no figure of with the suite as it is."""
+        """Return the cases that a device can measure and has no figure of, with the suite as it is."""
         wanted = {
             (line.kernel.name, size_label(line.sizes)): self._planned(line.kernel, line)
             for line in self.lines
@@ -611,7 +610,7 @@ class SuiteLadders:
         return [stored for stored in self._rows()[0] if stored.machine == machine_name(device)]
 
     def _rows(self) -> tuple[list[StoredRow], list[str]]:
-        """What is stored of any kernel of the suite at the sizes of its ladders."""
+        """Return the stored rows of the suite's kernels at the sizes of its ladders."""
         points = {size_label(line.sizes): line.sizes for line in self.lines if line.sizes}
         kernels = self.suite.kernels
         cases = {Case(self.suite.name, k.name, point).id for k in kernels for point in points.values()}
@@ -670,7 +669,7 @@ def find_ladders(
 
 
 def _is_of(name: str, suite: Suite, ladder: Ladder) -> bool:
-    """Whether it names a ladder, its suite, or a kernel or case on it."""
+    """Return whether a name is that of a ladder, its suite, or a kernel or case on it."""
     if name in (suite.name, ladder.name, f"{suite.name}.{ladder.name}"):
         return True
     selector = Selector.parse(name)
@@ -714,7 +713,7 @@ class CardFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungFigure:
-    """What a card measured of a rung, and of the kernel that repairs it."""
+    """The figures that a card measured of a rung, and of the kernel that repairs it."""
 
     card: int
     own: Figure | None

@@ -1,4 +1,4 @@
-"""What the body of a CUDA kernel tells: which arrays it writes, and how it indexes them."""
+"""The arrays that the body of a CUDA kernel writes, how it indexes them, and its expressions in Python."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _CASTS = {
 _CEIL_DIV = re.compile(r"(?i)(ceil|div|round)_?(div|ceil|up)|i?divup|cdiv|ceil_?divide|blocks_?for")
 
 
-_TAKEN = {*harness.__all__, *OF_CASE, "abs", "case", "np", "self", "super"}
+_TAKEN = {*harness.__all__, *OF_CASE, "abs", "case", "np", "self"}
 """Names that a suite.py which is written uses itself, and those that a case has of its own."""
 
 
 def python_name(name: str) -> str:
-    """What a parameter is called in suite.py: its own name, unless Python or a Problem has taken it."""
+    """Return a parameter's name in suite.py: its own, unless Python or the suite interface has taken it."""
     taken = keyword.iskeyword(name) or hasattr(Problem, name) or name in _TAKEN
     if name.startswith("__"):  # to which Python adds the class's name
         return f"p{name}"
@@ -44,23 +44,21 @@ def python_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Use:
-    """How a body uses one of its pointers."""
+    """The use of one pointer in a body."""
 
     written: bool = False
     read: bool = False
     """Before it writes there, or in the statement that does."""
     added: bool = False
-    """Whether an atomic operation adds to it, so that it must begin with a value."""
+    """True where an atomic operation adds to it, so that it must begin with a value."""
     strides: tuple[str, ...] = ()
     """Names that an index is multiplied by, each as often as it is, and numbers: 3 of `x[i * 3]`."""
     indexed: bool = False
-    """Whether more than its first element is used: no mention but `*p`, `p[0]` and `atomicAdd(p, 1)` is sure
-    not to.
-    """
+    """True unless every mention is `*p`, `p[0]` or `atomicAdd(p, 1)`, which use the first element alone."""
 
 
 def uses(kernel: CudaKernel) -> dict[str, Use]:
-    """How a kernel's body uses each of its pointers."""
+    """Return the use of each pointer in a kernel's body."""
     names = {parameter.name for parameter in kernel.parameters if parameter.pointer}
     body, locals_ = kernel.body, assigned(kernel.body)
     lengths = {parameter.name for parameter in kernel.parameters if not parameter.pointer}
@@ -91,7 +89,7 @@ def _with_use(
     alias: Mapping[str, str],
     locals_: Mapping[str, Expression],
 ) -> Use:
-    """What is known of an array, with what one mention of it tells more."""
+    """Return a use with what one more mention of the array adds."""
     before = [token.text for token in body[max(0, at - 4) : at]]
     if before[-2:] == ["&", "("]:  # atomicAdd(&(y[i]), 1)
         before.pop()
@@ -156,7 +154,7 @@ def _statement(body: Sequence[Token], at: int) -> Sequence[Token]:
 
 
 def _is_dereference(body: Sequence[Token], at: int) -> bool:
-    """Whether a `*` is no product: nothing stands before it that has a value."""
+    """Return whether a `*` dereferences: no value stands before it."""
     return at == 0 or body[at - 1].text in {";", "{", "}", "=", "(", ",", "+", "-"}
 
 
@@ -282,12 +280,12 @@ def translate(
 
 
 def _is_of_floats(expression: Expression) -> bool:
-    """Whether an expression names a floating-point type or number, so that its divisions keep the rest."""
+    """Return whether an expression has a floating-point type or number, whose divisions keep the rest."""
     return any(t.text in {"float", "double"} or (t.kind == "number" and "." in t.text) for t in expression)
 
 
 def _cast_at(expression: Expression, at: int) -> int:
-    """Where a cast that begins `at` ends: `(float)`, `static_cast<int>`; 0 where none does."""
+    """Return the position behind a cast that begins `at`, `(float)` or `static_cast<int>`; 0 without one."""
     texts = [token.text for token in expression[at : at + 6]]
     for length in (1, 2):
         if texts[:1] == ["("] and texts[length + 1 : length + 2] == [")"]:

@@ -33,7 +33,7 @@ _QUALIFIERS = {
     *("restrict", "__restrict__", "__restrict", "__grid_constant__", "inline"),
 }
 _CHANGES = {"+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "|=", "&=", "^=", "++", "--"}
-"""What leaves a name without a value that is known."""
+"""Operators after which a name's value is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class FunctionParameter:
     pointer: bool = False
     const: bool = False
     problem: str = ""
-    """Why nothing can be handed over for it; empty where something can."""
+    """The reason why nothing can be handed over for it; empty where something can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class TemplateParameter:
     is_type: bool
     default: str = ""
     is_pack: bool = False
-    """Whether it takes any number of arguments, `int... Ns`."""
+    """True where it takes any number of arguments, `int... Ns`."""
     problem: str = ""
-    """Why no value can be written for it; empty where one can."""
+    """The reason why no value can be written for it; empty where one can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +118,12 @@ class CudaLaunch:
     instance: str = ""
     """file:line of an instantiation or a call of that function, where it is known to be as that has it."""
     names: Mapping[str, Expression] = field(default_factory=dict, repr=False)
-    """What each name that was given a value before the launch, in the scopes around it, stands for;
-    a dim3 as `dim3(x, y)`, a member of it by `grid.x`."""
+    """Values of names from before the launch: a dim3 as `dim3(x, y)`, its members as `grid.x`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """What one file holds."""
+    """The kernels, launches and names of one file."""
 
     kernels: tuple[CudaKernel, ...]
     launches: tuple[CudaLaunch, ...]
@@ -145,7 +144,7 @@ def text_at(found: Sequence[Token], at: int) -> str:
 
 
 def closing(found: Sequence[Token], at: int) -> int:
-    """Where the bracket closes that opens `at`; the end where it never does."""
+    """Return the position of the bracket that closes the one `at`; the end where none does."""
     depth = 0
     for number in range(at, len(found)):
         depth += (found[number].text in _PAIRS) - (found[number].text in _CLOSING)
@@ -155,7 +154,7 @@ def closing(found: Sequence[Token], at: int) -> int:
 
 
 def read(text: str) -> SourceFile:
-    """What a file holds. Nothing is raised: what is not understood is left out."""
+    """Return what a file holds. Nothing is raised: text that is not understood is left out."""
     return _CppReader(text).read()
 
 
@@ -201,7 +200,7 @@ def split(found: Sequence[Token], separator: str = ",") -> list[tuple[Token, ...
 
 
 def _closes(found: Sequence[Token], at: int) -> bool:
-    """Whether a `<` begins a template's arguments: a `>` follows, and nothing in between that none has."""
+    """Return whether a `<` begins a template's arguments: its `>` follows in the same statement."""
     depth = 0
     for token in found[at:]:
         if token.text in {";", "{", "&&", "||"}:
@@ -224,7 +223,7 @@ class _CppReader:
         """The namespace of each, empty for a block, what its names stand for, and the function around it."""
         self.conditions: list[str] = []
         self.begin = 0
-        """Where the statement began."""
+        """The start of the current statement."""
         self.of_namespaces: set[str] = set()
         """The names that a scope has of a namespace in it, which was left."""
 
@@ -317,7 +316,7 @@ class _CppReader:
 
     @staticmethod
     def _instance(found: Sequence[Token]) -> int:
-        """Where the name stands in `auto kernel = name<BM, BN>`, which is launched by another name; or 0."""
+        """Return the position of the name in `auto kernel = name<BM, BN>`, or 0."""
         words = [token.text for token in found]
         if "=" not in words or words[-1] != ">":
             return 0
@@ -325,7 +324,7 @@ class _CppReader:
         return at if words[at + 1 : at + 2] == ["<"] else 0
 
     def _is_in_dim3(self) -> bool:
-        """Whether the brace that comes holds a dim3's numbers, `dim3 grid{a, b}`, and begins no scope."""
+        """Return whether the next brace holds a dim3's numbers, `dim3 grid{a, b}`, and begins no scope."""
         words = [token.text for token in self.tokens[self.begin : self.at]]
         return "dim3" in words[:4] and words[-1] != ")"
 
@@ -351,9 +350,7 @@ class _CppReader:
         return CppFunction(head[opens - 1].text, template, parameters)
 
     def _passed(self, argument: Expression) -> FunctionParameter | None:
-        """The type of a launch's argument: `(half *)x`, `reinterpret_cast<half *>(x)`, or one of the
-        function's own parameters.
-        """
+        """Return the type of `(half *)x`, of `reinterpret_cast<half *>(x)`, or of a function's parameter."""
         function = self.scopes[-1][2]
         if len(argument) == 1 and function:
             return next((each for each in function.parameters if each.name == argument[0].text), None)
@@ -453,7 +450,7 @@ class _CppReader:
         self.at, self.begin = opens, opens + 1
 
     def _template_before(self, at: int) -> tuple[int, tuple[str, ...]]:
-        """Where the name stands whose template's arguments end `at`, and these; `at` itself where none do."""
+        """Return the position of a name whose template's arguments end `at`, and these; `at` without any."""
         if self.tokens[at].text != ">":
             return at, ()
         depth, begin = 0, at
@@ -511,9 +508,7 @@ def _without_other_openings(found: Iterable[Token]) -> list[Token]:
     kept: list[Token] = []
     depth = 0
     branches: list[tuple[int, int, int | None]] = []
-    """Of each `#if` that is open: where the branch begins, how deep, and how many brackets the first one left
-    open; None in the first.
-    """
+    """For each open `#if`: the branch's start and depth, and the brackets that its first branch left open."""
     for token in found:
         word = token.text.split(" ")[0] if token.kind == "hash" else ""
         ends = bool(branches) and word in {"else", "elif", "endif"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.init.bodies import python_name, translate
@@ -20,18 +20,8 @@ _INTEGER_CASTS = re.compile(r"\((?:unsigned|unsignedint|int|size_t|long|longlong
 _CALLS = {"abs", "np.maximum", "np.minimum", "np.exp", "np.sin", "np.cos", "np.tanh"}
 """Functions that are defined everywhere, with an error of at most four roundings on a plain argument."""
 _TYPES = {
-    "float",
-    "double",
-    "half",
-    "bool",
-    "char",
-    "short",
-    "int",
-    "unsigned",
-    "long",
-    "size_t",
-    "uint",
-    "int64_t",
+    *("float", "double", "half", "bool", "char", "short"),
+    *("int", "unsigned", "long", "size_t", "uint", "int64_t"),
 }
 _STRIDES = {"blockDim.x*gridDim.x", "gridDim.x*blockDim.x"}
 
@@ -73,7 +63,7 @@ class Elementwise:
 
     @property
     def has_known_error(self) -> bool:
-        """Whether the terms' magnitudes bound the error: no function and no quotient in a sum can cancel."""
+        """True where the terms' magnitudes bound the error: no function or quotient is in a sum."""
         return not (self.calls and _has_sum(self.tree)) and all(map(_is_bounded, ast.walk(self.tree)))
 
 
@@ -166,8 +156,7 @@ def elementwise(kernel: CudaKernel) -> Elementwise | None:
     )
     if not expression:
         return None
-    found = Elementwise(python_name(name), expression, tuple(map(python_name, bound)))
-    return found if found.has_known_error and {*map(python_name, known - {name})} <= found.names else None
+    return sure(python_name(name), expression, map(python_name, known), tuple(map(python_name, bound)))
 
 
 def _read_into(body: _Body, text: Sequence[Token]) -> bool:
@@ -316,7 +305,9 @@ def guarded_statements(
                 yield None
 
 
-def sure(output: str, expression: str, needed: Mapping[str, object] | set[str]) -> Elementwise | None:
+def sure(
+    output: str, expression: str, needed: Iterable[str], bound: tuple[str, ...] = ()
+) -> Elementwise | None:
     """Return an expression that names everything `needed` and whose error is bounded; None for any other."""
-    found = Elementwise(output, expression)
+    found = Elementwise(output, expression, bound)
     return found if found.has_known_error and {*needed} - {output} <= found.names else None

@@ -37,14 +37,14 @@ from harness.init.written_files import suite_text
 from harness.suite.problem import IDENTIFIER, twice_in
 
 OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|odata|ret)\d?(_.*)?|.*out")
-"""What an array is called that a kernel writes."""
+"""Names of arrays that a kernel writes."""
 _NO_AXIS = re.compile(
     r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*pitch.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start"
     r"|.*mode.*|.*type.*|.*reps?|.*repeat.*|((.*_)?is|has|use|enable|disable)_.*|.*_id|(?-i:[a-z]+Id|[ij]))"
 )
-"""What an integer is called that is no length: a step, a flag, one thing's number."""
+"""Names of integers that are no length: a step, a flag, the number of one thing."""
 _STRIDE = re.compile(r"nb\d+|s[a-z]{0,2}\d+|d\d+")
-"""What a stride may be called, where the kernel compares no index with it: `nb01` of ggml, `s1`."""
+"""Names of strides, where the kernel compares no index with them: `nb01` of ggml, `s1`."""
 _SQUARE = {"m", "n", "k"}
 _SIZE = re.compile(r"(?<![a-z])([bdhkmn])\d+(?=_|$|[bdhkmn]\d)")
 """A size in a kernel's name, `k6144`."""
@@ -120,7 +120,7 @@ def _suites_of_group(repository: Repository, group: Sequence[FoundKernel]) -> It
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """What to sort by, so that 10 comes after 9."""
+    """Return a key to sort by, so that 10 comes after 9."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
@@ -160,7 +160,7 @@ def _matrices(each: FoundKernel) -> tuple[str, str, str] | None:
 
 
 def _is_vector(each: FoundKernel, name: str) -> bool:
-    """Whether the body indexes an array by a name alone, `x[i]`, and multiplies no index of it."""
+    """Return whether the body indexes an array by a name alone, `x[i]`, and multiplies no index of it."""
     body, is_multiplied = text_of(each.kernel.body), bool(each.use[name].strides)
     return not is_multiplied and re.search(rf"\b{name}\[[A-Za-z_]\w*\]", body) is not None
 
@@ -187,7 +187,8 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
     axes_here = [python_name(axis) for axis in axes]
     product = [python_name(name) for name in matrices or ()]
     body = first.elementwise
-    if body is not None and (body.calls or body.divides) and _is_fast(repository, group):
+    fast = any("--use_fast_math" in repository.options_of(each.file)[0] for each in group)
+    if body is not None and fast and (body.calls or body.divides):  # their error is unknown then
         body = None
     by_parameter = {number.name.removesuffix("_wide"): number.name for number in numbers}
     order = tuple(by_parameter.get(name, name) for name in map(python_name, first.names))
@@ -219,11 +220,6 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
     )
 
 
-def _is_fast(repository: Repository, group: Sequence[FoundKernel]) -> bool:
-    """Return whether the build asks for functions and quotients of unknown error for one of the kernels."""
-    return any("--use_fast_math" in repository.options_of(each.file)[0] for each in group)
-
-
 def _axes(group: Sequence[FoundKernel]) -> list[str]:
     """The integer parameters that are lengths."""
     first = group[0]
@@ -253,7 +249,7 @@ def _roles(group: Sequence[FoundKernel]) -> dict[str, tuple[str, str]]:
 
 
 def _role(group: Sequence[FoundKernel], name: str) -> tuple[str, str] | None:
-    """What the kernels' own text says of an array; None for nothing."""
+    """Return the role that the kernels' own text gives an array, and the reason; None without one."""
     use = [each.use[name] for each in group]
     if any(p.const for each in group for p in each.kernel.parameters if p.name == name):
         return "Input", "a pointer to const"
@@ -427,7 +423,7 @@ def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken
 
 
 def _suite_name(group: Sequence[FoundKernel], matrices: object) -> str:
-    """What the kernels' names have in common; what they compute, where that is nothing."""
+    """Return the common part of the kernels' names; the name of the computation where they share nothing."""
     names = [each.kernel.name for each in group]
     common = names[0]
     while not all(name.startswith(common) for name in names):

@@ -1,4 +1,4 @@
-"""What is guessed of a suite, before it is written as Python."""
+"""The parts of a guessed suite, before it is written as Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOO_DEEP = (RecursionError, MemoryError)
 """Exceptions of Python for text that is nested too deeply, such as a sum of a thousand terms."""
 
 INDICES = re.compile(r"(?i)(.*_)?(ids|idx|index|indices|seqlens|labels|counts)")
-"""What an array of integers is called that are places in another array, or lengths: none is below 0."""
+"""Names of integer arrays that hold places in another array, or lengths: none is below 0."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ArrayGuess:
     dtype: str
     why: str
     init: bool = False
-    """Whether it must begin at 0."""
+    """True where it must begin at 0."""
     column_major: bool = False
 
 
@@ -79,9 +79,9 @@ class KernelGuess:
     """Its path from the repository's top."""
     line: int
     source: str
-    """What is compiled: the file, or one that includes it after what it needs."""
+    """The file that is compiled: its own, or one that includes it after what it needs."""
     notes: Mapping[str, str]
-    """What was guessed, by the name of the field; the empty name has what is said of the whole kernel."""
+    """Guesses by the name of the field; the empty name has the note on the whole kernel."""
     instantiate: str = ""
     entry: str = ""
     block: str = ""
@@ -93,16 +93,15 @@ class KernelGuess:
     options: tuple[str, ...] = ()
     """Options for nvcc."""
     function: str = ""
-    """TritonFunction and its like for a kernel of a Python file, whose function `entry` then names; empty for
-    C++."""
+    """TritonFunction and its like for the function `entry` of a Python file; empty for C++."""
 
 
 @dataclass(frozen=True)
 class Reference:
     expression: str
-    """What it returns, after lines of its own if need be."""
+    """The returned expression, behind lines of its own if need be."""
     tolerance: str
-    """What it returns, likewise; `{arrays}` stands for the reference's arguments."""
+    """The returned tolerance, likewise; `{arrays}` stands for the reference's arguments."""
     why: str
     flop: str = ""
 
@@ -119,9 +118,9 @@ class SuiteGuess:
     reference: Reference | None
     kernels: tuple[KernelGuess, ...]
     proposal: Reference | None = None
-    """What a kernel's name says that it computes, which its body does not prove."""
+    """The reference that a kernel's name suggests and its body does not prove."""
     about: str = ""
-    """What its author says of it; empty where nothing does."""
+    """The author's words on it; empty without any."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ class LeftOut:
 
 
 class NotReadError(Exception):
-    """Why a kernel is left out."""
+    """The reason why a kernel is left out."""
 
 
 def check_name(kernel: str) -> None:

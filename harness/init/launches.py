@@ -1,4 +1,4 @@
-"""How a kernel is launched: what its launch in the repository says, in Python, or a guess."""
+"""The geometry of a kernel's launch in Python: as its launch in the repository says, or a guess."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.init.readings import FoundKernel
 from harness.init.repository import Repository
 
 _THREADS = re.compile(r"(?i)(k|num_?)?(threads|block_?(size|dim|threads))(_?per_?block)?")
-"""What a parameter of a template is called that says how many threads a block has."""
+"""Names of template parameters that hold the number of a block's threads."""
 
 
 class Geometry:
@@ -60,7 +60,7 @@ class Geometry:
             )
 
     def _given(self, number: int) -> Expression:
-        """What the launch has for grid, block or shared bytes; nothing where it has none."""
+        """Return the launch's expression for grid (0), block (1) or shared bytes (2); empty without one."""
         return (*(self.launch.geometry if self.launch else ()), (), (), ())[number]
 
     def _not_said(self, number: int) -> str:
@@ -86,9 +86,7 @@ class Geometry:
         return [parameter.name for parameter in self.each.kernel.template if not parameter.is_type]
 
     def _meaning(self, name: str) -> Expression | None:
-        """What a name stands for at the launch; None where it is given no value, or 0, which is none to
-        launch with: a call fills it in.
-        """
+        """Return the value of a name at the launch; None without one, or for 0, which a call fills in."""
         of_launch = self.launch.names.get(name) if self.launch else None
         found = of_launch or self.repository.meaning(self.each.file, name)
         return found if found and text_of(found) != "0" else None
@@ -127,7 +125,7 @@ class Geometry:
         return [member or part for member, part in zip(members, itertools.chain(made, rest), strict=False)]
 
     def _said(self, number: int) -> tuple[str, ...] | None:
-        """What the launch has there in Python, x first; None where it is not understood."""
+        """Return the launch's numbers in Python, x first; None where they are not understood."""
         expression = self._given(number)
         name = expression[0].text if len(expression) == 1 else ""
         if name not in self.known and (parts := self._parts(name)):
@@ -163,7 +161,7 @@ class Geometry:
 
 
 def _blocks(length: str, side: str) -> str:
-    """How many blocks of a side cover a length."""
+    """Return the number of blocks of a side that cover a length."""
     return length if side == "1" else f"ceil_div({length}, {side})"
 
 

@@ -46,22 +46,22 @@ _HARMLESS = re.compile(r"(?:torch\.library|torch\.ops|sys|os|logging|warnings)\.
 _LENGTH = re.compile(r"\w+\.(?:numel\(\)|(?:shape|size)[\[(]-?\d[\])])")
 """A length of a tensor, `x.shape[0]`."""
 _LENGTHS = re.compile(r"^ *(.*,.*)(?= = \w+\.(?:shape|size\(\))$)", re.MULTILINE)
-"""What is given all lengths of a tensor: `m, n` of `m, n = x.shape`."""
+"""Names that get all lengths of a tensor: `m, n` of `m, n = x.shape`."""
 _NOT_LAUNCHED = "no function at the top of its file launches it on tensors: write one that does"
 _SCALAR_TYPES = {"float": "float32", "int": "int32", "bool": "uint8", "float32": "float32"}
 _KIND = {
     **dict.fromkeys(("p", "eps", "alpha", "beta", "scale", "sm_scale", "rate", "momentum", "lr"), "float"),
     **dict.fromkeys(("seed", "causal", "axis", "dim"), "int"),
 }
-"""What a parameter is that has no annotation, by its name; of any other name it is a tensor."""
+"""Kinds of parameters without an annotation, by their names; a parameter of another name is a tensor."""
 _TENSOR = re.compile(r"(?i)tensor|array")
-"""What an annotation of a tensor has in it, in any framework."""
+"""Parts of annotations of tensors, in any framework."""
 _DTYPE_OF_TENSOR = {"Long": "int64", "Int": "int32", "Bool": "bool", "Half": "float16", "Double": "float64"}
 """The element type that an annotation says, `torch.LongTensor`."""
 _ELEMENTS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 """NumPy's name of an element type by PyTorch's, where that is another."""
 _NEW = re.compile(r".*\b(?:new_)?(?:empty|zeros|ones|full)(?:_like)?")
-"""What makes a new array is called so."""
+"""Names of functions that make a new array."""
 _CUPY_KERNELS = {"RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel"}
 _JIT = {
     "triton.jit": "triton",
@@ -182,7 +182,7 @@ def _uncalled(module: _Module) -> Iterator[LeftOut]:
 
 
 def _is_called(module: _Module, name: str) -> bool:
-    """Whether another kernel calls it: it is a device function then."""
+    """Return whether another kernel calls it, as it calls a device function."""
     return any(
         isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name
         for _, node in module.jitted.values()
@@ -216,10 +216,7 @@ def _launches(node: ast.FunctionDef, module: _Module) -> tuple[str, set[str]]:
 
 
 def _launcher(module: _Module, node: ast.FunctionDef, framework: str, kernels: set[str]) -> SuiteGuess | None:
-    """Return the suite of a function of tensors; None for one that takes none, such as a benchmark.
-
-    Raises NotReadError.
-    """
+    """Return the suite of a function of tensors; None without tensors. Raises NotReadError."""
     check_name(node.name)
     launches = launches_in(node, {name: module.jitted[name][1] for name in sorted(kernels)})
     shapes = _shapes(node)
@@ -397,7 +394,7 @@ def _sizes(node: ast.expr, lengths: set[str]) -> tuple[str, ...]:
 
 
 def _results(node: ast.FunctionDef) -> list[str]:
-    """What a function returns: the name of each value, a constant's text, `output` for what has no name."""
+    """Return the names of the values that a function returns: a constant's text, `output` without a name."""
     for each in ast.walk(node):
         if isinstance(each, ast.Return) and each.value is not None:
             values = each.value.elts if isinstance(each.value, ast.Tuple) else [each.value]
@@ -417,7 +414,7 @@ def _result(value: ast.expr) -> str:
 
 
 def _doubts(shape: tuple[str, ...], lengths: set[str]) -> str:
-    """What is said of a shape, empty where none is known: of axes that are no `lengths` it is doubted."""
+    """Return the words on a shape: known, guessed, or doubted for axes that are no `lengths`."""
     if not shape:
         return "its shape is guessed"
     others = ", ".join(axis for axis in dict.fromkeys(shape) if axis not in lengths)
@@ -467,10 +464,7 @@ def _made_of(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
 
 
 def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess:
-    """Return the suite of a cuda.jit kernel, which is launched over a grid: its arrays are what it indexes.
-
-    Raises NotReadError.
-    """
+    """Return the suite of a cuda.jit kernel, whose arrays are those it indexes. Raises NotReadError."""
     check_name(node.name)
     names = [argument.arg for argument in node.args.args]
     indexed, stores = _accesses(node, names)
@@ -487,7 +481,10 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess:
     arrays = []
     for name, shape in shapes.items():
         own = [value for stored, value in stores if stored == name]
-        role = "InOut" if any(name in _names_in(value) for value in own) else "Output" if own else "Input"
+        reads = any(
+            isinstance(each, ast.Name) and each.id == name for value in own for each in ast.walk(value)
+        )
+        role = "InOut" if reads else "Output" if own else "Input"
         axes_of = tuple(axis_of[axis] for axis in shape)
         arrays.append(ArrayGuess(python_name(name), role, axes_of, "float32", "as it is indexed"))
     values = Values()
@@ -497,7 +494,9 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess:
         for name, (value, why) in zip(plain_names, map(values.floating, plain_names), strict=True)
     ]
     axes = list(dict.fromkeys(axis_of.values()))
-    product = len(axes) == 3 and _sums_products(node) and _is_product("matmul", arrays)
+    product = (
+        len(axes) == 3 and any(map(_is_sum_of_products, ast.walk(node))) and _is_product("matmul", arrays)
+    )
     matrices = [array.name for array in arrays] if product else None
     body = _numba_body(node, stores, shapes)
     side = "16" if len(index) > 1 else "256"
@@ -526,7 +525,7 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess:
 def _accesses(
     node: ast.FunctionDef, names: Sequence[str]
 ) -> tuple[dict[str, str], list[tuple[str, ast.expr]]]:
-    """Of a kernel's arrays the text of the first index of each, and what is stored in which, in order."""
+    """Return the text of the first index of each array, and the stored values with their arrays, in order."""
     indexed: dict[str, str] = {}
     stores: list[tuple[str, ast.expr]] = []
     for each in ast.walk(node):
@@ -540,14 +539,11 @@ def _accesses(
     return indexed, stores
 
 
-def _sums_products(node: ast.FunctionDef) -> bool:
-    return any(
-        isinstance(each, ast.AugAssign)
-        and isinstance(each.op, ast.Add)
-        and isinstance(each.value, ast.BinOp)
-        and isinstance(each.value.op, ast.Mult)
-        for each in ast.walk(node)
-    )
+def _is_sum_of_products(node: ast.AST) -> bool:
+    match node:
+        case ast.AugAssign(op=ast.Add(), value=ast.BinOp(op=ast.Mult())):
+            return True
+    return False
 
 
 def _axis_names(index: Sequence[str], used: set[str]) -> dict[str, str]:
@@ -557,10 +553,6 @@ def _axis_names(index: Sequence[str], used: set[str]) -> dict[str, str]:
     for number, axis in enumerate(sorted(used - found.keys())):
         found[axis] = f"k{number or ''}"
     return found
-
-
-def _names_in(node: ast.expr) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _numba_guards(index: Sequence[str], arrays: Iterable[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
@@ -578,7 +570,7 @@ def _numba_guards(index: Sequence[str], arrays: Iterable[str]) -> tuple[re.Patte
 def _numba_body(
     node: ast.FunctionDef, stores: Sequence[tuple[str, ast.expr]], shapes: Mapping[str, tuple[str, ...]]
 ) -> Elementwise | None:
-    """What the kernel's one store stores, once for each element, whatever is in the arrays."""
+    """Return the value of a kernel's one store, where it stores once for each element; else None."""
     output, value = stores[0]
     index = shapes[output]
     statements = list(guarded_statements(node.body, *_numba_guards(index, shapes)))

@@ -1,6 +1,4 @@
-"""One kernel and what its own file says of it: the types of its parameters, the values of its template's, and
-what to compile for it.
-"""
+"""One kernel with its parameters' types, its template's values, and the file to compile."""
 
 from __future__ import annotations
 
@@ -55,11 +53,11 @@ _MACRO = re.compile(
 _OPEN_TYPES = {"T", "scalar_t", "Type", "DType", "data_t"}
 """Names of types that are usually a template's parameters, in a macro or a class around a launch."""
 _OF_INTEGERS = re.compile(r"(?i)ind(ex|ices)|idx|offset")
-"""What a template's type of integers is called."""
+"""Names of template types that are integers."""
 _MOST_CALLS = 3
-"""How many functions that call one another are followed from a launch."""
+"""Number of functions, each called by the next, that are followed from a launch."""
 _MOST_INSTANCES = 16
-"""How many calls and instantiations of a function are looked at."""
+"""Number of calls and instantiations of a function that are looked at."""
 _VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double|half|__half|__nv_bfloat16)([234])")
 
 
@@ -75,7 +73,7 @@ class FoundKernel:
     types: dict[str, str]
     """Element type by parameter's name, as NumPy calls it."""
     template: dict[str, str]
-    """What stands for each parameter of its template, in C++."""
+    """Arguments of its template by parameter, in C++."""
     source: str
     include: tuple[str, ...]
     use: dict[str, Use]
@@ -101,7 +99,7 @@ class FoundKernel:
 
 
 class Reading:
-    """What one kernel's file says of it."""
+    """Reads one kernel with what its own file says of it."""
 
     def __init__(self, repository: Repository, file: str, kernel: CudaKernel) -> None:
         self.repository, self.file, self.kernel = repository, file, kernel
@@ -119,7 +117,8 @@ class Reading:
             for file, launch in fitting
             for each in islice(self._instances(file, launch), _MOST_INSTANCES)
         ]
-        mine.sort(key=lambda each: (self._untold(each[1]), not each[1].geometry))
+        # The kernel is measured as the launch that leaves least of its template open.
+        mine.sort(key=lambda each: (list(self._said(each[1]).values()).count(""), not each[1].geometry))
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
         template = self._template(mine[0][1] if mine else None)
         types = {parameter.name: self._dtype(parameter, template) for parameter in parameters}
@@ -166,20 +165,14 @@ class Reading:
                 f"its template's parameter {unsayable.name or 'without a name'} is {unsayable.problem}, for "
                 "which no value can be guessed: write a suite with instantiate= yourself"
             )
-        if called := next((name for name in self._called() if not self._is_pointer(name)), ""):
+        plain = {each.name for each in self.kernel.parameters if not each.pointer}
+        # `f` of `f(x[i])`, and of `f.template apply<4>(x[i])`.
+        used = (one.text for one, after in pairwise(self.kernel.body) if after.text in {"(", ".", "->"})
+        if called := next((name for name in used if name in plain), ""):
             raise NotReadError(
                 f"it calls its parameter {called} as a function, and no number can be called: write a kernel "
                 "that names the function"
             )
-
-    def _called(self) -> list[str]:
-        """The parameters that the body calls: `f` of `f(x[i])`, and of `f.template apply<4>(x[i])`."""
-        names = {parameter.name for parameter in self.kernel.parameters}
-        pairs = pairwise(self.kernel.body)
-        return [one.text for one, after in pairs if one.text in names and after.text in {"(", ".", "->"}]
-
-    def _is_pointer(self, name: str) -> bool:
-        return any(each.pointer for each in self.kernel.parameters if each.name == name)
 
     def _to_compile(self) -> tuple[str, tuple[str, ...]]:
         """The file to compile, and the folders that its includes need; what is missing becomes a note."""
@@ -198,11 +191,11 @@ class Reading:
         return self.source, include
 
     def _compile_includer(self, words: Sequence[str]) -> bool:
-        """Whether a file that includes this one knows such a word, and so is compiled in its place."""
+        """Compile an includer that knows one of these words; return whether there is one."""
         return any(self._compile(word, partial(self._means, word)) for word in words)
 
     def _compile(self, word: str, knows: Callable[[str], bool]) -> bool:
-        """Whether a file includes this one and knows a word, and so is compiled in its place."""
+        """Compile an includer that knows a word in place of this file; return whether there is one."""
         other = self.repository.including(self.source, knows)
         if other:
             self.notes["source"] = f"it is not {self.file} alone: {word} is defined before it is included"
@@ -217,10 +210,12 @@ class Reading:
             text = (*kernel.body, *kernel.bounds)
             own |= {name.text for sign, name in pairwise(text) if sign.text == "::"}  # which no macro has
             words |= {token.text for token in text if token.kind == "word"} - own
-        return sorted(word for word in words if _MACRO.fullmatch(word) and not self._defines(word))
-
-    def _defines(self, word: str) -> bool:
-        return self._means(word, self.source) or self.repository.declares(self.source, word)
+        return sorted(
+            word
+            for word in words
+            if _MACRO.fullmatch(word)
+            and not (self._means(word, self.source) or self.repository.declares(self.source, word))
+        )
 
     def _means(self, word: str, file: str) -> bool:
         return self.repository.meaning(file, word) is not None
@@ -246,9 +241,7 @@ class Reading:
         parameters: Sequence[FunctionParameter],
         launch: CudaLaunch | None,
     ) -> dict[str, str]:
-        """What a launch says for each parameter of a template, by itself or by what it passes, or else its
-        default; nothing for what is not told.
-        """
+        """Return the arguments that a launch or its types give a template, or the defaults."""
         given = launch.template if launch else ()
         given = given[: next((at for at, each in enumerate(template) if each.is_pack), None)]
         deduced = {
@@ -260,16 +253,12 @@ class Reading:
         pairs = zip(template, texts, strict=False)
         return {each.name: self._argument(each, text, launch) for each, text in pairs}
 
-    def _untold(self, launch: CudaLaunch) -> int:
-        """How much of the template a launch leaves open: the kernel is measured as the one that says most."""
-        return list(self._said(launch).values()).count("")
-
     def _said(self, launch: CudaLaunch | None) -> dict[str, str]:
-        """What a launch says for each parameter of the kernel's template."""
+        """Return the arguments that a launch gives the kernel's template."""
         return self._arguments(self.kernel.template, self.kernel.parameters, launch)
 
     def _template(self, launch: CudaLaunch | None) -> dict[str, str]:
-        """What stands for each parameter of the template; nothing for a number that is not told."""
+        """Return the arguments of the kernel's template; empty for a number that nothing tells."""
         defaults = self._said(None)
         found = {name: text or defaults[name] for name, text in self._said(launch).items()}
         if found and launch and launch.instance:
@@ -283,7 +272,7 @@ class Reading:
         return found | guessed
 
     def _argument(self, parameter: TemplateParameter, text: str, launch: CudaLaunch | None) -> str:
-        """What a text says for a parameter of a template; empty where it is no number, or no type."""
+        """Return the argument that a text stands for; empty where it is no number, or no type."""
         names = launch.names if launch else {}
         if parameter.is_type:
             for _ in range(4):
@@ -326,14 +315,12 @@ def _plain(text: str) -> str:
 
 
 def _is_known(text: str) -> bool:
-    """Whether a template's argument is a number, or a type of numbers."""
+    """Return whether a template's argument is a number, or a type of numbers."""
     return text.isdecimal() or _plain(text) in DTYPES or _VECTOR.fullmatch(text) is not None
 
 
 def integer(expression: Expression, meaning: Callable[[str], Expression | None]) -> int | None:
-    """The value of an expression of integers and of names whose `meaning` is one in turn; None where it has
-    another name in it.
-    """
+    """Return the value of an expression of integers and of names with a `meaning`; None with another name."""
 
     @cache  # names that each stand for a sum of others would be looked up without end
     def value_of(name: str, depth: int) -> str | None:

@@ -1,4 +1,4 @@
-"""What kernels compute: the reference that a body proves, and the one that a name proposes."""
+"""References of kernels: one that a body proves, and one that a name proposes."""
 
 from __future__ import annotations
 

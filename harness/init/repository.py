@@ -53,7 +53,7 @@ _CUDA_CALL = re.compile(r"\bcuda(?:LaunchKernel|Malloc|Memcpy|Free|Device|Stream
 _FOR_BOTH = re.compile(r"^[ \t]*#[ \t]*(?:el)?if.*(?:HIP|ROCM|AMD|CUDA|NVCC|NVIDIA)", re.MULTILINE)
 """A condition under which a file is compiled for another make of card."""
 _ARCHES = {"tcgen05.": "sm_100a", "wgmma.": "sm_90a", "cp.async.bulk": "sm_90", "__cluster_dims__": "sm_90"}
-"""What in a text needs which architecture, the most demanding first."""
+"""The architecture that an instruction needs, the most demanding first."""
 _SEEN = re.compile("__global__|<<<")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TOOLKIT = re.compile(
@@ -66,13 +66,13 @@ _TOOLKIT = re.compile(
 
 
 class Repository:
-    """What lies in a folder: the files that git knows, or all of them where there is no git."""
+    """The files of a folder: those that git knows, or all of them without git."""
 
     def __init__(self, folder: Path, suites: Sequence[str] = ()) -> None:
         self.folder = folder
         self.top = repository_of(folder)
-        self.passed_over: dict[str, int] = {}
-        """How many files were not looked at, by the folder's name that says why, or by another reason."""
+        self.passed_over = Counter[str]()
+        """Number of files that were not looked at, by the folder's name or another reason."""
         self.unread: dict[str, str] = {}
         """Files with kernels that were not read, each with the reason."""
         self.files = self._listed(suites)
@@ -80,7 +80,8 @@ class Repository:
         # Each file is read, and what it includes is followed, once.
         self.bytes_of, self.text, self.source = cache(self._bytes_of), cache(self._text), cache(self._source)
         self._closure, self._resolve = cache(self._found_closure), cache(self._resolved)
-        self._includes, self.meaning = cache(self._read_includes), cache(self._meaning)
+        self._includes = cache(lambda name: _INCLUDE.findall(self.text(name)))
+        self.meaning = cache(self._meaning)
 
     def _listed(self, suites: Sequence[str]) -> list[str]:
         found = []
@@ -92,7 +93,7 @@ class Repository:
             if not why and not _is_text(name):
                 why = "names that are not UTF-8"
             if why:
-                self.passed_over[why] = self.passed_over.get(why, 0) + 1
+                self.passed_over[why] += 1
             else:
                 found.append(name)
         return found
@@ -181,7 +182,7 @@ class Repository:
         return found
 
     def hip_of(self, name: str) -> str:
-        """What says that a file is HIP, which nvcc does not compile; empty for CUDA."""
+        """Return the sign that a file is HIP, which nvcc does not compile; empty for CUDA."""
         if name in self._added or name.endswith(".hip"):
             return "" if name in self._added else "by its name, .hip"
         texts = [self.text(file) for file in self._closure(name)[0]]
@@ -241,7 +242,7 @@ class Repository:
         return sorted(found, key=lambda each: each[0] != file)
 
     def _bytes_of(self, name: str) -> bytes:
-        """What a file holds; nothing where it is none, cannot be read or is larger than any source."""
+        """Return a file's bytes; none where it is no file, cannot be read or is larger than any source."""
         try:
             return read_regular(self.folder / name, _MOST_BYTES)
         except OSError:
@@ -350,9 +351,6 @@ class Repository:
                     waiting.append(resolved[0])
         return found, missing
 
-    def _read_includes(self, name: str) -> list[tuple[str, str]]:
-        return _INCLUDE.findall(self.text(name))
-
     def includes_of(self, name: str) -> tuple[tuple[str, ...], list[str]]:
         """The folders that a file's includes need, and those that are missing.
 
@@ -372,8 +370,8 @@ class Repository:
         )
 
     def _meaning(self, name: str, word: str) -> Expression | None:
-        """What a macro, a constant or an alias at the top of a file or of its includes stands for: no tokens
-        for a macro that has parameters or no text. None where none of the files defines the word.
+        """Return the value of a macro, constant or alias at the top of a file or of its includes. A macro
+        with parameters or without text has no tokens; None where no file defines the word.
         """
         for file in self._closure(name)[0]:
             if word in self.text(file) and word in self.source(file).names:
@@ -381,13 +379,13 @@ class Repository:
         return None
 
     def declares(self, name: str, word: str) -> bool:
-        """Whether a file or its includes declare a word in capitals in any scope: `SIZE = 1`, `enum {A}`."""
+        """Return whether a file or its includes declare a word in any scope: `SIZE = 1`, `enum {SIZE}`."""
         texts = (text for file in self._closure(name)[0] if word in (text := self.text(file)))
         groups = (group for text in texts for found in _DECLARED.findall(text) for group in found)
         return any(word in re.findall(r"\w+", group) for group in groups)
 
     def has_library(self, name: str) -> bool:
-        """Whether a file or what it includes has headers that are not of the repository."""
+        """Return whether a file or its includes have headers from outside the repository."""
         return any(
             self._resolve(included, posixpath.dirname(file), kind) is None
             for file in self._closure(name)[0]
@@ -412,7 +410,7 @@ def _cuda_files(text: str) -> set[str]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a file's name can stand in a suite.py, which is UTF-8, and in a record, which is JSON."""
+    """Return whether a file's name can stand in a suite.py and in a record, which are UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:

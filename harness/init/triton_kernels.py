@@ -19,7 +19,7 @@ VIEWS = {"view", "reshape", "contiguous", "flatten", "detach", "squeeze", "unsqu
 
 @dataclass(frozen=True)
 class Launches:
-    """What a function hands to the Triton kernels that it launches, by the function's own names."""
+    """The arguments that a function gives to the Triton kernels it launches, by the function's own names."""
 
     loaded: frozenset[str]
     stored: frozenset[str]
@@ -176,8 +176,8 @@ _BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.With)
 def stored_expression(
     function: ast.FunctionDef, launches: Launches, arrays: Sequence[str]
 ) -> Elementwise | None:
-    """What a function's one Triton kernel stores: made of what it loads at the same place, whatever happens.
-    The function only hands over its arrays and returns the stored one.
+    """Return the value that a function's one Triton kernel stores, made of loads at the same place. The
+    function does no more than hand over its arrays and return the stored one.
     """
     if len(launches.given) != 1:
         return None

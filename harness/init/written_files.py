@@ -8,7 +8,7 @@ import os
 import posixpath
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from harness.config import Config, has_settings, load_config
 from harness.errors import StoreError, UsageError
 from harness.init.guessed_suite import INDICES, ArrayGuess, KernelGuess, SuiteGuess
 from harness.records.imports.asv_configuration import confs_below, confs_in
-from harness.system.files import read_regular
+from harness.system.files import read_regular, write_all
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,24 +38,11 @@ def test_kernel(gpu_benchmark, gpu_case):
     gpu_benchmark(gpu_case)
 '''
 _PACKAGE = '"""What asv and pytest run: the suites themselves say which kernels and sizes there are."""\n'
-_TRACKS = '''\
-"""One class a suite, for asv to find."""
-
-from harness.integrations.asv import tracks
-'''
-_TRACK = """
-
-class {name}(tracks.SuiteTracks):
-    folder = "{folder}"
-
-    def setup_cache(self):
-        return self.measure()
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of the files, by path below the folder."""
+    """The outcome of writing, by path below the folder."""
 
     written: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
@@ -79,13 +66,12 @@ def planned(suites: Sequence[SuiteGuess], folder: Path, below: str) -> dict[str,
         results = f"{below}/{results}"
     names = dict.fromkeys((*_there(folder, below), *(suite.name for suite in suites)))
     folders = {name: posixpath.relpath(f"{below}/{name}", posixpath.dirname(benchmarks)) for name in names}
-    tracks = [_TRACK.format(name=_class_name(name), folder=folders[name]) for name in names]
     return {
         **{f"{below}/{suite.name}/suite.py": suite_text(suite, f"{below}/{suite.name}") for suite in suites},
         **_settings(folder, below, results),
         posixpath.normpath(f"{home}/asv.conf.json"): _asv_settings(folder, home, benchmarks, results),
         f"{benchmarks}/__init__.py": _PACKAGE,
-        f"{benchmarks}/suites.py": "".join((_TRACKS, *tracks)),
+        f"{benchmarks}/suites.py": _templates().get_template("tracks.py.j2").render(folders=folders),
         f"{benchmarks}/test_kernels.py": _TESTS,
     }
 
@@ -100,7 +86,7 @@ def own_conf(folder: Path) -> Path | None:
 
 
 def _names_harness(file: Path) -> bool:
-    """Whether a file names the harness's integrations, as those do that `harness init` writes."""
+    """Return whether a file names the harness's integrations, as the files of `harness init` do."""
     return file.exists() and b"harness.integrations" in read_regular(file)
 
 
@@ -123,13 +109,13 @@ def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> 
 
 
 def _names(text: str, kernel: KernelGuess, folder: str) -> bool:
-    """Whether the text of a suite that lies in `folder` names a kernel and its file."""
+    """Return whether the text of a suite that lies in `folder` names a kernel and its file."""
     file = posixpath.relpath(kernel.source, folder)
     return f'"{kernel.name}"' in text and (file in text or _quoted(file) in text)
 
 
 def suites_folder(folder: Path, asked: str | None) -> str:
-    """Where suites are to lie: what was asked for, else what the project's own settings say, else `perf`."""
+    """Return the folder for suites: the one asked for, else that of the project's settings, else `perf`."""
     globs = _own_globs(folder)
     own = next((each[:-2] for each in globs or () if each.endswith("/*") and "*" not in each[:-2]), None)
     below = posixpath.normpath(asked or own or "perf")
@@ -194,43 +180,26 @@ def write(folder: Path, files: Mapping[str, str], *, force: bool, dry_run: bool)
     was written is taken away again.
     """
     outcome: dict[str, list[str]] = {"written": [], "unchanged": [], "differs": []}
-    undo: list[tuple[Path, bytes | None]] = []
-    for name, text in files.items():
-        path, content = folder / name, text.encode()
-        try:
+    changed: dict[Path, bytes] = {}
+    try:
+        for name, text in files.items():
+            path, content = (folder / name).resolve(), text.encode()
             before = read_regular(path) if os.path.lexists(path) else None
             if before == content:
                 outcome["unchanged"].append(name)
             elif before is not None and not force and name != "pyproject.toml":
                 outcome["differs"].append(name)
-            elif dry_run:
-                outcome["written"].append(name)
             else:
-                undo += [(each, None) for each in reversed(path.parents) if not each.exists()]
-                path.parent.mkdir(parents=True, exist_ok=True)
-                undo.append((path, before))
-                path.write_bytes(content)
                 outcome["written"].append(name)
-        except OSError as error:
-            _undo(undo)
-            raise StoreError(
-                f"Cannot write {path}: {error.strerror or error}. Nothing was changed in {folder}; give a "
-                "folder that can be written."
-            ) from None
+                changed[path] = content
+        if not dry_run:
+            write_all(changed, folder)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write {error.filename}: {error.strerror or error}. Nothing was changed in {folder}; "
+            "give a folder that can be written."
+        ) from None
     return Written(**{what: tuple(names) for what, names in outcome.items()})
-
-
-def _undo(done: Sequence[tuple[Path, bytes | None]]) -> None:
-    for path, before in reversed(done):
-        try:
-            if before is not None:
-                path.write_bytes(before)
-            elif path.is_dir():
-                path.rmdir()
-            else:
-                path.unlink(missing_ok=True)
-        except OSError:
-            continue
 
 
 # --- suite.py -----------------------------------------------------------------------------------
@@ -252,20 +221,10 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
 
 
-def _line(code: str, why: str, indent: int) -> str:
-    """A line with its reason behind it, or above it where there is no room."""
-    line, why = " " * indent + code, " ".join(why.split())
-    if not why:
-        return line
-    return f"{line}  # {why}" if len(line) + len(why) < _WIDTH else f"{_comment(why, indent)}\n{line}"
-
-
 def suite_text(suite: SuiteGuess, folder: str) -> str:
     """Return suite.py of a suite that lies in `folder`, below the project's."""
-    kernels = "\n".join(line for kernel in suite.kernels for line in _kernel(suite, kernel, folder))
     names = {"Kernel", "Problem", "Suite", "Axis", *(array.role for array in suite.arrays)}
     names |= {"Scalar"} if suite.numbers else set()
-    names |= {"ceil_div"} if "ceil_div(" in kernels else set()
     names |= {kernel.function for kernel in suite.kernels if kernel.function}
     outputs = [array for array in suite.arrays if array.role != "Input"]
     given = [array for array in suite.arrays if array.role != "Output"]
@@ -275,13 +234,14 @@ def suite_text(suite: SuiteGuess, folder: str) -> str:
         .render(
             suite=suite,
             class_name=_class_name(suite.name),
-            names=sorted(names, key=lambda name: (name.islower(), name)),
+            names=sorted(names),
             about=_about(suite, outputs),
             # Normal numbers, cut off, would be zeros for the most part.
             whole=[array for array in given if not array.dtype.startswith(_FLOATING)],
             results=[f"{array.name} of shape ({', '.join(array.shape)})" for array in outputs],
-            kernels=kernels,
+            compiled=partial(_compiled, folder=folder),
             drawn=_drawn,
+            fields=partial(_fields, suite),
             sizes=_sizes,
             strings=_strings,
             words_of=partial(_words_of, dtype=suite.dtype),
@@ -299,13 +259,22 @@ def _templates() -> Environment:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    made.filters |= {"comment": _comment, "because": _because, "returned": _returned}
+    made.filters |= {
+        "comment": _comment,
+        "because": _because,
+        "class_name": _class_name,
+        "returned": _returned,
+    }
     return made
 
 
 def _because(line: str, why: str) -> str:
-    code = line.strip()
-    return _line(code, why, line.index(code)) + "\n"
+    """Return a line with its reason behind it, or above it where there is no room."""
+    line, why = line.rstrip(), " ".join(why.split())
+    if not why:
+        return f"{line}\n"
+    indent = len(line) - len(line.lstrip())
+    return f"{line}  # {why}\n" if len(line) + len(why) < _WIDTH else f"{_comment(why, indent)}\n{line}\n"
 
 
 def _returned(text: str, mark: str = "") -> str:
@@ -354,23 +323,20 @@ def _drawn(array: ArrayGuess) -> str:
     return f'rng.integers({least}, {most}, {shape}).astype("{array.dtype}")'
 
 
-def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str]:
-    notes = kernel.notes
-    where = f"{kernel.file}:{kernel.line}" + (f", launched at {notes['launch']}" if "launch" in notes else "")
-    yield _comment(where + (f": {notes['']}" if notes.get("") else ""), 8)
-    yield "        Kernel("
-    yield f'            "{kernel.name}",'
+def _compiled(kernel: KernelGuess, folder: str) -> str:
+    """Return the source of a kernel as `Kernel` takes it, from the suite's folder."""
     source = _quoted(posixpath.relpath(kernel.source, folder))
     if kernel.function:
-        yield _line(f'{kernel.function}({source}, "{kernel.entry}"),', notes.get("source", ""), 12)
-    else:
-        given = source if kernel.instantiate else f'{{"cuda": {source}}}'
-        yield _line(f"{given},", notes.get("source", ""), 12)
-    macros = ", ".join(f'"{name}": {value}' for name, value in kernel.macros.items())
-    words = {
+        return f'{kernel.function}({source}, "{kernel.entry}")'
+    return source if kernel.instantiate else f'{{"cuda": {source}}}'
+
+
+def _fields(suite: SuiteGuess, kernel: KernelGuess) -> dict[str, str]:
+    """Return the keywords of a Kernel with their values; empty for none."""
+    return {
         "entry": f'"{kernel.entry}"' if kernel.entry and not kernel.function else "",
         "instantiate": _quoted(kernel.instantiate) if kernel.instantiate else "",
-        "macros": f"{{{macros}}}" if macros else "",
+        "macros": _macros(kernel.macros),
         "include": _strings(kernel.include) if kernel.include else "",
         "arch": f'"{kernel.arch}"' if kernel.arch else "",
         "options": f'{{"cuda": {_strings(kernel.options)}}}' if kernel.options else "",
@@ -380,14 +346,12 @@ def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str
         "args": "ARGS" if suite.args else "",
         "dtype": f'"{suite.dtype}"' if suite.dtype != "float32" else "",
     }
-    for name, value in words.items():
-        if name == "macros" and len(value) > _WIDTH - 20:
-            yield "            macros={"
-            inside = " " * 16
-            yield textwrap.fill(macros, _WIDTH, initial_indent=inside, subsequent_indent=inside) + ","
-            yield "            },"
-        elif value:
-            yield _line(f"{name}={value},", notes.get(name, ""), 12)
-        elif name in notes:
-            yield _comment(f"{name}: {notes[name]}", 12)
-    yield "        ),"
+
+
+def _macros(values: Mapping[str, int]) -> str:
+    macros = ", ".join(f'"{name}": {value}' for name, value in values.items())
+    if len(macros) <= _WIDTH - 22:
+        return f"{{{macros}}}" if macros else ""
+    inside = " " * 16
+    lines = textwrap.fill(macros, _WIDTH, initial_indent=inside, subsequent_indent=inside)
+    return f"{{\n{lines},\n{inside[4:]}}}"

@@ -78,7 +78,7 @@ def attribute(verdict: Verdict) -> Attribution | None:
 
 
 def _coupled(verdict: Verdict) -> bool:
-    """Whether the sides' clocks differ when each runs alone: they draw different power."""
+    """Return whether the sides' clocks differ when each runs alone: they draw different power."""
     base, head = ((arm.alone_mhz if arm else None) for arm in (verdict.base, verdict.head))
     return bool(base and head is not None and abs(head / base - 1) > POWER_COUPLED)
 

@@ -27,7 +27,7 @@ from harness.judgement.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.judgement.statistics.paired import ProcessEffect
 from harness.judgement.statistics.rates import holm
 from harness.numbers import percent
-from harness.records.types import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
+from harness.records.types import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus, fields_of
 from harness.suite.problem import Case
 
 CYCLES_MEAN_WORK = 0.8
@@ -125,7 +125,7 @@ class Round:
 
     @cached_property
     def exponent(self) -> tuple[float, float] | None:
-        """How time follows the SM clock, with its standard error."""
+        """Return how time follows the SM clock, with its standard error."""
         quads, noise = self.quads, self.block.clock_noise
         clocks = [mhz for quad in quads if (mhz := quad.sm_clock_mhz) and paired.readable(mhz)]
         if noise is None or len(clocks) < len(quads) or len(quads) < paired.MIN_QUADS:
@@ -158,11 +158,11 @@ class CaseTrial:
     looks: int = 0
     """Number of looks so far in this stage."""
     settled: bool = False
-    """Whether nothing more is to be measured."""
+    """True where nothing more is to be measured."""
     confirmed: bool | None = None
     p_value: float = 1.0
     stopped_by: str = ""
-    """Why it ended early: budget-spent, interrupted or record-ends."""
+    """Reason why it ended early: budget-spent, interrupted or record-ends."""
     solo: Mapping[str, SoloRun] = field(default_factory=dict)
     """By side, what it did when it ran alone; empty where none did."""
     _flag: Judgement | None = None
@@ -182,12 +182,12 @@ class CaseTrial:
 
     @property
     def confirming(self) -> bool:
-        """Whether it was called slower or faster, and what is measured now is to confirm it."""
+        """Return whether it was called slower or faster, and what is measured now is to confirm it."""
         return self._flag is not None
 
     @property
     def precision(self) -> Precision:
-        """How well the next block must know its effect for the verdict to profit."""
+        """Return how well the next block must know its effect for the verdict to profit."""
         wanted = self._precision
         # What processes of their own differ by hides a smaller error than this, and their quads take long.
         least = math.sqrt(self.noise_of(self.rounds).time.variance) / 3 if self.noise.launch_ns else 0.0
@@ -210,7 +210,7 @@ class CaseTrial:
 
     @property
     def suspicious(self) -> bool:
-        """Whether strays cost one side more than is nobody's business, by chance or not."""
+        """Return whether strays cost one side more than is nobody's business, by chance or not."""
         return abs(self.tail(self.rounds).cost) > self.policy.tail_margin
 
     @property
@@ -328,7 +328,7 @@ class CaseTrial:
 
     @property
     def _cycles_tell(self) -> bool | None:
-        """Whether cycles count where time disagrees; None where unknown.
+        """Return whether cycles count where time disagrees; None where unknown.
 
         At the power limit they do, as it hides work from time; not where they follow the clock, not the work.
         """
@@ -339,7 +339,7 @@ class CaseTrial:
 
     @property
     def power_capped(self) -> bool | None:
-        """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
+        """Return whether the driver lowered clocks for the power limit; None where it cannot tell."""
         return self._gated().power_capped
 
     def tail(self, rounds: Sequence[Round]) -> paired.Tail:
@@ -350,7 +350,7 @@ class CaseTrial:
         return paired.order_bias(found)
 
     def exponent(self) -> float | None:
-        """How time follows the SM clock, by the process that tells best."""
+        """Return how time follows the SM clock, by the process that tells best."""
         found = [each.exponent for each in self.rounds if each.exponent is not None]
         return min(found, key=lambda fitted: fitted[1])[0] if found else None
 
@@ -412,7 +412,7 @@ class CaseTrial:
         )
 
     def _holds_too(self, alone: Judgement, status: VerdictStatus) -> bool:
-        """Whether a verdict holds by another judgement too: an effect can be slower and tolerable."""
+        """Return whether a verdict holds by another judgement too: an effect can be slower and tolerable."""
         metrics = alone.metrics or ("time", "cycles")
         sizes = [abs(found.effect) for name, found in alone.estimates.items() if name in metrics]
         if status == "unchanged":
@@ -490,15 +490,8 @@ class CaseTrial:
 
 def bare_verdict(name: str, case: Case, status: VerdictStatus, reason: str, message: str = "") -> Verdict:
     """A verdict, by its name, of a case with nothing measured."""
-    return Verdict(
-        case=name,
-        kernel=case.kernel,
-        sizes=case.sizes,
-        dtype=case.dtype,
-        status=status,
-        reason=reason,
-        message=message,
-    )
+    known = fields_of(case, "kernel", "sizes", "dtype")
+    return Verdict(case=name, status=status, reason=reason, message=message, **known)
 
 
 def settle(trials: Iterable[CaseTrial], policy: Policy) -> None:

@@ -75,9 +75,9 @@ class Gated:
     touched: Mapping[str, int] = field(default_factory=dict)
     """Number of quads by reason code, in the order of GATES; no zeros."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    """Why a gate could not judge every quad, by gate."""
+    """Reason why a gate could not judge every quad, by gate."""
     power_capped: bool | None = None
-    """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
+    """True where the driver lowered clocks for the power limit; None where it cannot tell."""
     disturbance: float = 0.0
     """Share by which a fixed kernel's time varied or rose where others used the card; 1 where unknown."""
     findings: tuple[str, ...] = ()
@@ -246,7 +246,7 @@ class _Seen:
         )
 
     def encloses(self, counter: Sequence[tuple[int, int]]) -> bool:
-        """Whether a counter's first and last reading have the whole block between them."""
+        """Return whether a counter's first and last reading have the whole block between them."""
         started_ns, ended_ns = self.span_ns
         return len(counter) > 1 and counter[0][0] <= started_ns and ended_ns <= counter[-1][0]
 
@@ -313,7 +313,7 @@ def _causes(reasons: Iterable[str]) -> frozenset[str]:
 
 
 def _power_cap(seen: _Seen) -> tuple[bool | None, _Outcome]:
-    """Whether the power limit ruled the clocks, over the block as a whole; None where it is not known.
+    """Return whether the power limit ruled the clocks, over the block as a whole; None where it is not known.
 
     Not mark by mark: how often the driver updates its counter is not known, and over a few milliseconds one
     update could look like any share.

@@ -31,7 +31,7 @@ MetricName = Literal["time", "cycles", "tail"]
 SAME_AGAIN = 0.2
 """Share of the error of calling a case the same that looks at cases which are measured again may spend."""
 _POWER = 0.9
-"""How often the smallest visible slowdown is found: nine times in ten."""
+"""Frequency with which the smallest visible slowdown is found: nine times in ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Policy:
     """A case is the same once its effect is within this, either way, for sure."""
     confidence: float = 0.999
     looks: tuple[int, ...] = (2, 4, 8)
-    """How many processes there are when a case is judged: at first, and again when it is confirmed."""
+    """Number of processes when a case is judged: at first, and again when it is confirmed."""
     flag: float = 0.01
     """The chance that a case within the margin is called slower and measured again; faster, likewise."""
     confirm: float = 0.001
@@ -77,7 +77,7 @@ class Policy:
 
     @property
     def tail_margin(self) -> float:
-        """What strays may cost on average, as a share of the usual time, and be nobody's business."""
+        """Return what strays may cost on average, as a share of the usual time, and be nobody's business."""
         return 2 * self.tolerance
 
     def flag_alpha(self, look: int, *, last: bool = False) -> float:
@@ -139,9 +139,9 @@ class Judgement:
     smallest_visible: float
     """The slowdown in time that would be found and confirmed nine times in ten with this much noise."""
     excess: bool
-    """Whether processes differ by more than the card's history explains."""
+    """True where processes differ by more than the card's history explains."""
     apart: bool
-    """Whether time and cycles contradict each other: no effect is in both intervals."""
+    """True where time and cycles contradict each other: no effect is in both intervals."""
 
 
 def judge(
@@ -261,7 +261,7 @@ def _telling(found: Mapping[MetricName, Moderated]) -> Mapping[MetricName, Moder
 
 
 def _apart(found: Mapping[MetricName, Moderated], policy: Policy) -> bool:
-    """Whether time and cycles are further apart than chance and the margin allow."""
+    """Return whether time and cycles are further apart than chance and the margin allow."""
     if len(found) < 2:
         return False
     tail = policy.flag / 2

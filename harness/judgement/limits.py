@@ -20,7 +20,7 @@ JUDGED = ("regression", "improvement", "unchanged", "inconclusive")
 
 
 def wrong_twin(case: str, status: str, *, complete: bool) -> str:
-    """Why a twin's verdict makes the comparison untrustworthy, as a code; empty where it does not.
+    """Return why a twin's verdict makes the comparison untrustworthy, as a code; empty where it does not.
 
     `complete` is false for a twin whose measurement was ended early.
     """

@@ -24,7 +24,7 @@ from harness.judgement.statistics.moderated import (
     prior_of_case,
 )
 from harness.judgement.statistics.paired import ProcessEffect
-from harness.records.record_files import CalibrationSummary
+from harness.records.record_files import CalibrationSummary, refuse_newer
 from harness.records.types import DeviceInfo
 from harness.system.cache import write_file
 from harness.system.files import UNREADABLE, read_regular
@@ -76,11 +76,11 @@ class Calibration(CalibrationSummary):
     uuid: str | None
     cases: Mapping[str, CaseNoise] = field(default_factory=dict)
     planted: Mapping[str, PlantedRate] = field(default_factory=dict)
-    """How often slowdowns were found, by their size in percent, such as "0.5"."""
+    """Frequency with which slowdowns were found, by their size in percent, such as "0.5"."""
 
 
 def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoisePriors:
-    """How processes differ on a device, whatever the case: the history of all its cases in one."""
+    """Return how processes differ on a device, whatever the case: the history of all its cases in one."""
     assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
     cases = calibration.cases.values() if calibration else ()
     time = [noise.time for noise in cases if len(noise.time) > 1]
@@ -93,7 +93,7 @@ def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoiseP
 
 
 def noise_apart(device: DeviceInfo) -> NoisePriors:
-    """How blocks of a pair differ of which each side has a process of its own."""
+    """Return how blocks of a pair differ of which each side has a process of its own."""
     if device.kind == "cpu":
         return NoisePriors(time=ELSEWHERE, cycles=ELSEWHERE)
     return NoisePriors(time=APART, cycles=APART, launch_ns=APART_NS)
@@ -128,11 +128,7 @@ def read_calibration(folder: Path) -> Calibration | None:
         raise StoreError(
             f"{path} is no calibration ({error}). Delete it and run 'harness calibrate'."
         ) from None
-    if found.schema_version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{path} has schema version {found.schema_version}; this harness reads up to {SCHEMA_VERSION}. "
-            "Upgrade gpu-harness to read it."
-        )
+    refuse_newer(path, found.schema_version, SCHEMA_VERSION)
     effects = (effect for case in found.cases.values() for effect in (*case.time, *case.cycles))
     if not all(abs(e.value) < _MOST and 0 <= e.standard_error < _MOST and e.df >= 1 for e in effects):
         raise StoreError(

@@ -423,7 +423,7 @@ def _at_other_clocks(base_mhz: float, head_mhz: float) -> Refusal:
 
 
 def _drift(pairs_ns: Sequence[tuple[float, float]], turns: _Turns, policy: Policy) -> Refusal | None:
-    """Whether times moved steadily all along, and one side came first too often for that to cancel.
+    """Return whether times moved steadily all along, and one side came first too often for that to cancel.
 
     The slope is that of the pairs' levels, their mean logarithms, which know nothing of the ratios where both
     sides' noise is alike. It counts where it alone would make up half of the margin, and is no chance
@@ -469,7 +469,7 @@ def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
 
 
 def _what_would_help(ratios: Sequence[float], policy: Policy) -> str:
-    """How many pairs would settle it nine times in ten, with this effect and this much noise."""
+    """Return how many pairs would settle it nine times in ten, with this effect and this much noise."""
     middle = median(ratios)
     beyond = abs(middle) - math.log1p(policy.margin)
     reach = max(beyond, math.log1p(policy.tolerance) - abs(middle))

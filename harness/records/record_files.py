@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PART = ".part"
-"""What a record's name ends in while it is written, and after its run was killed."""
+"""Ending of a record's name while it is written, and after its run was killed."""
 PACKED = ".gz"
-"""What the name of a record ends in that gzip has packed."""
+"""Ending of the name of a record that gzip has packed."""
 _ENDINGS = (".jsonl", f".jsonl{PACKED}")
 
 
@@ -56,24 +56,32 @@ _FIELDS = {Run: "run", Row: "row", Comparison: "comparison", CaseBlock: "block",
 """The field of a line that holds a record of each kind."""
 
 
-class _SchemaVersion(msgspec.Struct):
+class SchemaVersion(msgspec.Struct):
+    """A described record, of which only the version is read."""
+
     schema_version: int
 
 
 class _RecordHead(msgspec.Struct):
-    run: _SchemaVersion | None = None
-    comparison: _SchemaVersion | None = None
+    run: SchemaVersion | None = None
+    comparison: SchemaVersion | None = None
 
 
 _RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)(?P<commit>[^-]+)-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRun:
+class RunResult:
+    """A run, fresh or from its record."""
+
     run: Run
     rows: tuple[Row, ...]
-    complete: bool
-    """False for a run that was interrupted: its rows are good, but not all that were asked for."""
+    path: Path | None
+    """The record's file; None where there is none."""
+    interrupted: bool = False
+    """Its rows are good, but not all that were asked for."""
+    problem: str = ""
+    """Reason why the record is not whole, such as a full disk; the rows here are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +118,12 @@ class ComparisonResult:
     blocks: tuple[CaseBlock, ...] = ()
     """The measurements of each case in each process, in order."""
     left_out: tuple[str, ...] = ()
-    """Why cases were not compared at all, a sentence each."""
+    """Sentences that say why cases were not compared at all."""
     problem_changes: tuple[str, ...] = ()
-    """What head's problem asks for otherwise than base's, a sentence each."""
+    """Sentences that say how head's problem differs from base's."""
     interrupted: bool = False
     problem: str = ""
-    """Why the record is not whole, such as a full disk."""
+    """Reason why the record is not whole, such as a full disk."""
     path: Path | None = None
     """The record's file; None where there is none."""
     calibration: CalibrationSummary | None = None
@@ -158,7 +166,7 @@ class JsonLines:
     def __init__(self, path: Path, file: IO[bytes], advice: str) -> None:
         self.path, self.file, self._advice = path, file, advice
         self.problem = ""
-        """Why `keep` writes no more."""
+        """Reason why `keep` writes no more; empty while it writes."""
 
     def append(self, line: msgspec.Struct) -> None:
         """Raises StoreError, with the advice, where the disk is full."""
@@ -333,13 +341,13 @@ class ComparisonJournal(Journal):
         return replace(made, path=self.path, problem=self.problem)
 
 
-def read_run(path: Path) -> StoredRun:
+def read_run(path: Path) -> RunResult:
     """A run's record from disk. Raises StoreError, with the line, for a damaged one or a newer schema."""
     lines = _decoded(path)
     if (run := lines[0].run) is None:
         raise StoreError(f"{path} is the record of a comparison; expected that of a run.")
     rows = tuple(line.row for line in lines if line.row is not None)
-    return StoredRun(run, rows, complete=any(line.complete for line in lines))
+    return RunResult(run, rows, path, interrupted=not any(line.complete for line in lines))
 
 
 def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list[StoredRow], list[str]]:
@@ -388,13 +396,13 @@ def read_comparison(path: Path) -> ComparisonResult:
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
-    """What lies at some places."""
+    """The records found at some places."""
 
     comparisons: tuple[Path, ...]
     others: int
     """Number of records in folders that are of something else."""
     problems: tuple[str, ...]
-    """What could not be read, a sentence each."""
+    """Sentences that name what could not be read."""
 
 
 def find_comparisons(places: Sequence[Path]) -> FoundRecords:
@@ -495,9 +503,14 @@ def _check_version(path: Path, lines: list[bytes]) -> None:
     described = first.run or first.comparison
     if described is None:
         raise StoreError(f"{path} is no run record: its first line describes neither a run nor a comparison.")
-    if (version := described.schema_version) > SCHEMA_VERSION:
+    refuse_newer(path, described.schema_version, SCHEMA_VERSION)
+
+
+def refuse_newer(path: Path, version: int, newest: int) -> None:
+    """Raise StoreError where a file's version is newer than the newest that this harness reads."""
+    if version > newest:
         raise StoreError(
-            f"{path} has schema version {version}; this harness reads up to {SCHEMA_VERSION}. "
+            f"{path} has schema version {version}; this harness reads up to {newest}. "
             "Upgrade gpu-harness to read it."
         )
 

@@ -15,7 +15,14 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError
-from harness.records.record_files import JsonLines, decoded_line, reading, writing_results
+from harness.records.record_files import (
+    JsonLines,
+    SchemaVersion,
+    decoded_line,
+    reading,
+    refuse_newer,
+    writing_results,
+)
 from harness.records.sweep_types import (
     SCHEMA_VERSION,
     Duel,
@@ -111,7 +118,7 @@ class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
 
     @property
     def problem(self) -> str:
-        """Why the file is not whole; empty where it is."""
+        """Return why the file is not whole; empty where it is."""
         return self._lines.problem if self._lines else ""
 
     def add(self, item: Item) -> None:
@@ -156,12 +163,8 @@ def read_sweep(path: Path) -> tuple[Sweep, SweepState]:
     return _decoded(path, content[: content.rfind(b"\n") + 1].splitlines())
 
 
-class _SchemaVersion(msgspec.Struct):
-    schema_version: int
-
-
 class _VersionLine(msgspec.Struct):
-    sweep: _SchemaVersion
+    sweep: SchemaVersion
 
 
 def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
@@ -169,11 +172,7 @@ def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
         version = msgspec.json.decode(lines[0] if lines else b"", type=_VersionLine).sweep.schema_version
     except UNREADABLE as error:
         raise StoreError(f"{path} is no sweep: its first line does not describe one ({error}).") from None
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{path} has schema version {version}, which is newer than this harness. "
-            "Upgrade gpu-harness to read it."
-        )
+    refuse_newer(path, version, SCHEMA_VERSION)
     advice = "Delete the line to go on from the rest, or begin anew with --fresh."
     decoded = [decoded_line(path, number, line, _SweepLine, advice) for number, line in enumerate(lines, 1)]
     sweep = decoded[0].sweep

@@ -41,14 +41,14 @@ class DeviceInfo:
     """One device as its backend describes it."""
 
     spec: str
-    """How the command line names it, such as cuda:0."""
+    """The device's name on the command line, such as cuda:0."""
     backend: str
     name: str
     vendor: str
     driver: str
     kind: Literal["gpu", "cpu", "other"]
     arch: str
-    """What binaries are built for: sm_90, or the OpenCL device and driver version."""
+    """Architecture that binaries are built for: sm_90, or the OpenCL device and driver version."""
     uuid: str | None = None
     pci_bus_id: str | None = None
     compute_capability: tuple[int, int] | None = None
@@ -125,7 +125,7 @@ class Launch:
 
     @property
     def in_parts(self) -> bool:
-        """Whether the grid is larger than one dispatch."""
+        """True where the grid is larger than one dispatch."""
         return self.dispatch is not None and any(map(operator.gt, self.grid, self.dispatch))
 
     def parts(self) -> Iterator[tuple[Extent3, Extent3]]:
@@ -151,7 +151,7 @@ class CompiledKernel:
     code_sha256: str | None = None
     """A hash of the card's instructions; of a library, of its file."""
     settings: Mapping[str, int | str | bool] = field(default_factory=dict)
-    """What a compiler or an autotuner chose for it: warps, stages and the like."""
+    """Choices of a compiler or an autotuner for it: warps, stages and the like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class Resources:
     """Bytes of local memory per thread: spills and local arrays."""
     max_threads_per_block: int | None = None
     arch: str | None = None
-    """What it was built for, such as sm_90a; None where the binary does not say."""
+    """Architecture that it was built for, such as sm_90a; None where the binary does not say."""
     binary_sha256: str | None = None
     code_sha256: str | None = None
     """A hash of the instructions and constants in the binary alone: other text, or another name of a file,
@@ -180,11 +180,11 @@ class Resources:
     occupancy: float | None = None
     """Resident warps over those that a multiprocessor can hold, by arithmetic."""
     instructions: Mapping[str, int] = field(default_factory=dict)
-    """How many instructions of each kind: FFMA, LDG.128, HMMA.16816. Empty where they are not told."""
+    """Number of instructions by kind: FFMA, LDG.128, HMMA.16816. Empty where unknown."""
     loop_instructions: Mapping[str, int] = field(default_factory=dict)
     """The same for the loop that has most of the arithmetic."""
     kernels: tuple[CompiledKernel, ...] = ()
-    """What a Python function launches, where its framework tells. `registers` is then the most of any."""
+    """Kernels that a Python function launches, where its framework tells. `registers` is their maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +222,7 @@ class Measurement:
     launches_per_slot: int | None
     l2: L2Policy
     clock: str
-    """What told the time: cuda-event, opencl-profiling, gl-timer, host, scripted; or another harness's."""
+    """Source of the times: cuda-event, opencl-profiling, gl-timer, host, scripted; or another harness's."""
     tick_ns: float | None
     warmup_launches: int | None
     warmup_s: float | None
@@ -233,8 +233,8 @@ class Measurement:
     """Host monotonic clock, to align with telemetry."""
     ended_ns: int | None
     restored: bool = False
-    """Whether arrays that kernels read and write were put back before each launch, outside of its time. A hot
-    L2 then holds what that copy left."""
+    """True where arrays that kernels read and write were put back before each launch, outside of its time. A
+    hot L2 then holds what that copy left."""
 
     @property
     def span_ns(self) -> tuple[int, int]:
@@ -332,9 +332,9 @@ class Row(Outcome):
     measurement: Measurement | None = None
     telemetry: Telemetry | None = None
     library: LibraryShare | None = None
-    """What the vendor's own kernel does in its place."""
+    """Comparison with the vendor's own kernel."""
     library_missing: str = ""
-    """Why `library` is None where the suite has such a kernel for this backend; a sentence."""
+    """Sentence that says why `library` is None where the suite has such a kernel for this backend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +362,7 @@ class DescribedJob(Described):
     """Every kernel of the suite, of head's in a comparison, in ladder order."""
     settings: Mapping[str, str | int | float | bool | None]
     identity: Mapping[str, str] = field(default_factory=dict)
-    """What the card's driver says of it that stays: VBIOS, power limit, ECC, persistence and the like."""
+    """Lasting properties of the card by its driver: VBIOS, power limit, ECC, persistence and the like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,9 +415,9 @@ class PairedBlock:
     """Relative standard deviation of a slot's clock from nothing but the ticks of the device's timer."""
     telemetry: Telemetry | None = None
     restored: bool = False
-    """Whether arrays that kernels read and write were put back before each launch, as in Measurement."""
+    """True where arrays that kernels read and write were put back before each launch, as in Measurement."""
     in_turns: bool = False
-    """Whether each side had a process of its own, and the two took turns slot by slot."""
+    """True where each side had a process of its own, and the two took turns slot by slot."""
 
     def median_ns(self, arm: str) -> float:
         """The median time of the slots of one arm, A or B."""
@@ -441,14 +441,14 @@ FAILING = ("regression", "missing", "failed", "invalid", "inconclusive", "improv
 
 
 def nothing_compared(statuses: Iterable[str]) -> bool:
-    """Whether no case of a comparison is at both commits: there is nothing then that could be fine."""
+    """Return whether no case of a comparison is at both commits: then nothing could be fine."""
     return all(status in ("new", "missing") for status in statuses)
 
 
 RiskKind = Literal["spill", "occupancy", "stack", "narrower", "unroll", "loop", "registers"]
-"""What of a build's difference has been seen to cost time."""
+"""Kinds of differences between builds that have been seen to cost time."""
 DifferenceStatus = Literal["identical", "changed", "new", "missing", "failed", "not-built"]
-"""What became of a build, head against base."""
+"""Outcomes of a build, head against base."""
 TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
 """A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
 TWINS = (TWIN_SAME, TWIN_PLANTED)
@@ -478,7 +478,7 @@ class Strays:
     slots: int
     """Number of slots of each arm, strays included."""
     cost: float
-    """What head's cost on average more than base's, as a share of the usual time."""
+    """Average extra cost of head's over base's, as a share of the usual time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -525,10 +525,10 @@ class Verdict:
     noise_floor: float | None = None
     """The same as the card's calibration found it for this case; None without one."""
     clock_exponent: float | None = None
-    """How time follows the SM clock: 1 where time is cycles over clock, 0 where the clock does not matter;
-    None where the clock did not move enough to tell."""
+    """Exponent by which time follows the SM clock: 1 where time is cycles over clock, 0 where the clock does
+    not matter; None where the clock did not move enough to tell."""
     power_capped: bool | None = None
-    """Whether the driver lowered clocks for the power limit meanwhile; None where it cannot tell."""
+    """True where the driver lowered clocks for the power limit meanwhile; None where unknown."""
     attribution: Attribution | None = None
     base: Arm | None = None
     head: Arm | None = None
@@ -556,7 +556,7 @@ class CaseBlock:
     process: int
     """The number of the comparison's process, from 1."""
     confirming: bool = False
-    """Whether it was measured to confirm or refute what earlier processes said."""
+    """True where it was measured to confirm or refute the verdict of earlier processes."""
     retried: bool = False
     """In records up to schema 2: the gates threw the block out, and the same process measured another."""
     block: PairedBlock

@@ -146,22 +146,21 @@ class Sheet:
         marks = self.marks or ("",) * len(columns[0].cells)
         return zip(marks, zip(*(column.cells for column in columns), strict=True), strict=True)
 
-    def html_head(self) -> str:
-        return str(_html().head(self.shown))
+    def html_head(self) -> Markup:
+        return Markup(_html().head(self.shown))
 
-    def html_rows(self) -> Iterator[str]:
+    def html_rows(self) -> Iterator[Markup]:
         columns = [(column, column.rows_spanned()) for column in self.shown]
         for at, (mark, row) in enumerate(self.marked_rows):
             cells = (
                 HtmlCell.of(column, cell, spans[at])
                 for (column, spans), cell in zip(columns, row, strict=True)
             )
-            yield str(_html().row(mark, [cell for cell in cells if cell.rows]))
+            yield Markup(_html().row(mark, [cell for cell in cells if cell.rows]))
 
     def html(self) -> Markup:
         """Return the table in a region of its own, so that a narrow screen moves it and not the page."""
-        rows = map(Markup, self.html_rows())
-        return Markup(_html().scrolled(self.title, self.kind, Markup(self.html_head()), rows))
+        return Markup(_html().scrolled(self.title, self.kind, self.html_head(), self.html_rows()))
 
 
 _LOUD = ("regression", "improvement", "inconclusive", "invalid", "missing", "failed")

@@ -78,6 +78,7 @@ def _environment(folder: Path, escape: Callable[[object], Markup]) -> Environmen
         return escape(separator).join(map(escape, filter(None, values)))
 
     made = Environment(
+        auto_reload=False,
         autoescape=True,  # so that macros give Markup; `escape` comes first and leaves it nothing to do
         finalize=escape,
         keep_trailing_newline=True,

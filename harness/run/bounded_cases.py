@@ -15,7 +15,7 @@ from harness.device.static.occupancy import CARDS, CardModel
 from harness.device.static.static_facts import facts
 from harness.errors import StoreError, SuiteError, UsageError
 from harness.judgement.statistics.paired import of_arm
-from harness.records.record_files import ComparisonResult, StoredRun, read_comparison, read_run
+from harness.records.record_files import ComparisonResult, RunResult, read_comparison, read_run
 from harness.records.types import DeviceInfo, L2Policy, Source
 from harness.run.builds.build_only import build_only
 from harness.suite.case_id import CaseId
@@ -70,7 +70,7 @@ def read_record(path: Path) -> Record:
     return record
 
 
-def _of_run(stored: StoredRun) -> Record:
+def _of_run(stored: RunResult) -> Record:
     run = stored.run
     rows = {row.case: row.measurement for row in stored.rows if row.measurement and row.status == "measured"}
     return Record(

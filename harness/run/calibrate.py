@@ -20,7 +20,7 @@ from harness.run.pair_session import CaseEntry, against_itself
 from harness.suite.planning import PlannedCase
 
 MOST_EFFECTS = 256
-"""How many effects are kept of each case, the newest: a file must not grow for ever."""
+"""Number of effects that are kept of each case, the newest: a file must not grow for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ class Comparing(PairSession):
         self._canaries: list[CanaryLevel] = []
         """Levels of all blocks so far, in every comparison of the session."""
         self.unplanted: list[str] = []
-        """Why slowdowns could not be planted, a sentence each."""
+        """Sentences that say why slowdowns could not be planted."""
         self._journal: ComparisonJournal
         self._changes: ProblemChanges | None = None
 
@@ -120,7 +120,7 @@ class Comparing(PairSession):
                 )
 
     def _explained(self, verdict: Verdict) -> Verdict:
-        """The verdict of a case that one commit has: failed, where the other's suite cannot be loaded."""
+        """Return the verdict of a case of one commit: failed, where the other's suite cannot be loaded."""
         side: Side = "base" if verdict.status == "new" else "head"
         problem = (self.base if side == "base" else self.head).problem
         if problem is None:
@@ -216,7 +216,7 @@ class Comparing(PairSession):
         return bool(os.environ.get("CI")) and self.device.kind != "cpu" if wanted is None else wanted
 
     def find_steps(self, pairs: Sequence[protocol.PairOf], targets: Sequence[float]) -> list[int | None]:
-        """How many planted steps slow each pair's head by its target; None where none can be planted."""
+        """Return the planted steps that slow each pair's head by its target; None where that fails."""
         self.observer.stage("plant")
         found: list[int | None] = []
         for pair, target in zip(pairs, targets, strict=True):
@@ -243,7 +243,7 @@ class Comparing(PairSession):
         self.ahead.close()
 
     def _process(self, entries: Sequence[CaseEntry]) -> None:
-        """One fresh process for all of these, in random order; another after one that failed."""
+        """Measure all of these in a fresh process, in random order; in another after a failure."""
         self._processes += 1
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")

@@ -22,12 +22,12 @@ class JudgeSettings:
     device: str | None = None
     margin: float | None = None
     tolerance: float | None = None
-    """None for margin or tolerance takes what suits the device."""
+    """Limits as shares; without one the device's usual limit is taken."""
     confidence: float = 0.999
     timeout_s: float = 120.0
     """Timeout of one case in one process; of executables, of one process."""
     busy: Busy = "wait"
-    """What to do where another process measures on the device."""
+    """Behaviour while another process measures on the device."""
     budget_s: float | None = None
     """Device time after which no process is begun; of executables, time of processes."""
     seed: int = 1
@@ -41,15 +41,15 @@ class CompareSettings(JudgeSettings):
     command: str = "compare"
     l2: L2Policy | None = None
     pair: PairSettings | None = None
-    """How many quads; None takes what suits the device."""
+    """Number of quads and length of a block; None takes the device's usual values."""
     solo_s: float = 1.0
-    """How long each side of a flagged case runs by itself, to see what power it draws; 0 for not at all."""
+    """Time that each side of a flagged case runs alone, to measure its power; 0 skips this."""
     twins: bool | None = None
-    """Whether to measure twins. None does in CI, unless on a CPU, whose noise would hide the planted one."""
+    """True measures twins. None does in CI, unless on a CPU, whose noise would hide the planted one."""
     measure_identical: bool = False
-    """Whether to measure kernels whose compiled code is the same, to learn of the noise."""
+    """True measures kernels with the same compiled code too, to learn of the noise."""
     toolchains: Mapping[SideName, FoundToolchain] = field(default_factory=dict)
-    """What compiles each side, where both are of one source; empty for what is found."""
+    """Compilers by side, where both are of one source; empty for the compiler that is found."""
 
 
 def policy_for(device: DeviceInfo, settings: JudgeSettings) -> Policy:
@@ -68,7 +68,7 @@ def recorded_settings(settings: JudgeSettings, policy: Policy) -> dict[str, str 
 
 
 def pair_settings_for(device: DeviceInfo, policy: Policy) -> PairSettings:
-    """As many quads as bring their own error well below what is to be seen; fewer where launches are long."""
+    """Return enough quads to bring their error well below the margin; fewer where launches are long."""
     few = device.kind == "cpu"
     return PairSettings(
         min_quads=10 if few else 6,

@@ -215,7 +215,7 @@ class DeviceSession:
         self._told: Mapping[SideName, SuiteData] = {}
         """The suites that workers do not load themselves."""
         self.peaks: Mapping[str, float] = {}
-        """What the device can do at most; empty until it is known."""
+        """The device's peak rates; empty until they are known."""
         self._stack = ExitStack()
         self._worker = ExitStack()
         self._child: WorkerProcess | None = None
@@ -273,7 +273,7 @@ class DeviceSession:
         )
 
     def refusal(self, planned: PlannedCase) -> Refusal | None:
-        """Why the device cannot run the case, as far as its spec alone tells."""
+        """Return why the device cannot run the case, as far as its spec alone tells."""
         return unfit(planned, self.device)
 
     def start(self) -> None:
@@ -298,7 +298,7 @@ class DeviceSession:
         return self._child is not None
 
     def ask(self, request: Request[R], timeout_s: float) -> R | Failed:
-        """What the worker process answers. One is started where there is none; one that fails is ended."""
+        """Ask the worker process. It is started where there is none, and ended where it fails."""
 
         def answer() -> R | Failed:
             self.start()
@@ -329,12 +329,12 @@ class DeviceSession:
         return self._sampler.snapshots
 
     def description(self) -> dict[str, Any]:
-        """What any record says of where and when it was measured."""
+        """Return the fields of any record that tell where and when it was measured."""
         identity = self.probe.identity()
         return {**begun(), "device": self.device, "toolchain": self.toolchain, "identity": identity}
 
     def seen(self, started_ns: int, ended_ns: int) -> Telemetry:
-        """What the card said between two moments; ask at once, while the worker is still there."""
+        """Return the telemetry between two moments; ask at once, while the worker is still there."""
         return telemetry_of(self._sampler, started_ns, ended_ns, own_pids=self._own_pids())
 
     def _own_pids(self) -> list[int]:
@@ -366,7 +366,7 @@ class DeviceSession:
 
 
 def begun() -> dict[str, Any]:
-    """What any record says of what began it, here and now."""
+    """Return the fields of a record that tell its version, id, moment and host."""
     return {
         "harness_version": harness.__version__,
         "run_id": secrets.token_hex(8),
@@ -376,8 +376,8 @@ def begun() -> dict[str, Any]:
 
 
 def unfit(planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False) -> Refusal | None:
-    """Why the device cannot run the case, as far as its spec alone tells; which packages are installed does
-    not count where it runs in another environment, `elsewhere`.
+    """Return why the device cannot run the case, as far as its spec alone tells. Installed packages do not
+    count where it runs in another environment, `elsewhere`.
     """
     if refused := refusal(planned.kernel, device):
         return refused

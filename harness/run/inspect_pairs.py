@@ -59,9 +59,7 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
         by_side = session.inspect_in_turns(tuple(entry.pair for entry in in_turns))
         if not isinstance(by_side, Failed):
             for entry in in_turns:
-                _settle_built(
-                    session, entry, {side: by_side[side].pairs[entry.pair.id][side] for side in SIDES}
-                )
+                _settle_built(session, entry, {side: by_side[side][entry.pair.id][side] for side in SIDES})
     return changes
 
 

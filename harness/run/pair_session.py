@@ -49,11 +49,11 @@ class CaseEntry:
     digests: dict[str, str] = field(default_factory=dict)
     """Digests of outputs that were verified in full, by side."""
     by_base: bool = False
-    """Whether base's problem lies in other files than head's, so that head is verified by both."""
+    """True where base's problem lies in other files than head's, so that head is verified by both."""
     built: Mapping[SideName, protocol.SideFacts] | None = None
-    """What each side became when it was built; None until then, and where the compiler died of it."""
+    """Facts of each built side; None before it is built, and where the compiler died of it."""
     in_turns: bool = False
-    """Whether each side has a process of its own, as code of its own runs in it."""
+    """True where each side has a process of its own, as code of its own runs in it."""
 
     def take(self, facts: Mapping[SideName, protocol.SideFacts]) -> None:
         """Have the trial know what each side was built to."""
@@ -66,7 +66,7 @@ class CaseEntry:
 def match(
     base: Sequence[PlannedCase], head: Sequence[PlannedCase]
 ) -> tuple[list[tuple[protocol.PairOf, Case]], list[Verdict]]:
-    """The cases that both commits have, and verdicts of those that only one has."""
+    """Return the cases that both commits have, and verdicts of those that only one has."""
     of_base = {planned.case.id: planned.case for planned in base}
     of_head = {planned.case.id: planned.case for planned in head}
     both: list[tuple[protocol.PairOf, Case]] = []
@@ -84,7 +84,7 @@ def match(
 
 
 def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.PairOf:
-    """A case of head against itself; with a slowdown of so many steps planted, where `steps` are given."""
+    """Return a case of head against itself, with a slowdown of `steps` planted where they are given."""
     base = protocol.PairSide(suite="head", kernel=case.kernel, planted=steps is not None)
     head = msgspec.structs.replace(base, steps=steps or 0)
     return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
@@ -100,7 +100,7 @@ class PairSession(DeviceSession):
 
     observer: CompareObserver
     mark_s = 0.1
-    """Short marks let a gate drop few samples around a disturbance."""
+    """Seconds between two full snapshots. Short marks let a gate drop few samples around a disturbance."""
 
     def __init__(
         self, base: LoadedSuite, head: LoadedSuite, settings: CompareSettings, observer: CompareObserver
@@ -118,7 +118,7 @@ class PairSession(DeviceSession):
         self.base, self.head, self.settings = base, head, settings
         self._compilers = {side: tool.nvcc for side, tool in settings.toolchains.items() if tool.nvcc}
         self.has_compilers = bool(self._compilers)
-        """Whether the sides have compilers of their own."""
+        """True where the sides have compilers of their own."""
         self.ahead = PairsAhead()
         self._turns: TurnPair | None = None
         loadings = {"base": base.loading, "head": head.loading}
@@ -153,7 +153,7 @@ class PairSession(DeviceSession):
         return untouched(planned.kernel, self.device.backend, has_compilers=self.has_compilers)
 
     def is_elsewhere(self, kernel: Kernel) -> bool:
-        """Whether a kernel is a function that runs in the environments of the two toolchains."""
+        """Return whether a kernel is a function that runs in the environments of the two toolchains."""
         named = self.settings.toolchains.values()
         source = kernel.source_for(self.device.backend)
         if not named or not isinstance(source, (HostFunction, PythonFunction)):
@@ -185,7 +185,7 @@ class PairSession(DeviceSession):
     # Processes that hold both suites
 
     def _told_to(self, own: SideName | None) -> dict[SideName, SuiteData]:
-        """The suites that a worker is told of: all but the side's own, which it loads itself."""
+        """Return the suites that a worker is told of: all but the side's own, which it loads itself."""
         return {
             side: loading.data
             for side in SIDES
@@ -209,7 +209,7 @@ class PairSession(DeviceSession):
     # Processes that hold one side each
 
     def ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
-        """What a pair of processes answers; one is started where there is none, and ended where it fails."""
+        """Ask a pair of processes. It is started where there is none, and ended where it fails."""
         return self._answered(lambda: self._side_processes().compare(request, timeout_s, self.ahead.prepare))
 
     def inspect_in_turns(self, pairs: tuple[protocol.PairOf, ...]) -> Mapping[SideName, SidesByPair] | Failed:
@@ -226,7 +226,7 @@ class PairSession(DeviceSession):
         self.ahead.start(self._new_turns, 1)
 
     def _side_processes(self) -> TurnPair:
-        """A process for each side, which have opened the device; they are begun where there are none."""
+        """Return a process for each side, which has opened the device. They are begun where needed."""
         if self._turns is None:
             with ExitStack() as stack:
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
@@ -286,7 +286,7 @@ class _Answering:
 
 
 def untouched(kernel: Kernel, backend: str, *, has_compilers: bool) -> Refusal | None:
-    """Why toolchains make no difference to a kernel that runs in the harness's own environment."""
+    """Return why toolchains make no difference to a kernel in the harness's own environment."""
     source = kernel.source_for(backend)
     if isinstance(source, (HostFunction, PythonFunction)):
         return Refusal(

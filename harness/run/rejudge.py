@@ -107,7 +107,7 @@ def rejudge_record(
 
 
 def _policy(path: Path, stored: ComparisonResult, limits: RejudgeSettings) -> Policy:
-    """What was asked for, else what the record was judged by, else what suits its device."""
+    """Return what was asked for, else what the record was judged by, else what suits its device."""
     given: dict[str, Any] = {}
     for name in ("margin", "tolerance", "confidence"):
         if not (value := getattr(limits, name)):

@@ -7,15 +7,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.errors import HarnessError, WorkerError
 from harness.measure.protocol import BuildAll, CaseOf, HoldAgainst, Measure
 from harness.measure.timing import MeasureSettings
-from harness.records.record_files import Journal, RecordWriter
-from harness.records.types import METHOD_VERSION, Row, RowStatus, Run
+from harness.records.record_files import Journal, RecordWriter, RunResult
+from harness.records.types import METHOD_VERSION, Row, RowStatus, Run, fields_of
 from harness.run.device_session import DeviceObserver, DeviceSession, unfit
 from harness.suite.kernel import Kernel
 from harness.suite.loader import LoadedSuite
@@ -50,16 +50,6 @@ class SessionSettings:
 class Observer(DeviceObserver, Protocol):
     def started(self, planned: PlannedCase, number: int, total: int) -> None: ...
     def finished(self, row: Row) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    run: Run
-    rows: tuple[Row, ...]
-    path: Path | None
-    interrupted: bool = False
-    problem: str = ""
-    """Why the record is not whole, such as a full disk; the rows here are."""
 
 
 class Session(DeviceSession):
@@ -122,9 +112,6 @@ class Session(DeviceSession):
 
     def _describe(self) -> Run:
         measure = self.settings.measure
-        method = {name: getattr(measure, name) for name in measure.__slots__} if measure else {}
-        if method:
-            method = {"method": METHOD_VERSION, **method}
         return Run(
             **self.description(),
             command=self.settings.command,
@@ -132,10 +119,10 @@ class Session(DeviceSession):
             headline=self.loaded.suite.headline,
             kernels=tuple(kernel.name for kernel in self.loaded.suite.kernels),
             settings={
-                "seed": self.settings.seed,
-                "timeout_s": self.settings.timeout_s,
+                **fields_of(self.settings, "seed", "timeout_s"),
                 **({"max_launch_ms": most_ms} if (most_ms := self.settings.max_launch_ms) else {}),
-                **method,
+                **({"method": METHOD_VERSION} if measure else {}),
+                **(fields_of(measure, *measure.__slots__) if measure else {}),
                 **self.settings.notes,
             },
             peaks=self.peaks,
@@ -147,7 +134,7 @@ class Session(DeviceSession):
         for number, planned in enumerate(plan, 1):
             self.observer.started(planned, number, len(plan))
             if refused := unfit(planned, self.device):
-                yield _row(planned, "skipped", refused.reason, refused.message)
+                yield _row(planned, "skipped", reason=refused.reason, message=refused.message)
                 continue
             if kernel is not planned.kernel:
                 self.leave()
@@ -203,17 +190,9 @@ class Session(DeviceSession):
 
 
 def _failed_row(planned: PlannedCase, failed: Failed) -> Row:
-    return _row(planned, "failed", failed.reason, failed.message, failed.log)
+    return _row(planned, "failed", **fields_of(failed, "reason", "message", "log"))
 
 
-def _row(planned: PlannedCase, status: RowStatus, reason: str, message: str, log: str = "") -> Row:
-    return Row(
-        case=planned.case.id,
-        kernel=planned.kernel.name,
-        sizes=planned.case.sizes,
-        dtype=planned.kernel.dtype,
-        status=status,
-        reason=reason,
-        message=message,
-        log=log,
-    )
+def _row(planned: PlannedCase, status: RowStatus, **why: Any) -> Row:
+    case, kernel = planned.case, planned.kernel
+    return Row(case=case.id, kernel=kernel.name, sizes=case.sizes, dtype=kernel.dtype, status=status, **why)

@@ -139,7 +139,7 @@ class _Sanitizing:
     def _run(
         self, planned: PlannedCase, tool: str, child: WorkerProcess, device: str, options: tuple[str, ...]
     ) -> Sanitized:
-        """What became of the process, as far as it knows itself."""
+        """Return what became of the process, as far as it knows itself."""
         ran, loaded = Sanitized(case=planned.case.id, tool=tool, status="clean"), self.loaded
         kernel, sizes = planned.kernel.name, planned.case.sizes
         try:

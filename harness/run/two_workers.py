@@ -10,7 +10,7 @@ import math
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from typing import TypeVar
@@ -66,7 +66,7 @@ class TurnPair:
         self._sides: tuple[SideName, ...] = SIDES if first == "base" else SIDES[::-1]
         self.is_open = False
         self._begun: dict[SideName, Pending[SidesByPair]] = {}
-        """What was asked ahead, and not yet waited for."""
+        """Requests that were sent ahead, and not yet waited for."""
         with ExitStack() as stack:
             # Both are started before the first is waited for: what they import takes long.
             self._workers = {side: stack.enter_context(closing(start(side))) for side in self._sides}
@@ -99,8 +99,7 @@ class TurnPair:
         """Wait for what `prepare` began, if anything. A pair that failed has to be closed."""
         begun, self._begun = self._begun, {}
         try:
-            for side in begun:
-                self._answer(side, begun[side])
+            self._answers(begun)
         except (_FailedError, HarnessError):
             return False
         return True
@@ -111,7 +110,7 @@ class TurnPair:
         """Build each side of the pairs in its own process. One that fails has to be closed."""
         try:
             begun = self._begin_inspect(pairs, timeout_s)
-            return {side: self._answer(side, begun[side]) for side in HEAD_FIRST}
+            return self._answers(begun)
         except _FailedError as error:
             return error.failed
         except HarnessError as error:
@@ -120,17 +119,12 @@ class TurnPair:
     def _begin_inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
     ) -> dict[SideName, Pending[SidesByPair]]:
-        begun: dict[SideName, Pending[SidesByPair]] = {}
-        for side in self._sides:
-            asked = protocol.Inspect(pairs=pairs, side=side)
-            pending = self._begin(side, asked, timeout_s)
-            begun[side] = pending
-        return begun
+        return self._begin_all(lambda side: protocol.Inspect(pairs=pairs, side=side), timeout_s, self._sides)
 
     def compare(
         self, request: protocol.Compare, timeout_s: float, meanwhile: Callable[[], object] = lambda: None
     ) -> protocol.CompareReply | Failed:
-        """What one process that has both sides would answer. One that fails has to be closed.
+        """Answer as one process that has both sides would. A pair that fails has to be closed.
 
         `meanwhile` is called while both sides verify, when nothing is timed. Its time counts for their
         timeout.
@@ -146,38 +140,27 @@ class TurnPair:
         self, request: protocol.Compare, timeout_s: float, meanwhile: Callable[[], object]
     ) -> protocol.CompareReply:
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
-        self._build(request, timeout_s)
+        # Both at once: an extension takes a minute, and what it imports some seconds.
+        pair = request.pair
+        building = self._begin_all(
+            lambda side: protocol.BuildSide(pair=pair, side=side), timeout_s, self._sides
+        )
+        self._answers(building)
         for side in HEAD_FIRST:
             own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
             self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
-        verifying: dict[SideName, Pending[protocol.SideFacts]] = {}
-        for side in HEAD_FIRST:
-            pending = self._begin(side, protocol.Verify(), timeout_s)
-            verifying[side] = pending
+        verifying = self._begin_all(lambda _side: protocol.Verify(), timeout_s)
         meanwhile()
-        facts = {side: self._answer(side, verifying[side]) for side in HEAD_FIRST}
+        verified = self._answers(verifying)
         warm = {side: self._ask(side, protocol.WarmUp(), timeout_s) for side in HEAD_FIRST}
         block = self._block(warm, request.settings, rng, timeout_s)
-        finishing: dict[SideName, Pending[Mapping[str, str]]] = {}
-        for side in HEAD_FIRST:
-            time_ns = block.median_ns("A" if side == "base" else "B")
-            ended = self._begin(side, protocol.Finish(time_ns=time_ns), timeout_s)
-            finishing[side] = ended
-        state = {side: self._answer(side, finishing[side]) for side in HEAD_FIRST}
+        times_ns: dict[SideName, float] = {"base": block.median_ns("A"), "head": block.median_ns("B")}
+        finishing = self._begin_all(lambda side: protocol.Finish(time_ns=times_ns[side]), timeout_s)
+        ended = self._answers(finishing)
         return protocol.CompareReply(
             block=block,
-            sides={side: msgspec.structs.replace(facts[side], state=state[side]) for side in HEAD_FIRST},
+            sides={side: msgspec.structs.replace(verified[side], state=ended[side]) for side in HEAD_FIRST},
         )
-
-    def _build(self, request: protocol.Compare, timeout_s: float) -> None:
-        """Build both at once: an extension takes a minute, and what it imports some seconds."""
-        begun: dict[SideName, Pending[None]] = {}
-        for side in self._sides:
-            asked = protocol.BuildSide(pair=request.pair, side=side)
-            pending = self._begin(side, asked, timeout_s)
-            begun[side] = pending
-        for side in HEAD_FIRST:
-            self._answer(side, begun[side])
 
     def _block(
         self,
@@ -246,6 +229,22 @@ class TurnPair:
         """The answer of one side's process. Raises _FailedError and WorkerError, with the side at fault."""
         pending = self._begin(side, request, timeout_s)
         return self._answer(side, pending)
+
+    def _begin_all(
+        self,
+        request_of: Callable[[SideName], Request[R]],
+        timeout_s: float,
+        sides: Sequence[SideName] = HEAD_FIRST,
+    ) -> dict[SideName, Pending[R]]:
+        begun: dict[SideName, Pending[R]] = {}
+        for side in sides:
+            pending = self._begin(side, request_of(side), timeout_s)
+            begun[side] = pending
+        return begun
+
+    def _answers(self, begun: Mapping[SideName, Pending[R]]) -> dict[SideName, R]:
+        """The answers of all sides that were asked, head's first. Raises as `_ask`."""
+        return {side: self._answer(side, begun[side]) for side in HEAD_FIRST if side in begun}
 
     def _begin(self, side: SideName, request: Request[R], timeout_s: float) -> Pending[R]:
         with _at_fault(side):

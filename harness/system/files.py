@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -59,6 +59,31 @@ def _check_regular(found: os.stat_result, path: Path) -> None:
     if kind != stat.S_IFREG:
         what = f"a {_KINDS[kind]}" if kind in _KINDS else "no file"
         raise OSError(errno.EINVAL, f"it is {what}, not a regular file", str(path))
+
+
+def write_all(files: Mapping[Path, bytes], folder: Path) -> None:
+    """Write all files or none, a link not through it but in its place. Raises OSError, after undoing all.
+
+    A file in the way is moved into a temporary folder below `folder`, and back if a later file fails.
+    """
+    if not files:
+        return
+    beside = tempfile.TemporaryDirectory(prefix=".harness-", dir=folder, ignore_cleanup_errors=True)
+    with beside as aside, contextlib.ExitStack() as undo:
+        for number, (path, content) in enumerate(files.items()):
+            for parent in reversed(path.parents):
+                if not parent.is_dir():
+                    parent.mkdir()
+                    undo.callback(parent.rmdir)
+            old = Path(aside, str(number)) if os.path.lexists(path) else None
+            if old:
+                path.rename(old)
+                undo.callback(old.rename, path)
+            undo.callback(path.unlink, missing_ok=True)
+            path.write_bytes(content)
+            if old and old.is_file():
+                shutil.copymode(old, path)
+        undo.pop_all()
 
 
 def stat_of(entry: os.DirEntry[str]) -> os.stat_result:

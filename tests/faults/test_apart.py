@@ -44,6 +44,7 @@ def compared(
     sides: dict[str, dict[str, str]],
     observer: Watching | None = None,
     budget_s: float | None = 1e-9,
+    tolerance: float | None = None,
     **files: str,
 ) -> ComparisonResult:
     """The comparison of two suites on the CPU, each with these lines in its places; by default one process of
@@ -57,7 +58,7 @@ def compared(
         text = toy.twice(imports, body, lines["source"], reference=lines["reference"], n=4096)
         named = {f"{name}.py": each.replace("SIDE", side) for name, each in files.items()}
         loaded.append(load(write_files(folder / side, {"suite.py": text, **named})))
-    settings = CompareSettings(device="cpu:0", pair=QUICK, budget_s=budget_s, save=False)
+    settings = CompareSettings(device="cpu:0", pair=QUICK, budget_s=budget_s, tolerance=tolerance, save=False)
     base, head = loaded
     with Comparing(base, head, settings, observer or Watching()) as comparing:
         return comparing.run(*(plan(each.suite) for each in loaded))
@@ -163,7 +164,9 @@ def test_pairs_of_processes_are_begun_ahead_and_replaced_where_they_die(tmp_path
         close(turns)
 
     monkeypatch.setattr(TurnPair, "close", closed)
-    result = compared(tmp_path, {"base": {}, "head": {"make": "x = 1"}}, TwoPairs(), budget_s=None)
+    # No noise is so small that two processes settle it.
+    sides: dict[str, dict[str, str]] = {"base": {}, "head": {"make": "x = 1"}}
+    result = compared(tmp_path, sides, TwoPairs(), budget_s=None, tolerance=1e-9)
     [verdict] = result.verdicts
     assert verdict.reason == "interrupted", verdict.message
     assert [each.block.in_turns for each in result.blocks if each.case == verdict.case] == [True, True]

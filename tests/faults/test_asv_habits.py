@@ -4,6 +4,7 @@ gone, what it loses can be made again, and what ends it ends the measurement.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -27,13 +28,14 @@ from harness.device.static.architecture_builds import Build, Usage
 from harness.device.static.occupancy import Residency
 from harness.device.static.static_facts import StaticFacts
 from harness.history.sources.asv_results import read_benchmarks, read_table
+from harness.integrations.asv.regressions import read_list
 from harness.records.record_files import read_run
 from harness.run.builds.build_only import BuildResult
 from harness.run.builds.static_records import write_static
 from harness.suite.loader import load
 from harness.suite.planning import plan
 from tests import toy
-from tests.support import ROOT, commit, git, run_command, write_files, write_null_script
+from tests.support import IMPORT_PATH, ROOT, commit, git, run_command, write_files, write_null_script
 from tests.test_asv import PLAIN, Home, make_home
 
 pytestmark = pytest.mark.fault
@@ -471,7 +473,7 @@ def test_what_ends_asv_ends_the_measurement(run, number):
     stored = read_run(record)
     assert record.suffix == ".jsonl"
     assert [row.kernel for row in stored.rows] == ["plain"]
-    assert not stored.complete
+    assert stored.interrupted
     assert [path for path in run.temporary.iterdir() if path.name.startswith("harness-")] == []
     assert number == signal.SIGKILL or [*run.temporary.iterdir()] == []
     assert not [*run.home.results.glob(f"null/{run.home.commits['hangs'][:8]}-*.json")]
@@ -480,23 +482,54 @@ def test_what_ends_asv_ends_the_measurement(run, number):
 @on_linux
 def test_a_measurement_that_does_not_end_when_told_leaves_no_temporary_folder(run):
     for process in processes_of(run.home):
-        if b"\0setup_cache\0" in Path(f"/proc/{process}/cmdline").read_bytes():
-            os.kill(process, signal.SIGSTOP)
+        with contextlib.suppress(FileNotFoundError):  # another one may have ended by now
+            if b"\0setup_cache\0" in Path(f"/proc/{process}/cmdline").read_bytes():
+                os.kill(process, signal.SIGSTOP)
     run.end(signal.SIGTERM)
     assert [*run.temporary.iterdir()] == []
     [part] = records(run.home, "hangs")
     assert [row.kernel for row in read_run(part).rows] == ["plain"]
 
 
-def test_what_was_compiled_for_a_card_that_is_not_here_is_a_machine_of_asv(home):
-    loaded = load(home.root / "kernels" / "toy", home.commits["first"])
+def compiled(home: Home, name: str, spill_bytes: int) -> None:
+    """Leave a record of a kernel that was compiled for a card that is not here, at one of the commits."""
+    loaded = load(home.root / "kernels" / "toy", home.commits[name])
     planned = plan(loaded.suite, ("toy.plain",), ("64",))
     ids = tuple(each.case.id for each in planned)
-    usage = Usage(registers=40, shared_bytes=512, spill_store_bytes=48, spill_load_bytes=48, stack_bytes=48)
+    spills = {"spill_store_bytes": spill_bytes, "spill_load_bytes": spill_bytes, "stack_bytes": spill_bytes}
+    usage = Usage(registers=40, shared_bytes=512, **spills)
     build = Build(kernel="plain", arch="sm_86", status="built", cases=ids, usage=usage)
     held = Residency(blocks=3, occupancy=0.25, limit="registers", waves=1)
     facts = StaticFacts(build=build, cases=ids, block=(128, 1, 1), dynamic_shared_bytes=1024, residency=held)
     write_static(BuildResult(loaded, "nvcc 13.0", "", (build,)), planned, [facts], home.results)
+
+
+def published(home: Home) -> list[list[Any]]:
+    """Publish, and return the figures before and after each regression of a kernel that was compiled."""
+    env = {"HARNESS_CACHE_DIR": str(home.home / "c"), "HOME": str(home.home), "PYTHONPATH": IMPORT_PATH}
+    done = run_command("publish", cwd=home.root, env=env)
+    assert done.returncode == 0, done.stderr
+    rows = [each for each in read_list(home.root / ".asv" / "html") if "static-sm_86" in each.graph]
+    assert {row.name for row in rows} == {"suites.Toy.track_spill_bytes('plain', 64)"}
+    return [[*jump[2:]] for row in rows for jump in row.jumps]
+
+
+def test_a_spill_that_a_commit_brought_is_on_asvs_regressions_page(home):
+    compiled(home, "first", 0)
+    compiled(home, "last", 48)
+    assert published(home) == [[0, 48]]
+    compiled(home, "last", 123456)  # a record that is newer than asv's file
+    assert published(home) == [[0, 123456]]
+    [path] = (home.results / "static-sm_86").glob(f"{home.commits['last'][:8]}-*.json")
+    path.write_text(path.read_text().replace("123456", "654321"))  # a file that is newer than its records
+    assert published(home) == [[0, 123456]]
+    assert "654321" in path.read_text()
+    assert rebuild(home).stdout.startswith("1 file written")
+    assert "654321" not in path.read_text()
+
+
+def test_what_was_compiled_for_a_card_that_is_not_here_is_a_machine_of_asv(home):
+    compiled(home, "first", 48)
     done = rebuild(home)
     assert done.stdout == "2 files written, 3 as the records have it.\n", done.stderr
     [path] = (home.results / "static-sm_86").glob("*-*.json")

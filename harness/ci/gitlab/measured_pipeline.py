@@ -237,7 +237,7 @@ def _post_note(
 
 
 def without_actions(text: str) -> str:
-    """Return the text without lines that begin with a slash: in a note GitLab may obey those of a log."""
+    """Return the text with no slash at the start of a line, which GitLab may obey in a note of a log."""
     return _QUICK_ACTION.sub(r"\1&#47;", text)
 
 

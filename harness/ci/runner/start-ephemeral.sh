@@ -49,12 +49,12 @@ end_processes_of() {
   fi
   for try in 1 2 3 4 5 6 7 8 9 10; do
     left=''
-    for folder in /proc/[0-9]*; do
-      if [[ $(stat -c %u -- "$folder" 2> /dev/null || true) == "$uid" ]] && ! is_zombie "$folder"; then
+    while read -r folder; do
+      if ! is_zombie "$folder"; then
         kill -KILL "${folder##*/}" 2> /dev/null || true
         left+=" ${folder##*/}"
       fi
-    done
+    done < <(find /proc -mindepth 1 -maxdepth 1 -name '[0-9]*' -uid "$uid" 2> /dev/null || true)
     [[ -n $left ]] || return 0
     say "Ended what the job left ($try):$left"
     sleep 1

@@ -66,8 +66,8 @@ def setup() -> None:
     _surround(find.Find, searching)
     _surround(rm.Rm, _removing_records)
     _surround(github.GithubPages, _publishing_our_pages)
-    _surround(compare.Compare, _comparing)
-    _surround(Continuous, _gating)
+    _surround(compare.Compare, functools.partial(_comparing, False))
+    _surround(Continuous, functools.partial(_comparing, True))
 
 
 def _surround(command: Any, change: Callable[..., Any]) -> None:
@@ -341,30 +341,23 @@ class _ComparisonTable:
         return 2, ratio
 
 
-def _comparing(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
-    if passes(_marks_what_got_worse):
-        return _directed(run, conf, *args, **options)
-    outcome = run(conf, *args, **options)
-    if told := misread(Benchmarks.load(conf), "this table"):
-        print(f"\n{told} Or compare two commits with: harness compare")  # noqa: T201
-    return outcome
-
-
-def _gating(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
-    """Run asv's continuous, which measures and then prints the table of compare. It is a gate: where the
+def _comparing(gate: bool, run: Run, conf: Any, *args: Any, **options: Any) -> Any:
+    """Run a command that prints the table of compare. `gate` is continuous, which measures before: where the
     table cannot be directed it never ends with status 0.
     """
     if passes(_marks_what_got_worse):
         return _directed(run, conf, *args, **options)
     outcome = run(conf, *args, **options)
-    if told := misread(Benchmarks.load(conf), "this table and its sentence"):
-        status = int(outcome or 1)
-        print(  # noqa: T201
-            f"\n{told} So the exit status is {status} in any case. A gate that can be trusted: "
-            "harness compare"
-        )
-        return status
-    return outcome
+    told = misread(Benchmarks.load(conf), "this table and its sentence" if gate else "this table")
+    if not told:
+        return outcome
+    if not gate:
+        print(f"\n{told} Or compare two commits with: harness compare")  # noqa: T201
+        return outcome
+    status = int(outcome or 1)
+    green = f"So the exit status is {status} in any case. A gate that can be trusted: harness compare"
+    print(f"\n{told} {green}")  # noqa: T201
+    return status
 
 
 def _directed(run: Run, *args: Any, **options: Any) -> Any:

@@ -79,10 +79,10 @@ def write_regressions(
     said = load_config().directions
     undirected = {name for name, each in benchmarks.items() if direction_of(each, said) == "unknown"}
     rows = [each for each in read_list(Path(conf.html_dir)) if each.benchmark in undirected]
-    _write(conf, benchmarks, [*rows, *(each for each in found if isinstance(each, Regression))], revisions)
-    if unplaced := [each for each in found if isinstance(each, str)]:
+    _write(conf, benchmarks, rows + [row for _, row in found if row], revisions)
+    if unplaced := [name for name, row in found if row is None]:
         log.warning(
-            f"{counted(len(unplaced), 'open regression')} missing on asv's Regressions page, as asv has no "
+            f"asv's Regressions page lacks {counted(len(unplaced), 'open regression')}, as asv has no "
             f"results there: {', '.join(unplaced[:5])}{' ...' if len(unplaced) > 5 else ''}. "
             "'harness history' lists them."
         )
@@ -91,7 +91,8 @@ def write_regressions(
 
 def _leave(why: str, benchmarks: Benchmarks) -> None:
     told = misread(benchmarks, "its Regressions page and its feed")
-    log.warning(f"{why} {told} The GPU history has the regressions: harness publish, harness history")
+    where = "The GPU history has the regressions: harness publish, harness history"
+    log.warning(" ".join(filter(None, (why, told, where))))
 
 
 def read_list(html_dir: Path) -> list[Regression]:
@@ -121,9 +122,9 @@ def _write(
 
 def _concluded(
     conf: Any, repo: Any, benchmarks: Benchmarks, graphs: Any, revisions: Mapping[str, int]
-) -> Iterator[Regression | str]:
-    """Yield a row for each series with open regressions, and for one that has no place the names of its case
-    and card. Raises HarnessError where the history cannot be read.
+) -> Iterator[tuple[str, Regression | None]]:
+    """Yield the name and the row of each series with open regressions; no row where asv's pages have no place
+    for it. Raises HarnessError where the history cannot be read.
     """
     site, config = running_conf(conf), load_config()
     names = asv_names(read_benchmarks(site.results))
@@ -144,8 +145,8 @@ def _concluded(
 
 def _open(
     history: History, names: Mapping[tuple[str, str], str], places: _Places
-) -> Iterator[Regression | str]:
-    """Yield what is open in a history, a row a series; `names` are asv's, by case and metric."""
+) -> Iterator[tuple[str, Regression | None]]:
+    """Yield what is open in one branch's history; `names` are asv's, by case and metric."""
     still_open = {each.change.id for each in history.conclusion.open}
     for card in history.cards:
         for one in card.analysed:
@@ -158,7 +159,7 @@ def _open(
             last = one.levels[-1].level if one.levels else changes[-1].after
             best = (max if case.direction == "higher" else min)(each.before for each in changes)
             machine = {**card.machine, "machine": machine_of(card.name)}
-            yield places.row(name, machine, changes, last, best) or f"{case.name} on {card.name}"
+            yield f"{case.name} on {card.name}", places.row(name, machine, changes, last, best)
 
 
 class _Places:
@@ -176,7 +177,8 @@ class _Places:
         told = ((positions[commit], each) for commit, each in revisions.items() if commit in positions)
         self._line = sorted(told)
         """Positions of the commits that asv knows, with asv's revisions."""
-        self._told = {name: len(values) for name, values in graphs.get_params().items()}
+        self._telling = {name for name, values in graphs.get_params().items() if len(values) > 1}
+        """Names of what tells graphs apart."""
 
     def row(
         self, name: str, machine: Mapping[str, str], changes: Sequence[Change], last: float, best: float
@@ -190,7 +192,7 @@ class _Places:
         placed = [each for each in jumps if each]
         if len(placed) < len(jumps) or (axes and name not in names):
             return None
-        params = {key: value for key, value in graph.params.items() if self._told[key] > 1}
+        params = {key: value for key, value in graph.params.items() if key in self._telling}
         place = names.index(name) if axes else None
         return Regression(name, f"{graph.path}.json", params, place, _figure(last), _figure(best), placed)
 

@@ -16,14 +16,12 @@ benchmarks/ holds one small class a suite::
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import inspect
 import itertools
 import json
 import math
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +39,7 @@ from harness.run.run import Session, SessionSettings
 from harness.suite.case_id import size_label
 from harness.suite.loader import load
 from harness.suite.planning import PlannedCase, divided, plan
+from harness.system import supervisor
 
 ANSWERS = "harness-answers.json"
 """A file in the folder that a class's benchmarks share: by track an answer a parameter combination, in asv's
@@ -232,20 +231,14 @@ def _ended_with_asv() -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)
-    _signal_at_parents_end(signal.SIGTERM)
+    supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGTERM)
     try:
         if (asv := AsvRequest.given().asv_pid) and os.getppid() != asv:
             raise KeyboardInterrupt  # it has ended already
         yield
     finally:
-        _signal_at_parents_end(0)
+        supervisor.prctl(supervisor.PR_SET_PDEATHSIG, 0)
         signal.signal(signal.SIGTERM, before)
-
-
-def _signal_at_parents_end(number: int) -> None:
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(None).prctl(1, number)  # 1 is PR_SET_PDEATHSIG
 
 
 def _method(name: str, track: Metric, suite: str) -> Callable[..., Any]:

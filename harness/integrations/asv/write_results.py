@@ -166,7 +166,7 @@ class _Writer:
             except HarnessError as error:
                 self.problems.append(error.message)
                 continue
-            if not stored.complete or not stored.rows:  # asv never had the figures of an interrupted run
+            if stored.interrupted or not stored.rows:  # asv never had the figures of an interrupted run
                 continue
             rows = found[stored.run.source.suite]
             if rows and _method(stored.run) != _method(next(iter(rows.values()))[1]):

@@ -51,22 +51,6 @@ class GpuBenchmark:
         self._info: Info = {}
         """The entries of extra_info that this fixture wrote."""
 
-    name = _shared("name")
-    fullname = _shared("fullname")
-    group = _shared("group")
-    param = _shared("param")
-    params = _shared("params")
-    extra_info = _shared("extra_info")
-    stats = _shared("stats")
-    enabled = _shared("enabled")
-    disabled = _shared("disabled")
-    skipped = _shared("skipped")
-    has_error = _shared("has_error")
-    cprofile = _shared("cprofile")
-    cprofile_loops = _shared("cprofile_loops")
-    cprofile_dump = _shared("cprofile_dump")
-    cprofile_stats = _shared("cprofile_stats")
-
     def __call__(self, case: GpuCase) -> Info:
         """Measure, and return what pytest-benchmark keeps of it in extra_info."""
         return self._measure(case)
@@ -209,6 +193,14 @@ class GpuBenchmark:
         if option("perf_gate"):
             return fails(verdict, option("perf_fail_on"))
         return verdict.status == "failed" and verdict.side != "base"
+
+
+for _name in (
+    *("name", "fullname", "group", "param", "params", "extra_info", "stats"),
+    *("enabled", "disabled", "skipped", "has_error"),
+    *("cprofile", "cprofile_loops", "cprofile_dump", "cprofile_stats"),
+):
+    setattr(GpuBenchmark, _name, _shared(_name))
 
 
 class _Clock:

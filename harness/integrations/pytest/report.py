@@ -13,7 +13,7 @@ from harness.integrations.pytest.session import CaseSide, GpuCase, MeasuredCase
 from harness.judgement.statistics.paired import readable
 from harness.numbers import number
 from harness.records.record_files import ComparisonResult
-from harness.records.types import DeviceInfo, Source, Verdict
+from harness.records.types import DeviceInfo, Source, Verdict, fields_of
 from harness.report.table import Column, Sheet
 from harness.report.terminal.comparison_tables import calibrated, closing, lines_of
 from harness.report.words.of_verdict import verdict_columns
@@ -31,15 +31,10 @@ def info_of_row(measured: MeasuredCase) -> Info:
     summary = summary_of(row, run)
     return {
         **_info(measured.case.case, run.headline, run.source, run.device),
-        "rate": summary.rate,
-        "gflops": summary.gflops,
-        "gbytes_per_s": summary.gbytes_per_s,
+        **fields_of(summary, "rate", "gflops", "gbytes_per_s"),
         "clock": row.measurement and row.measurement.clock,
         "l2": row.measurement and row.measurement.l2,
-        "sm_clock_mhz": summary.sm_clock_mhz,
-        "memory_clock_mhz": summary.memory_clock_mhz,
-        "temperature_c": summary.temperature_c,
-        "power_w": summary.power_w,
+        **fields_of(summary, "sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"),
         "source_sha256": row.source_sha256,
         "verified": bool(row.verification and row.verification.passed),
     }
@@ -67,8 +62,7 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
         "l2": blocks[0].l2 if blocks else None,
         "sm_clock_mhz": arm and arm.sm_clock_mhz,
         "memory_clock_mhz": median(memory_clocks) if memory_clocks else None,
-        "temperature_c": verdict.temperature_c,
-        "power_w": verdict.power_w,
+        **fields_of(verdict, "temperature_c", "power_w"),
         "source_sha256": arm and arm.source_sha256,
         "verified": time_ns is not None,  # the engine times nothing else
         **({"verdict": _verdict_info(verdict)} if side == case.judged else {}),
@@ -130,7 +124,7 @@ def sentence(word: str, message: str, log: str = "") -> str:
 
 def card_of(device: DeviceInfo) -> dict[str, str | None]:
     """What a saved file says of the device that its benchmarks ran on."""
-    return {name: getattr(device, name) for name in ("name", "vendor", "kind", "arch", "uuid", "driver")}
+    return fields_of(device, "name", "vendor", "kind", "arch", "uuid", "driver")
 
 
 def other_card(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ def believed(low: float, high: float, whole: float) -> float:
 
 
 def beliefs(prior: Floats, answers: Collection[Observation]) -> Floats:
-    """How likely each suspect is: the first is position 1. They sum to 1."""
+    """Return how likely each suspect is: the first is position 1. They sum to 1."""
     logs = np.log(prior)
     for answer in answers:
         chance = min(max(answer.chance, 1 - answer.believed), answer.believed)
@@ -132,7 +132,7 @@ def smallest_range(likely: Floats) -> Block:
 
 
 def suspected(likely: Floats) -> int:
-    """How many suspects it takes, the likeliest first."""
+    """Return how many suspects it takes, the likeliest first."""
     return int(np.searchsorted(np.cumsum(np.sort(likely)[::-1]), SURE - _ROUNDING)) + 1
 
 
@@ -172,13 +172,13 @@ def questions(
 
 
 def _gain(mass: float, target: float) -> float:
-    """What asking is worth where so much of the suspicion lies before a place: a bit at the target."""
+    """Return what asking is worth where so much of the suspicion lies before a place: a bit at the target."""
     share = 0.5 * mass / target if mass < target else 1 - 0.5 * (1 - mass) / (1 - target)
     return float(entr(share) + entr(1 - share)) / math.log(2)
 
 
 def _builds(position: int, broken: Collection[int]) -> float:
-    """How likely a commit builds, so far from the nearest that does not."""
+    """Return how likely a commit builds, so far from the nearest that does not."""
     if not broken:
         return 1.0
     return 1.0 - _STAYS_BROKEN ** min(abs(position - each) for each in broken)

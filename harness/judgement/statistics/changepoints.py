@@ -113,7 +113,7 @@ class Newest:
     effect: float
     """The median of these figures over the level before them, minus 1."""
     figures: int
-    """How many they are."""
+    """Number of these figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

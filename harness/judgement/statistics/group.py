@@ -27,7 +27,7 @@ class Hint:
     """It came after the commit at position `good`, and at the latest with `bad`."""
     effect: float
     sure: bool
-    """Whether it is a change by itself."""
+    """True where it is a change by itself."""
 
 
 def confirmed(hints: Sequence[Hint]) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ _EXCESS = 1e-3
 _BOUND = 0.8
 """Confidence of the bounds that stand for the variance and for its degrees of freedom."""
 _INFLATION_CASES = 4
-"""How many must have errors that matter, for an inflation to be told."""
+"""Number of cases that must have errors that matter, for an inflation to be known."""
 _MOST_INFLATION = 25.0
 _OTHERS_DF = 5.0
 """What the quads of a case's other processes are worth, in degrees of freedom, beside a process's own."""
@@ -85,15 +85,15 @@ class Moderated:
     df: float
     processes: int
     excess: bool
-    """Whether processes spread farther than the prior can explain. Then it is left out: standard error and
+    """True where processes spread farther than the prior can explain. Then it is left out: standard error and
     degrees of freedom are those of the processes alone."""
 
     def low(self, alpha: float) -> float:
-        """What the effect exceeds, but for a chance of `alpha`."""
+        """Return what the effect exceeds, but for a chance of `alpha`."""
         return self.mean - self.quantile(alpha) * self.standard_error
 
     def high(self, alpha: float) -> float:
-        """What the effect stays below, but for a chance of `alpha`."""
+        """Return what the effect stays below, but for a chance of `alpha`."""
         return self.mean + self.quantile(alpha) * self.standard_error
 
     def quantile(self, alpha: float) -> float:
@@ -317,7 +317,7 @@ class _History:
         return min(max(float(self.own_df.sum()), MIN_DF), MAX_DF)
 
     def ranks(self, expected: Floats, df: float) -> Floats:
-        """How far up its F distribution each case lies, 0 to 1."""
+        """Return how far up its F distribution each case lies, 0 to 1."""
         ratio = np.full_like(expected, np.inf)
         np.divide(self.observed, expected, out=ratio, where=expected > 0)
         ranks: Floats = np.where(np.isfinite(ratio), scipy.special.fdtr(self.own_df, df, ratio), 1.0)

@@ -54,7 +54,7 @@ class ProcessEffect:
 
 
 def of_arm(order: str, values: Sequence[float], arm: str) -> list[float]:
-    """What the slots of one arm, A or B, have of a quad's values."""
+    """Return what the slots of one arm, A or B, have of a quad's values."""
     return [value for each, value in zip(order, values, strict=True) if each == arm]
 
 
@@ -120,7 +120,7 @@ def trimmed_mean(values: Sequence[float]) -> float:
 
 
 def more_quads(ratios: ArrayLike, standard_error: float, *, at_least: int, at_most: int) -> int:
-    """How many quads a block should have next, all counted: as many as it has once it knows enough.
+    """Return how many quads a block should have next, all counted: as many as it has once it knows enough.
 
     It does at `standard_error`, or at a fortieth of its effect: a verdict on 20 % does not need to know it to
     half a percent. Near the margin that fortieth is below any standard error asked for, so where it matters
@@ -233,7 +233,7 @@ class Tail:
 
     base: int
     head: int
-    """How many slots strayed."""
+    """Number of slots that strayed."""
     slots: int
     """The slots of each arm."""
     cost: float
@@ -276,7 +276,7 @@ def losses(orders: Sequence[str], values: ArrayLike) -> Losses:
 
 
 def tail_of(processes: Sequence[Losses]) -> Tail:
-    """What the stray slots of several processes say together.
+    """Return what the stray slots of several processes say together.
 
     Had the kernels the same distribution, a quad that lost time to strays would be as likely to have lost
     more of it on head as on base, whatever else the card did: the order was drawn. So the quads that lost

@@ -1,7 +1,6 @@
-"""Whether a review can be true: what its types cannot say. Pure.
+"""Reasons why a review cannot be true that its types do not see. Pure.
 
-A review comes from a job that ran a stranger's code. What is wrong with one by itself is found here; that it
-could be true does not make it so.
+A review comes from a job that ran a stranger's code. A review without such a reason need not be true.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LOOSEST = 10
 _MOST = 0.5
 """The largest margin or tolerance on any device."""
 _CONFIDENCE = (0.9, 0.999999)
-"""Above it nothing would ever be sure enough to be a regression."""
+"""The range of confidences. Above it no regression would ever be sure enough."""
 _JUDGED: tuple[VerdictStatus, ...] = ("regression", "improvement", "unchanged")
 _UNMEASURED: tuple[VerdictStatus, ...] = ("identical", "new", "missing", "failed")
 _MOST_TOLD = 20
@@ -33,10 +32,9 @@ _ROUNDING = 1e-9
 
 
 def problems(review: Review, *, bases: Collection[str], head: str) -> list[str]:
-    """Why the review cannot be what the job with the card measured, a sentence each; empty where it can.
+    """Return why the review cannot be what the job with the card measured, at most twenty sentences.
 
     `bases` are the commits that may have been compared with, `head` the one that must have been measured.
-    At most twenty are told.
     """
     return list(islice(_all(review, frozenset(bases), head), _MOST_TOLD))
 
@@ -202,5 +200,5 @@ def _signed(share: float) -> str:
 
 
 def _counted(names: Iterable[T]) -> list[tuple[T, int]]:
-    """What is there more than once, with how often."""
+    """Return the names that occur more than once, with their number."""
     return [(name, times) for name, times in Counter(names).items() if times > 1]

@@ -1,5 +1,5 @@
-"""What a pull request's comparisons say, on any number of cards: the one model of which every face is made,
-and the document that the job with the card hands to the job that may write.
+"""The result document of a pull request: its comparisons on any number of cards. Every face is made of it.
+The job with the card hands it to the job that may write.
 
 Whoever controls the kernels controls the job that wrote the document. So it passes the wall of field_limits:
 every text has a pattern or a length, every number a range, and a field that is not known is refused.
@@ -51,7 +51,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardReview:
-    """One suite compared on one card."""
+    """The comparison of a suite on a card."""
 
     suite: Identifier
     device: Words
@@ -61,9 +61,9 @@ class CardReview:
     driver: Words
     compiler: Words = ""
     executables: bool = False
-    """Whether these are builds of an executable, a process a slot, and no kernels of a suite."""
+    """True for builds of an executable, each slot in a process of its own; False for kernels of a suite."""
     head_dirty: bool = False
-    """Whether head was a working tree with changes: never so in a pull request."""
+    """True where head was a working tree with changes, which a pull request never is."""
     margin: Fraction
     tolerance: Fraction
     confidence: Annotated[float, Meta(gt=0, lt=1)]
@@ -74,14 +74,14 @@ class CardReview:
     notes: Texts = ()
     """Facts to read beside the verdicts of files, a sentence each: what differs, what has another name."""
     problem_changes: Texts = ()
-    """What head's problem asks for otherwise than base's: sizes, data, reference, tolerance."""
+    """Differences of head's problem from base's: sizes, data, reference, tolerance."""
     cases: Annotated[tuple[Verdict, ...], Meta(max_length=LIMITS["cases"])]
     """The cases in the order of the ladder."""
     twins: Annotated[tuple[Verdict, ...], Meta(max_length=2)] = ()
     places: Annotated[Mapping[Identifier, SourceLine], Meta(max_length=LIMITS["cases"])] = field(
         default_factory=dict
     )
-    """Where each kernel begins at head."""
+    """The line on which each kernel begins at head, by its name."""
 
     @property
     def gpu_s(self) -> float:
@@ -98,7 +98,7 @@ class Review:
     created_at: Words
     """UTC, ISO 8601: when the newest of the comparisons began."""
     base: Commit | None
-    """None for comparisons outside a repository, which nothing can be posted of."""
+    """The commit's hash; None outside a repository, where nothing can be posted."""
     head: Commit | None
     cards: Annotated[tuple[CardReview, ...], Meta(max_length=LIMITS["cards"])]
 
@@ -119,7 +119,9 @@ def encode(document: object) -> bytes:
     try:
         return msgspec.json.encode(msgspec.convert(document, strict(kind), from_attributes=True))
     except msgspec.ValidationError as error:
-        raise StoreError(f"The report would not be read: {error}.") from None
+        raise StoreError(
+            f"The report cannot be written, as nobody would read it: {error}. Give that another name."
+        ) from None
 
 
 def decode_review(content: bytes) -> Review:

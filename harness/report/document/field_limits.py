@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 T = TypeVar("T")
 Cut = Callable[[str], str]
-"""What makes a text fit its limit. A type without one keeps the beginning of a text."""
+"""A function that makes a text fit its limit. A type without such a function keeps the text's beginning."""
 _END = r"(?![\s\S])"
 """The end of a text, for patterns of Python and JavaScript: $ may leave a line's end behind."""
 
@@ -37,7 +37,7 @@ Commit = Annotated[str, Meta(pattern=rf"^([0-9a-f]{{40}}|[0-9a-f]{{64}}){_END}")
 Words = Annotated[
     str, Meta(pattern=rf"^[ -~]{{0,200}}{_END}"), lambda text: re.sub(r"[^ -~]+", "?", text)[:200]
 ]
-"""One line of printable ASCII: a card's name, a driver's version."""
+"""A line of printable ASCII: a card's name, a driver's version."""
 RelativePath = Annotated[str, Meta(pattern=rf"^(?!/)(?!.*(^|/)\.\.(/|$))[A-Za-z0-9_.+@/-]{{1,300}}{_END}")]
 Text = Annotated[str, Meta(max_length=2000)]
 """Written by whoever wrote the kernels: shown as code, where no markup counts."""
@@ -51,7 +51,7 @@ _EXTENT = tuple[Size, Size, Size]
 _RATE = Annotated[float, Meta(ge=0, le=1e5)]
 _SHARE = Annotated[float, Meta(ge=0, le=1)]
 _NO_LIST, _NO_NAMES = (Annotated[kind, Meta(max_length=0)] for kind in (tuple[Any, ...], Mapping[str, Any]))
-"""What no face shows is left out of the document."""
+"""Limits of lists and names that no face shows: the document has none of them."""
 
 _FIELDS: Sequence[tuple[Any, str]] = (
     (CaseId, "case"),

@@ -1,4 +1,4 @@
-"""Makes the model of a review of results of comparisons, fresh or stored, with the lines of the sources."""
+"""Makes a review of results of comparisons, fresh or stored, with the lines of the sources."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_.+@/-]{1,300}")
 
 
 def kernel_places(loaded: LoadedSuite) -> dict[str, SourceLine]:
-    """The file of each kernel, from the repository's top, and the line on which its function begins.
+    """Return the file of each kernel, from the repository's top, and the line on which its function begins.
 
     A kernel whose file is outside the repository, or cannot be read, is left out.
     """
@@ -49,11 +49,11 @@ def kernel_places(loaded: LoadedSuite) -> dict[str, SourceLine]:
 
 
 Places = Mapping[str, Mapping[str, SourceLine]]
-"""Where kernels begin, by suite and kernel."""
+"""The line on which each kernel begins, by suite and kernel."""
 
 
 def review_of(results: Sequence[ComparisonResult], places: Places | None = None) -> Review:
-    """What these comparisons, all of the same two commits, say in one.
+    """Return the review of comparisons, all of the same two commits.
 
     Raises UsageError for none, for other commits, or for more than a document may hold.
     """
@@ -117,8 +117,9 @@ def _card(result: ComparisonResult, places: Mapping[str, SourceLine]) -> CardRev
 def review_of_tests(
     results: Sequence[ComparisonResult], judged: FilesResult | None, ends: tuple[str, str], places: Places
 ) -> Review:
-    """What a pytest session's comparisons say, and beside them the files of its other benchmarks; of one of
-    the two at least. Raises UsageError for more than a document may hold.
+    """Return the review of a pytest session's comparisons, of the files of its other benchmarks, or of both.
+
+    Raises UsageError for more than a document may hold.
     """
     review = review_of(results, places) if results else None
     if judged is None:
@@ -135,11 +136,11 @@ def review_of_tests(
 
 
 TESTS = "pytest"
-"""What stands for a suite's name where benchmarks are of no suite."""
+"""The name of a suite for benchmarks that have no suite."""
 
 
 def card_of_files(result: FilesResult) -> CardReview:
-    """What judged files of base and head say. A benchmark's name becomes one that a kernel can have."""
+    """Return judged files of base and head as a card. Benchmarks get names that a kernel can have."""
     policy = result.policy
     names = _unique([_identifier(verdict.case) for verdict in result.verdicts])
     return clipped(

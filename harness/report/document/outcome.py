@@ -21,7 +21,7 @@ class Links:
     run: str = ""
     """The workflow run that measured."""
     page: str = ""
-    """What holds the review's own page, written by whoever renders it."""
+    """The artifact with the review's own page."""
     history: str = ""
     """The published pages."""
     repository: str = ""
@@ -50,7 +50,7 @@ def outcome(case: Verdict) -> str:
 
 
 def facts(case: Verdict) -> list[str]:
-    """What else is known of both sides: clocks, what was built, launch, source."""
+    """Return what else is known of both sides: clocks, registers, memory, launch, source."""
     found = clocks(case)
     told = [f"SM clock {found} MHz{'' if '→' in found else ' on both sides'}"] if found else []
     if case.energy and not case.energy.low <= 0 <= case.energy.high:
@@ -86,12 +86,12 @@ def rules(card: CardReview) -> str:
 
 
 def units_of(card: CardReview) -> tuple[str, str]:
-    """What effects were measured in, one and many."""
+    """Return the unit that effects were measured in, one and many."""
     return ROUNDS if card.executables else PROCESSES
 
 
 def calibrated(card: CardReview) -> str:
-    """What verdicts rest on; empty where nothing was measured."""
+    """Return what is known of false alarms on the card; empty where nothing was measured."""
     if card.executables:
         return EXECUTABLES
     known = card.calibrated
@@ -101,7 +101,7 @@ def calibrated(card: CardReview) -> str:
 
 
 def twin(case: Verdict) -> str:
-    """What a comparison's test of itself came to."""
+    """Return the result of a comparison's test of itself."""
     what = "a slowdown planted in a kernel" if case.case.endswith("planted") else "a kernel against itself"
     shown = f" ({typeset(effect(case.time))})" if case.time else ""
     return f"{what} came out as {case.status}{shown}"
@@ -159,15 +159,18 @@ class Groups:
         return (*self.invalid, *self.inconclusive, *self.by_card)
 
 
+def every_case(review: Review) -> list[CaseOnCard]:
+    return [CaseOnCard(card, case) for card in review.cards for case in card.cases]
+
+
 def total(review: Review) -> int:
     return sum(len(card.cases) for card in review.cards)
 
 
 def grouped(review: Review) -> Groups:
     found: dict[str, list[CaseOnCard]] = {name: [] for name in Groups.__dataclass_fields__}
-    for card in review.cards:
-        for case in card.cases:
-            found[group_of(case)].append(CaseOnCard(card, case))
+    for each in every_case(review):
+        found[group_of(each.case)].append(each)
     found["slower"].sort(key=_effect_of, reverse=True)
     found["faster"].sort(key=_effect_of)
     return Groups(**{name: tuple(members) for name, members in found.items()})
@@ -182,7 +185,7 @@ def group_of(case: Verdict) -> str:
 
 
 def is_by_card(case: Verdict) -> bool:
-    """Whether it was slower for what the code cannot help. Power it can: what draws more runs slower."""
+    """True where the card made a case slower. Power is the code's: a kernel that draws more runs slower."""
     return case.status == "regression" and case.attribution in _OF_THE_CARD
 
 
@@ -286,7 +289,7 @@ class ReviewOutcome:
     conclusion: Conclusion
     """The check's conclusion: success only where every case of every card was judged and is fine."""
     headline: str
-    """One sentence of plain text."""
+    """A sentence of plain text."""
 
 
 def review_outcome(review: Review) -> ReviewOutcome:

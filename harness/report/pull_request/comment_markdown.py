@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from harness.numbers import counted, effect, percent, seconds, typeset
@@ -18,6 +19,7 @@ from harness.report.document.outcome import (
     Links,
     by_effect,
     calibrated,
+    every_case,
     facts,
     grouped,
     headline,
@@ -54,8 +56,8 @@ def _listed(values: Iterable[object]) -> Markup:
 
 
 @cache
-def renderer(template: str) -> Callable[..., str]:
-    """Return what renders a template of this folder, with the words that it puts together."""
+def renderer(template: str) -> Callable[..., Iterable[str]]:
+    """Return what renders a template of this folder in pieces, with the words that it puts together."""
     made = html_environment(Path(__file__).parent)
     made.filters |= {"listed": _listed, "twin": twin, "typeset": typeset}
     words = (calibrated, commit_label, counted, facts, link, reason, rules, seconds, sentence, units_of, verb)
@@ -64,41 +66,45 @@ def renderer(template: str) -> Callable[..., str]:
         "to_do": _to_do,
         "visible": _visible,
     }
-    return made.get_template(template).render
+    return made.get_template(template).generate
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much of each list a face shows, in the order in which detail is given up."""
+    """Numbers of items that a face shows of each list, in the order in which detail is given up."""
 
     rows: int
     """Rows of tables."""
     listed: int
     """Items of what is folded or needs no action."""
     full: int
-    """Paragraphs and changes that are shown in full; the others are shown in brief."""
+    """Paragraphs and changes that are shown in full. The others are shown in brief."""
     shown: int
-    """Paragraphs and changes that are shown at all; the others are counted."""
+    """Paragraphs and changes that are shown, in full or in brief. The others are counted."""
 
 
-def fitted(render: Callable[[Detail], str], most: int, limit_bytes: int) -> str:
+def fitted(render: Callable[[Detail], Iterable[str]], most: int, limit_bytes: int) -> str:
     """Render with as much detail as fits into so many bytes; no list is longer than `most`.
 
-    What is always shown must fit: the caller keeps it short.
+    `render` gives a face in pieces, of which no more are taken than fit. What is always shown must fit: the
+    caller keeps it short.
     """
 
     def is_too_long(detail: Detail) -> bool:
-        return len(render(detail).encode()) > limit_bytes
+        sizes = accumulate(len(piece.encode()) for piece in render(detail))
+        return any(size > limit_bytes for size in sizes)
 
     def reduced(detail: Detail, name: str) -> Detail:
-        too_many = bisect_left(range(most), True, key=lambda n: is_too_long(replace(detail, **{name: n})))
-        return replace(detail, **{name: max(too_many - 1, 0)})
+        counts = [replace(detail, **{name: count}) for count in range(most + 1)]
+        if is_too_long(counts[0]):
+            return counts[0]
+        return counts[bisect_left(counts, True, lo=1, key=is_too_long) - 1]
 
     detail = Detail(most, most, most, most)
     for each in fields(Detail):
         if is_too_long(detail):
             detail = reduced(detail, each.name)
-    return render(detail)
+    return "".join(render(detail))
 
 
 _SIGNS: Mapping[str, str] = {
@@ -123,7 +129,7 @@ class View:
     log_characters: int
     heading: str = "h3"
     has_sign: bool = True
-    """Whether a coloured dot goes before the headline: not every machine has a font with one."""
+    """True for a coloured dot before the headline. Not every machine has a font with such dots."""
 
     def fitted(self, template: str, limit_bytes: int, **given: object) -> str:
         """Render a template of this folder with as much detail as fits."""
@@ -146,7 +152,7 @@ class View:
 
     @cached_property
     def held(self) -> Mapping[str, int]:
-        """What keeps cards' verdicts from being all that they should be, with the number of cards."""
+        """Shortcomings of cards' verdicts, with the number of cards that have each."""
         return Counter(said for card in self.review.cards for said in shortcomings(card))
 
     @cached_property
@@ -160,7 +166,7 @@ class View:
 
     @cached_property
     def problem_changes(self) -> Mapping[str, Sequence[str]]:
-        """What head's problems ask for otherwise than base's, by suite."""
+        """Differences of head's problems from base's, by suite."""
         of_suites: dict[str, dict[str, None]] = defaultdict(dict)
         for card in self.review.cards:
             of_suites[card.suite] |= dict.fromkeys(card.problem_changes)
@@ -168,7 +174,7 @@ class View:
 
     @cached_property
     def again(self) -> str:
-        """What compares the worst cases again, for each card and suite; empty for none."""
+        """Commands that compare the worst cases again, for each card and suite; empty for none."""
         base, head = self.review.base, self.review.head
         lines = []
         of_cards: dict[tuple[str, str, str], list[Verdict]] = {}
@@ -207,7 +213,7 @@ class View:
         return [*map(self.brief, found[: self.names]), *([f"{left:,} more"] if left > 0 else [])]
 
     def place(self, found: CaseOnCard) -> Markup:
-        """Where the kernel begins, as a link to it at head; empty where that is not known."""
+        """Return the kernel's first line as a link to it at head; empty where it is not known."""
         where = found.card.places.get(found.case.kernel)
         if where is None:
             return Markup()
@@ -222,23 +228,9 @@ class View:
     def evidence(self, case: Verdict) -> str:
         return "\n".join(filter(None, (case.message, case.log[-self.log_characters :])))
 
-    def rows(self, sheet: Sheet) -> list[Markup]:
-        """The rows of the table of every case; where there are several cards each card's name is above."""
-        made, rows = [], sheet.html_rows()
-        for card in self.review.cards:
-            above = Markup()
-            if len(self.review.cards) > 1:
-                above = Markup('<tr><th colspan="{}">{} on {}</th></tr>\n').format(
-                    len(sheet.shown), card.suite, code(card.device)
-                )
-            for _, row in zip(card.cases, rows, strict=False):
-                made.append(above + Markup(row))
-                above = Markup()
-        return made
-
 
 def link(address: str, inner: str) -> Markup:
-    """HTML as a link; without one where there is no address."""
+    """Return HTML as a link; without a link where there is no address."""
     return Markup('<a href="{}">{}</a>').format(safe(address), inner) if address else safe(inner)
 
 
@@ -250,7 +242,7 @@ def _alike(found: Iterable[CaseOnCard], key: Callable[[CaseOnCard], object]) -> 
 
 
 def _by_evidence(found: CaseOnCard) -> object:
-    """One broken file costs many cases, and is shown once."""
+    """A broken file costs many cases, and is shown once."""
     case = found.case
     return case.status, case.side, case.reason, case.log or case.message
 
@@ -292,7 +284,7 @@ def comment(
     of those that are not named is told.
     """
     view = View(review=review, links=links, paragraphs=8, names=6, log_characters=2000)
-    given = {"marker": Markup(marker), "notes": notes, **_every_case(view)}
+    given = {"marker": Markup(marker), "notes": notes, **_every_case(review)}
     return view.fitted("comment.md.j2", limit_bytes, **given)
 
 
@@ -306,21 +298,22 @@ _WIDEST = 32
 def summary(review: Review, links: Links) -> str:
     view = View(review=review, links=links, paragraphs=20, names=20, log_characters=8000)
     forests = [(card, *_forest(card)) for card in review.cards if any(case.time for case in card.cases)]
-    return view.fitted("summary.md.j2", SUMMARY_BYTES, forests=forests, **_every_case(view))
+    return view.fitted("summary.md.j2", SUMMARY_BYTES, forests=forests, **_every_case(review))
 
 
-def _every_case(view: View) -> Mapping[str, object]:
-    """One table of all cards: case by case, in the order of the suite."""
-    found = [CaseOnCard(card, case) for card in view.review.cards for case in card.cases]
+def _every_case(review: Review) -> Mapping[str, object]:
+    """Return the table of every case on every card, in the order of the suite."""
+    found = every_case(review)
     names = [Cell(each.label, "code") for each in found]
     # The verdict first: a comment is 800 pixels wide, a telephone's 350, and what is beyond is scrolled to.
     *figures, verdicts = verdict_columns("case", names, [each.case for each in found], sizes=False)
     sheet = Sheet(columns=[verdicts, *figures])
-    return {"head": Markup(sheet.html_head()), "rows": view.rows(sheet)}
+    rows = list(zip(found, sheet.html_rows(), strict=True))
+    return {"columns": len(sheet.shown), "head": sheet.html_head(), "rows": rows}
 
 
 def _forest(card: CardReview) -> tuple[str, list[str]]:
-    """An axis, and below it each case that was measured on a line of its own."""
+    """Return an axis, and a line for each case that was measured."""
     measured = [CaseOnCard(card, case) for case in card.cases if case.time]
     widest = min(max(len(_name(found)) for found in measured), _WIDEST)
     scale = scale_of(card)

@@ -27,10 +27,9 @@ from harness.report.document.outcome import (
     review_outcome,
     units_of,
 )
-from harness.report.pull_request.comment_markdown import View, comment, listed, renderer, summary
+from harness.report.pull_request.comment_markdown import View, comment, listed, summary
 from harness.report.pull_request.plots import across, scale_of, tick_label
 from harness.report.table import CLOSING, Cell, Column, Sheet, opening
-from harness.report.templates import Markup
 from harness.report.words.of_verdict import sentence, verdict_columns
 from harness.suite.case_id import size_label
 from harness.system.cache import write_atomically
@@ -51,14 +50,14 @@ _NAMED = 8
 """Cases of one kernel that its note names, and sizes that it names together."""
 PAGE_BYTES = 16 * 2**20
 _VERDICTS = {"slower": "is slower", "broken": "fails at head", "missing": "is missing at head"}
-"""What is said of a kernel whose worst case is in this group; all others could not be judged."""
+"""Words for a kernel whose worst case is in this group. Cases of other groups could not be judged."""
 
 Level = Literal["failure", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Annotation:
-    """What is said beside one line, or of one kernel whose line is not known."""
+    """A note beside a line, or on a kernel whose line is not known."""
 
     place: SourceLine | None
     level: Level
@@ -120,7 +119,7 @@ def workflow_commands(review: Review) -> list[str]:
 
 
 def _notes(groups: Groups) -> list[_Annotation]:
-    """One for each kernel that somebody has to look at, the worst first."""
+    """Return a note for each kernel that somebody has to look at, the worst first."""
     kernels: dict[tuple[str, str, SourceLine | None], list[CaseOnCard]] = {}
     for found in (*groups.failing, *groups.unjudged):
         card, kernel = found.card, found.case.kernel
@@ -168,12 +167,12 @@ def page(review: Review, links: Links) -> str:
     view = View(
         review=review, links=links, paragraphs=20, names=20, log_characters=8000, heading="h1", has_sign=False
     )
-    style = renderer("review.css")()
+    style = (Path(__file__).parent / "review.css").read_text(encoding="utf-8")
     return view.fitted(
         "review.html.j2",
         PAGE_BYTES,
-        opening=Markup(opening(review_outcome(review).headline, style)),
-        closing=Markup(CLOSING),
+        opening=opening(review_outcome(review).headline, style),
+        closing=CLOSING,
         cards=[_of_card(card) for card in review.cards if card.cases],
         across=across,
         outcome=outcome,
@@ -187,8 +186,8 @@ def _of_card(card: CardReview) -> Mapping[str, object]:
         "card": card,
         "cases": [CaseOnCard(card, case) for case in card.cases],
         "scale": scale_of(card),
-        "head": Markup(figures.html_head()),
-        "rows": list(map(Markup, figures.html_rows())),
+        "head": figures.html_head(),
+        "rows": list(figures.html_rows()),
     }
 
 
@@ -209,7 +208,7 @@ def _conditions(case: Verdict) -> Iterator[str]:
 
 
 def faces(review: Review, links: Links) -> dict[str, bytes]:
-    """Each file's name and content."""
+    """Return the name and content of each file."""
     return {
         "review.json": encode(review),
         "comment.md": comment(review, links).encode(),
@@ -221,7 +220,7 @@ def faces(review: Review, links: Links) -> dict[str, bytes]:
 
 
 def write_faces(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Each file whole or not at all. Raises StoreError where the folder cannot be written."""
+    """Write each file whole or not at all. Raises StoreError where the folder cannot be written."""
     try:
         for name, content in files.items():
             write_atomically(folder / name, content)

@@ -13,7 +13,7 @@ from typing import Any
 import harness
 from harness.records.types import Verdict
 from harness.report.document.document import Review
-from harness.report.document.outcome import CaseOnCard, group_of, grouped, units_of
+from harness.report.document.outcome import CaseOnCard, every_case, group_of, grouped, units_of
 from harness.report.words.of_verdict import reason, sentence, settings
 from harness.system.texts import harmless, plain_log
 
@@ -23,7 +23,7 @@ _KINDS = {
     "invalid": "error",
     **dict.fromkeys(("inconclusive", "by_card"), "skipped"),
 }
-"""What JUnit calls a case by its group; one of another group is fine."""
+"""JUnit's element for a case by its group. A case of another group has none: it is fine."""
 
 
 def junit(review: Review) -> str:
@@ -68,7 +68,7 @@ def _said(found: CaseOnCard) -> str:
 
 
 def sarif(review: Review) -> str:
-    """What is slower, missing or fails as errors, what could not be judged as warnings, at its kernel."""
+    """Return SARIF: slower, missing and failed cases are errors, unjudged ones warnings, at their kernels."""
     results = [
         {
             "ruleId": found.case.status,
@@ -110,7 +110,7 @@ def openmetrics(review: Review) -> str:
     """Head's time of each case, in seconds, and its change. GitLab shows them beside the target branch's own,
     which another run has measured: the change is of one run.
     """
-    cases = [CaseOnCard(card, case) for card in review.cards for case in card.cases]
+    cases = every_case(review)
     heads = [(each, each.case.head) for each in cases if each.case.time and each.case.head]
     families = {
         "kernel_time_seconds": [

@@ -13,7 +13,7 @@ _FINEST = 1e-4
 _TICKS = tuple(digit * 10.0**power for power in range(6, -5, -1) for digit in (5, 2, 1))
 _TICKS_APART = 0.07
 _BEYOND = 1.2
-"""How much further a scale goes than what it is to hold."""
+"""Ratio of a scale's reach to the largest effect on it."""
 _WIDE = 5
 """Tolerances: where an interval ends further out it is cut off."""
 
@@ -30,17 +30,17 @@ class Scale:
     margin: float
 
     def place(self, share: float) -> float:
-        """Where an effect is drawn; one beyond the scale at its end."""
+        """Return the place of an effect. An effect beyond the scale is drawn at its end."""
         at = math.asinh(share / self.linear) / math.asinh(self.reach / self.linear)
         return min(max((1 + at) / 2, 0.0), 1.0)
 
     def interval(self, change: Effect) -> tuple[float, float]:
-        """Where an effect's interval begins and ends."""
+        """Return the places at which an effect's interval begins and ends."""
         low, high = sorted((change.low, change.high))
         return self.place(low), self.place(high)
 
     def ticks(self) -> list[float]:
-        """None, and round effects on both sides whose places are apart, the largest first."""
+        """Return zero, and round effects on both sides whose places are apart, the largest first."""
         chosen = [0.0]
         last = 1.0 + _TICKS_APART / 2
         for tick in (tick for tick in _TICKS if tick <= self.reach):
@@ -52,7 +52,7 @@ class Scale:
 
 
 def scale_of(card: CardReview) -> Scale:
-    """One that holds every effect of a card, and intervals unless they are wide."""
+    """Return a scale that holds every effect of a card, and intervals unless they are wide."""
     changes = [case.time for case in card.cases if case.time]
     linear = max(card.tolerance, _FINEST)
     bounds = (min(abs(bound), _WIDE * linear) for change in changes for bound in (change.low, change.high))

@@ -1,7 +1,7 @@
-"""What a pull request changes in static facts: the document that the job which compiles hands to the job that
-may write, and the comment that is made of it.
+"""The static facts that a pull request changes, as a document and as a comment. The job that compiles hands
+the document to the job that may write.
 
-Anybody's pull request writes the document, so its types are its schema, as of `model`.
+Anybody's pull request writes the document, so it passes the wall of document/field_limits.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StaticReport:
     base: Commit | None
     head: Commit | None
     suites: Annotated[tuple[StaticSuite, ...], Meta(max_length=64)]
-    """Those of which a file differs that a build can read."""
+    """Suites with a changed file that a build can read."""
 
 
 def decode_static(content: bytes) -> StaticReport:
@@ -112,7 +112,7 @@ def headline(report: StaticReport) -> str:
 
 
 def _risks(report: StaticReport) -> list[tuple[str, str, list[str]]]:
-    """Each risk of a kernel, with all architectures that have it in the same words, the first one's place."""
+    """Return each risk: kernel, text with the first architecture's place, architectures that have it."""
     found: dict[tuple[str, str], tuple[str, str, list[str]]] = {}
     for suite in report.suites:
         for row in suite.rows:
@@ -124,7 +124,7 @@ def _risks(report: StaticReport) -> list[tuple[str, str, list[str]]]:
 
 
 def _rows(report: StaticReport) -> list[tuple[str, list[str], str, str]]:
-    """What moved, with all architectures on which it moved in the same way; risks are told above."""
+    """Return each difference: kernel, architectures with the same one, result, text."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for suite in report.suites:
         for row in suite.rows:

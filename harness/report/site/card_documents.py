@@ -26,7 +26,7 @@ from harness.history.sources.our_records import CONTEXT, Commits, RunFacts
 from harness.history.triage import Decision, Stated
 from harness.judgement.statistics import summarize
 from harness.numbers import counted
-from harness.records.record_files import StoredRow, StoredRun, read_run
+from harness.records.record_files import RunResult, StoredRow, read_run
 from harness.records.types import Row
 from harness.report.site.documents import (
     EVERY,
@@ -382,7 +382,7 @@ class CardPages:
         return sorted((each for each in self.card.facts if each.commit), key=lambda e: e.file, reverse=True)
 
     @cached_property
-    def _recent(self) -> list[tuple[RunFacts, StoredRun]]:
+    def _recent(self) -> list[tuple[RunFacts, RunResult]]:
         """The newest runs, those that can be read."""
         read = [(each, self._read(each)) for each in self._files[:RUNS]]
         return [(facts, stored) for facts, stored in read if stored]
@@ -399,7 +399,7 @@ class CardPages:
         return found
 
     @cached_property
-    def _newest_run(self) -> StoredRun | None:
+    def _newest_run(self) -> RunResult | None:
         return self._read(self._files[0]) if self._files else None
 
     @cached_property
@@ -415,7 +415,7 @@ class CardPages:
             for row in one.rows
         }
 
-    def _read(self, facts: RunFacts) -> StoredRun | None:
+    def _read(self, facts: RunFacts) -> RunResult | None:
         try:
             return read_run(self.source.folder / facts.file)
         except StoreError:
@@ -537,7 +537,7 @@ def _built(series: Series) -> Iterator[tuple[int, int, str, float, float]]:
             yield position, series.case.order, name, float(values[at - 1]), float(values[at])
 
 
-def _binaries(stored: StoredRun) -> dict[str, str]:
+def _binaries(stored: RunResult) -> dict[str, str]:
     """The hash of each case's binary, where the record knows it."""
     return {
         case_name(stored.run, row): row.resources.binary_sha256

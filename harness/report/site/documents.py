@@ -27,7 +27,7 @@ from harness.history.triage import Stated
 from harness.judgement.noise import Calibration
 from harness.judgement.statistics.rates import false_alarm_bound
 from harness.numbers import counted
-from harness.records.record_files import StoredRun
+from harness.records.record_files import RunResult
 from harness.records.types import Row, Run, Snapshot, fields_of
 from harness.report.templates import html_environment
 from harness.suite.case_id import CaseId
@@ -276,7 +276,7 @@ def case_name(run: Run, row: Row) -> str:
     return CaseId.of(run.source.suite, row.kernel, row.sizes).short
 
 
-def run_document(stored: StoredRun, card: int, position: int | None) -> dict[str, Any]:
+def run_document(stored: RunResult, card: int, position: int | None) -> dict[str, Any]:
     """Rows with their places in time, and every snapshot of the card; seconds count from the first."""
     run = stored.run
     telemetries = [row.telemetry for row in stored.rows if row.telemetry]

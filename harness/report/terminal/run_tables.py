@@ -13,10 +13,10 @@ from rich.text import Text
 from harness.history.row_summary import RowSummary, summary_of
 from harness.judgement.statistics import summarize
 from harness.numbers import binary, number, percent_figure, times
+from harness.records.record_files import RunResult
 from harness.records.types import DeviceInfo, Row, Run
 from harness.report.table import Cell, Column, Sheet
 from harness.report.words.of_verdict import source_label, suite_label
-from harness.run.run import RunResult
 from harness.suite.case_id import size_label
 from harness.system.texts import harmless
 

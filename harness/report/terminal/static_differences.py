@@ -10,6 +10,7 @@ import harness
 from harness.device.static.differences import Difference, Risk
 from harness.numbers import counted
 from harness.records.types import DifferenceStatus, fields_of
+from harness.report.document.field_limits import clipped
 from harness.report.pull_request.static_comment import StaticReport, StaticRisk, StaticRow, StaticSuite
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.static_tables import static_fields
@@ -90,19 +91,21 @@ def static_report(
     head: str | None,
 ) -> StaticReport:
     """The document of what differs in each suite, by its name; commits are None for a working tree."""
-    return StaticReport(
-        harness_version=harness.__version__,
-        compilers=tuple(dict.fromkeys(filter(None, compilers))),
-        base=base,
-        head=head,
-        suites=tuple(
-            StaticSuite(
-                suite=name,
-                counts=status_counts(found),
-                rows=tuple(_row(each, found) for each in found if _is_told(each)),
-            )
-            for name, found in by_suite
-        ),
+    return clipped(
+        StaticReport(
+            harness_version=harness.__version__,
+            compilers=tuple(dict.fromkeys(filter(None, compilers))),
+            base=base,
+            head=head,
+            suites=tuple(
+                StaticSuite(
+                    suite=name,
+                    counts=status_counts(found),
+                    rows=tuple(_row(each, found) for each in found if _is_told(each)),
+                )
+                for name, found in by_suite
+            ),
+        )
     )
 
 
@@ -112,9 +115,9 @@ def _row(each: Difference, found: Sequence[Difference]) -> StaticRow:
         kernel=label_of(each, found),
         arch=build.arch,
         status=each.status,
-        message=build.message[:2000] if each.status == "failed" else "",
+        message=build.message if each.status == "failed" else "",
         changes=each.changes,
-        risks=tuple(StaticRisk(risk.kind, risk_text(risk)[:2000]) for risk in each.risks),
+        risks=tuple(StaticRisk(risk.kind, risk_text(risk)) for risk in each.risks),
     )
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 from harness.device.peaks import peak_of
 from harness.numbers import counted, half_width, milliseconds, number, percent_figure
 from harness.records.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow
-from harness.records.types import Effect, Value
+from harness.records.types import Effect, Value, fields_of
 from harness.report.table import CLOSING, SHADES, Cell, Column, Sheet, opening
 from harness.report.templates import html_environment
 from harness.report.terminal.run_tables import STYLES
@@ -527,14 +527,9 @@ def as_json(result: SweepResult) -> dict[str, Any]:
     figures = SweepFigures(result)
     return {
         "schema_version": SCHEMA_VERSION,
-        "sweep": result.sweep,
-        "complete": result.complete,
-        "interrupted": result.interrupted,
+        **fields_of(result, "sweep", "complete", "interrupted"),
         "record": result.path,
-        "problem": result.problem,
-        "reused": result.reused,
-        "compile_s": result.compile_s,
-        "measure_s": result.measure_s,
+        **fields_of(result, "problem", "reused", "compile_s", "measure_s"),
         "unit": figures.unit,
         "standings": standings(result),
         "rows": [{"row": row, "summary": _summary(figures, row)} for row in result.rows],

@@ -34,7 +34,7 @@ _COMPILERS = re.compile(r", (?!V[0-9])")
 """Between the names of what compiles; the version of an nvcc has a comma itself."""
 _MOST_SETTINGS = 6
 PROCESSES = ("process", "processes")
-"""What an effect is measured in, one and many."""
+"""The unit that an effect is measured in, one and many."""
 ROUNDS = ("round of runs", "rounds of runs")
 """The same of executables."""
 _REASONS: Mapping[str, tuple[str, str]] = {
@@ -84,7 +84,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "not-comparable": ("base and head take other arrays", ""),
     "no-device": ("the card could not be opened again", "look at it with nvidia-smi"),
 }
-"""What is the matter, and what to do about it, by reason."""
+"""The cause and the remedy, by reason."""
 
 
 def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
@@ -113,12 +113,12 @@ def settings(case: Verdict, mark: Callable[[str], str] = str) -> str:
 
 
 def reason(case: Verdict) -> str:
-    """What is the matter with a case that failed or could not be judged; empty where the code is unknown."""
+    """Return why a case failed or could not be judged; empty where the code is unknown."""
     return _REASONS.get(case.reason, ("", ""))[0]
 
 
 def remedy(case: Verdict, *, calibrated: bool) -> str:
-    """What to do about it; empty where nothing can be said in general."""
+    """Return what to do about it; empty where nothing can be said in general."""
     if case.status == "inconclusive" and case.reason in ("too-noisy", "not-confirmed") and not calibrated:
         return "calibrate the card once (harness calibrate), then run it again"
     hint = _REASONS.get(case.reason, ("", ""))[1]
@@ -126,7 +126,7 @@ def remedy(case: Verdict, *, calibrated: bool) -> str:
 
 
 def leading(case: Verdict) -> tuple[Effect | None, str]:
-    """What a verdict rests on: the change of time or of cycles, with its name."""
+    """Return the change that a verdict rests on, of time or of cycles, with its name."""
     by_cycles = case.reason.endswith("-in-cycles") and case.cycles is not None
     return (case.cycles, "cycles") if by_cycles else (case.time, "time")
 
@@ -153,8 +153,9 @@ def source_label(source: Source) -> str:
 
 
 def toolchain_labels(comparison: Comparison) -> tuple[str, str] | None:
-    """What each side has and the other has not, such as ``nvcc 13.0, V13.0.88`` or ``triton 3.6.0``, and how
-    it was named where that is nothing. None where commits are compared.
+    """Return what each side has and the other has not, such as ``nvcc 13.0, V13.0.88`` or ``triton 3.6.0``.
+
+    A side that has nothing of its own is called as it was named. None where commits are compared.
     """
     if not comparison.toolchains:
         return None
@@ -191,7 +192,7 @@ IN_TURNS = (
 
 
 def basis(verdicts: int, false_alarms: int, measured_at: str) -> str:
-    """What is known of false alarms on a device, by a calibration with so many verdicts; 0 for none."""
+    """Return what a calibration with so many verdicts, 0 for none, tells of false alarms on a device."""
     if not verdicts:
         return "Not calibrated: how processes differ here is assumed. Run 'harness calibrate' once."
     told = f"{counted(false_alarms, 'false alarm')} in {counted(verdicts, 'verdict')} of code against itself"
@@ -224,7 +225,7 @@ def _strayed(case: Verdict) -> str:
 
 
 def _standing(case: Verdict) -> str:
-    """What is the matter, where it is not the effect itself."""
+    """Return the cause, where it is not the effect itself."""
     if case.status == "unchanged":
         return "That is within the tolerance for sure."
     if case.status in _UNMEASURED and case.reason != "skips-itself":  # which the message says
@@ -247,7 +248,7 @@ _UNMEASURED: Mapping[str, str] = {
 
 
 def _cause(case: Verdict) -> str:
-    """What an effect goes back to."""
+    """Return what caused an effect."""
     if case.attribution == "code":
         return _code(case)
     changed = case.status in ("regression", "improvement") and not case.reason.endswith("-in-tail")
@@ -286,14 +287,14 @@ def _code(case: Verdict) -> str:
 
 
 def _explains(case: Verdict) -> bool:
-    """Whether cycles changed by half as much as time or more, in the same direction."""
+    """True where cycles changed by half as much as time or more, in the same direction."""
     if not case.time or not case.cycles or not case.time.effect:
         return False
     return case.cycles.effect / case.time.effect >= 0.5
 
 
 def _coupled(case: Verdict) -> str:
-    """What sides whose clocks differ when each runs alone draw then."""
+    """Return the clocks and power of sides that run alone, where the clocks differ."""
     base, head = case.base, case.head
     if not base or not head or not base.alone_mhz or not head.alone_mhz:
         return ""

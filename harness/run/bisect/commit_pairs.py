@@ -31,7 +31,7 @@ from harness.system.files import UNREADABLE, read_regular
 from harness.system.process import Failed, failure
 
 WITHOUT: Mapping[Side, str] = {"base": "only-in-head", "head": "only-in-base"}
-"""Why a case cannot be compared that a side does not have, by the side."""
+"""Reason why a case cannot be compared that a side does not have, by the side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class PairResult:
     verdict: Verdict | None = None
     """None where head's code is known, or a side cannot be compared at all."""
     failed: Failed | None = None
-    """Why a side cannot be compared, and which."""
+    """Reason why a side cannot be compared, and which."""
     interrupted: bool = False
 
 
@@ -65,7 +65,7 @@ class PairDevices(Protocol):
     toolchain: Toolchain
 
     def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
-        """What comes of questions, as each is answered."""
+        """Return what comes of questions, as each is answered."""
 
 
 def compare(
@@ -120,7 +120,7 @@ def loader(suite: Path, suite_from: str | None) -> Loader:
 
 
 def answer(question: Question, load: Loader, device: str | None, observer: CompareObserver) -> PairResult:
-    """What comes of a question on a device. Raises what opening it does."""
+    """Return what comes of a question on a device. Raises what opening it does."""
     side: Side = "base"
     try:
         base = load(question.base)
@@ -199,7 +199,7 @@ class PairJournal:
 
     @property
     def problem(self) -> str:
-        """Why the file is not whole; empty where it is."""
+        """Return why the file is not whole; empty where it is."""
         return self._lines.problem if self._lines else ""
 
     def add(self, base: Collection[str], head: Collection[str], verdict: Verdict, limits: str) -> None:

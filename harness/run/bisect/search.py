@@ -48,7 +48,7 @@ _SUITE_FROM = (
 _MOST_ANSWERS = 4
 """Answers for each doubling of the number of commits: four times as many as it takes where all are clear."""
 _MOST_REFUTED = 6
-"""How many suspects may turn out, against what is right before them, not to have made the change. Two are
+"""Suspects that may turn out, against what is right before them, not to have made the change. Two are
 usual, of the last that are left; a wrong answer, or a commit that seemed to touch nothing, costs two more. So
 many are no chance: several commits share the change.
 """
@@ -80,9 +80,9 @@ class Looked:
     same_as: str = ""
     """The commit whose code it has, so that nothing was measured."""
     remembered: bool = False
-    """Whether an earlier bisection measured it."""
+    """True where an earlier bisection measured it."""
     derived: bool = False
-    """Whether nothing was measured, as it follows from what both are over GOOD."""
+    """True where nothing was measured, as it follows from what both are over GOOD."""
     gpu_s: float = 0.0
 
 
@@ -97,7 +97,7 @@ class BisectResult:
     commits: int
     """Number of commits after good, up to bad."""
     touching: int
-    """How many of these change a file which the suite may be built from."""
+    """Number of these that change a file which the suite may be built from."""
     devices: tuple[DeviceInfo, ...]
     outcome: Outcome
     ends: Looked | None
@@ -350,7 +350,7 @@ class Bisecting:
         return dataclasses.replace(self.settings, margin=widest * margin, tolerance=widest * tolerance)
 
     def _code(self, position: int) -> frozenset[str]:
-        """What the code of a commit is known by; before it is built, its own hash alone."""
+        """Return what the code of a commit is known by; before it is built, its own hash alone."""
         own = f"{self.line[position].hash}{self._from}"
         return self._codes.get(position, frozenset()) | {own}
 
@@ -436,7 +436,7 @@ class Bisecting:
             self._whole = math.log1p(effect.effect)
 
     def _chance(self, verdict: Verdict, effect: Effect | None) -> float:
-        """How likely more than half of the change lies between two commits."""
+        """Return how likely more than half of the change lies between two commits."""
         if verdict.status == "identical":
             return 0.0
         if effect is None or verdict.status == "invalid" or not self._whole:
@@ -520,7 +520,7 @@ class Bisecting:
         return Block(first, last, 0.0)
 
     def _notes(self, found: Block, step: Looked | None) -> Iterator[str]:
-        """What does not fit one change that stays."""
+        """Return what does not fit one change that stays."""
         for (after, upto), looked in sorted(self._looked.items()):
             commit = looked.commit.hash[:10]
             if after == 0 and upto <= found.after and looked.side == "bad":

@@ -112,7 +112,7 @@ def _key_of(suite: Suite, request: BuildOnly) -> str | None:
 
 
 def _kept(key: str | None) -> BuildOnlyReply | None:
-    """What was found before, while all that it rests on is as it was."""
+    """Return what was found before, while all that it rests on is as it was."""
     if key is None or (entry := BinaryCache().get(key)) is None:
         return None
     try:

@@ -96,7 +96,7 @@ def diagnose(facts: MachineFacts) -> tuple[CheckResult, ...]:
 
 
 def is_fit(findings: Sequence[CheckResult]) -> bool:
-    """Whether this machine can measure at all."""
+    """Return whether this machine can measure at all."""
     return not _names(findings, "bad")
 
 
@@ -393,7 +393,7 @@ def _setting(facts: MachineFacts, name: str) -> Assessment:
 
 
 def _identity(facts: MachineFacts, name: str) -> str:
-    """What the card says of itself. Raises NotKnown with the reason why it does not."""
+    """Return what the card says of itself. Raises NotKnown with the reason why it does not."""
     value = facts.identity.get(name)
     if value is None:
         raise NotKnown(facts.rest_problem)
@@ -410,7 +410,7 @@ def _identity_or_none(facts: MachineFacts, name: str) -> str | None:
 
 
 def _at_rest(facts: MachineFacts, name: str) -> Any:
-    """What the card tells of itself before it is given any work. Raises NotKnown."""
+    """Return what the card tells of itself before it is given any work. Raises NotKnown."""
     value = getattr(facts.rest, name, None)
     if value is None:
         raise NotKnown(_why(facts, name))

@@ -106,7 +106,7 @@ def _with_first_line(message: str, log: str) -> str:
 
 
 def watch(probe: Probe, settle_s: float) -> Fields:
-    """What a device says of itself at rest, `settle_s` from now."""
+    """Return what a device says of itself at rest, `settle_s` from now."""
     time.sleep(settle_s)
     found: Fields = {"probe": probe.name, "identity": {}}
     try:

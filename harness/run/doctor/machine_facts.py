@@ -27,9 +27,9 @@ class MachineFacts:
     device: DeviceInfo | None = None
     device_problem: str = ""
     cuda_problem: str = ""
-    """Why the default is no CUDA card; empty where it is one, or the device was named."""
+    """Reason why the default is no CUDA card; empty where it is one, or the device was named."""
     nvidia_driver: bool = False
-    """Whether the host has NVIDIA's driver loaded."""
+    """True where the host has NVIDIA's driver loaded."""
     cuda_version: str = ""
     """The newest CUDA that the driver knows."""
     compiler: str = ""
@@ -45,7 +45,7 @@ class MachineFacts:
     globaltimer_tick_ns: float | None = None
     timers_problem: str = ""
     kernel_problem: str = ""
-    """Why not even the harness's own small kernel runs."""
+    """Reason why not even the harness's own small kernel runs."""
 
     load_average: float | None = None
     cpu_count: int = 1

@@ -56,7 +56,7 @@ class Executable:
     folder: Path
     source: Source
     problem: HarnessError | None = None
-    """Why it cannot be run at all, such as a failed build."""
+    """Reason why it cannot be run at all, such as a failed build."""
     folders: SideFolders | None = None
     """Where its Python code must come from; None where nobody knows what it is built from."""
 

@@ -120,7 +120,7 @@ class SideRecorder:
                     self._glances[each, str(program)] += 1
 
     def imported(self) -> Imported:
-        """What the command imported, now that it has ended. Raises OtherCodeError."""
+        """Return what the command imported, now that it has ended. Raises OtherCodeError."""
         modules: set[str] = set()
         told: set[int] = set()
         silent: list[str] = []

@@ -427,7 +427,7 @@ class DaskExecutor(DaskDevices):
                 return over
 
     def _result(self, job: Job, future: Any) -> JobResult | None:
-        """What came of a job; None where it is still to be done, elsewhere."""
+        """Return what came of a job; None where it is still to be done, elsewhere."""
         import distributed
 
         try:

@@ -74,7 +74,7 @@ class DaskPairDevices(DaskDevices):
         self._open(open_there, self._setup, commit, self._sent(commit))
 
     def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
-        """What comes of questions, as each is answered. Raises WorkerError where a worker is lost."""
+        """Return what comes of questions, as each is answered. Raises WorkerError where a worker is lost."""
         import distributed
 
         futures = [
@@ -128,7 +128,7 @@ def open_there(setup: PairWorkerSetup, commit: str, sent: Sent | None) -> Opened
 
 
 def compare_there(setup: PairWorkerSetup, question: Question, sent: Sent | None) -> PairResult | HarnessError:
-    """What comes of a question on the worker's device."""
+    """Return what comes of a question on the worker's device."""
     settings = question.settings
     if sent:
         settings = dataclasses.replace(settings, results=None, save=False)

@@ -92,7 +92,7 @@ class WorkerSpecs:
     """What workers of any other cluster open; None is $HARNESS_DEVICE there, or the first that works."""
 
     def here(self) -> str | None:
-        """What the worker that asks is to open."""
+        """Return what the worker that asks is to open."""
         if self.specs:
             return self.specs[int(this_worker().name)]
         return self.spec or os.environ.get("HARNESS_DEVICE") or None
@@ -129,7 +129,7 @@ class OpenedDevice:
 
     @property
     def model(self) -> tuple[str, ...]:
-        """What must be the same for times to be compared."""
+        """Return what must be the same for times to be compared."""
         device = self.device
         return device.name, device.arch, f"driver {device.driver}", self.toolchain.compiler
 

@@ -508,7 +508,7 @@ def identity(
 
 
 def _code(facts: protocol.SideFacts) -> str:
-    """What is the same for configurations that run the same code in the same way."""
+    """Return what is the same for configurations that run the same code in the same way."""
     resources = facts.resources
     code = (resources and (resources.code_sha256 or resources.binary_sha256)) or facts.code_sha256
     if code is None:

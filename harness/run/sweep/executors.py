@@ -36,7 +36,7 @@ class Job:
     request: protocol.Prepare | protocol.Measure | protocol.Compare
     timeout_s: float
     fresh: bool = False
-    """Whether it must have a process in which nothing ran before."""
+    """True where it must have a process in which nothing ran before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

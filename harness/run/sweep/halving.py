@@ -32,7 +32,7 @@ class Duels:
     against: int
     numbers: tuple[int, ...]
     last: bool
-    """Whether few enough are left to be measured well."""
+    """True where few enough are left to be measured well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def duel_effect(block: PairedBlock) -> Effect:
 def next_step(
     times_ns: Mapping[int, float], duels: Sequence[Duel], settings: SweepSettings
 ) -> tuple[Duels | HalvingResult, dict[int, Contender]]:
-    """What to measure next, or who has won, and how each stands so far.
+    """Return what to measure next, or who has won, and how each stands so far.
 
     `times_ns` are those of screening, by number, at least one. `duels` are those of this size so far.
     """
