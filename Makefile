@@ -23,8 +23,8 @@ $(READY): pyproject.toml
 	@echo "Making $(VENV) with $$($(PYTHON) --version) (once; takes 2 GB of disk)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
-	@# pip compiles on one core, and as little minds files that are for another Python.
-	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
+	@# pip compiles on one core, and as little minds files that are for another Python. A quarter is tests of others.
+	-$(BIN)/python -m compileall -qq -j 0 -x 'site-packages/.*/tests?/' $(VENV)/lib
 	@# PyCUDA is compiled on the spot, so it is tried only where there is a card and a compiler to use it with.
 	@if command -v nvcc >/dev/null && nvidia-smi -L >/dev/null 2>&1; then \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]' \

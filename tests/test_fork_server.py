@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -95,7 +96,9 @@ def test_where_python_lacks_a_private_part_processes_are_started(monkeypatch, mi
 
 @pytest.mark.parametrize("minor", range(10, 15))
 def test_each_python_that_is_here_has_the_private_parts(minor):
-    python = shutil.which(f"python3.{minor}")
+    # Version managers have a folder for each Python, beside that of this one.
+    beside = sorted(Path(sys.base_prefix).parent.glob(f"*3.{minor}.*/bin/python3.{minor}"))
+    python = str(beside[-1]) if beside else shutil.which(f"python3.{minor}")
     if not python or subprocess.run([python, "-IS", "-c", ""], capture_output=True, check=False).returncode:
         pytest.skip(f"Python 3.{minor} is not installed")
     code = (

@@ -170,6 +170,20 @@ def test_import(harness, kernels, tmp_path):
     hold("import", {name: re.sub(r"-\w{8}\.jsonl", "-<id>.jsonl", text) for name, text in outputs.items()})
 
 
+def test_judge(harness, tmp_path, monkeypatch):
+    """Eight files of Google Benchmark of each side, saved in turns."""
+    factors = {"base": {"slower": 1.0, "faster": 1.0, "gone": 1.0}, "head": {"slower": 1.3, "faster": 0.8}}
+    files: dict[str, list[str]] = {side: [] for side in factors}
+    for minute in range(16):
+        side = "head" if minute % 2 else "base"
+        entries = [google_entry(name, factor * (100 + minute / 10)) for name, factor in factors[side].items()]
+        date = f"2026-11-22T12:{minute:02}:00+00:00"
+        files[side].append(str(google_file(tmp_path / f"{side}{minute:02}.json", entries, date=date)))
+    monkeypatch.chdir(tmp_path)
+    asked = ("judge", "--base", *files["base"], "--head", *files["head"])
+    hold("judge", both_forms(harness, *asked, roots=(tmp_path,)))
+
+
 def source_of_plain(change: int, time_ns: int) -> dict[str, str]:
     """Files of a commit that changes the kernel toy.plain."""
     said = f"#define CHANGE {change}\n#define NULL_DEVICE_NS {time_ns}\n"
@@ -195,9 +209,14 @@ def test_sweep(harness, tmp_path, monkeypatch):
     suite.write_text(suite.read_text("utf-8").replace(str(root), "."), encoding="utf-8")  # its hash is shown
     monkeypatch.chdir(root)
     outputs = both_forms(harness, "sweep", "tuned", *NULL, "--no-save", roots=(root,))
-    page = harness("sweep", "tuned", *NULL, "--no-save", "--export", "html:page.html")
-    assert page.status == 1
-    hold("sweep", {**outputs, "page.html": normal.text((root / "page.html").read_text("utf-8"), root)})
+    exports = ("--export", "html:page.html", "--export", "t4:t4.json")
+    assert harness("sweep", "tuned", *NULL, "--no-save", *exports).status == 1
+    outputs["page.html"] = normal.text((root / "page.html").read_text("utf-8"), root)
+    t4 = json.loads((root / "t4.json").read_text("utf-8"))
+    # T4's names of the seconds that measuring and compiling took.
+    hidden = {*normal.OF_THE_MACHINE, "benchmark", "compilation"}
+    outputs["t4.json"] = normal.document(t4, root, hidden=hidden)
+    hold("sweep", outputs)
 
 
 LADDER = """\
