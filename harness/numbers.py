@@ -1,4 +1,4 @@
-"""Numbers as people read them, in one form for every face. What is not known is an empty text.
+"""Numbers as people read them, in one form for every face. An unknown number is an empty text.
 
 The pages of the site follow the same rules: site/assets/static/format.js.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 import re
 from typing import Protocol
+
+Value = int | str
+"""A value of a macro, or of a sweep's parameter: an integer, or a word."""
 
 _MINUS, _NBSP = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
 _TOO_WIDE = 4.0

@@ -226,7 +226,7 @@ def test_loading_the_plugin_loads_nothing_but_pytest():
         f"harness.suite.{name}"
         for name in ("case_id", "device_facts", "kernel", "layout", "problem", "suite", "tuning")
     }
-    assert others <= {"harness.errors", "harness.suite", *spec}
+    assert others <= {"harness.errors", "harness.numbers", "harness.suite", *spec}
 
 
 def test_a_session_without_gpu_tests_is_as_it_was(beds):

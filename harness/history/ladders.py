@@ -16,10 +16,11 @@ from harness.device.machine import machine_name
 from harness.device.peaks import peak_of
 from harness.errors import HarnessError, UsageError
 from harness.history.row_summary import summary_of
+from harness.numbers import Value
 from harness.records.record_files import StoredRow, newest_rows
 from harness.records.sweep_journal import SweepState, read_sweep
 from harness.records.sweep_types import Configuration, Sweep, SweepRow
-from harness.records.types import DeviceInfo, Host, RowStatus, Source, Value
+from harness.records.types import DeviceInfo, Host, RowStatus, Source
 from harness.suite.case_id import Selector, Size, size_label
 from harness.suite.configurations import configurations
 from harness.suite.kernel import Kernel

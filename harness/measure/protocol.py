@@ -11,6 +11,7 @@ import msgspec
 from harness.device.static.architecture_builds import Build
 from harness.measure.quads import Alone, PairSettings, Turn
 from harness.measure.timing import MeasureSettings
+from harness.numbers import Value
 from harness.records.types import (
     DeviceInfo,
     L2Policy,
@@ -20,7 +21,6 @@ from harness.records.types import (
     Resources,
     Row,
     Toolchain,
-    Value,
 )
 from harness.suite.suite_data import SuiteData
 from harness.system.cache import Manifest

@@ -41,7 +41,8 @@ from harness.measure.remote_suite import remote_suite
 from harness.measure.timing import Subject, limited, measure
 from harness.measure.verifier import Checker, Restoring, Rotation
 from harness.measure.verify import first_wrong
-from harness.records.types import Launch, LibraryShare, Row, RowStatus, Value
+from harness.numbers import Value
+from harness.records.types import Launch, LibraryShare, Row, RowStatus
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import on_device
 from harness.suite.loader import imports_of, load_folder

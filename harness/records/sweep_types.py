@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.records.types import Described, Effect, Outcome, Source, Value
+from harness.numbers import Value
+from harness.records.types import Described, Effect, Outcome, Source
 
 SCHEMA_VERSION = 1
 

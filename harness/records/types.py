@@ -27,8 +27,6 @@ METHOD_VERSION = "1"
 
 Extent3 = tuple[int, int, int]
 L2Policy = Literal["cold", "hot"]
-Value = int | str
-"""A value of a macro, or of a sweep's parameter: an integer, or a word."""
 
 
 def fields_of(record: object, *names: str) -> dict[str, Any]:

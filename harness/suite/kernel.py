@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from harness.errors import NotYetKnownError, SuiteError
-from harness.records.types import Value
+from harness.numbers import Value
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.layout import ML_DTYPES, Layout, element_bits, numpy_dtype
 from harness.suite.problem import IDENTIFIER, Case, Problem, check_identifier, computed

@@ -15,7 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from harness.errors import NotToldError, NotYetKnownError, SuiteError
-from harness.records.types import Value
+from harness.numbers import Value
 from harness.suite.case_id import MAX_AXIS, CaseId, size_label
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.layout import ML_DTYPES, Layout, Order, element_bits, fits, integer_limits, numpy_dtype

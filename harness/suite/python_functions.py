@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import SuiteError
-from harness.records.types import Launch, Value
+from harness.numbers import Value
+from harness.records.types import Launch
 from harness.suite.kernel import Parameter
 
 

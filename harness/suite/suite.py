@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.errors import NotYetKnownError, SuiteError
-from harness.records.types import Value
+from harness.numbers import Value
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.kernel import Kernel, Parameter, argument_names, check_folders, with_macros, workspaces
 from harness.suite.layout import Layout

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any
 
 from harness.errors import SuiteError
-from harness.records.types import Value
+from harness.numbers import Value
 from harness.suite.problem import IDENTIFIER, Case, number, twice_in
 
 

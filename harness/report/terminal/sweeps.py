@@ -18,9 +18,9 @@ from typing import Any
 from rich.text import Text
 
 from harness.device.peaks import peak_of
-from harness.numbers import counted, half_width, milliseconds, number, percent_figure
+from harness.numbers import Value, counted, half_width, milliseconds, number, percent_figure
 from harness.records.sweep_types import Configuration, Final, Sweep, SweepResult, SweepRow
-from harness.records.types import Effect, Value, fields_of
+from harness.records.types import Effect, fields_of
 from harness.report.table import CLOSING, SHADES, Cell, Column, Sheet, opening
 from harness.report.templates import html_environment
 from harness.report.terminal.run_tables import STYLES

@@ -10,8 +10,9 @@ from typing import Any
 
 from harness.device.backends.base import check_launch
 from harness.errors import LaunchError, SuiteError
+from harness.numbers import Value
 from harness.records.sweep_types import Configuration, SweepRow
-from harness.records.types import DeviceInfo, Value
+from harness.records.types import DeviceInfo
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import Kernel
 from harness.suite.planning import at_least_one, launch_of
