@@ -90,6 +90,53 @@ def test_help(monkeypatch):
     hold("help", {f"{words.replace(' ', '-')}.txt": text for words, text in found.items()})
 
 
+# A repository of kernels, and the suites that are proposed for it
+
+
+SCALE = """\
+#include <cstdio>
+__global__ void scale(const float *in, float *out, int n, float by)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = by * in[i];
+}
+void run(const float *x, float *y, int n) { scale<<<(n + 255) / 256, 256>>>(x, y, n, 3.0f); }
+"""
+TRITON = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+
+def add(x, y, out):
+    n = out.numel()
+    add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+"""
+
+
+def test_init(harness, tmp_path, monkeypatch):
+    """Kernels of CUDA and Triton, beside one of HIP and one whose file is not in UTF-8."""
+    files = {
+        "cuda/scale.cu": SCALE,
+        "hip/scale.cu": f"#include <hip/hip_runtime.h>\n{SCALE}",
+        "add.py": TRITON,
+    }
+    root = write_files(make_repository(tmp_path / "theirs"), files)
+    (root / "latin.cu").write_bytes(SCALE.replace("scale", "latin").encode() + b"// gr\xf6\xdfer\n")
+    monkeypatch.chdir(root)
+    outputs = both_forms(harness, "init", "--yes", "--dry-run", roots=(root,))
+    outputs["written.txt"] = said(harness("init", "--yes"), root)
+    for path in sorted((root / "perf").rglob("*.py")):
+        # Not as a file of Python: mypy and ruff would take it for ours.
+        outputs[f"{path.relative_to(root).as_posix()}.txt"] = normal.text(path.read_text("utf-8"), root)
+    hold("init", outputs)
+
+
 # Kernels measured on the null device, whose times their sources say
 
 
@@ -358,6 +405,17 @@ def test_history(harness, source, measured):
     outputs["every.txt"] = said(harness("history", "--all"), measured)
     outputs["case.txt"] = said(harness("history", NAIVE, "--metric", "time_ms"), measured)
     hold(f"history/{source}", outputs)
+
+
+def test_history_with_a_damaged_record(harness, written, tmp_path, monkeypatch):
+    """The newest record of a card is cut short, and asv's file of that commit is whole."""
+    root = Path(shutil.copytree(written.repository, tmp_path / "project", symlinks=True))
+    record = max((root / ".asv" / "results" / H200.machine).glob("*.jsonl"))
+    record.write_bytes(record.read_bytes()[:200])
+    monkeypatch.chdir(root)
+    told = harness("history")
+    imported = harness("import", "asv")
+    hold("history/damaged", {"terminal.txt": said(told, root), "import.txt": said(imported, root)})
 
 
 LEFT_OUT = re.compile(r"static/|(api|data)/(runs|series)/|data/(cards|commits|events)/?")
