@@ -309,6 +309,7 @@ def test_a_revision_that_is_not_there_is_named(history):
     [
         ("foo", UsageError, "Unknown device 'foo'"),
         ("null:one", UsageError, "Unknown device 'null:one'"),
+        ("null:" + "1" * 5000, UsageError, "Unknown device"),
         ("null:1", DeviceError, "There is no device null:1"),
     ],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -34,7 +35,7 @@ class Survey:
 def parse_spec(spec: str) -> tuple[str, int]:
     """``cuda:0``, ``cuda`` (the first) or ``null`` as backend name and index. Raises UsageError."""
     name, _, index = spec.partition(":")
-    if name not in BACKENDS or (index and not index.isdecimal()):
+    if name not in BACKENDS or not re.fullmatch(r"[0-9]{0,4}", index):
         raise UsageError(
             f"Unknown device {spec!r}: expected BACKEND or BACKEND:INDEX, such as cuda:0, with a "
             f"backend of {', '.join(BACKENDS)}. 'harness devices' lists what this machine has."
