@@ -175,6 +175,24 @@ def test_a_suite_with_records_has_no_figure_of_asvs_files(made):
     assert (card.unrecorded, card.problems) == (UnrecordedCount(results=4, hidden=4), ())
 
 
+def test_a_commit_that_failed_in_asvs_file_alone_leaves_no_history_fine(tmp_path, harness, monkeypatch):
+    """A suite that does not load at a commit leaves no record: asv's file alone says that it failed."""
+    calm = History(
+        commits=12,
+        cards=(H200,),
+        suites=(SMALL,),
+        events=(Failed(case="tiled 2048", start=11, stop=12),),
+        records=True,
+    )
+    made = write(calm, tmp_path / "calm")
+    record_of(made, 11).unlink()
+    monkeypatch.chdir(made.repository)
+    said = harness("history")
+    assert (said.status, "harness import asv" in said.err) == (ExitCode.INCONCLUSIVE, True)
+    assert harness("import", "asv").status == ExitCode.FINE
+    assert harness("history").status == ExitCode.REGRESSION
+
+
 HAS_FOUR = "asv's file of this commit has 4 results of the suite: run 'harness import asv'."
 
 

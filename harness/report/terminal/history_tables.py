@@ -56,10 +56,11 @@ _STATES = (
 
 
 def exit_code(history: History) -> ExitCode:
-    """Return the status: open regressions and failing cases first, then figures too recent to judge."""
+    """Return the status: open regressions and failing cases first, then what is too recent or not shown."""
     if any(history.conclusion.open) or any(card.failing for card in history.cards):
         return ExitCode.REGRESSION
-    return ExitCode.INCONCLUSIVE if any(history.conclusion.unjudged) else ExitCode.FINE
+    unknown = any(history.conclusion.unjudged) or any(card.unrecorded.hidden for card in history.cards)
+    return ExitCode.INCONCLUSIVE if unknown else ExitCode.FINE
 
 
 def print_history(history: History, *, every: bool = False, since: str = "") -> None:
