@@ -327,9 +327,11 @@ def test_an_executable_that_is_no_python_is_asked_for_nothing(tmp_path):
     assert (imported.modules, imported.silent) == (0, ())
 
 
-def test_a_sitecustomize_of_the_users_runs_as_before(tmp_path):
+def test_a_sitecustomize_of_the_users_runs_as_before(tmp_path, monkeypatch):
+    """It lies on PYTHONPATH, before the sitecustomize that Debian's Python has among its own modules."""
     project = Project(tmp_path, script=bench("", "sys.from_sitecustomize"))
-    (project.site / "sitecustomize.py").write_text("import sys; sys.from_sitecustomize = 7\n")
+    write_files(tmp_path / "theirs", {"sitecustomize.py": "import sys; sys.from_sitecustomize = 7\n"})
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "theirs"))
     assert project.time_ns() == 7
 
 

@@ -407,7 +407,7 @@ def test_history(harness, source, measured):
     hold(f"history/{source}", outputs)
 
 
-def test_history_with_a_damaged_record(harness, written, tmp_path, monkeypatch):
+def test_damaged(harness, written, tmp_path, monkeypatch):
     """The newest record of a card is cut short, and asv's file of that commit is whole."""
     root = Path(shutil.copytree(written.repository, tmp_path / "project", symlinks=True))
     record = max((root / ".asv" / "results" / H200.machine).glob("*.jsonl"))
@@ -415,7 +415,7 @@ def test_history_with_a_damaged_record(harness, written, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     told = harness("history")
     imported = harness("import", "asv")
-    hold("history/damaged", {"terminal.txt": said(told, root), "import.txt": said(imported, root)})
+    hold("damaged", {"terminal.txt": said(told, root), "import.txt": said(imported, root)})
 
 
 LEFT_OUT = re.compile(r"static/|(api|data)/(runs|series)/|data/(cards|commits|events)/?")
