@@ -455,7 +455,7 @@ def test_a_damaged_record_clears_nobody_and_import_asv_brings_its_change_back(tm
     found = read_history(written.results, written.repository)
     assert not [*found.conclusion.open]
     [card] = found.cards
-    assert card.unrecorded == UnrecordedCount(results=49, hidden=49)
+    assert card.unrecorded == UnrecordedCount(results=49, hidden=49, failed=0)
     assert [(len(one.records), one.left_out) for one in import_asv(written.results, commits)] == [(49, 0)]
     found = read_history(written.results, written.repository)
     [each] = found.conclusion.open

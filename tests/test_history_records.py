@@ -172,25 +172,36 @@ def test_a_suite_with_records_has_no_figure_of_asvs_files(made):
         assert 5 not in one.positions
         np.testing.assert_array_equal(one.values, np.delete(before[name].values, 5))
     [card] = history.cards
-    assert (card.unrecorded, card.problems) == (UnrecordedCount(results=4, hidden=4), ())
+    assert (card.unrecorded, card.problems) == (UnrecordedCount(results=4, hidden=4, failed=0), ())
+
+
+CALM = History(
+    commits=12,
+    cards=(H200,),
+    suites=(SMALL,),
+    events=(Failed(case="tiled 2048", start=11, stop=12),),
+    records=True,
+)
 
 
 def test_a_commit_that_failed_in_asvs_file_alone_leaves_no_history_fine(tmp_path, harness, monkeypatch):
     """A suite that does not load at a commit leaves no record: asv's file alone says that it failed."""
-    calm = History(
-        commits=12,
-        cards=(H200,),
-        suites=(SMALL,),
-        events=(Failed(case="tiled 2048", start=11, stop=12),),
-        records=True,
-    )
-    made = write(calm, tmp_path / "calm")
-    record_of(made, 11).unlink()
+    made = write(CALM, tmp_path / "calm")
     monkeypatch.chdir(made.repository)
+    record_of(made, 11).unlink()
     said = harness("history")
     assert (said.status, "harness import asv" in said.err) == (ExitCode.INCONCLUSIVE, True)
     assert harness("import", "asv").status == ExitCode.FINE
     assert harness("history").status == ExitCode.REGRESSION
+
+
+def test_a_hidden_figure_is_told_and_a_history_is_fine(tmp_path, harness, monkeypatch):
+    """What no import can make a record of, such as a result without a time, must not hold a gate for ever."""
+    made = write(dataclasses.replace(CALM, events=()), tmp_path / "calm")
+    record_of(made, 5).unlink()
+    monkeypatch.chdir(made.repository)
+    said = harness("history")
+    assert (said.status, "harness import asv" in said.err) == (ExitCode.FINE, True)
 
 
 HAS_FOUR = "asv's file of this commit has 4 results of the suite: run 'harness import asv'."
@@ -202,7 +213,7 @@ def test_where_no_record_has_a_result_asvs_files_are_the_source(made):
     for path in made.results.rglob("*.jsonl"):
         path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
     history = told(made)
-    assert {card.unrecorded for card in history.cards} == {UnrecordedCount(results=120, hidden=0)}
+    assert {card.unrecorded for card in history.cards} == {UnrecordedCount(results=120, hidden=0, failed=0)}
     for name, one in series_of(history).items():
         np.testing.assert_allclose(one.values, recorded[name].values, rtol=1e-6)
 
@@ -214,7 +225,7 @@ def test_of_a_damaged_record_it_is_told_what_asvs_file_has(made, damage):
     kept = {"all of it": [b"{\n"], "its later rows": [*lines[:2], b"{\n"]}[damage]
     path.write_bytes(b"".join(kept))
     [card] = told(made, cards=[H200.machine]).cards
-    assert card.unrecorded == UnrecordedCount(results=4, hidden=4)
+    assert card.unrecorded == UnrecordedCount(results=4, hidden=4, failed=0)
     assert card.problems[0].startswith(f"{path.name} is left out: ")
     assert card.problems[0].endswith(f". {HAS_FOUR}")
     made.result(5).unlink()

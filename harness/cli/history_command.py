@@ -69,8 +69,8 @@ def command(
     What one commit did, to any cases on any cards, is one event. CASES are globs of names such as
     matmul.naive@1024, or of suites and kernels. Exit status 1 while a regression is open, which is one that
     is neither acknowledged nor fixed, or while a case fails that had figures; 4 where the newest figures are
-    worse and it is too early to judge them, or where results of suites lie in asv's files alone and are not
-    shown; 3 where there is nothing to read.
+    worse and it is too early to judge them, or where asv's files alone say that a kernel of a suite failed; 3
+    where there is nothing to read.
     """
     from harness.history.export import export
     from harness.history.reading import read_history, since_commit

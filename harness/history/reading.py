@@ -269,6 +269,7 @@ def read_card(
     from_asv = [each for each in (*of_suites, *of_others) if each.group not in results.recorded]
     figures = {**records.figures, **{each.group: each for each in from_asv}}
     left = tuple(unrecorded(records, of_suites))
+    hidden = [each for each in left if each.figures.group in results.recorded]
     problems += [_with_asvs(each, left) for each in facts if each.problem]
     if results.asv_problem and asv_results.has_results(folder):
         problems.append(results.asv_problem)
@@ -312,7 +313,8 @@ def read_card(
         problems=tuple(problems),
         unrecorded=UnrecordedCount(
             results=sum(each.count for each in left),
-            hidden=sum(each.count for each in left if each.figures.group in results.recorded),
+            hidden=sum(each.count for each in hidden),
+            failed=sum(each.failed for each in hidden),
         ),
         ended=ended_cases([one.series for one in analysed], results.unlisted),
     )

@@ -30,6 +30,12 @@ class Unrecorded:
         """Number of such results, each of one case at one commit."""
         return int(self.cells.sum())
 
+    @property
+    def failed(self) -> int:
+        """Number of such results that say that the kernel failed."""
+        failures = np.any([np.isinf(values) for values in self.figures.values.values()], axis=0)
+        return int((self.cells & failures).sum())
+
     def count_at(self, commit: str) -> int:
         """Number of such results at a commit, named by the first digits of its hash."""
         rows = [row for row, name in enumerate(self.figures.commits) if name.startswith(commit)]
@@ -43,6 +49,8 @@ class UnrecordedCount:
     results: int
     hidden: int
     """Number of them that are not shown, as other results of their suites lie in records."""
+    failed: int
+    """Number of those not shown that say that a kernel failed."""
 
     @property
     def sentences(self) -> tuple[str, ...]:

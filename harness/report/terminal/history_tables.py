@@ -59,7 +59,7 @@ def exit_code(history: History) -> ExitCode:
     """Return the status: open regressions and failing cases first, then what is too recent or not shown."""
     if any(history.conclusion.open) or any(card.failing for card in history.cards):
         return ExitCode.REGRESSION
-    unknown = any(history.conclusion.unjudged) or any(card.unrecorded.hidden for card in history.cards)
+    unknown = any(history.conclusion.unjudged) or any(card.unrecorded.failed for card in history.cards)
     return ExitCode.INCONCLUSIVE if unknown else ExitCode.FINE
 
 
