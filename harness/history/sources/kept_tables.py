@@ -38,7 +38,7 @@ class KeptFile(msgspec.Struct, frozen=True):
     layouts: tuple[int, ...] = ()
     """Numbers of the table's layouts, whose figures the file has one after the other."""
     problem: str = ""
-    """Why nothing was read of it; a sentence."""
+    """Reason why the file could not be read, as a sentence; empty where it was."""
 
 
 F = TypeVar("F", bound=KeptFile)
@@ -104,7 +104,7 @@ class TableReader(Generic[F, L]):
         return f"{_FORMAT} {self.version}"
 
     def _load(self, file: Path) -> KeptTable[F, L]:
-        """Return what is kept; an empty table where that is nothing, or cannot be used."""
+        """Return the cached table; an empty table if there is none, or it cannot be used."""
         nothing: KeptTable[F, L] = KeptTable((), (), np.empty(0, np.float32))
         cached = read_cached(file, self.cached)
         if cached is None or cached.version != self._version:
@@ -143,12 +143,12 @@ def cache_file(folder: Path, kind: str) -> Path:
 
 
 def is_kept(folder: Path) -> bool:
-    """Whether something of a results folder is kept."""
+    """Return whether the cache has a table of a results folder."""
     return any(cache_file(folder, kind).exists() for kind in KINDS)
 
 
 def read_cached(file: Path, kind: type[T]) -> T | None:
-    """Return what is kept in a file; None where there is nothing, or it cannot be used."""
+    """Return the content of a file of the cache; None if there is none, or it cannot be used."""
     try:
         return msgspec.msgpack.decode(read_regular(file), type=kind)
     except (OSError, *UNREADABLE):
@@ -156,6 +156,6 @@ def read_cached(file: Path, kind: type[T]) -> T | None:
 
 
 def write_cached(file: Path, content: Any) -> None:
-    """Keep something in a file. Where it cannot be written the next look is slower."""
+    """Write a table to the cache. If it cannot be written, the next reading is slower."""
     with contextlib.suppress(OSError, OverflowError, UnicodeEncodeError):
         write_atomically(file, msgspec.msgpack.encode(content), durable=False)

@@ -13,7 +13,7 @@ from harness.history.sources.our_records import CardRecords
 from harness.numbers import counted
 
 COMMAND = "harness import asv"
-"""The command that makes records of them."""
+"""The command that makes records of these figures."""
 
 
 @dataclass(frozen=True, slots=True)

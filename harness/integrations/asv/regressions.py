@@ -1,8 +1,8 @@
 """asv's Regressions page and its feed, from the conclusion of the history.
 
-asv's own publisher takes every rise for worse and knows neither clocks nor epochs. What it has written is
-replaced by the regressions that the history has open, so that asv's page, ours and the terminal name the same
-ones. A benchmark of which nobody knows which way is better keeps asv's rows.
+asv's own publisher takes every rise for worse and knows neither clocks nor epochs. This module replaces its
+list by the regressions that the history has open, so asv's page, our pages and the terminal name the same
+regressions. A benchmark whose better direction is unknown keeps asv's rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from harness.integrations.asv.write_results import loaded
 from harness.numbers import counted
 
 Benchmarks = Mapping[str, Mapping[str, Any]]
-"""What asv's list tells of each benchmark, by name."""
+"""Fields of each benchmark in asv's list, by the benchmark's name."""
 Jump = tuple["int | None", int, float, float]
 """asv's revisions before and after, and the figures there; no revision before where one commit did it."""
 
@@ -51,7 +51,7 @@ class Regression(NamedTuple):
     graph: str
     """Path of the graph's file, below the published folder."""
     params: Mapping[str, Any]
-    """What tells the graph from others of the benchmark."""
+    """Parameters by which the graph differs from other graphs of the benchmark."""
     place: int | None
     """Index of the parameters among all combinations; None for a benchmark without any."""
     last: float
