@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,7 +18,13 @@ if TYPE_CHECKING:
     from harness.records.record_files import ComparisonResult
     from harness.run.scripts.call_names import CallName
 
-_NEED_A_SCRIPT = {"timers": "--timer", "ignored": "--ignore", "rtol": "--rtol", "outputs": "--outputs"}
+_NEED_A_SCRIPT = {
+    "timers": "--timer",
+    "ignored": "--ignore",
+    "rtol": "--rtol",
+    "outputs": "--outputs",
+    "script_from": "--script-from",
+}
 
 options_of_scripts = options.together(
     options.several(
@@ -47,6 +51,11 @@ options_of_scripts = options.together(
         ),
     ),
     click.option(
+        "--script-from",
+        type=click.Choice(["head", "each"]),
+        help="The commit whose script both sides run; default: head.",
+    ),
+    click.option(
         "--outputs",
         type=click.Choice(["check", "note"]),
         help="What becomes of a call whose outputs differ from base's: it fails, or that is noted.",
@@ -70,6 +79,7 @@ def compare(
     """Compare the scripts that the options name, one after another."""
     from harness.report.terminal.progress import CompareProgress
     from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings
+    from harness.run.scripts.script_files import share_script
     from harness.run.scripts.script_process import Recorded
 
     _check(selection, ends, given)
@@ -95,27 +105,12 @@ def compare(
             config, place, ends, given["scripts"], given["build_command"], observer.stage
         )
         for base, head in zip(bases, heads, strict=True):
-            scripts = {each.side: script_of(each.command, each.folder) for each in (base, head)}
-            results.append(ComparingScripts(base, head, scripts, settings, observer, is_wanted).run())
+            if given["script_from"] != "each" and (shared := share_script(base, head)):
+                observer.waiting(shared)
+            results.append(ComparingScripts(base, head, settings, observer, is_wanted).run())
             if results[-1].interrupted:
                 break
     return results
-
-
-def script_of(command: str, folder: Path) -> Path | None:
-    """Return the script's file in a command, as one side has it; None where the command names none."""
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"{command!r} is no command of a shell: {error}.") from None
-    for place, word in enumerate(words):
-        path = folder / word
-        if word.endswith(".py") and path.exists():
-            return path
-        if word == "-m" and place + 1 < len(words):
-            path = folder / f"{words[place + 1].replace('.', '/')}.py"
-            return path if path.exists() else None
-    return None
 
 
 def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from harness.device.lock import held
 from harness.device.machine import machine_name
@@ -27,11 +26,13 @@ from harness.records.types import CaseBlock, Comparison, DeviceInfo, PairedBlock
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
 from harness.run.device_session import begun, find_device, identified
 from harness.run.executables.executable_build import Executable, name_of
+from harness.run.executables.side_code import OtherCodeError
 from harness.run.pair_session import CompareObserver, failed_by
 from harness.run.scripts.call_names import CallName, names_of
+from harness.run.scripts.script_files import caches_of
 from harness.run.scripts.script_outputs import Found, OutputsCheck
 from harness.run.scripts.script_process import Call, Done, RaisedError, Recorded, ScriptProcess, all_calls
-from harness.run.two_workers import ORDERS, SIDES
+from harness.run.two_workers import ORDERS, SIDES, most_ahead
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
 
@@ -87,29 +88,33 @@ class ComparingScripts:
         self,
         base: Executable,
         head: Executable,
-        scripts: Mapping[SideName, Path | None],
         settings: ScriptSettings,
         observer: CompareObserver,
         is_wanted: Callable[[str, CallName], bool] = lambda _suite, _name: True,
     ) -> None:
         self.sides: Mapping[SideName, Executable] = {"base": base, "head": head}
-        self.scripts, self.settings, self.observer, self.is_wanted = scripts, settings, observer, is_wanted
+        self.settings, self.observer, self.is_wanted = settings, observer, is_wanted
         self.suite = settings.suite or identifier(name_of(head.command))
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._pairs = self._processes = 0
         self._spent_s = 0.0
         self._names: dict[SideName, list[CallName]] = {}
+        self._ahead: Mapping[SideName, ScriptProcess] | None = None
+        """The processes of the next pair."""
 
     def run(self) -> ComparisonResult:
         """Compare all calls that both sides have."""
         with ExitStack() as stack:
             self.scratch = stack.enter_context(scratch_folder())
+            self._caches = {side: caches_of(executable) for side, executable in self.sides.items()}
             device = self._find_device()
             stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
             self.observer.opened(self.device)
             self.policy = policy_for(self.device, self.settings)
+            self._may_start_ahead = most_ahead(self.device) > 0
+            stack.callback(self._end_ahead)
             few = self.device.kind == "cpu"
             self.pair = PairSettings(
                 min_quads=6, max_quads=30 if few else 60, max_time_s=10.0 if few else 3.0
@@ -126,16 +131,34 @@ class ComparingScripts:
 
     # Processes
 
-    @contextmanager
-    def _process(self, side: SideName) -> Iterator[ScriptProcess]:
+    def _process(self, side: SideName) -> ScriptProcess:
         executable = self.sides[side]
         if executable.problem is not None:
             raise executable.problem
         self._processes += 1
         folder = self.scratch / f"{side}{self._processes}"
-        process = ScriptProcess(executable, self.scripts[side], folder, self.settings.recorded)
-        with closing(process):
-            yield process
+        what = dataclasses.replace(self.settings.recorded, variables=self._caches[side])
+        return ScriptProcess(executable, folder, what)
+
+    @contextmanager
+    def _next_pair(self) -> Iterator[Mapping[SideName, ScriptProcess]]:
+        """Yield a fresh process of each side, and start the next, which import their framework meanwhile."""
+        with ExitStack() as stack:
+            pair = self._ahead or self._started()
+            self._ahead = None
+            for each in pair.values():
+                stack.callback(each.close)
+            if self._may_start_ahead:
+                self._ahead = self._started()
+            yield pair
+
+    def _started(self) -> Mapping[SideName, ScriptProcess]:
+        return {side: self._process(side) for side in SIDES}
+
+    def _end_ahead(self) -> None:
+        for each in (self._ahead or {}).values():
+            each.close()
+        self._ahead = None
 
     def _first_pass(self) -> dict[SideName, Sequence[Call] | HarnessError]:
         """Run both sides to their ends; returns their calls, or why a side has none."""
@@ -145,10 +168,12 @@ class ComparingScripts:
 
     def _calls(self, side: SideName) -> Sequence[Call] | HarnessError:
         try:
-            with self._process(side) as process:
+            with closing(self._process(side)) as process:
                 calls = all_calls(process, self.settings.timeout_s)
                 process.imported()
                 return calls
+        except OtherCodeError:
+            raise
         except HarnessError as error:
             error.side = side
             return error
@@ -247,7 +272,7 @@ class ComparingScripts:
         order: Sequence[SideName] = SIDES if self._pairs % 2 else SIDES[::-1]
         with Sampler(self.probe, mark_s=0.1) as sampler, ExitStack() as stack:
             try:
-                sides = {side: stack.enter_context(self._process(side)) for side in order}
+                sides = stack.enter_context(self._next_pair())
                 for case in cases:
                     self.observer.started(case.trial.id)
                     self._at_call(
