@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -144,14 +144,35 @@ def _executables(
     config: Config, place: Path, ends: Ends, given: Mapping[str, Any], tell: Callable[[str], None]
 ) -> list[tuple[Executable, Executable]]:
     """Base and head of each executable, built and ready to run."""
+    from harness.run.executables.executable_build import Executable
+
+    if given["base_command"]:
+        sides: tuple[SideName, ...] = ("base", "head")
+        source = source_at(ends.repository, None)
+        built = [
+            [Executable(side, each, Path.cwd(), source) for each in given[f"{side}_command"]]
+            for side in sides
+        ]
+    else:
+        built = at_commits(config, place, ends, given["with_command"], given["build_command"], tell)
+    return list(zip(*built, strict=True))
+
+
+def at_commits(
+    config: Config,
+    place: Path,
+    ends: Ends,
+    commands: Sequence[str],
+    build_command: str | None,
+    tell: Callable[[str], None],
+) -> list[list[Executable]]:
+    """Put the files of both commits into `place`, and build them; returns base's commands, and head's."""
     from harness.run.executables.executable_build import Executable, built, put_files
     from harness.run.executables.side_code import SideFolders
 
     def of_side(side: SideName, commit: str | None) -> list[Executable]:
-        source = source_at(ends.repository, commit)
-        if given["base_command"]:
-            return [Executable(side, each, Path.cwd(), source) for each in given[f"{side}_command"]]
         assert ends.repository is not None
+        source = source_at(ends.repository, commit)
         files = place / side
         put_files(ends.repository, commit, files)
         folder = files / config.root.resolve().relative_to(ends.repository.resolve())
@@ -159,10 +180,10 @@ def _executables(
         others = ends.repository, *(place / other for other in ("base", "head") if other != side)
         folders = SideFolders(side, files, folder, others)
         problem = None
-        if command := given["build_command"]:
+        if build_command:
             tell(f"building {side}")
-            problem = built(command, folder, side, BUILD_TIMEOUT_S)
-        return [Executable(side, each, folder, source, problem, folders) for each in given["with_command"]]
+            problem = built(build_command, folder, side, BUILD_TIMEOUT_S)
+        return [Executable(side, each, folder, source, problem, folders) for each in commands]
 
     base, head = ends.commits
-    return list(zip(of_side("base", base), of_side("head", head), strict=True))
+    return [of_side("base", base), of_side("head", head)]
