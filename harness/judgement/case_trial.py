@@ -27,7 +27,17 @@ from harness.judgement.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.judgement.statistics.paired import ProcessEffect
 from harness.judgement.statistics.rates import holm
 from harness.numbers import percent
-from harness.records.types import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus, fields_of
+from harness.records.types import (
+    Arm,
+    Effect,
+    Outputs,
+    PairedBlock,
+    Quad,
+    Strays,
+    Verdict,
+    VerdictStatus,
+    fields_of,
+)
 from harness.suite.problem import Case
 
 CYCLES_MEAN_WORK = 0.8
@@ -153,6 +163,8 @@ class CaseTrial:
     """Base and head, apart from their times."""
     settings_changed: tuple[str, ...] = ()
     """Settings of base's process that head's has otherwise, such as ``torch.get_num_threads: 8 → 1``."""
+    outputs: Outputs | None = None
+    """Results that head's outputs were held to; None where nothing ran."""
     judgement: Judgement | None = None
     """The judgement of `rounds`; or of `again` where these show that nothing changed."""
     looks: int = 0
@@ -472,7 +484,8 @@ class CaseTrial:
     def _verdict(self, status: VerdictStatus, reason: str, message: str) -> Verdict:
         bare = bare_verdict(self.id, self.case, status, reason, message)
         base, head = self._arm("base"), self._arm("head")
-        return dataclasses.replace(bare, base=base, head=head, settings_changed=self.settings_changed)
+        told = fields_of(self, "settings_changed", "outputs")
+        return dataclasses.replace(bare, base=base, head=head, **told)
 
     def _arm(self, side: str, quads: Sequence[Quad] = (), every: Sequence[Quad] = ()) -> Arm | None:
         """A side with the median time of `quads` and the mean SM clock of `every` quad."""
