@@ -30,7 +30,7 @@ from harness.run.executables.side_code import OtherCodeError
 from harness.run.pair_session import CompareObserver, failed_by
 from harness.run.scripts.call_names import CallName, names_of
 from harness.run.scripts.script_files import caches_of
-from harness.run.scripts.script_outputs import Found, OutputsCheck
+from harness.run.scripts.script_outputs import OutputsCheck
 from harness.run.scripts.script_process import Call, Done, RaisedError, Recorded, ScriptProcess, all_calls
 from harness.run.two_workers import ORDERS, SIDES, most_ahead
 from harness.suite.problem import Case
@@ -74,7 +74,6 @@ class _ScriptCase:
 
     places: Mapping[SideName, int]
     trial: CaseTrial
-    outputs: Found | None = None
 
 
 class ComparingScripts:
@@ -289,10 +288,11 @@ class ComparingScripts:
     ) -> None:
         trial = case.trial
         turns.reach(case.places, self._names, trial)
-        if case.outputs is None:
-            case.outputs = OutputsCheck(turns.observe, self.scratch, self.settings.rtol).run()
-            if case.outputs.difference and not self.settings.only_note_outputs:
-                trial.end("failed", "differs-from-base", f"{case.outputs.difference}.", side="head")
+        if trial.outputs is None:
+            found = OutputsCheck(turns.observe, self.scratch, self.settings.rtol).run()
+            trial.outputs = found.outputs
+            if found.difference and not self.settings.only_note_outputs:
+                trial.end("failed", "differs-from-base", f"{found.difference}.", side="head")
                 return
         try:
             block = turns.block(trial.precision.standard_error)
