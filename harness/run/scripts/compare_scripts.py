@@ -31,7 +31,7 @@ from harness.run.pair_session import CompareObserver, failed_by
 from harness.run.scripts.call_names import CallName, names_of
 from harness.run.scripts.script_files import caches_of
 from harness.run.scripts.script_outputs import OutputsCheck
-from harness.run.scripts.script_process import Call, Done, RaisedError, Recorded, ScriptProcess, all_calls
+from harness.run.scripts.script_process import Call, Done, RaisedError, Recorded, ScriptProcess
 from harness.run.two_workers import ORDERS, SIDES, most_ahead
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
@@ -66,6 +66,14 @@ class ScriptSettings(JudgeSettings):
     """Tolerance of outputs as a share of an array's largest magnitude; None takes the type's."""
     only_note_outputs: bool = False
     """True judges a case whose outputs differ, and says that they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstPass:
+    """The timing calls of a side, in order, and the failure that ended it."""
+
+    calls: Sequence[Call]
+    error: HarnessError | None = None
 
 
 @dataclass(slots=True)
@@ -159,37 +167,37 @@ class ComparingScripts:
             each.close()
         self._ahead = None
 
-    def _first_pass(self) -> dict[SideName, Sequence[Call] | HarnessError]:
-        """Run both sides to their ends; returns their calls, or why a side has none."""
+    def _first_pass(self) -> dict[SideName, _FirstPass]:
+        """Run both sides to their ends, which lists their calls and fills the caches of compiled code."""
         self.observer.stage("first pass")
         with ThreadPoolExecutor(2) as pool:
             return dict(zip(SIDES, pool.map(self._calls, SIDES), strict=True))
 
-    def _calls(self, side: SideName) -> Sequence[Call] | HarnessError:
+    def _calls(self, side: SideName) -> _FirstPass:
+        calls: list[Call] = []
         try:
             with closing(self._process(side)) as process:
-                calls = all_calls(process, self.settings.timeout_s)
+                while (call := process.reach(self.settings.timeout_s)) is not None:
+                    calls.append(call)
                 process.imported()
-                return calls
         except OtherCodeError:
             raise
         except HarnessError as error:
             error.side = side
-            return error
+            return _FirstPass(calls, error)
+        return _FirstPass(calls)
 
     # The comparison
 
-    def _compare(self, first: Mapping[SideName, Sequence[Call] | HarnessError]) -> ComparisonResult:
-        calls = {side: each for side, each in first.items() if not isinstance(each, HarnessError)}
-        failed = {side: each for side, each in first.items() if isinstance(each, HarnessError)}
-        if not failed and not any(calls.values()):
+    def _compare(self, first: Mapping[SideName, _FirstPass]) -> ComparisonResult:
+        if not any(each.calls or each.error for each in first.values()):
             raise self._nothing_recorded()
-        names = names_of([calls.get(side, ()) for side in SIDES])
+        names = names_of([first[side].calls for side in SIDES])
         self._names = dict(zip(SIDES, names, strict=True))
-        cases, alone = self._cases(failed)
+        cases, alone = self._cases(first)
         folder = self.settings.results / machine_name(self.device) if self.settings.results else None
         interrupted = False
-        described = self._describe(calls, cases)
+        described = self._describe(first, cases)
         with ComparisonJournal(folder if self.settings.save else None, described) as journal:
             try:
                 self._measure(cases, journal)
@@ -208,35 +216,43 @@ class ComparingScripts:
             "that times with --timer NAME, or --timer MODULE:NAME."
         )
 
-    def _cases(self, failed: Mapping[SideName, HarnessError]) -> tuple[list[_ScriptCase], list[Verdict]]:
-        """The calls that both sides have, and the verdicts of those that one side has alone."""
+    def _cases(self, first: Mapping[SideName, _FirstPass]) -> tuple[list[_ScriptCase], list[Verdict]]:
+        """Return the calls that both sides have, and the verdicts of those that one side has alone.
+
+        A script that fails has a verdict of its own, whatever it measured before.
+        """
         places = {
             side: {name: place for place, name in enumerate(names)} for side, names in self._names.items()
         }
         both: list[_ScriptCase] = []
-        alone: list[Verdict] = []
-        if len(failed) == len(SIDES):
-            whole = Case(self.suite, "script", {}, "")
-            return [], [failed_by(bare_verdict(whole.id, whole, "failed", ""), failed["head"])]
+        alone = [
+            self._failed(Case(self.suite, "script", {}, ""), each.error)
+            for each in first.values()
+            if each.error
+        ][-1:]
         for name in dict.fromkeys((*self._names["head"], *self._names["base"])):
             if not self.is_wanted(self.suite, name):
                 continue
             case = Case(self.suite, name.kernel, dict(name.sizes), "")
-            bare = bare_verdict(case.id, case, "failed", "")
-            if failed:
-                alone.append(failed_by(bare, next(iter(failed.values()))))
-            elif name not in places["base"]:
-                alone.append(dataclasses.replace(bare, status="new", reason="only-in-head"))
-            elif name not in places["head"]:
-                alone.append(dataclasses.replace(bare, status="missing", reason="only-in-base"))
-            else:
+            lacking = next((side for side in SIDES if name not in places[side]), None)
+            if lacking is None:
                 trial = CaseTrial(case.id, case, self.policy, noise_apart(self.device))
                 both.append(_ScriptCase({side: places[side][name] for side in SIDES}, trial))
+            elif (error := first[lacking].error) is not None:
+                alone.append(self._failed(case, error))
+            elif lacking == "base":
+                alone.append(bare_verdict(case.id, case, "new", "only-in-head"))
+            else:
+                alone.append(bare_verdict(case.id, case, "missing", "only-in-base"))
         return both, alone
 
-    def _describe(self, calls: Mapping[SideName, Sequence[Call]], cases: Sequence[_ScriptCase]) -> Comparison:
+    @staticmethod
+    def _failed(case: Case, error: HarnessError) -> Verdict:
+        return failed_by(bare_verdict(case.id, case, "failed", ""), error)
+
+    def _describe(self, first: Mapping[SideName, _FirstPass], cases: Sequence[_ScriptCase]) -> Comparison:
         base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
-        timers = dict.fromkeys(call.timer for each in calls.values() for call in each)
+        timers = dict.fromkeys(call.timer for each in first.values() for call in each.calls)
         return Comparison(
             **begun(),
             command="compare",

@@ -8,7 +8,7 @@ import select
 import shutil
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -252,11 +252,3 @@ class ScriptProcess:
         error.side = self.side
         error.log = error.log or self._child.log()
         return error
-
-
-def all_calls(process: ScriptProcess, timeout_s: float) -> Sequence[Call]:
-    """Run a script to its end; returns its timing calls."""
-    calls = []
-    while (call := process.reach(timeout_s)) is not None:
-        calls.append(call)
-    return calls

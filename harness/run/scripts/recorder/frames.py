@@ -57,7 +57,7 @@ def _word(value: Any, *, floats: bool) -> str | None:
         word = "x".join(map(str, value))
     elif isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         word = value.__name__
-    elif kind.__name__ == "dtype" and kind.__module__.partition(".")[0] in ("torch", "numpy", "jax"):
+    elif "dtype" in kind.__name__.lower() and kind.__module__.partition(".")[0] in ("torch", "numpy", "jax"):
         word = str(value).rpartition(".")[2]
     return word
 

@@ -284,6 +284,6 @@ def begin(folder: str) -> None:
     except OSError:
         return  # a process that outlives the comparison starts another
     sys.meta_path.insert(0, ImportHook(recording))
-    if any(":" not in each for each in recording.own):
+    if any(each.rpartition(":")[0] in ("", "__main__") for each in recording.own):
         _watch_script(recording)
     atexit.register(lambda: recording.link.ask({"at": "end"}))
