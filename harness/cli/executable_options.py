@@ -26,13 +26,14 @@ _GIVEN = ("with_command", "base_command", "head_command")
 TIMEOUT_S = 600.0
 BUILD_TIMEOUT_S = 3600.0
 
+build_command = options.value("--build-command", "COMMAND", "What builds it, in each commit's files.")
 options_of_executables = options.together(
     options.several(
         "--with-command",
         "COMMAND",
         "Compare a benchmark program in place of suites: run at both commits, in turns",
     ),
-    options.value("--build-command", "COMMAND", "What builds it, in each commit's files."),
+    build_command,
     options.value("--base-command", "COMMAND", "An executable that is built already; base's.", multiple=True),
     options.value("--head-command", "COMMAND", "Head's.", multiple=True),
     click.option(
@@ -45,9 +46,14 @@ options_of_executables = options.together(
 )
 
 
+def are_commands(given: Mapping[str, Any]) -> bool:
+    """Return whether commands of executables are given."""
+    return any(given.get(name) for name in _GIVEN)
+
+
 def are_given(given: Mapping[str, Any]) -> bool:
     """Return whether executables are to be compared. Raises UsageError for their options without them."""
-    if any(given[name] for name in _GIVEN):
+    if are_commands(given):
         return True
     for name, option in (("build_command", "--build-command"), ("format_", "--format"), ("suite", "--suite")):
         if given[name]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from harness.cli.executable_options import Ends
     from harness.records.record_files import ComparisonResult
     from harness.run.scripts.call_names import CallName
+    from harness.run.scripts.compare_scripts import ScriptSettings
 
 _NEED_A_SCRIPT = {
     "timers": "--timer",
@@ -63,36 +64,53 @@ options_of_scripts = options.together(
 )
 
 
-def are_given(given: Mapping[str, Any]) -> bool:
-    """Return whether scripts are to be compared. Raises UsageError for their options without them."""
-    if given["scripts"]:
-        return True
+def scripts_in(config: Config, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the scripts to measure: those asked for, or the configuration's where there is no suite.
+
+    Raises UsageError for options of scripts where there is none.
+    """
+    from harness.suite.loader import discover
+
+    if given["scripts"] or executable_options.are_commands(given):
+        return tuple(given["scripts"])
+    if config.scripts and not discover(config.root, config.suites):
+        return config.scripts
     for name, option in _NEED_A_SCRIPT.items():
-        if given[name]:
+        if given.get(name):
             raise UsageError(f"{option} is of no use without --script.")
-    return False
+    return ()
+
+
+def settings_from(config: Config, selection: options.Selection, given: Mapping[str, Any]) -> ScriptSettings:
+    """Settings from the options, for the rest from the configuration."""
+    from harness.run.scripts.compare_scripts import ScriptSettings
+    from harness.run.scripts.script_process import Recorded
+
+    timers = *config.timers, *given["timers"]
+    return ScriptSettings(
+        suite=given.get("suite"),
+        timeout_s=selection.timeout or executable_options.TIMEOUT_S,
+        recorded=Recorded(timers=timers, ignored=tuple(given["ignored"]), seed=selection.seed),
+        rtol=given.get("rtol"),
+        only_note_outputs=given.get("outputs") == "note",
+        **executable_options.shared_settings(config, selection, given),
+    )
 
 
 def compare(
-    config: Config, selection: options.Selection, ends: Ends, given: Mapping[str, Any]
+    config: Config,
+    selection: options.Selection,
+    ends: Ends,
+    scripts: Sequence[str],
+    given: Mapping[str, Any],
 ) -> list[ComparisonResult]:
-    """Compare the scripts that the options name, one after another."""
+    """Compare scripts, one after another."""
     from harness.report.terminal.progress import CompareProgress
-    from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings
+    from harness.run.scripts.compare_scripts import ComparingScripts
     from harness.run.scripts.script_files import share_script
-    from harness.run.scripts.script_process import Recorded
 
-    _check(selection, ends, given)
-    settings = ScriptSettings(
-        suite=given["suite"],
-        timeout_s=selection.timeout or executable_options.TIMEOUT_S,
-        recorded=Recorded(
-            timers=tuple(given["timers"]), ignored=tuple(given["ignored"]), seed=selection.seed
-        ),
-        rtol=given["rtol"],
-        only_note_outputs=given["outputs"] == "note",
-        **executable_options.shared_settings(config, selection, given),
-    )
+    _check(selection, ends, scripts, given)
+    settings = settings_from(config, selection, given)
     wanted = [Selector.parse(case) for case in ends.cases]
 
     def is_wanted(suite: str, name: CallName) -> bool:
@@ -101,9 +119,8 @@ def compare(
 
     results: list[ComparisonResult] = []
     with CompareProgress() as observer, scratch_folder() as place:
-        bases, heads = executable_options.at_commits(
-            config, place, ends, given["scripts"], given["build_command"], observer.stage
-        )
+        build = given["build_command"]
+        bases, heads = executable_options.at_commits(config, place, ends, scripts, build, observer.stage)
         for base, head in zip(bases, heads, strict=True):
             if given["script_from"] != "each" and (shared := share_script(base, head)):
                 observer.waiting(shared)
@@ -113,18 +130,20 @@ def compare(
     return results
 
 
-def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -> None:
+def _check(
+    selection: options.Selection, ends: Ends, scripts: Sequence[str], given: Mapping[str, Any]
+) -> None:
     from harness.run.importing import checked_suite
 
     of_suites = {"--size": selection.size, "--quick": selection.quick}
-    for option, value in (of_suites | {"--l2": given["l2"], "--twins": given["twins"]}).items():
+    for option, value in (of_suites | {"--l2": given.get("l2"), "--twins": given.get("twins")}).items():
         if value:
             raise UsageError(f"{option} is of no use here: the script's own options say what it measures.")
-    if given["with_command"] or given["base_command"] or given["head_command"]:
+    if executable_options.are_commands(given):
         raise UsageError("--script and --with-command are two ways to run a benchmark: give one of them.")
     if ends.repository is None:
         raise UsageError("--script needs a commit: harness compare HEAD~1 --script 'python bench.py'.")
-    if given["suite"]:
+    if given.get("suite"):
         checked_suite(given["suite"])
-        if len(given["scripts"]) > 1:
+        if len(scripts) > 1:
             raise UsageError("--suite names one script, and there are more.")
