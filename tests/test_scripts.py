@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from harness.errors import ExitCode
+from harness.report.document.document import decode_review
 from harness.run.scripts.call_names import names_of
 from harness.run.scripts.recorder import arrays, frames
 from harness.run.scripts.script_outputs import OutputsCheck
 from harness.run.scripts.script_process import Done
-from tests.support import caller, commit, make_repository
+from tests.support import caller, commit, git, make_repository
 
 TESTING = """
 import clock
@@ -401,3 +402,34 @@ def test_values_of_names_are_short_and_plain():
     assert frames.plain((2, 3)) == "2x3"
     assert frames.plain("512") == 512
     assert frames.plain(np.dtype("float16")) == "float16"
+
+
+# Other commands
+
+
+def history(root, *costs):
+    """A repository whose commits differ in what relu costs."""
+    repository = make_repository(root / "p")
+    for day, cost in enumerate(costs, 1):
+        commit(repository, {"day": str(day), **files(relu=cost)}, day)
+    return repository
+
+
+def test_a_bisection_finds_the_commit_that_slowed_a_call(harness, tmp_path):
+    repository = history(tmp_path, 100, 100, 100, 130, 130)
+    given = ("bench.relu[]", "HEAD~4", "HEAD", "--script", RUN, "--json")
+    done = harness("bisect", *given, cwd=repository)
+    assert done.status == ExitCode.FINE
+    assert [each["subject"] for each in done.json["suspects"]] == [git(repository, "log", "-1", "--format=%s", "HEAD~1").strip()]
+
+
+def test_a_pull_request_is_compared_by_the_scripts_of_the_configuration(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    commit(repository, files(), 1)
+    git(repository, "branch", "base")
+    commit(repository, {**files(relu=150), "harness.toml": f'scripts = ["{RUN}"]\n'}, 2)
+    done = harness("ci", "compare", "--base", "base", "--json", cwd=repository)
+    assert done.status == ExitCode.REGRESSION
+    review = decode_review((repository / "perf-review" / "review.json").read_bytes())
+    assert [case.status for card in review.cards for case in card.cases].count("regression") == 1
+    assert "same-as-base" in (repository / "perf-review" / "comment.md").read_text()

@@ -27,13 +27,13 @@ _NEED_A_SCRIPT = {
     "script_from": "--script-from",
 }
 
-options_of_scripts = options.together(
-    options.several(
-        "--script",
-        "COMMAND",
-        "Compare the timing calls of a benchmark script, unchanged: 'python bench/softmax.py --quick'",
-        to="scripts",
-    ),
+script = options.several(
+    "--script",
+    "COMMAND",
+    "Measure the timing calls of a benchmark script, unchanged, such as 'python bench/softmax.py --quick'",
+    to="scripts",
+)
+recorded = options.together(
     options.several(
         "--timer",
         "[MODULE:]NAME",
@@ -43,18 +43,20 @@ options_of_scripts = options.together(
     options.several(
         "--ignore", "PATH", "Code whose timing calls do not count, such as an autotuner's", to="ignored"
     ),
-    click.option(
-        "--rtol",
-        type=click.FloatRange(0, min_open=True),
-        metavar="SHARE",
-        help=(
-            "Largest difference of head's outputs from base's, as a share of an array's largest magnitude."
-        ),
-    ),
+)
+options_of_scripts = options.together(
+    script,
+    recorded,
     click.option(
         "--script-from",
         type=click.Choice(["head", "each"]),
         help="The commit whose script both sides run; default: head.",
+    ),
+    click.option(
+        "--rtol",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SHARE",
+        help="Largest difference of head's outputs from base's, as a share of an array's largest magnitude.",
     ),
     click.option(
         "--outputs",
@@ -119,8 +121,10 @@ def compare(
 
     results: list[ComparisonResult] = []
     with CompareProgress() as observer, scratch_folder() as place:
-        build = given["build_command"]
-        bases, heads = executable_options.at_commits(config, place, ends, scripts, build, observer.stage)
+        assert ends.repository is not None
+        bases, heads = executable_options.at_commits(
+            config, place, ends.repository, ends.by_side, scripts, given["build_command"], observer.stage
+        )
         for base, head in zip(bases, heads, strict=True):
             if given["script_from"] != "each" and (shared := share_script(base, head)):
                 observer.waiting(shared)

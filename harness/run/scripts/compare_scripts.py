@@ -84,6 +84,19 @@ class _ScriptCase:
     trial: CaseTrial
 
 
+def script_device(spec: str | None) -> DeviceInfo:
+    """Return the device that a script measures on: the named one, else the first card, else the CPU.
+
+    Raises UsageError, DeviceError.
+    """
+    if spec:
+        return find_device(spec)
+    try:
+        return find_device("cuda:0")
+    except (DeviceError, UsageError):
+        return find_device("cpu:0")
+
+
 class ComparingScripts:
     """A comparison of one script at two commits; `run` does it all.
 
@@ -114,7 +127,7 @@ class ComparingScripts:
         with ExitStack() as stack:
             self.scratch = stack.enter_context(scratch_folder())
             self._caches = {side: caches_of(executable) for side, executable in self.sides.items()}
-            device = self._find_device()
+            device = script_device(self.settings.device)
             stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
@@ -127,14 +140,6 @@ class ComparingScripts:
                 min_quads=6, max_quads=30 if few else 60, max_time_s=10.0 if few else 3.0
             )
             return self._compare(self._first_pass())
-
-    def _find_device(self) -> DeviceInfo:
-        if self.settings.device:
-            return find_device(self.settings.device)
-        try:
-            return find_device("cuda:0")
-        except (DeviceError, UsageError):
-            return find_device("cpu:0")
 
     # Processes
 

@@ -56,9 +56,9 @@ def share_script(base: Executable, head: Executable) -> str:
     Returns a sentence that says so; empty where base has the same. Raises StoreError.
     """
     script = script_of(head.command, head.folder)
-    if script is None or base.folders is None or head.folders is None:
+    if script is None:
         return ""
-    files = Path(os.path.realpath(head.folders.files))
+    files = Path(os.path.realpath(head.files))
     real = Path(os.path.realpath(script))
     if not real.is_relative_to(files):
         return ""
@@ -66,7 +66,7 @@ def share_script(base: Executable, head: Executable) -> str:
     own = [real]
     if _OF_BENCHMARKS.search(part.parent.as_posix()) and not (real.parent / "__init__.py").exists():
         own += [each for each in sorted(real.parent.iterdir()) if each.is_file() and each != real]
-    changed = [each for each in own if _put(each, base.folders.files / each.relative_to(files))]
+    changed = [each for each in own if _put(each, base.files / each.relative_to(files))]
     if not changed:
         return ""
     names = ", ".join(each.name for each in changed[:3]) + (" and others" if len(changed) > 3 else "")
@@ -90,8 +90,7 @@ def caches_of(executable: Executable) -> dict[str, str]:
 
     Raises StoreError.
     """
-    assert executable.folders is not None, "a script is run at commits"
-    place = cache_dir() / "scripts" / _digest_of(executable.folders.files)
+    place = cache_dir() / "scripts" / digest_of(executable.files)
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -99,7 +98,7 @@ def caches_of(executable: Executable) -> dict[str, str]:
     return {variable: str(place / name) for variable, name in CACHES.items()}
 
 
-def _digest_of(folder: Path) -> str:
+def digest_of(folder: Path) -> str:
     """Return a digest of all files in a folder, by their paths and bytes."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):

@@ -103,7 +103,7 @@ class ScriptProcess:
         self._recorder = SideRecorder(folders, folder / "python")
         shutil.copytree(Path(recorder.__file__).parent, folder / "python" / "harness_recorder")
         described = {
-            "folders": [os.path.realpath(folders.files)],
+            "folders": [os.path.realpath(executable.files)],
             "script": os.path.realpath(script) if script else "",
             "ignored": what.ignored,
             "timers": what.timers,
