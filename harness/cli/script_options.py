@@ -11,11 +11,12 @@ from harness.cli import executable_options, options
 from harness.config import Config
 from harness.errors import UsageError
 from harness.suite.case_id import Selector, size_label
+from harness.system import git
 from harness.system.files import scratch_folder
 
 if TYPE_CHECKING:
     from harness.cli.executable_options import Ends
-    from harness.records.record_files import ComparisonResult
+    from harness.records.record_files import ComparisonResult, RunResult
     from harness.run.scripts.call_names import CallName
     from harness.run.scripts.compare_scripts import ScriptSettings
 
@@ -132,6 +133,24 @@ def compare(
             if results[-1].interrupted:
                 break
     return results
+
+
+def run(
+    config: Config, selection: options.Selection, scripts: Sequence[str], given: Mapping[str, Any]
+) -> list[RunResult]:
+    """Measure scripts of one commit, or of the working tree, one after another."""
+    from harness.cli.compare_command import repository_of
+    from harness.report.terminal.progress import CompareProgress
+    from harness.run.scripts.run_script import RunningScript
+
+    settings = settings_from(config, selection, given)
+    repository = repository_of(config)
+    commit = git.resolve(repository, selection.commit) if selection.commit else None
+    with CompareProgress() as observer, scratch_folder() as place:
+        [executables] = executable_options.at_commits(
+            config, place, repository, {"head": commit}, scripts, given["build_command"], observer.stage
+        )
+        return [RunningScript(each, settings, observer).run() for each in executables]
 
 
 def _check(

@@ -36,9 +36,11 @@ from harness.run.two_workers import ORDERS, SIDES, most_ahead
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
 
-_BUDGET_MS = 10.0
+BUDGET_MS = 10.0
 """Length of a slot; a launch that takes longer is a slot by itself."""
-_WARM_UP_MS = 50.0
+WARM_UP_MS = 50.0
+_HOST_TICK_NS, _EVENT_TICK_NS = 1.0, 500.0
+"""Linux's clocks tick every nanosecond, and CUDA's events every half microsecond, as their documents say."""
 
 
 class NothingRecordedError(MeasureError):
@@ -95,6 +97,32 @@ def script_device(spec: str | None) -> DeviceInfo:
         return find_device("cuda:0")
     except (DeviceError, UsageError):
         return find_device("cpu:0")
+
+
+def nothing_recorded(command: str) -> NothingRecordedError:
+    """Return the error of a script that called no timer."""
+    return NothingRecordedError(
+        f"{command!r} ended well, and called no timer that is known here: Triton's do_bench, "
+        "torch.utils.benchmark.Timer, cupyx.profiler.benchmark and the like. Name the function that times "
+        "with --timer NAME, or --timer MODULE:NAME."
+    )
+
+
+def sampled(process: ScriptProcess, budget_ms: float, timeout_s: float) -> Done:
+    """Return one slot of the call that a script waits at. Raises CallFailedError, and what `order` raises."""
+    found = process.order(timeout_s, do="sample", budget_ms=budget_ms)
+    if isinstance(found, Done) and found.times_ns:
+        return found
+    error = CallFailedError("The timer returned no time.")
+    if isinstance(found, RaisedError):
+        error = CallFailedError(f"The timed function raised {found.error}: {found.message}")
+    error.side = process.side
+    raise error
+
+
+def tick_of(call: Call) -> float:
+    """Return the resolution of a call's clock in nanoseconds."""
+    return _HOST_TICK_NS if call.clock == "host" else _EVENT_TICK_NS
 
 
 class ComparingScripts:
@@ -196,7 +224,7 @@ class ComparingScripts:
 
     def _compare(self, first: Mapping[SideName, _FirstPass]) -> ComparisonResult:
         if not any(each.calls or each.error for each in first.values()):
-            raise self._nothing_recorded()
+            raise nothing_recorded(self.sides["head"].command)
         names = names_of([first[side].calls for side in SIDES])
         self._names = dict(zip(SIDES, names, strict=True))
         cases, alone = self._cases(first)
@@ -213,13 +241,6 @@ class ComparingScripts:
                 settle([case.trial for case in cases], self.policy)
             verdicts = [*(case.trial.verdict() for case in cases), *alone]
             return journal.result(verdicts, interrupted=interrupted)
-
-    def _nothing_recorded(self) -> NothingRecordedError:
-        return NothingRecordedError(
-            f"{self.sides['head'].command!r} ended well, and called no timer that is known here: Triton's "
-            "do_bench, torch.utils.benchmark.Timer, cupyx.profiler.benchmark and the like. Name the function "
-            "that times with --timer NAME, or --timer MODULE:NAME."
-        )
 
     def _cases(self, first: Mapping[SideName, _FirstPass]) -> tuple[list[_ScriptCase], list[Verdict]]:
         """Return the calls that both sides have, and the verdicts of those that one side has alone.
@@ -393,10 +414,10 @@ class _Turns:
         """Measure quads of the call that both sides wait at. Raises CallFailedError."""
         warm: dict[SideName, Done] = {}
         for side in self.order:
-            for budget_ms in (_BUDGET_MS, _WARM_UP_MS):
+            for budget_ms in (BUDGET_MS, WARM_UP_MS):
                 warm[side] = self._sample(side, budget_ms)
         slowest_ns = max(trimmed_mean(each.times_ns) for each in warm.values())
-        budget_ms = max(_BUDGET_MS, 3 * slowest_ns / 1e6)
+        budget_ms = max(BUDGET_MS, 3 * slowest_ns / 1e6)
         settings = dataclasses.replace(
             self.pair, standard_error=max(self.pair.standard_error, standard_error)
         )
@@ -417,7 +438,7 @@ class _Turns:
             launches_per_slot=launches,
             l2="cold" if call.l2 == "cold" else "hot",
             clock=call.clock,
-            tick_ns=1.0 if call.clock == "host" else 500.0,
+            tick_ns=tick_of(call),
             warmup_s=None,
             settled=None,
             gpu_s=spent_s,
@@ -437,11 +458,4 @@ class _Turns:
         return quad, min(each.launches * len(each.times_ns) for each in slots)
 
     def _sample(self, side: SideName, budget_ms: float) -> Done:
-        found = self.sides[side].order(self.settings.timeout_s, do="sample", budget_ms=budget_ms)
-        if isinstance(found, Done) and found.times_ns:
-            return found
-        error = CallFailedError("The timer returned no time.")
-        if isinstance(found, RaisedError):
-            error = CallFailedError(f"The timed function raised {found.error}: {found.message}")
-        error.side = side
-        raise error
+        return sampled(self.sides[side], budget_ms, self.settings.timeout_s)
