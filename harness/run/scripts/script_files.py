@@ -15,7 +15,6 @@ from harness.run.executables.executable_build import Executable
 from harness.system.cache import cache_dir
 
 CACHES = {
-    "TRITON_CACHE_DIR": "triton",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TORCH_EXTENSIONS_DIR": "extensions",
     "DG_JIT_CACHE_DIR": "deep_gemm",
@@ -24,11 +23,16 @@ CACHES = {
     "CUTE_DSL_CACHE_DIR": "cute",
     "CUDA_TILE_CACHE_DIR": "tile",
     "HELION_CACHE_DIR": "helion",
+    "JAX_COMPILATION_CACHE_DIR": "jax",
     "WARP_CACHE_PATH": "warp",
     "CUPY_CACHE_DIR": "cupy",
     "NUMBA_CACHE_DIR": "numba",
 }
 """Environment variables that name a compiler's folder of compiled code, and the folder's name here."""
+_TRITON = "TRITON_CACHE_DIR", "TRITON_CACHE_AUTOTUNING"
+"""Triton knows code by its content. So both sides may share its folder, and what an autotuner has found: an
+unchanged kernel is not tuned to one configuration by base and to another by head.
+"""
 _OF_BENCHMARKS = re.compile(r"bench|perf|test|example|script|tutorial", re.IGNORECASE)
 _CHUNK_BYTES = 2**20
 
@@ -90,12 +94,18 @@ def caches_of(executable: Executable) -> dict[str, str]:
 
     Raises StoreError.
     """
-    place = cache_dir() / "scripts" / digest_of(executable.files)
+    shared = cache_dir() / "scripts"
+    place = shared / digest_of(executable.files)
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"Cannot make {place}: {error.strerror or error}.") from None
-    return {variable: str(place / name) for variable, name in CACHES.items()}
+    folder, tuning = _TRITON
+    return {
+        folder: str(shared / "triton"),
+        tuning: "1",
+        **{variable: str(place / name) for variable, name in CACHES.items()},
+    }
 
 
 def digest_of(folder: Path) -> str:
