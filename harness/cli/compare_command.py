@@ -51,13 +51,15 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
     config = load_config()
     if toolchains := given.pop("toolchains"):
         results = compare_toolchains(config, selection, toolchains, base, rest, given)
-    elif script_options.are_given(given) or executable_options.are_given(given):
+    elif (scripts := script_options.scripts_in(config, given)) or executable_options.are_given(given):
         ends = executable_options.Ends(None)
         if base is not None:
             one, other, cases = commits_of(config, base, rest)
             ends = executable_options.Ends(repository_of(config), (one, other), cases)
-        of = script_options if given["scripts"] else executable_options
-        results = of.compare(config, selection, ends, given)
+        if scripts:
+            results = script_options.compare(config, selection, ends, scripts, given)
+        else:
+            results = executable_options.compare(config, selection, ends, given)
     elif base is None:
         raise UsageError(
             "Missing argument 'BASE': 'harness compare main' compares main and the working tree."

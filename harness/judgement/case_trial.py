@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import median
+from statistics import median, stdev
 
 from harness.errors import Side
 from harness.judgement.attribution import SoloRun, attribute, mean_of_known
@@ -201,8 +201,12 @@ class CaseTrial:
     def precision(self) -> Precision:
         """Return how well the next block must know its effect for the verdict to profit."""
         wanted = self._precision
-        # What processes of their own differ by hides a smaller error than this, and their quads take long.
-        least = math.sqrt(self.noise_of(self.rounds).time.variance) / 3 if self.noise.launch_ns else 0.0
+        least = 0.0
+        if self.noise.launch_ns:
+            # What processes differ by hides a smaller error than this, and their quads take long.
+            found = [each.all.time.value for each in (*self.rounds, *self.again) if each.all.time]
+            differ = stdev(found) if len(found) > 2 else 0.0
+            least = max(differ, math.sqrt(self.noise_of(self.rounds).time.variance)) / 3
         return dataclasses.replace(wanted, standard_error=max(wanted.standard_error, least))
 
     @property

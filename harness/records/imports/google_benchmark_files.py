@@ -82,7 +82,7 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
     labels = sorted({each.label for each in given.benchmarks if names_model(each.label)})
     identity = _identity(path, {**content["context"], **({"label": labels} if labels else {})}, context)
     # Two that differ in how long they are measured alone have one name, and so have a digest.
-    found = [_case(path, runs) for runs in _runs(given.benchmarks)]
+    found = [_case(path, runs, identity) for runs in _runs(given.benchmarks)]
     cases = imported.with_unique_names(found)
     imported.check_not_empty(path, cases)
     return imported.ImportedFile(
@@ -165,7 +165,7 @@ def _placed(name: str) -> tuple[str, dict[str, int]]:
     return imported.identifier("/".join(kept)), sizes
 
 
-def _case(path: Path, entries: Sequence[_GoogleEntry]) -> imported.ImportedCase:
+def _case(path: Path, entries: Sequence[_GoogleEntry], identity: Identity) -> imported.ImportedCase:
     name = entries[0].run_name or entries[0].name
     kernel, sizes = _placed(name)
     case = imported.ImportedCase(kernel=kernel, sizes=sizes, name=name)
@@ -193,41 +193,17 @@ def _case(path: Path, entries: Sequence[_GoogleEntry]) -> imported.ImportedCase:
         times_ns=times_ns,
         launches=counts.pop() if len(counts) == 1 and min(counts) > 0 else None,
         clock=f"google-benchmark {clock}",
+        device_clock=bool(identity.cards) and _TIMES_ITSELF in name.split("/"),
         moved_bytes=imported.rounded(first.bytes_per_second * times_ns[0] / 1e9),
     )
 
 
 def _device(context: _Context, identity: Identity) -> DeviceInfo:
-    """Describe the card that the context names, else the host."""
-    return _card(identity) if identity.cards else _host(context)
-
-
-def _card(identity: Identity) -> DeviceInfo:
-    """Describe the card; several are one device, as nothing tells which benchmark ran on which."""
-    name, units = ", ".join(identity.cards), identity.fact("sm", "sms", "multiprocessors", "cus") or ""
-    nvidia = re.search(r"NVIDIA|GeForce|Quadro|Tesla|RTX|GTX", name) is not None
-    return imported.undescribed_device(
-        _UNKNOWN,
-        spec="gpu",  # without a number, which nobody knows
-        backend="cuda" if nvidia else "gpu",
-        vendor="NVIDIA" if nvidia else _UNKNOWN,
-        name=name,
-        driver=identity.fact("driver") or _UNKNOWN,
-        kind="gpu",
-        uuid=identity.fact("uuid"),
-        pci_bus_id=identity.fact("pci"),
-        compute_units=int(units) if re.fullmatch(r"[1-9][0-9]{0,5}", units) else None,
-    )
-
-
-def _host(context: _Context) -> DeviceInfo:
     last = max(context.caches, key=lambda each: each.level, default=None)
-    return imported.undescribed_device(
+    return imported.device_of(
         _UNKNOWN,
-        spec="cpu:0",
-        backend="cpu",
-        name=context.host_name or "a host without a name",
-        kind="cpu",
+        identity,
+        context.host_name,
         compute_units=context.num_cpus,
         l2_bytes=last.size if last else None,
         max_clock_mhz=imported.rounded(context.mhz_per_cpu),

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """An integer that a record can hold; one of more digits is no float either."""
 
-Format = Literal["nvbench", "google-benchmark"]
+Format = Literal["nvbench", "google-benchmark", "pytest-benchmark", "lines"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 LARGEST_BYTES = 256 * 2**20
 """The largest file that is read: as Python objects it takes some ten times that in memory."""
@@ -41,6 +41,30 @@ NO_REASON = "It gives no reason."
 
 
 _MOST = 2**31 - 1
+
+
+def device_of(unknown: str, identity: Identity, host: str, **of_host: Any) -> DeviceInfo:
+    """Describe the card that a file names; without one the host, by its name and what `of_host` tells of it.
+
+    Several cards are one device, as nothing tells which benchmark ran on which.
+    """
+    if not identity.cards:
+        fields = {"spec": "cpu:0", "backend": "cpu", "kind": "cpu", "name": host or "a host without a name"}
+        return undescribed_device(unknown, **fields, **of_host)
+    name, units = ", ".join(identity.cards), identity.fact("sm", "sms", "multiprocessors", "cus") or ""
+    nvidia = re.search(r"NVIDIA|GeForce|Quadro|Tesla|RTX|GTX", name) is not None
+    return undescribed_device(
+        unknown,
+        spec="gpu",  # without a number, which nobody knows
+        backend="cuda" if nvidia else "gpu",
+        vendor="NVIDIA" if nvidia else unknown,
+        name=name,
+        driver=identity.fact("driver") or unknown,
+        kind="gpu",
+        uuid=identity.fact("uuid"),
+        pci_bus_id=identity.fact("pci"),
+        compute_units=int(units) if re.fullmatch(r"[1-9][0-9]{0,5}", units) else None,
+    )
 
 
 def undescribed_device(unknown: str, **known: Any) -> DeviceInfo:
@@ -69,11 +93,15 @@ class ImportedCase:
     """Number of launches that each time is the mean of; None where the file does not tell."""
     clock: str = ""
     """The clock that told the time."""
+    device_clock: bool = False
+    """True where the file says that the device's own clock told it."""
     l2: L2Policy = "hot"
     """Cold where it was flushed before each launch."""
     warmup_launches: int | None = None
     moved_bytes: int | None = None
     """Bytes that one launch moves, by the benchmark's own account."""
+    flop: int | None = None
+    """Floating-point operations of one launch, by the same account."""
     sm_clock_mhz: float | None = None
     skipped: str = ""
     """The author's reason for not measuring it; empty where it was measured."""
@@ -114,13 +142,25 @@ class ImportedFile:
     """Problems in reading the file, a sentence each."""
 
 
-def load_json(path: Path) -> Any:
-    """Return the content of a file of JSON, of any harness. Raises StoreError."""
+def read_content(path: Path) -> bytes:
+    """Return the content of a file of any harness. Raises StoreError, for an empty file too."""
     try:
-        return loads(read_regular(path, LARGEST_BYTES))
+        content = read_regular(path, LARGEST_BYTES)
     except OSError as error:
         smaller = " Save without --benchmark-save-data." if error.errno == errno.EFBIG else ""
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.{smaller}") from None
+    if not content.strip():
+        raise StoreError(
+            f"{path} is empty: nothing was measured. A process that was ended before it wrote leaves such a "
+            "file, and so does a filter that fits no benchmark: run it again."
+        )
+    return content
+
+
+def parsed(path: Path, content: bytes) -> Any:
+    """Return a file's content as JSON. Raises StoreError."""
+    try:
+        return loads(content)
     except (ValueError, RecursionError) as error:
         raise StoreError(
             f"{path} is damaged, or no JSON at all: {error}. A process that was ended while it wrote leaves "

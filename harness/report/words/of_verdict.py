@@ -146,6 +146,9 @@ def _outputs(case: Verdict) -> str:
 _NOT_COMPARED: Mapping[str, str] = {
     "inputs-differ": "Inputs differ: outputs were not compared.",
     "not-seen": "Outputs were not seen.",
+    "differ": "Outputs differ from base's, which --outputs note allows.",
+    "raised": "Outputs were not compared: the function raised when it ran once more for that.",
+    "too-large": "Outputs differ in some bits, and are too large to be compared by value.",
     "random": "Outputs are random: they were not compared.",
 }
 

@@ -106,10 +106,13 @@ class SideRecorder:
         first = f"PYTHONPATH={shlex.quote(str(self.scratch))}{os.pathsep}"
         return re.sub(r"(?<![\w$])PYTHONPATH=", first, command)
 
-    def run(self, command: str, folder: Path, timeout_s: float, *, watched: bool) -> Ended:
+    def run(
+        self, command: str, folder: Path, timeout_s: float, *, env: Mapping[str, str] = {}, watched: bool
+    ) -> Ended:
         """Run a command of a shell, as run_shell does."""
         glance = self.glance if watched else _no_glance
-        return run_shell(self.recorded(command), folder, timeout_s, env=self.variables, glance=glance)
+        env = {**env, **self.variables}
+        return run_shell(self.recorded(command), folder, timeout_s, env=env, glance=glance)
 
     def glance(self, pid: int) -> None:
         """Note which processes of a command that runs are Pythons."""

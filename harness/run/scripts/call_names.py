@@ -54,14 +54,23 @@ def names_of(sides: Sequence[Sequence[CallFacts]]) -> list[list[CallName]]:
             for number in numbers:
                 values = _values(sides[side][number])
                 axes = [(name, values[name]) for name in variables if name in values]
-                kernel, sizes = placed(function, axes)
-                key = kernel, tuple(sizes.items())
+                key = _spelt(function, axes)
                 seen[key] += 1
                 again = seen[key] > 1
-                if again:
-                    kernel, sizes = placed(function, [*axes, (_PLACE, seen[key])])
-                found[side][number] = CallName(kernel, tuple(sizes.items()), unstable=again)
+                kernel, sizes = _spelt(function, [*axes, (_PLACE, seen[key])]) if again else key
+                found[side][number] = CallName(kernel, sizes, unstable=again)
     return [[name for name in names if name is not None] for names in found]
+
+
+def _spelt(function: str, axes: Sequence[tuple[str, Value]]) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """Return kernel and sizes. A word such as a provider stands by itself, without its variable's name."""
+    words = [str(value) for _, value in axes if _speaks(value)]
+    kernel, sizes = placed("_".join([function, *words]), [axis for axis in axes if not _speaks(axis[1])])
+    return kernel, tuple(sizes.items())
+
+
+def _speaks(value: Value) -> bool:
+    return isinstance(value, str) and value[:1].isalpha() and value not in ("True", "False", "None")
 
 
 def _function(call: CallFacts) -> str:

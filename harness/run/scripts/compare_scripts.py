@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from harness.device.lock import held
 from harness.device.machine import machine_name
@@ -27,17 +26,21 @@ from harness.records.types import CaseBlock, Comparison, DeviceInfo, PairedBlock
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
 from harness.run.device_session import begun, find_device, identified
 from harness.run.executables.executable_build import Executable, name_of
+from harness.run.executables.side_code import OtherCodeError
 from harness.run.pair_session import CompareObserver, failed_by
 from harness.run.scripts.call_names import CallName, names_of
-from harness.run.scripts.script_outputs import Found, OutputsCheck
-from harness.run.scripts.script_process import Call, Done, RaisedError, Recorded, ScriptProcess, all_calls
-from harness.run.two_workers import ORDERS, SIDES
+from harness.run.scripts.script_files import caches_of
+from harness.run.scripts.script_outputs import OutputsCheck
+from harness.run.scripts.script_process import Call, Done, RaisedError, Recorded, ScriptProcess
+from harness.run.two_workers import ORDERS, SIDES, most_ahead
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
 
-_BUDGET_MS = 10.0
+BUDGET_MS = 10.0
 """Length of a slot; a launch that takes longer is a slot by itself."""
-_WARM_UP_MS = 50.0
+WARM_UP_MS = 50.0
+_HOST_TICK_NS, _EVENT_TICK_NS = 1.0, 500.0
+"""Linux's clocks tick every nanosecond, and CUDA's events every half microsecond, as their documents say."""
 
 
 class NothingRecordedError(MeasureError):
@@ -67,13 +70,59 @@ class ScriptSettings(JudgeSettings):
     """True judges a case whose outputs differ, and says that they do."""
 
 
+@dataclass(frozen=True, slots=True)
+class _FirstPass:
+    """The timing calls of a side, in order, and the failure that ended it."""
+
+    calls: Sequence[Call]
+    error: HarnessError | None = None
+
+
 @dataclass(slots=True)
 class _ScriptCase:
     """A timing call that both sides have, by its place among each side's calls."""
 
     places: Mapping[SideName, int]
     trial: CaseTrial
-    outputs: Found | None = None
+
+
+def script_device(spec: str | None) -> DeviceInfo:
+    """Return the device that a script measures on: the named one, else the first card, else the CPU.
+
+    Raises UsageError, DeviceError.
+    """
+    if spec:
+        return find_device(spec)
+    try:
+        return find_device("cuda:0")
+    except (DeviceError, UsageError):
+        return find_device("cpu:0")
+
+
+def nothing_recorded(command: str) -> NothingRecordedError:
+    """Return the error of a script that called no timer."""
+    return NothingRecordedError(
+        f"{command!r} ended well, and called no timer that is known here: Triton's do_bench, "
+        "torch.utils.benchmark.Timer, cupyx.profiler.benchmark and the like. Name the function that times "
+        "with --timer NAME, or --timer MODULE:NAME."
+    )
+
+
+def sampled(process: ScriptProcess, budget_ms: float, timeout_s: float) -> Done:
+    """Return one slot of the call that a script waits at. Raises CallFailedError, and what `order` raises."""
+    found = process.order(timeout_s, do="sample", budget_ms=budget_ms)
+    if isinstance(found, Done) and found.times_ns:
+        return found
+    error = CallFailedError("The timer returned no time.")
+    if isinstance(found, RaisedError):
+        error = CallFailedError(f"The timed function raised {found.error}: {found.message}")
+    error.side = process.side
+    raise error
+
+
+def tick_of(call: Call) -> float:
+    """Return the resolution of a call's clock in nanoseconds."""
+    return _HOST_TICK_NS if call.clock == "host" else _EVENT_TICK_NS
 
 
 class ComparingScripts:
@@ -87,85 +136,101 @@ class ComparingScripts:
         self,
         base: Executable,
         head: Executable,
-        scripts: Mapping[SideName, Path | None],
         settings: ScriptSettings,
         observer: CompareObserver,
         is_wanted: Callable[[str, CallName], bool] = lambda _suite, _name: True,
     ) -> None:
         self.sides: Mapping[SideName, Executable] = {"base": base, "head": head}
-        self.scripts, self.settings, self.observer, self.is_wanted = scripts, settings, observer, is_wanted
+        self.settings, self.observer, self.is_wanted = settings, observer, is_wanted
         self.suite = settings.suite or identifier(name_of(head.command))
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._pairs = self._processes = 0
         self._spent_s = 0.0
         self._names: dict[SideName, list[CallName]] = {}
+        self._ahead: Mapping[SideName, ScriptProcess] | None = None
+        """The processes of the next pair."""
 
     def run(self) -> ComparisonResult:
         """Compare all calls that both sides have."""
         with ExitStack() as stack:
             self.scratch = stack.enter_context(scratch_folder())
-            device = self._find_device()
+            self._caches = {side: caches_of(executable) for side, executable in self.sides.items()}
+            device = script_device(self.settings.device)
             stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
             self.observer.opened(self.device)
             self.policy = policy_for(self.device, self.settings)
+            self._may_start_ahead = most_ahead(self.device) > 0
+            stack.callback(self._end_ahead)
             few = self.device.kind == "cpu"
             self.pair = PairSettings(
                 min_quads=6, max_quads=30 if few else 60, max_time_s=10.0 if few else 3.0
             )
             return self._compare(self._first_pass())
 
-    def _find_device(self) -> DeviceInfo:
-        if self.settings.device:
-            return find_device(self.settings.device)
-        try:
-            return find_device("cuda:0")
-        except (DeviceError, UsageError):
-            return find_device("cpu:0")
-
     # Processes
 
-    @contextmanager
-    def _process(self, side: SideName) -> Iterator[ScriptProcess]:
+    def _process(self, side: SideName) -> ScriptProcess:
         executable = self.sides[side]
         if executable.problem is not None:
             raise executable.problem
         self._processes += 1
         folder = self.scratch / f"{side}{self._processes}"
-        process = ScriptProcess(executable, self.scripts[side], folder, self.settings.recorded)
-        with closing(process):
-            yield process
+        what = dataclasses.replace(self.settings.recorded, variables=self._caches[side])
+        return ScriptProcess(executable, folder, what)
 
-    def _first_pass(self) -> dict[SideName, Sequence[Call] | HarnessError]:
-        """Run both sides to their ends; returns their calls, or why a side has none."""
+    @contextmanager
+    def _next_pair(self) -> Iterator[Mapping[SideName, ScriptProcess]]:
+        """Yield a fresh process of each side, and start the next, which import their framework meanwhile."""
+        with ExitStack() as stack:
+            pair = self._ahead or self._started()
+            self._ahead = None
+            for each in pair.values():
+                stack.callback(each.close)
+            if self._may_start_ahead:
+                self._ahead = self._started()
+            yield pair
+
+    def _started(self) -> Mapping[SideName, ScriptProcess]:
+        return {side: self._process(side) for side in SIDES}
+
+    def _end_ahead(self) -> None:
+        for each in (self._ahead or {}).values():
+            each.close()
+        self._ahead = None
+
+    def _first_pass(self) -> dict[SideName, _FirstPass]:
+        """Run both sides to their ends, which lists their calls and fills the caches of compiled code."""
         self.observer.stage("first pass")
         with ThreadPoolExecutor(2) as pool:
             return dict(zip(SIDES, pool.map(self._calls, SIDES), strict=True))
 
-    def _calls(self, side: SideName) -> Sequence[Call] | HarnessError:
+    def _calls(self, side: SideName) -> _FirstPass:
+        calls: list[Call] = []
         try:
-            with self._process(side) as process:
-                calls = all_calls(process, self.settings.timeout_s)
+            with closing(self._process(side)) as process:
+                while (call := process.reach(self.settings.timeout_s)) is not None:
+                    calls.append(call)
                 process.imported()
-                return calls
+        except OtherCodeError:
+            raise
         except HarnessError as error:
             error.side = side
-            return error
+            return _FirstPass(calls, error)
+        return _FirstPass(calls)
 
     # The comparison
 
-    def _compare(self, first: Mapping[SideName, Sequence[Call] | HarnessError]) -> ComparisonResult:
-        calls = {side: each for side, each in first.items() if not isinstance(each, HarnessError)}
-        failed = {side: each for side, each in first.items() if isinstance(each, HarnessError)}
-        if not failed and not any(calls.values()):
-            raise self._nothing_recorded()
-        names = names_of([calls.get(side, ()) for side in SIDES])
+    def _compare(self, first: Mapping[SideName, _FirstPass]) -> ComparisonResult:
+        if not any(each.calls or each.error for each in first.values()):
+            raise nothing_recorded(self.sides["head"].command)
+        names = names_of([first[side].calls for side in SIDES])
         self._names = dict(zip(SIDES, names, strict=True))
-        cases, alone = self._cases(failed)
+        cases, alone = self._cases(first)
         folder = self.settings.results / machine_name(self.device) if self.settings.results else None
         interrupted = False
-        described = self._describe(calls, cases)
+        described = self._describe(first, cases)
         with ComparisonJournal(folder if self.settings.save else None, described) as journal:
             try:
                 self._measure(cases, journal)
@@ -177,42 +242,43 @@ class ComparingScripts:
             verdicts = [*(case.trial.verdict() for case in cases), *alone]
             return journal.result(verdicts, interrupted=interrupted)
 
-    def _nothing_recorded(self) -> NothingRecordedError:
-        return NothingRecordedError(
-            f"{self.sides['head'].command!r} ended well, and called no timer that is known here: Triton's "
-            "do_bench, torch.utils.benchmark.Timer, cupyx.profiler.benchmark and the like. Name the function "
-            "that times with --timer NAME, or --timer MODULE:NAME."
-        )
+    def _cases(self, first: Mapping[SideName, _FirstPass]) -> tuple[list[_ScriptCase], list[Verdict]]:
+        """Return the calls that both sides have, and the verdicts of those that one side has alone.
 
-    def _cases(self, failed: Mapping[SideName, HarnessError]) -> tuple[list[_ScriptCase], list[Verdict]]:
-        """The calls that both sides have, and the verdicts of those that one side has alone."""
+        A script that fails has a verdict of its own, whatever it measured before.
+        """
         places = {
             side: {name: place for place, name in enumerate(names)} for side, names in self._names.items()
         }
         both: list[_ScriptCase] = []
-        alone: list[Verdict] = []
-        if len(failed) == len(SIDES):
-            whole = Case(self.suite, "script", {}, "")
-            return [], [failed_by(bare_verdict(whole.id, whole, "failed", ""), failed["head"])]
+        alone = [
+            self._failed(Case(self.suite, "script", {}, ""), each.error)
+            for each in first.values()
+            if each.error
+        ][-1:]
         for name in dict.fromkeys((*self._names["head"], *self._names["base"])):
             if not self.is_wanted(self.suite, name):
                 continue
             case = Case(self.suite, name.kernel, dict(name.sizes), "")
-            bare = bare_verdict(case.id, case, "failed", "")
-            if failed:
-                alone.append(failed_by(bare, next(iter(failed.values()))))
-            elif name not in places["base"]:
-                alone.append(dataclasses.replace(bare, status="new", reason="only-in-head"))
-            elif name not in places["head"]:
-                alone.append(dataclasses.replace(bare, status="missing", reason="only-in-base"))
-            else:
+            lacking = next((side for side in SIDES if name not in places[side]), None)
+            if lacking is None:
                 trial = CaseTrial(case.id, case, self.policy, noise_apart(self.device))
                 both.append(_ScriptCase({side: places[side][name] for side in SIDES}, trial))
+            elif (error := first[lacking].error) is not None:
+                alone.append(self._failed(case, error))
+            elif lacking == "base":
+                alone.append(bare_verdict(case.id, case, "new", "only-in-head"))
+            else:
+                alone.append(bare_verdict(case.id, case, "missing", "only-in-base"))
         return both, alone
 
-    def _describe(self, calls: Mapping[SideName, Sequence[Call]], cases: Sequence[_ScriptCase]) -> Comparison:
+    @staticmethod
+    def _failed(case: Case, error: HarnessError) -> Verdict:
+        return failed_by(bare_verdict(case.id, case, "failed", ""), error)
+
+    def _describe(self, first: Mapping[SideName, _FirstPass], cases: Sequence[_ScriptCase]) -> Comparison:
         base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
-        timers = dict.fromkeys(call.timer for each in calls.values() for call in each)
+        timers = dict.fromkeys(call.timer for each in first.values() for call in each.calls)
         return Comparison(
             **begun(),
             command="compare",
@@ -247,7 +313,7 @@ class ComparingScripts:
         order: Sequence[SideName] = SIDES if self._pairs % 2 else SIDES[::-1]
         with Sampler(self.probe, mark_s=0.1) as sampler, ExitStack() as stack:
             try:
-                sides = {side: stack.enter_context(self._process(side)) for side in order}
+                sides = stack.enter_context(self._next_pair())
                 for case in cases:
                     self.observer.started(case.trial.id)
                     self._at_call(
@@ -264,10 +330,11 @@ class ComparingScripts:
     ) -> None:
         trial = case.trial
         turns.reach(case.places, self._names, trial)
-        if case.outputs is None:
-            case.outputs = OutputsCheck(turns.observe, self.scratch, self.settings.rtol).run()
-            if case.outputs.difference and not self.settings.only_note_outputs:
-                trial.end("failed", "differs-from-base", f"{case.outputs.difference}.", side="head")
+        if trial.outputs is None:
+            found = OutputsCheck(turns.observe, self.scratch, self.settings.rtol).run()
+            trial.outputs = found.outputs
+            if found.difference and not self.settings.only_note_outputs:
+                trial.end("failed", "differs-from-base", f"{found.difference}.", side="head")
                 return
         try:
             block = turns.block(trial.precision.standard_error)
@@ -347,10 +414,10 @@ class _Turns:
         """Measure quads of the call that both sides wait at. Raises CallFailedError."""
         warm: dict[SideName, Done] = {}
         for side in self.order:
-            for budget_ms in (_BUDGET_MS, _WARM_UP_MS):
+            for budget_ms in (BUDGET_MS, WARM_UP_MS):
                 warm[side] = self._sample(side, budget_ms)
         slowest_ns = max(trimmed_mean(each.times_ns) for each in warm.values())
-        budget_ms = max(_BUDGET_MS, 3 * slowest_ns / 1e6)
+        budget_ms = max(BUDGET_MS, 3 * slowest_ns / 1e6)
         settings = dataclasses.replace(
             self.pair, standard_error=max(self.pair.standard_error, standard_error)
         )
@@ -371,7 +438,7 @@ class _Turns:
             launches_per_slot=launches,
             l2="cold" if call.l2 == "cold" else "hot",
             clock=call.clock,
-            tick_ns=1.0 if call.clock == "host" else 500.0,
+            tick_ns=tick_of(call),
             warmup_s=None,
             settled=None,
             gpu_s=spent_s,
@@ -391,11 +458,4 @@ class _Turns:
         return quad, min(each.launches * len(each.times_ns) for each in slots)
 
     def _sample(self, side: SideName, budget_ms: float) -> Done:
-        found = self.sides[side].order(self.settings.timeout_s, do="sample", budget_ms=budget_ms)
-        if isinstance(found, Done) and found.times_ns:
-            return found
-        error = CallFailedError("The timer returned no time.")
-        if isinstance(found, RaisedError):
-            error = CallFailedError(f"The timed function raised {found.error}: {found.message}")
-        error.side = side
-        raise error
+        return sampled(self.sides[side], budget_ms, self.settings.timeout_s)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.measure.protocol import SideName
+from harness.records.types import Outputs
 from harness.run.scripts.script_process import Done, RaisedError
 
 TOLERANCES: Mapping[str, float] = {
@@ -42,7 +43,15 @@ class Found:
     """Largest difference in units of the tolerance, 0 for the same bits; None where nothing was compared."""
     reason: str = ""
     """Code why nothing was compared."""
-    message: str = ""
+
+    @property
+    def outputs(self) -> Outputs:
+        """Return what a verdict says of it. Outputs that differ and are judged are held to nothing."""
+        if self.difference:
+            return Outputs(held_to="nothing", reason="differ")
+        if self.reason:
+            return Outputs(held_to="nothing", reason=self.reason)
+        return Outputs(held_to="base", error=self.error)
 
 
 Observe = Callable[[SideName, str, bool], Done | RaisedError]
@@ -78,12 +87,12 @@ class OutputsCheck:
         if base.outputs == head.outputs:
             return Found(error=0.0)
         changed = {*base.outputs, *head.outputs}
-        if unlike := [
-            name
+        if any(
+            head.inputs.get(name, digest) != digest
             for name, digest in base.inputs.items()
-            if name not in changed and head.inputs.get(name, digest) != digest
-        ]:
-            return Found(reason="inputs-differ", message=f"{unlike[0]} holds other values at head.")
+            if name not in changed
+        ):
+            return Found(reason="inputs-differ")
         return self._by_values(rolled=rolled)
 
     def _both(self, *, rolled: bool, write: bool) -> dict[SideName, Done] | Found:
@@ -93,10 +102,9 @@ class OutputsCheck:
             path = str(self.scratch / f"{side}.arrays") if write else ""
             done = self.observe(side, path, rolled)
             if isinstance(done, RaisedError):
-                why = f"At {side} it raised {done.error}: {done.message}"
-                return Found(reason="not-compared", message=why)
+                return Found(reason="raised")
             if write and not done.written:
-                return Found(reason="not-compared", message="They are too large to be compared by value.")
+                return Found(reason="too-large")
             seen[side] = done
         return seen
 

@@ -8,7 +8,7 @@ import select
 import shutil
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from harness.run.executables.side_modules import CALLS
 from harness.run.scripts import recorder
 from harness.run.scripts.recorder.link import GO, SEVERAL, SOCKET
 from harness.run.scripts.recorder.recording import SETTINGS
+from harness.run.scripts.script_files import script_of
 from harness.system.process import ShellProcess
 
 _GLANCE_S = 0.05
@@ -92,16 +93,17 @@ class Recorded:
 class ScriptProcess:
     """A process of one side; `close` ends it. Errors have the side, and the end of what it printed."""
 
-    def __init__(self, executable: Executable, script: Path | None, folder: Path, what: Recorded) -> None:
+    def __init__(self, executable: Executable, folder: Path, what: Recorded) -> None:
         self.executable, self.side = executable, executable.side
         self._folder = folder
         folder.mkdir()
         folders = executable.folders
         assert folders is not None, "a script is run at commits"
+        script = script_of(executable.command, executable.folder)
         self._recorder = SideRecorder(folders, folder / "python")
         shutil.copytree(Path(recorder.__file__).parent, folder / "python" / "harness_recorder")
         described = {
-            "folders": [os.path.realpath(folders.files)],
+            "folders": [os.path.realpath(executable.files)],
             "script": os.path.realpath(script) if script else "",
             "ignored": what.ignored,
             "timers": what.timers,
@@ -115,7 +117,7 @@ class ScriptProcess:
         finally:
             os.close(place)
         self._listener.listen()
-        variables = {**self._recorder.variables, **what.variables, CALLS: str(folder)}
+        variables = {"MPLBACKEND": "Agg", **what.variables, **self._recorder.variables, CALLS: str(folder)}
         self._child = ShellProcess(self._recorder.recorded(executable.command), executable.folder, variables)
         self._link: socket.socket | None = None
         self._received = bytearray()
@@ -250,11 +252,3 @@ class ScriptProcess:
         error.side = self.side
         error.log = error.log or self._child.log()
         return error
-
-
-def all_calls(process: ScriptProcess, timeout_s: float) -> Sequence[Call]:
-    """Run a script to its end; returns its timing calls."""
-    calls = []
-    while (call := process.reach(timeout_s)) is not None:
-        calls.append(call)
-    return calls

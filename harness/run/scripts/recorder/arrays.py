@@ -20,15 +20,18 @@ MOST_BYTES = 2**31
 """Outputs that take more are not written for a comparison of their values."""
 
 
+SEEDS = {"numpy.random": "seed", "torch": "manual_seed", "cupy.random": "seed"}
+"""Functions that seed a framework, by the module that has each."""
+
+
 def seed_all(seed: int) -> None:
     """Seed every generator that the script has loaded."""
     random.seed(seed)
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed(seed)
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.manual_seed(seed)
-    if (cupy := sys.modules.get("cupy")) is not None:
-        cupy.random.seed(seed)
+    for name, function in SEEDS.items():
+        # A module that is being imported has no function yet.
+        set_seed = getattr(sys.modules.get(name), function, None)
+        if set_seed is not None:
+            set_seed(seed)
 
 
 def synchronize() -> None:

@@ -34,6 +34,8 @@ _HERE = os.path.dirname(os.path.realpath(__file__))
 
 def plain(value: Any, *, floats: bool = False) -> int | str | None:
     """Return a value as a name can hold it: a whole number, or a short word. None where it cannot."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        value = int(value)  # a label, such as 512
     if isinstance(value, int) and not isinstance(value, (bool, enum.Enum)):
         return int(value) if abs(value) < 2**63 else None
     word = _word(value, floats=floats)
@@ -55,7 +57,7 @@ def _word(value: Any, *, floats: bool) -> str | None:
         word = "x".join(map(str, value))
     elif isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         word = value.__name__
-    elif kind.__name__ == "dtype" and kind.__module__.partition(".")[0] in ("torch", "numpy", "jax"):
+    elif "dtype" in kind.__name__.lower() and kind.__module__.partition(".")[0] in ("torch", "numpy", "jax"):
         word = str(value).rpartition(".")[2]
     return word
 
@@ -117,8 +119,7 @@ def called_by(fn: Any) -> str:
         value = reached.get(each)
         if callable(value) and not isinstance(value, type):
             return str(getattr(value, "__name__", each))
-    methods = [each for each in code.co_names if not isinstance(reached.get(each), types.ModuleType)]
-    return methods[0] if methods else ""
+    return next((each for each in code.co_names if each not in reached), "")  # a method, such as `backward`
 
 
 def _cells(fn: Any) -> dict[str, Any]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 SETTINGS = "settings.json"
 """File of a side's folder that describes what is recorded."""
 _FRAMEWORKS = ("torch", "cupy", "jax")
-_SEEDED = (*_FRAMEWORKS, "numpy")
 
 
 class Recording:
@@ -111,12 +110,12 @@ class Recording:
         if name == timers.TORCH_TIMER:
             self._patch_torch(module.Timer)
         self.patch_own(module)
-        if name == "numpy":
+        if name == "numpy.random":
             _seed_generators(module, self._seed)
-        if name in _SEEDED:
+        if name in arrays.SEEDS:
             arrays.seed_all(self._seed)
-            if name in _FRAMEWORKS:
-                self.link.wait_for_device()
+        if name in _FRAMEWORKS:
+            self.link.wait_for_device()
 
     def patch_own(self, module: types.ModuleType) -> bool:
         """Do so for the author's own timers; True where the module has one."""
@@ -208,15 +207,15 @@ def _frames_of(tables: list[Any], benchmarks: Sequence[Any]) -> Any:
     return found if len(benchmarks) > 1 else found[0]
 
 
-def _seed_generators(numpy: Any, seed: int) -> None:
-    """Seed the generators of NumPy that the author leaves unseeded."""
-    original = numpy.random.default_rng
+def _seed_generators(module: Any, seed: int) -> None:
+    """Seed the generators of numpy.random that the author leaves unseeded."""
+    original = module.default_rng
 
     @functools.wraps(original)
     def seeded(given: Any = None) -> Any:
         return original(seed if given is None else given)
 
-    numpy.random.default_rng = seeded
+    module.default_rng = seeded
 
 
 class ImportHook:
@@ -224,7 +223,7 @@ class ImportHook:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._wanted = {*timers.TIMERS, timers.TORCH_TIMER, *_SEEDED}
+        self._wanted = {*timers.TIMERS, timers.TORCH_TIMER, *arrays.SEEDS, *_FRAMEWORKS}
         self._wanted.update(place for each in recording.own if (place := each.rpartition(":")[0]))
         self._anywhere = any(":" not in each for each in recording.own)
         self._asked: set[str] = set()
@@ -285,6 +284,6 @@ def begin(folder: str) -> None:
     except OSError:
         return  # a process that outlives the comparison starts another
     sys.meta_path.insert(0, ImportHook(recording))
-    if any(":" not in each for each in recording.own):
+    if any(each.rpartition(":")[0] in ("", "__main__") for each in recording.own):
         _watch_script(recording)
     atexit.register(lambda: recording.link.ask({"at": "end"}))
