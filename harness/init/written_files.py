@@ -227,6 +227,8 @@ def suite_text(suite: SuiteGuess, folder: str) -> str:
     names = {"Kernel", "Problem", "Suite", "Axis", *(array.role for array in suite.arrays)}
     names |= {"Scalar"} if suite.numbers else set()
     names |= {kernel.function for kernel in suite.kernels if kernel.function}
+    file, function = suite.reference_function or ("", "")
+    names |= {"ReferenceFunction"} if function and not suite.reference else set()
     outputs = [array for array in suite.arrays if array.role != "Input"]
     given = [array for array in suite.arrays if array.role != "Output"]
     return (
@@ -241,6 +243,8 @@ def suite_text(suite: SuiteGuess, folder: str) -> str:
             whole=[array for array in given if not array.dtype.startswith(_FLOATING)],
             results=[f"{array.name} of shape ({', '.join(array.shape)})" for array in outputs],
             compiled=partial(_compiled, folder=folder),
+            reference_file=_quoted(posixpath.relpath(file, folder)) if file else "",
+            reference_name=function,
             drawn=_drawn,
             fields=partial(_fields, suite),
             sizes=_sizes,

@@ -23,6 +23,7 @@ from harness.judgement.judge import Policy
 from harness.judgement.limits import JUDGED, wrong_twin
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.measure import protocol
+from harness.measure.paired_kernels import DiffersFromBaseError
 from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonJournal, ComparisonResult
 from harness.records.types import (
@@ -30,6 +31,7 @@ from harness.records.types import (
     TWIN_SAME,
     CaseBlock,
     Comparison,
+    Outputs,
     Verdict,
     VerdictStatus,
     fields_of,
@@ -271,11 +273,14 @@ class Comparing(PairSession):
             ),
             verified=entry.digests,
             by_base=entry.by_base,
+            base_first=self.head.suite.problem.held_to == "base",
         )
         ask = self.ask_in_turns if entry.in_turns else self.ask
         reply = ask(request, self.settings.timeout_s)
         if isinstance(reply, Failed):
             status: VerdictStatus = "invalid" if reply.reason == BeyondPeakError.reason else "failed"
+            if reply.reason == DiffersFromBaseError.reason:
+                trial.outputs = Outputs(held_to="base")
             trial.end(status, reply.reason, reply.message, reply.log, side=reply.side)
             return
         entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
