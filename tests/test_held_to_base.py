@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.errors import MeasureError
 from harness.measure import verify
 from harness.suite.loader import load_folder
 from harness.suite.problem import Case, Problem
+from tests import sweeps
 from tests.commits import MS
 from tests.faults.test_problem import changed, source, tree, verdicts
 from tests.support import Done, caller, commit, make_repository, write_files
@@ -41,6 +43,8 @@ suite = Suite("toy", Twice(), headline="GB/s", kernels=[Kernel("work", {"cpu": H
 """
 HOST = """\
 import numpy as np
+
+KNOWN = {}
 
 def work(case, stream):
     def call(x, z, y, n):
@@ -115,6 +119,35 @@ def test_a_base_that_writes_nothing_is_nobody_s_yardstick(project):
     assert "Every element of y is NaN" in found["message"]
 
 
+def test_a_tolerance_of_its_own_must_tell_right_from_wrong(project):
+    suite = changed(
+        (REFERENCE, '    reference = "base"\n\n    def tolerance(self, case, x):\n        return BOUND\n')
+    )
+    loose, narrow = (suite.replace("BOUND", bound) for bound in ("1e9", "0.5"))
+    found = project.compare(tree(loose), tree(loose, first=FASTER))["first"]
+    assert (found["status"], found["reason"]) == ("failed", "loose-bound")
+    found = project.compare(tree(narrow), tree(narrow, first=FASTER))["first"]
+    assert (found["status"], found["outputs"]["held_to"]) == ("improvement", "base")
+
+
+def test_a_new_kernel_is_not_called_right(project):
+    suite = BY_BASE.replace('("first", "second")', '("first", "second", "third")')
+    found = project.compare(tree(BY_BASE), {**tree(suite), "kernels/toy/third.cl": source("third")})["third"]
+    assert (found["status"], found["outputs"]["reason"]) == ("new", "not-compared")
+    text = project.call("report", "--format", "markdown", cwd=project.root).out
+    assert "<b>1 is new</b>" in text
+
+
+def test_a_sweep_refuses_a_suite_in_which_a_wrong_configuration_could_win(tmp_path):
+    root = sweeps.project(tmp_path, "{'T': [1, 2]}")
+    file = root / "kernels/toy/suite.py"
+    method = "    def reference(self, case, x):\n        return 2 * x\n"
+    assert method in file.read_text()
+    file.write_text(file.read_text().replace(method, '    reference = "base"\n'))
+    with pytest.raises(MeasureError, match="a sweep has no base: a wrong configuration could win"):
+        sweeps.sweep(root)
+
+
 def test_giving_up_a_reference_is_told_and_does_not_let_a_wrong_kernel_pass(project):
     found = project.compare(tree(), tree(BY_BASE, first=WRONG))["first"]
     assert (found["status"], found["side"]) == ("failed", "head")
@@ -134,6 +167,13 @@ def test_without_a_base_nothing_is_compared_and_nothing_is_called_verified(proje
     table = project.call("run", "--device", "null", cwd=project.root).out
     assert "not compared" in table
     assert "verified" not in table
+
+
+def test_what_only_ran_is_not_called_verified(project):
+    commit(project.root, on_host("np.multiply(x, 2, out=y)"), 1)
+    done = project.call("check", "--device", "cpu:0", "--json", cwd=project.root)
+    ((row,),) = ([line["row"] for line in result["rows"]] for result in done.json)
+    assert (done.status, row["status"], row["outputs"]["held_to"]) == (0, "ran", "nothing")
 
 
 def test_a_damaged_array_fails_without_a_base_too(project):
@@ -157,6 +197,23 @@ def test_sides_with_a_process_each_hand_base_s_outputs_over(project, body, statu
     found = project.compare(base, head, *ON_CPU)["work"]
     assert (found["status"], found["outputs"]["held_to"]) == (status, held_to)
     assert why in found["message"]
+
+
+def test_a_head_that_answers_unseen_data_with_what_it_knows_fails(project):
+    learns = (
+        "KNOWN.update({x.tobytes(): 2 * x} if len(KNOWN) < 2 else {}); "
+        "y[...] = KNOWN.get(x.tobytes(), next(iter(KNOWN.values())))"
+    )
+    suite = HOST_SUITE.replace('    z = InOut("n")\n', "")
+    base, head = (
+        {
+            name: text.replace("x, z, y", "x, y").replace("        z += x\n", "")
+            for name, text in on_host(body, suite).items()
+        }
+        for body in ("np.multiply(x, 2, out=y)", learns)
+    )
+    found = project.compare(base, head, *ON_CPU)["work"]
+    assert (found["status"], found["reason"], found["side"]) == ("failed", "wrong-when-timed", "head")
 
 
 def test_a_first_reference_is_what_head_is_held_to(project):

@@ -478,7 +478,7 @@ class PairBench:
             case = self.case_for_checking(side.prepared)
             self.checker.report = partial(self.report, side=side.name)
             self.checker.report("verify")
-            self.checker.against = request.pair.id
+            self.checker.against = f"{request.pair.id} of {self.suites['base'].root.resolve()}"
             verified = request.verified.get(side.name)
             if verified:
                 buffers.write(self.checker.inputs(case, request.seed))

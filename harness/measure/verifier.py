@@ -52,7 +52,7 @@ class Checker:
         self.by_base = suite.problem.held_to == "base"
         """True where outputs are held to base's in the place of a reference."""
         self.against = ""
-        """Id of the pair whose base outputs are held to; empty where there is no base."""
+        """The pair and the commit whose base outputs are held to; empty where there is no base."""
 
     def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
         """Verify on integers, then on random data, which stay in the buffers. Raises LooseBoundError.

@@ -37,7 +37,7 @@ from harness.records.types import (
     fields_of,
 )
 from harness.run.compare_settings import CompareSettings, pair_settings_for, policy_for, recorded_settings
-from harness.run.inspect_pairs import ProblemChanges, failures_of_head, inspect, verify_identical
+from harness.run.inspect_pairs import ProblemChanges, checked_at_head, inspect, verify_identical
 from harness.run.pair_session import CaseEntry, CompareObserver, PairSession, against_itself, failed_by, match
 from harness.run.two_workers import SIDES
 from harness.suite.loader import LoadedSuite
@@ -200,8 +200,15 @@ class Comparing(PairSession):
         too.
         """
         new = {verdict.case: verdict for verdict in alone if verdict.status == "new"}
-        wrong = failures_of_head(self, new, by_base=changed)
-        return [failed_by(each, wrong[each.case]) if each.case in wrong else each for each in alone]
+        checked = checked_at_head(self, new, by_base=changed)
+        verdicts = []
+        for verdict in alone:
+            found = checked.get(verdict.case)
+            if isinstance(found, Failed):
+                verdicts.append(failed_by(verdict, found))
+            else:
+                verdicts.append(dataclasses.replace(verdict, outputs=found))
+        return verdicts
 
     def _twins(self, entries: Sequence[CaseEntry]) -> list[CaseEntry]:
         """A kernel against itself, as it is and slowed by the tolerance: the first case that can be."""
