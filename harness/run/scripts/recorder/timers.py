@@ -6,6 +6,8 @@ import inspect
 import sys
 import time
 
+from . import arrays
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -275,9 +277,11 @@ class OwnCall(TimedCall):
     def _loop(self, count: int) -> float:
         if self._device is not None:
             return self._device(self.run, count)
+        returned = None
         began = time.perf_counter_ns()
         for _ in range(count):
-            self.run()
+            returned = self.run()
+        arrays.wait_for(returned)
         return float(time.perf_counter_ns() - began)
 
     def result(self) -> Any:
