@@ -121,6 +121,7 @@ PUBLIC = {
     "Tuning",
     "__version__",
     "ceil_div",
+    "report",
 }
 
 

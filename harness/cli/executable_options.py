@@ -30,7 +30,7 @@ options_of_executables = options.together(
     options.several(
         "--with-command",
         "COMMAND",
-        "Compare a benchmark executable in place of suites: run at both commits, in turns",
+        "Compare a benchmark program in place of suites: run at both commits, in turns",
     ),
     options.value("--build-command", "COMMAND", "What builds it, in each commit's files."),
     options.value("--base-command", "COMMAND", "An executable that is built already; base's.", multiple=True),
@@ -39,7 +39,7 @@ options_of_executables = options.together(
         "--format",
         "format_",
         type=options.FORMATS,
-        help="Of the executables; default: what they say with --help.",
+        help="Of its results; default: what the command, its --help or its file says.",
     ),
     options.value("--suite", "NAME", "What to call an executable; default: its own name."),
 )
