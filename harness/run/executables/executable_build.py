@@ -134,7 +134,10 @@ def run_once(
                 "have it measure less."
             )
         if ended.status:
-            raise WorkerError(f"{executable.command!r} {ended.how}.")
+            raise WorkerError(
+                f"{executable.command!r} {ended.how}, so nothing that it measured counts. Run it by itself in "
+                f"a checkout of {executable.side}."
+            )
         file = read_imported(_written(executable, out, lines, began_s), kind)
         found = _on_device(file, device)
         return ProcessRun(
@@ -148,6 +151,8 @@ def run_once(
             notes=file.problems,
         )
     except HarnessError as error:
+        # The folder is gone when somebody reads of it.
+        error.message = error.message.replace(str(out), OUT).replace(str(lines), f"${VARIABLE}")
         error.log = error.log or ended.log
         error.side = executable.side
         raise
