@@ -283,3 +283,11 @@ def test_the_documented_writer_of_cpp_works(tmp_path):
     write_files(tmp_path, {"main.cc": f"#include <cstdlib>\n#include <fstream>\n{writer}{main}"})
     subprocess.run(["c++", "main.cc", "-o", "main"], cwd=tmp_path, check=True)
     assert written_by(tmp_path, "./main") == {"sort": 2}
+
+
+def test_a_script_is_not_run_to_find_out_what_it_writes(compare, tmp_path):
+    """It may ignore --help, and measure while another process has the device."""
+    trace = tmp_path / "trace"
+    script = f"echo \"ran $*\" >> {trace}\necho '{line().strip()}' > $HARNESS_OUT\n"
+    assert compare(script, script, "sh results").status == ExitCode.FINE
+    assert set(trace.read_text().splitlines()) == {"ran "}
