@@ -76,6 +76,12 @@ class Executable:
     folders: SideFolders | None = None
     """Where its Python code must come from; None where nobody knows what it is built from."""
 
+    @property
+    def files(self) -> Path:
+        """The copy of its commit. Only for an executable of a commit."""
+        assert self.folders is not None, "it was built by somebody else"
+        return self.folders.files
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessRun:
