@@ -567,7 +567,7 @@ def test_what_the_fixture_is_given_must_be_a_case_and_once(bed):
     )
     done = bed.run("-k", "plain")
     done.assert_outcomes(passed=1, failed=2)
-    assert "takes what the fixture gpu_case gives; it was given 'toy.plain'." in told(done)
+    assert "gpu_benchmark was called with 'toy.plain', which is no function." in told(done)
     assert "gpu_benchmark was called twice in one test" in told(done)
 
 

@@ -217,6 +217,8 @@ class GpuSession:
         """Whether a test with gpu_benchmark was collected."""
         self.notes: dict[str, str] = {}
         """Sentences for the end of the session, by what each is about."""
+        self.clocks: dict[str, list[str]] = {}
+        """The tests that each clock has timed a function in, by the clock's words."""
         self._lines: list[str] = []
         """Why the gate fails where no test could tell."""
         self._passes = False
@@ -326,7 +328,7 @@ class GpuSession:
         kwargs = {"group": group, **(own.kwargs if own else {}), "timer": device_clock}
         item.add_marker(pytest.mark.benchmark(**kwargs), append=False)
         # The harness has a time limit a case; a comparison of all cases happens in the first one's test.
-        if self.config.pluginmanager.hasplugin("timeout") and not item.get_closest_marker("timeout"):
+        if case and self.config.pluginmanager.hasplugin("timeout") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(0))
 
     def _case_of(self, item: pytest.Item) -> GpuCase | None:
@@ -415,10 +417,15 @@ class GpuSession:
         return [*self.started.compared] if self.started else []
 
     def _failing(self, result: ComparisonResult) -> list[Verdict]:
+        return [verdict for verdict in result.verdicts if self.fails(verdict)]
+
+    def fails(self, verdict: Verdict) -> bool:
+        """Return whether a verdict fails its test: by the gate, without it only where head does not work."""
         from harness.report.terminal.comparison_tables import fails
 
-        fail_on = self.option("perf_fail_on")
-        return [verdict for verdict in result.verdicts if fails(verdict, fail_on)]
+        if self.option("perf_gate"):
+            return fails(verdict, self.option("perf_fail_on"))
+        return verdict.status == "failed" and verdict.side != "base"
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_terminal_summary(
@@ -441,9 +448,15 @@ class GpuSession:
         elif self._compared:
             title = f"GPU kernels against {self.option('perf_base')}"
             _write(terminalreporter, title, [*self._gate_section(width)])
+        _write(terminalreporter, "Clocks of functions", [*self._clock_lines()])
         _write(terminalreporter, "Notes on GPU benchmarks", [*self.notes.values()])
         if runner and runner.notes:
             _write(terminalreporter, "GPU suites left out", [*runner.notes])
+
+    def _clock_lines(self) -> Iterator[str]:
+        for words, tests in self.clocks.items():
+            others = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
+            yield f"{tests[0]}{others}: {words}."
 
     def _gate_section(self, width: int) -> Iterator[str]:
         if self.option("perf_base") is None:

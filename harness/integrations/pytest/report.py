@@ -9,6 +9,7 @@ from typing import Any
 
 import harness
 from harness.history.row_summary import summary_of
+from harness.integrations.pytest.function_timing import TimedFunction
 from harness.integrations.pytest.session import CaseSide, GpuCase, MeasuredCase
 from harness.judgement.statistics.paired import readable
 from harness.numbers import number
@@ -66,6 +67,17 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
         "source_sha256": arm and arm.source_sha256,
         "verified": time_ns is not None,  # the engine times nothing else
         **({"verdict": _verdict_info(verdict)} if side == case.judged else {}),
+    }
+
+
+def info_of_function(timed: TimedFunction) -> Info:
+    """What pytest-benchmark keeps of a function; a device that nobody told is None."""
+    return {
+        "clock": timed.clock.name,
+        "l2": timed.clock.l2,
+        "device": timed.clock.device or None,
+        "launches": timed.launches,
+        "harness_version": harness.__version__,
     }
 
 
