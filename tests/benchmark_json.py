@@ -1,4 +1,4 @@
-"""JSON as nvbench and Google Benchmark write it, made up for tests."""
+"""JSON as nvbench, Google Benchmark and pytest-benchmark write it, made up for tests."""
 
 from __future__ import annotations
 
@@ -122,6 +122,31 @@ def google_script(entries: Sequence[Mapping[str, Any]], before: str = "") -> str
     """A shell script that does as a Google Benchmark executable does: writes JSON to --benchmark_out."""
     context = {"executable": "./bench", "num_cpus": 2, "library_version": "v1.9.5", "json_schema_version": 1}
     return _script(json.dumps({"context": context, "benchmarks": list(entries)}), before)
+
+
+def pytest_entry(fullname: str, *times_s: float, **more: Any) -> dict[str, Any]:
+    """A benchmark of pytest-benchmark, with the time of every round."""
+    middle = sorted(times_s)[len(times_s) // 2]
+    stats = {"min": min(times_s), "max": max(times_s), "mean": middle, "median": middle, "data": times_s}
+    return {
+        "name": fullname.partition("::")[2],
+        "fullname": fullname,
+        "params": None,
+        "options": {"timer": "perf_counter"},
+        "stats": {**stats, "rounds": len(times_s), "iterations": 1},
+        "extra_info": {},
+        **more,
+    }
+
+
+def pytest_content(entries: Sequence[Mapping[str, Any]], commit: str = "", **machine: Any) -> dict[str, Any]:
+    return {
+        "machine_info": {"node": "myhost", "cpu": {"brand_raw": "AMD EPYC"}, **machine},
+        "commit_info": {"id": commit or "unversioned", "dirty": False},
+        "benchmarks": list(entries),
+        "datetime": "2026-11-22T12:00:00+00:00",
+        "version": "5.3.1",
+    }
 
 
 def nvbench_script(file: Path) -> str:

@@ -198,36 +198,11 @@ def _case(path: Path, entries: Sequence[_GoogleEntry]) -> imported.ImportedCase:
 
 
 def _device(context: _Context, identity: Identity) -> DeviceInfo:
-    """Describe the card that the context names, else the host."""
-    return _card(identity) if identity.cards else _host(context)
-
-
-def _card(identity: Identity) -> DeviceInfo:
-    """Describe the card; several are one device, as nothing tells which benchmark ran on which."""
-    name, units = ", ".join(identity.cards), identity.fact("sm", "sms", "multiprocessors", "cus") or ""
-    nvidia = re.search(r"NVIDIA|GeForce|Quadro|Tesla|RTX|GTX", name) is not None
-    return imported.undescribed_device(
-        _UNKNOWN,
-        spec="gpu",  # without a number, which nobody knows
-        backend="cuda" if nvidia else "gpu",
-        vendor="NVIDIA" if nvidia else _UNKNOWN,
-        name=name,
-        driver=identity.fact("driver") or _UNKNOWN,
-        kind="gpu",
-        uuid=identity.fact("uuid"),
-        pci_bus_id=identity.fact("pci"),
-        compute_units=int(units) if re.fullmatch(r"[1-9][0-9]{0,5}", units) else None,
-    )
-
-
-def _host(context: _Context) -> DeviceInfo:
     last = max(context.caches, key=lambda each: each.level, default=None)
-    return imported.undescribed_device(
+    return imported.device_of(
         _UNKNOWN,
-        spec="cpu:0",
-        backend="cpu",
-        name=context.host_name or "a host without a name",
-        kind="cpu",
+        identity,
+        context.host_name,
         compute_units=context.num_cpus,
         l2_bytes=last.size if last else None,
         max_clock_mhz=imported.rounded(context.mhz_per_cpu),

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """An integer that a record can hold; one of more digits is no float either."""
 
-Format = Literal["nvbench", "google-benchmark"]
+Format = Literal["nvbench", "google-benchmark", "pytest-benchmark"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 LARGEST_BYTES = 256 * 2**20
 """The largest file that is read: as Python objects it takes some ten times that in memory."""
@@ -41,6 +41,30 @@ NO_REASON = "It gives no reason."
 
 
 _MOST = 2**31 - 1
+
+
+def device_of(unknown: str, identity: Identity, host: str, **of_host: Any) -> DeviceInfo:
+    """Describe the card that a file names; without one the host, by its name and what `of_host` tells of it.
+
+    Several cards are one device, as nothing tells which benchmark ran on which.
+    """
+    if not identity.cards:
+        fields = {"spec": "cpu:0", "backend": "cpu", "kind": "cpu", "name": host or "a host without a name"}
+        return undescribed_device(unknown, **fields, **of_host)
+    name, units = ", ".join(identity.cards), identity.fact("sm", "sms", "multiprocessors", "cus") or ""
+    nvidia = re.search(r"NVIDIA|GeForce|Quadro|Tesla|RTX|GTX", name) is not None
+    return undescribed_device(
+        unknown,
+        spec="gpu",  # without a number, which nobody knows
+        backend="cuda" if nvidia else "gpu",
+        vendor="NVIDIA" if nvidia else unknown,
+        name=name,
+        driver=identity.fact("driver") or unknown,
+        kind="gpu",
+        uuid=identity.fact("uuid"),
+        pci_bus_id=identity.fact("pci"),
+        compute_units=int(units) if re.fullmatch(r"[1-9][0-9]{0,5}", units) else None,
+    )
 
 
 def undescribed_device(unknown: str, **known: Any) -> DeviceInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,7 +18,14 @@ from harness.records.imports.pytest_benchmark_files import (
     Extra,
     Untimed,
     benchmark_file,
+    read_pytest_benchmark,
 )
+
+_READERS: Mapping[Format, Callable[[Path, Any], ImportedFile]] = {
+    "nvbench": read_nvbench,
+    "google-benchmark": read_google_benchmark,
+    "pytest-benchmark": read_pytest_benchmark,
+}
 
 
 def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
@@ -30,11 +38,12 @@ def _imported(path: Path, content: Any, wanted: Format | None = None) -> Importe
     if found is None:
         raise StoreError(
             f"{path} is no file of {' or '.join(FORMATS)}: expected what --json FILE or --jsonbin FILE of an "
-            "nvbench executable writes, or --benchmark_out=FILE of a Google Benchmark executable."
+            "nvbench executable writes, --benchmark_out=FILE of a Google Benchmark executable, or pytest "
+            "--benchmark-json=FILE."
         )
     if wanted and found != wanted:
         raise StoreError(f"{path} is a file of {found}, not of {wanted}: 'harness import {found}' reads it.")
-    return read_nvbench(path, content) if found == "nvbench" else read_google_benchmark(path, content)
+    return _READERS[found](path, content)
 
 
 def _format_of(content: Any) -> Format | None:
@@ -42,14 +51,15 @@ def _format_of(content: Any) -> Format | None:
         return None
     if isinstance(content.get("context"), dict):
         return "google-benchmark"
-    is_nvbench = "meta" in content or "devices" in content
-    return "nvbench" if is_nvbench else None
+    if "meta" in content or "devices" in content:
+        return "nvbench"
+    return "pytest-benchmark" if "machine_info" in content else None
 
 
 def read_saved(path: Path) -> BenchmarkFile:
     """Return what one process saved with pytest-benchmark or another known harness. Raises StoreError."""
     content = load_json(path)
-    if _format_of(content) is None:
+    if _format_of(content) in (None, "pytest-benchmark"):
         return benchmark_file(path, content)
     file = _imported(path, content)
     if len(file.devices) != 1:

@@ -17,8 +17,10 @@ from typing import Any
 import msgspec
 
 from harness.errors import StoreError, UsageError
+from harness.records.imports import imported
 from harness.records.imports.identity import Identity, identity_of, names_model, texts_of
 from harness.records.imports.imported import Integer, converted, utc_moment
+from harness.records.types import DeviceInfo
 
 _KNOWN = range(2, 6)
 """Major versions of pytest-benchmark whose files are known."""
@@ -28,6 +30,9 @@ _EARLIEST = dt.datetime(2000, 1, 1, tzinfo=dt.timezone.utc)
 _WALL = re.compile(r"^(time\.)?(perf_counter|monotonic|time|default_timer)(_ns)?$")
 """Timers that go as the clock on the wall does."""
 _COMMIT = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
+_NO_TEXT = "UNSERIALIZABLE["
+"""The beginning of what pytest-benchmark writes for a parameter that JSON cannot hold."""
+_UNKNOWN = "unavailable: pytest-benchmark's JSON does not tell it"
 _MACHINE = (
     "node",
     "system",
@@ -69,6 +74,10 @@ class Benchmark:
     median_ns: float
     times_ns: tuple[float, ...] = ()
     """The time of every round, in the order measured; empty where the file has no raw data."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """The test's parameters by name, as the file has them."""
+    launches: int = 1
+    """Number of calls that each time is the mean of."""
     busy_s: float = 0.0
     """Seconds that its rounds took on the wall; 0 where its timer does not tell."""
     extra: Extra = field(default_factory=Extra)
@@ -133,6 +142,7 @@ class _SavedBenchmark(msgspec.Struct):
     fullname: str
     options: _Options
     stats: _Stats
+    params: Any = None
     extra_info: dict[str, Any] = {}
 
 
@@ -220,6 +230,63 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
     )
 
 
+def read_pytest_benchmark(path: Path, content: Any) -> imported.ImportedFile:
+    """Return a file as cases. Raises StoreError as `benchmark_file` does, and for one without a benchmark."""
+    file = benchmark_file(path, content)
+    found = [_case(file, each) for each in file.benchmarks.values()]
+    imported.check_not_empty(path, found)
+    cases = imported.with_unique_names(found)
+    return imported.ImportedFile(
+        path=path,
+        format="pytest-benchmark",
+        version=file.identity.written_by,
+        executable="pytest",
+        started_at=file.saved_at,
+        host=file.identity.machine.get("node", ""),
+        devices=(imported.DeviceCases(device=_device(file), cases=tuple(cases), identity=file.identity),),
+        problems=imported.renamings(found, cases),
+    )
+
+
+def _device(file: BenchmarkFile) -> DeviceInfo:
+    """Describe the card whose clock took the times, or which the file names; else the host."""
+    cards = (file.device,) if file.on_gpu else file.identity.cards
+    on_host = file.identity.machine.get("gpu.kind") == "cpu"
+    identity = replace(file.identity, cards=() if on_host else cards)
+    return imported.device_of(_UNKNOWN, identity, file.device)
+
+
+def _case(file: BenchmarkFile, benchmark: Benchmark) -> imported.ImportedCase:
+    kernel, sizes = case_of_test(benchmark.fullname, benchmark.params)
+    return imported.ImportedCase(
+        kernel=kernel,
+        sizes=sizes,
+        name=benchmark.fullname,
+        times_ns=benchmark.times_ns or (benchmark.median_ns,),
+        launches=benchmark.launches,
+        clock=f"{file.harness} {benchmark.timer}",
+        sm_clock_mhz=benchmark.extra.sm_clock_mhz,
+    )
+
+
+def case_of_test(node_id: str, params: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
+    """Return the kernel and the sizes that stand for a test: ``test_ops_test_softmax_dtype_f16`` at n=512 for
+    ``test_ops.py::test_softmax[512-f16]``.
+
+    The test's id stands for parameters that are neither numbers nor words, as their texts may hold addresses.
+    """
+    file, colons, test = node_id.partition("::")
+    name = file.removesuffix(".py") + colons
+    if not params or not all(map(_is_plain, params.values())):
+        return imported.identifier(name + test), {}
+    axes = [(axis, value if type(value) is int else str(value)) for axis, value in params.items()]
+    return imported.placed(name + test.partition("[")[0], axes)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and not value.startswith(_NO_TEXT))
+
+
 def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
     name = given.get("fullname")
     where = f"{path}, {name}" if isinstance(name, str) and name else f"{path}, benchmark {number}"
@@ -243,6 +310,8 @@ def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
         timer=timer,
         median_ns=1e9 * stats.median,
         times_ns=tuple(1e9 * time_s for time_s in stats.data),
+        params=found.params if isinstance(found.params, dict) else {},
+        launches=stats.iterations,
         busy_s=stats.mean * stats.rounds * stats.iterations if _WALL.match(timer) else 0.0,
         extra=_extra(found.extra_info),
     )

@@ -49,9 +49,8 @@ from harness.system.files import scratch_folder
 
 RUNS_A_BLOCK = 4 * MIN_QUADS
 _SNAPSHOTS_A_BLOCK = 500
-_TICKS_NS: Mapping[str, float] = {"nvbench": 500.0, "google-benchmark": 1.0}
+_EVENT_TICK_NS, _CLOCK_TICK_NS = 500.0, 1.0
 """CUDA's events tick every half microsecond, as its documents say, and Linux's clocks every nanosecond."""
-
 
 FirstRuns = Mapping[SideName, ProcessRun | HarnessError]
 """What one process of each side told, or why it failed."""
@@ -136,13 +135,15 @@ class ComparingExecutables:
     def _find_device(self) -> DeviceInfo | None:
         """The device to watch and to have to ourselves; None where only an executable can tell which."""
         given = self.settings.device
-        spec = given or ("cpu:0" if self.format == "google-benchmark" else "cuda:0")
-        try:
-            return find_device(spec)
-        except (DeviceError, UsageError):
-            if given or self.format == "google-benchmark":
-                raise
-            return None  # no PyCUDA here, which an nvbench executable does not need
+        if given or self.format == "google-benchmark":
+            return find_device(given or "cpu:0")
+        if self.format == "nvbench":
+            try:
+                return find_device("cuda:0")
+            except (DeviceError, UsageError):
+                return None  # no PyCUDA here, which an nvbench executable does not need
+        found = find_device(None)
+        return found if found.kind == "gpu" else find_device("cpu:0")
 
     def _first_runs(self) -> FirstRuns:
         """One process of each side, which tells the cases and fills the caches of files."""
@@ -423,7 +424,7 @@ def _block_of(
         launches_per_slot=min(len(case.times_ns) * (case.launches or 1) for case in cases),
         l2=cases[0].l2,
         clock=cases[0].clock,
-        tick_ns=_TICKS_NS[kind],
+        tick_ns=_EVENT_TICK_NS if kind == "nvbench" else _CLOCK_TICK_NS,
         warmup_s=None,
         settled=None,
         gpu_s=took_s,

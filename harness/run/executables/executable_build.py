@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,11 +34,18 @@ Stage = Literal["first", "timed"]
 """The first run of a side tells what there is, and its times do not count."""
 OUT = "{out}"
 """What stands in a command for the file that it is to write."""
-_FLAGS = {
+_FLAGS: Mapping[Format, str] = {
     "nvbench": "--jsonbin {out}",
     "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
+    "pytest-benchmark": "--benchmark-json={out}",
 }
-_HELP_TELLS: dict[Format, str] = {"nvbench": "nvbench::", "google-benchmark": "--benchmark_out"}
+_OPTIONS: Mapping[str, Format] = {"--benchmark_": "google-benchmark", "--benchmark-json": "pytest-benchmark"}
+"""Options in a command that tell its format."""
+_HELP_TELLS: Mapping[Format, str] = {
+    "nvbench": "nvbench::",
+    "google-benchmark": "--benchmark_out",
+    "pytest-benchmark": "--benchmark-json",
+}
 """Words that each has in its help. nvbench's does not name --jsonbin, the option that is used."""
 _HELP_S = 60.0
 
@@ -77,16 +84,17 @@ class ProcessRun:
 
 
 def format_of(executable: Executable) -> Format:
-    """What a command is, by what it says of its options. Raises UsageError where that tells nothing."""
+    """Return a command's format, by its options or its help. Raises UsageError where these tell nothing."""
     words = executable.command.replace(OUT, "")
-    if "--benchmark_" in words:
-        return "google-benchmark"
+    for option, name in _OPTIONS.items():
+        if option in words:
+            return name
     answer = run_shell(f"{words} --help", executable.folder, _HELP_S)
     for name, option in _HELP_TELLS.items():
         if option in answer.log:
             return name
     raise UsageError(
-        f"{executable.command!r} does not tell with --help whether it is nvbench or Google Benchmark (it "
+        f"{executable.command!r} does not tell with --help which of {', '.join(FORMATS)} it is (it "
         f"{answer.how}): say so with --format {'|'.join(FORMATS)}.",
         log=answer.log,
     )
