@@ -242,8 +242,6 @@ def test_fixtures_and_parameters_of_another_project_that_have_our_names_are_its_
     beds.tests(OWN_NAMES)
     saved = beds.saved(device=None)["benchmarks"]
     assert saved["test_time"]["stats"]["min"] > 0
-    others = beds.run("--perf-others", device=None)
-    others.assert_outcomes(passed=4)
 
 
 def test_a_fixture_that_wraps_ours_is_ours(bed):

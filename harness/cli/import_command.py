@@ -85,10 +85,10 @@ def _import_files(
     as_json: bool,
 ) -> None:
     from harness.cli.compare_command import repository_of
-    from harness.cli.executable_options import source_at
     from harness.history.row_summary import summary_of
     from harness.records.imports.imported_files import read_imported
     from harness.report.terminal.run_tables import imported_table, print_end, print_out
+    from harness.run.executables.executable_build import source_at
     from harness.run.importing import commit_of, reasons_of, suite_of, write_imported
 
     config = load_config()

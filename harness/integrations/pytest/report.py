@@ -16,7 +16,7 @@ from harness.numbers import number
 from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, Source, Verdict, fields_of
 from harness.report.table import Column, Sheet
-from harness.report.terminal.comparison_tables import calibrated, closing, lines_of
+from harness.report.terminal.comparison_tables import calibrated, closing, lines_of, of_executables
 from harness.report.words.of_verdict import verdict_columns
 from harness.suite.problem import Case, Problem
 from harness.system.texts import harmless, plain_log
@@ -178,17 +178,20 @@ def _row_table(rows: Sequence[MeasuredCase], width: int) -> list[str]:
     return Sheet(columns=columns).lines(width)
 
 
-def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], width: int) -> list[str]:
-    """The table of a comparison, and a sentence for every verdict that somebody has to act on."""
-    verdicts = [verdict for verdict in result.verdicts if verdict.case in cases]
-    names = {verdict.case: cases[verdict.case].label for verdict in verdicts}
+def comparison_lines(result: ComparisonResult, names: Mapping[str, str], width: int) -> list[str]:
+    """The table of a comparison, and a sentence for every verdict that somebody has to act on. Cases without
+    a name are left out.
+    """
+    verdicts = [verdict for verdict in result.verdicts if verdict.case in names]
     device = result.comparison.device
     lines = []
+    of_tests = of_executables(result.comparison)
     if verdicts:
-        columns = verdict_columns("kernel", [verdict.kernel for verdict in verdicts], verdicts)
+        kernels = [names[verdict.case] if of_tests else verdict.kernel for verdict in verdicts]
+        columns = verdict_columns("test" if of_tests else "kernel", kernels, verdicts, sizes=not of_tests)
         lines = [_title(result.comparison.head.suite, device), *Sheet(columns=columns).lines(width)]
     texts = [
-        calibrated(result.calibration, device, verdicts),
+        of_tests or calibrated(result.calibration, device, verdicts),
         *(line.plain for line in lines_of(verdicts, names=names, logs=False)),
         *(f"Problem changed: {change}" for change in result.problem_changes),
         *(f"Left out: {left_out}" for left_out in result.left_out),
