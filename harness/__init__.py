@@ -3,8 +3,10 @@
 What a suite.py imports comes from here: `Axis`, `Case`, `CupyFunction`, `DeviceFacts`, `Generated`,
 `HostFunction`, `HostLibrary`, `InOut`, `Input`, `Kernel`, `Ladder`, `NumbaFunction`, `Output`, `Problem`,
 `Rung`, `Scalar`, `Step`, `Suite`, `TorchFunction`, `TritonFunction`, `Tuning`, `ceil_div`.
+What a benchmark program writes its results with: `report`.
 """
 
+from harness.line_writer import report
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.kernel import (
     CupyFunction,
@@ -45,6 +47,7 @@ __all__ = [
     "Tuning",
     "__version__",
     "ceil_div",
+    "report",
 ]
 
 __version__ = "0.1.0.dev0"

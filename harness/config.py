@@ -45,6 +45,10 @@ class Config:
     """Folder that paths are relative to: that of the file, or the current one without a file."""
     suites: tuple[str, ...] = ("kernels/*",)
     """Globs of folders with a suite.py."""
+    scripts: tuple[str, ...] = ()
+    """Commands of benchmark scripts, which a project without suites is measured by."""
+    timers: tuple[str, ...] = ()
+    """Functions of the author's own that time, ``function`` or ``module:function``."""
     device: str | None = None
     l2: str | None = None
     timeout_s: float = 120.0
@@ -61,7 +65,12 @@ class Config:
 
 FILES = ("harness.toml", "pyproject.toml")
 """Files of settings; in a folder that has both, the first counts."""
-_NO_VARIABLE = ("root", "directions", "static")
+_NO_VARIABLE = ("root", "scripts", "timers", "directions", "static")
+_LISTS = {
+    "suites": "folders, such as ['kernels/*']",
+    "scripts": "commands, such as ['python bench/softmax.py']",
+    "timers": "functions, such as ['bench.utils:timeit']",
+}
 _CHOICES = {"l2": ("cold", "hot")}
 DIRECTIONS = ("higher", "lower", "none")
 VARIABLES = frozenset(
@@ -71,8 +80,9 @@ VARIABLES = frozenset(
         "HARNESS_LOCK_DIR",
         "HARNESS_NULL_SCRIPT",
         "HARNESS_SUITE_SOCKET",
-        # How a comparison of executables talks to the Pythons of a command.
+        # How a comparison of commands and scripts talks to their Pythons.
         "HARNESS_SIDE_MODULES",
+        "HARNESS_CALLS",
         # How the asv plugin talks to its own processes.
         "HARNESS_ASV",
         # How this project's own tests are run.
@@ -181,10 +191,10 @@ def _with(config: Config, key: str, value: Any, where: str) -> Config:
     names = {each.name for each in fields(Config)} - {"root"}
     if key not in names:
         raise ConfigError(f"{where}: no such setting. Known settings: {', '.join(sorted(names))}.")
-    if key == "suites":
+    if key in _LISTS:
         if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"{where} is {value!r}; expected a list of folders, such as ['kernels/*'].")
-        return replace(config, suites=tuple(value))
+            raise ConfigError(f"{where} is {value!r}; expected a list of {_LISTS[key]}.")
+        return replace(config, **{key: tuple(value)})  # type: ignore[arg-type]
     if key == "directions":
         if not isinstance(value, dict) or not all(each in DIRECTIONS for each in value.values()):
             expected = f'a table of names and {", ".join(DIRECTIONS)}, such as {{ track_score = "higher" }}'

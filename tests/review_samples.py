@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.records.record_files import CalibrationSummary
-from harness.records.types import Arm, Effect, Extent3, Launch, Resources, Verdict, VerdictStatus
+from harness.records.types import Arm, Effect, Extent3, Launch, Outputs, Resources, Verdict, VerdictStatus
 from harness.report.document.document import CardReview, Review, SourceLine
 from harness.report.document.outcome import Links, review_outcome
 from harness.report.pull_request.faces import faces, write_faces
@@ -307,6 +307,37 @@ def renamed() -> Review:
     return review(card(*fine(but=("outer_product",)), *gone, *came))
 
 
+OUTPUTS: Mapping[str, Outputs] = {
+    "to the bit": Outputs(held_to="base", error=0.0),
+    "near": Outputs(held_to="base", error=0.3817),
+    "by a function": Outputs(held_to="function", function="softmax_ref", error=0.05),
+    "verified": Outputs(held_to="reference", error=0.2),
+    **{
+        reason: Outputs(held_to="nothing", reason=reason)
+        for reason in ("inputs-differ", "not-seen", "not-compared", "random")
+    },
+}
+
+
+def held_to() -> Review:
+    """Outputs that were held to something else than a float64 reference, or to nothing."""
+    statuses: Sequence[VerdictStatus] = ("regression", "improvement", "unchanged", "new")
+    cases = [
+        case(f"k{at}", 1024, statuses[at % 4], outputs=outputs) for at, outputs in enumerate(OUTPUTS.values())
+    ]
+    other = case(
+        "other",
+        1024,
+        "failed",
+        side="head",
+        reason="differs-from-base",
+        message="3 of 4096 elements of y differ from base's; the first, y[7, 1], is 0.5 where base has 0.25.",
+        outputs=Outputs(held_to="base", error=37.2),
+    )
+    functions = [case("alone", 1024, outputs=OUTPUTS["by a function"])]
+    return review(card(*cases, other), card(*functions, device="NVIDIA L4"))
+
+
 def interrupted() -> Review:
     return review(card(*fine((1024,)), complete=False, twins=()))
 
@@ -442,6 +473,7 @@ def random_case(rng: random.Random, name: str) -> Verdict:
         over |= {"base": None, "head": Arm(), "smallest_visible": None}
     if status == "failed":
         over["side"] = rng.choice(("base", "head", ""))
+    over["outputs"] = rng.choice((None, *OUTPUTS.values()))
     return case(f"{name}_{'y' * rng.choice((0, 0, 60))}", rng.choice((1, 1024)), status, **over)
 
 
@@ -454,6 +486,7 @@ SAMPLES: Mapping[str, Callable[[], Review]] = {
         invalid,
         failed,
         renamed,
+        held_to,
         interrupted,
         distrusted,
         empty,

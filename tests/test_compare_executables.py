@@ -234,7 +234,6 @@ def test_a_benchmark_that_vanishes_later_on_has_failed(compare, tmp_path):
         (("--with-command", RUN), "--with-command needs commits"),
         (("--base-command", RUN), "--base-command and --head-command go together"),
         (("HEAD", "--with-command", RUN, "--base-command", RUN), "--with-command runs both sides"),
-        (("HEAD", "--with-command", "true"), "does not tell with --help"),
         (("HEAD", "--with-command", "'", "--format", "nvbench"), "no command of a shell"),
     ],
 )

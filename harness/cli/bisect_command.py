@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import completion, echo_json, options, tell
+from harness.cli import completion, echo_json, executable_options, options, script_options, tell
 from harness.cli.compare_command import repository_of, settings_from
 from harness.config import Config, load_config
 from harness.errors import ExitCode, StoreError, UsageError
@@ -18,8 +18,10 @@ from harness.suite.case_id import CaseId, in_short
 from harness.system import git
 
 if TYPE_CHECKING:
+    from harness.measure.protocol import SideName
     from harness.run.bisect.commit_pairs import PairDevices
     from harness.run.bisect.search import BisectResult
+    from harness.run.executables.executable_build import Executable
     from harness.run.pair_session import CompareObserver
     from harness.suite.loader import LoadedSuite
     from harness.suite.planning import SuitePair
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 @options.flag("--fresh", "Measure anew what an earlier bisection did.")
 @options.path("--results", "Where records go; default: .asv/results.")
 @options.no_save
+@script_options.script
+@script_options.recorded
+@executable_options.build_command
 def command(selection: options.Selection, case: str, good: str | None, bad: str, **given: Any) -> int:
     """Tell which commit after GOOD, up to BAD, made CASE slower, or faster, and how surely.
 
@@ -59,7 +64,8 @@ def command(selection: options.Selection, case: str, good: str | None, bad: str,
     if good is None:
         case, good, bad = _of_change(config, case, given["results"])
         click.echo(f"harness bisect {case} {good[:10]} {bad[:10]}", err=True)
-    result = _bisect(config, selection, case, good, bad, given)
+    bisect = _bisect_script if given["scripts"] else _bisect
+    result = bisect(config, selection, case, good, bad, given)
     status = bisections.exit_code(result)
     if selection.as_json:
         echo_json(bisections.as_json(result))
@@ -129,6 +135,36 @@ def _bisect(
                 chosen, line, searched, devices, settings, observer, suite_from=suite_from, fresh=fresh
             )
             return bisecting.run()
+
+
+def _bisect_script(
+    config: Config, selection: options.Selection, case: str, good: str, bad: str, given: dict[str, Any]
+) -> BisectResult:
+    """Bisect a timing call of a benchmark script, which every commit runs as it is at BAD."""
+    from harness.report.terminal.progress import BisectProgress
+    from harness.run.bisect.search import Bisecting, line_of
+    from harness.run.scripts.script_pairs import ScriptPairs
+
+    if len(given["scripts"]) > 1:
+        raise UsageError("A bisection follows one script: give --script once.")
+    if given["devices"] or given["scheduler"]:
+        raise UsageError("--script bisects on one device: name it with --device.")
+    repository = repository_of(config)
+    line = line_of(repository, *(git.resolve(repository, revision) for revision in (good, bad)))
+    settings = settings_from(config, selection, given | {"twins": False}, command="bisect")
+    script = script_options.settings_from(config, selection, given | {"fail_on": ()})
+    with BisectProgress() as observer:
+
+        def export(place: Path, commits: Mapping[SideName, str]) -> list[Executable]:
+            words, build = given["scripts"], given["build_command"]
+            found = executable_options.at_commits(
+                config, place, repository, commits, words, build, observer.stage
+            )
+            return [each for [each] in found]
+
+        pairs = ScriptPairs(export, line[-1].hash, script, observer)
+        touching, fresh = range(1, len(line)), given["fresh"]
+        return Bisecting(CaseId.parse(case), line, touching, pairs, settings, observer, fresh=fresh).run()
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import click
 from harness.ci.github import workflow_events
 from harness.ci.gitlab.gitlab_api import in_pipeline
 from harness.ci.scaffold import extras_there
-from harness.cli import echo_json, options
+from harness.cli import echo_json, executable_options, options, script_options
 from harness.cli.ci_calling import warn
 from harness.errors import DeviceError, ExitCode, MeasureError, UsageError
 from harness.report.document.document import LIMITS, Review
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 @options.commit("--head", default="HEAD", show_default=True, help="The pull request's commit.")
 @options.path("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
 @options.several("--pytest", "PATH", "Measure the pytest benchmarks there in place of CASES", to="tests")
+@script_options.options_of_scripts
+@executable_options.build_command
 @options.history_url
 def compare(selection: options.Selection, base: str, head: str, tests: tuple[str, ...], **given: Any) -> int:
     """Compare a pull request with where it left its base, and write the report that 'harness ci post' posts.
@@ -47,6 +49,8 @@ def compare(selection: options.Selection, base: str, head: str, tests: tuple[str
     Of several devices, --device cuda:0,opengl:0, each is measured in turn; one that does not open is told,
     and is an error where none does. In a workflow the job's summary and annotations are written too. The exit
     status is that of 'harness compare'; the report is written whatever the verdicts are.
+
+    With --script, benchmark scripts measure. So do the configuration's where there is no suite.
 
     With --pytest the project's own pytest session measures, with --perf-base and --perf-gate. Its benchmarks
     that are no kernels of a suite run in processes of base and of head, in turns.
@@ -65,6 +69,11 @@ def compare(selection: options.Selection, base: str, head: str, tests: tuple[str
         raise UsageError(f"{head[:10]} is part of {base} already: there is nothing to compare.")
     if tests:
         return _compare_tests(config, selection, tests, (left, head), given)
+    if scripts := script_options.scripts_in(config, given):
+        ends = executable_options.Ends(repository, (left, head), tuple(selection.cases or ()))
+        given["results"] = given["out"] / "records"
+        results = script_options.compare(config, selection, ends, scripts, given)
+        return _tell(review_of(results), results, selection, given)
     settings = settings_from(config, selection, given | {"results": given["out"] / "records"})
     results, heads = _on_each_device(config, selection, settings, left, head)
     places = {loaded.suite.name: kernel_places(loaded) for loaded in heads}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from harness.cli import completion, echo_json, executable_options, options
+from harness.cli import completion, echo_json, executable_options, options, script_options
 from harness.config import Config, load_config
 from harness.errors import UsageError
 from harness.system import git
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     to="toolchains",
     multiple=True,
 )
+@script_options.options_of_scripts
 @executable_options.options_of_executables
 def command(selection: options.Selection, base: str | None, rest: tuple[str, ...], **given: Any) -> int:
     """Tell which kernels HEAD made slower than BASE: paired, in fresh processes, verified first.
@@ -50,12 +51,15 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
     config = load_config()
     if toolchains := given.pop("toolchains"):
         results = compare_toolchains(config, selection, toolchains, base, rest, given)
-    elif executable_options.are_given(given):
+    elif (scripts := script_options.scripts_in(config, given)) or executable_options.are_given(given):
         ends = executable_options.Ends(None)
         if base is not None:
             one, other, cases = commits_of(config, base, rest)
             ends = executable_options.Ends(repository_of(config), (one, other), cases)
-        results = executable_options.compare(config, selection, ends, given)
+        if scripts:
+            results = script_options.compare(config, selection, ends, scripts, given)
+        else:
+            results = executable_options.compare(config, selection, ends, given)
     elif base is None:
         raise UsageError(
             "Missing argument 'BASE': 'harness compare main' compares main and the working tree."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,28 +24,34 @@ _GIVEN = ("with_command", "base_command", "head_command")
 TIMEOUT_S = 600.0
 BUILD_TIMEOUT_S = 3600.0
 
+build_command = options.value("--build-command", "COMMAND", "What builds it, in each commit's files.")
 options_of_executables = options.together(
     options.several(
         "--with-command",
         "COMMAND",
-        "Compare a benchmark executable in place of suites: run at both commits, in turns",
+        "Compare a benchmark program in place of suites: run at both commits, in turns",
     ),
-    options.value("--build-command", "COMMAND", "What builds it, in each commit's files."),
+    build_command,
     options.value("--base-command", "COMMAND", "An executable that is built already; base's.", multiple=True),
     options.value("--head-command", "COMMAND", "Head's.", multiple=True),
     click.option(
         "--format",
         "format_",
         type=options.FORMATS,
-        help="Of the executables; default: what they say with --help.",
+        help="Of its results; default: what the command, its --help or its file says.",
     ),
     options.value("--suite", "NAME", "What to call an executable; default: its own name."),
 )
 
 
+def are_commands(given: Mapping[str, Any]) -> bool:
+    """Return whether commands of executables are given."""
+    return any(given.get(name) for name in _GIVEN)
+
+
 def are_given(given: Mapping[str, Any]) -> bool:
     """Return whether executables are to be compared. Raises UsageError for their options without them."""
-    if any(given[name] for name in _GIVEN):
+    if are_commands(given):
         return True
     for name, option in (("build_command", "--build-command"), ("format_", "--format"), ("suite", "--suite")):
         if given[name]:
@@ -128,30 +134,57 @@ class Ends(NamedTuple):
     """Base and head; None is the working tree."""
     cases: tuple[str, ...] = ()
 
+    @property
+    def by_side(self) -> dict[SideName, str | None]:
+        return {"base": self.commits[0], "head": self.commits[1]}
+
 
 def _executables(
     config: Config, place: Path, ends: Ends, given: Mapping[str, Any], tell: Callable[[str], None]
 ) -> list[tuple[Executable, Executable]]:
     """Base and head of each executable, built and ready to run."""
+    from harness.run.executables.executable_build import Executable, source_at
+
+    if given["base_command"]:
+        sides: tuple[SideName, ...] = ("base", "head")
+        source = source_at(ends.repository, None)
+        built = [
+            [Executable(side, each, Path.cwd(), source) for each in given[f"{side}_command"]]
+            for side in sides
+        ]
+    else:
+        assert ends.repository is not None
+        commits = ends.by_side
+        commands, build = given["with_command"], given["build_command"]
+        built = at_commits(config, place, ends.repository, commits, commands, build, tell)
+    return list(zip(*built, strict=True))
+
+
+def at_commits(
+    config: Config,
+    place: Path,
+    repository: Path,
+    commits: Mapping[SideName, str | None],
+    commands: Sequence[str],
+    build: str | None,
+    tell: Callable[[str], None],
+) -> list[list[Executable]]:
+    """Put the files of each side's commit into `place`, and build them; returns the commands at each side."""
     from harness.run.executables.executable_build import Executable, built, put_files, source_at
     from harness.run.executables.side_code import SideFolders
 
     def of_side(side: SideName, commit: str | None) -> list[Executable]:
-        source = source_at(ends.repository, commit)
-        if given["base_command"]:
-            return [Executable(side, each, Path.cwd(), source) for each in given[f"{side}_command"]]
-        assert ends.repository is not None
+        source = source_at(repository, commit)
         files = place / side
-        put_files(ends.repository, commit, files)
-        folder = files / config.root.resolve().relative_to(ends.repository.resolve())
+        put_files(repository, commit, files)
+        folder = files / config.root.resolve().relative_to(repository.resolve())
         folder.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its command fails
-        others = ends.repository, *(place / other for other in ("base", "head") if other != side)
+        others = repository, *(place / other for other in commits if other != side)
         folders = SideFolders(side, files, folder, others)
         problem = None
-        if command := given["build_command"]:
+        if build:
             tell(f"building {side}")
-            problem = built(command, folder, side, BUILD_TIMEOUT_S)
-        return [Executable(side, each, folder, source, problem, folders) for each in given["with_command"]]
+            problem = built(build, folder, side, BUILD_TIMEOUT_S)
+        return [Executable(side, each, folder, source, problem, folders) for each in commands]
 
-    base, head = ends.commits
-    return list(zip(of_side("base", base), of_side("head", head), strict=True))
+    return [of_side(side, commit) for side, commit in commits.items()]

@@ -67,11 +67,16 @@ def execute(
             finished.append(result)
             if result.interrupted:
                 break
+    return show(finished, chosen, timed=measure is not None)
+
+
+def show(finished: Sequence[RunResult], chosen: options.Selection, *, timed: bool) -> int:
+    """Print runs, or have them as JSON; returns the exit status."""
     if chosen.as_json:
         echo_json([_as_json(result) for result in finished])
     else:
         for result in finished:
-            _show(result, timed=measure is not None)
+            _show(result, timed=timed)
     status = status_of(finished)
     left_out = [row.reason for result in finished for row in result.rows if row.status == "skipped"]
     if status is ExitCode.FINE and len(left_out) == sum(len(result.rows) for result in finished):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +18,16 @@ from harness.system.texts import harmless
 
 if TYPE_CHECKING:
     from harness.init.guessed_suite import LeftOut, SuiteGuess
+    from harness.init.own_benchmarks import OwnBenchmark
     from harness.init.repository import Repository
     from harness.init.written_files import Written
 
 _SHOWN = 3
 """Most kernels that are listed for each reason of leaving them out; --json has all."""
+_SHOWN_BENCHMARKS = 8
+"""Most commands that are listed for the project's own benchmarks."""
+_SHOWN_SUITES = 24
+"""Most suites that are listed."""
 _MOST = 12
 """Most suites that are written without a question; of more, only those with a known reference."""
 
@@ -48,30 +53,38 @@ def command(
     force: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Look through a repository for GPU kernels, and write the suites that measure them.
+    """Look through a repository for benchmarks and GPU kernels, and write suites that measure the kernels.
 
-    FOLDER is the project's top, by default the current one. Nothing of it is run or compiled. What is
-    guessed, and what could not be, stands in the suites, next to the line. Files that are there and differ
-    are left as they are.
+    FOLDER is the project's top, by default the current one. Nothing of it is run or compiled. Benchmark
+    scripts and tests with pytest-benchmark are listed first, with the command that measures each as it is.
+    Guesses stand in the suites, next to the line. Files that are there and differ are left as they are.
 
-    Exit status 3 where no kernel was found, or none of which a suite could be made.
+    Exit status 3 where no benchmark was found, and no kernel of which a suite could be made.
     """
     from harness.init import written_files
     from harness.init.guess import suites_of
+    from harness.init.own_benchmarks import own_benchmarks, unknown_frameworks
     from harness.init.repository import Repository
 
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder. Give the top folder of a project.")
     below = written_files.suites_folder(folder, suites)
     repository = Repository(folder, [below])
+    benchmarks, unknown = own_benchmarks(repository), unknown_frameworks(repository)
     proposed, left = suites_of(repository)
     chosen = _chosen(written_files.not_measured_yet(proposed, folder, below), only)
+    found = {"benchmarks": list(map(dataclasses.asdict, benchmarks)), "frameworks_without_suites": unknown}
     if as_json and not chosen:
-        echo_json(_as_json(chosen, left, written_files.Written()))
+        echo_json({**found, **_as_json(chosen, left, written_files.Written())})
     elif not as_json:
-        _show(repository, chosen, left, below if proposed else "")
+        _show_files(repository)
+        _show_benchmarks(benchmarks)
+        _show_executables(repository.executables)
+        _show_kernels(chosen, left, below if proposed else "", other=bool(benchmarks or unknown))
+        _show_frameworks(unknown)
     if not chosen:
-        return ExitCode.FINE if proposed else ExitCode.NOT_MEASURED
+        has_benchmark = any(each.command for each in benchmarks)
+        return ExitCode.FINE if proposed or has_benchmark else ExitCode.NOT_MEASURED
     if not (yes or dry_run or as_json):
         chosen = _asked(chosen)
     if not only:
@@ -81,7 +94,7 @@ def command(
     done = written_files.write(folder, planned, force=force, dry_run=dry_run)
     done = dataclasses.replace(done, written=(*done.written, *workflows))
     if as_json:
-        echo_json(_as_json(chosen, left, done))
+        echo_json({**found, **_as_json(chosen, left, done)})
     else:
         _show_written(repository, done, chosen, dry_run=dry_run)
         ours = f"{below}/kernel_benchmarks"
@@ -149,10 +162,7 @@ def _few(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
     return understood
 
 
-def _show(
-    repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence[LeftOut], measured_in: str
-) -> None:
-    """Print what was found. `measured_in` is the folder whose suites measure all of it already."""
+def _show_files(repository: Repository) -> None:
     where = "of git's list" if repository.top else "in the folder"
     click.echo(f"Looked at {len(repository.files)} file{'s'[: len(repository.files) != 1]} {where}.")
     if repository.passed_over:
@@ -161,23 +171,61 @@ def _show(
     if repository.not_fetched:
         build = "Kernels that include their files build after 'git submodule update --init'."
         click.echo(f"Not fetched: {', '.join(repository.not_fetched)}. {build}")
+
+
+def _show_benchmarks(benchmarks: Sequence[OwnBenchmark]) -> None:
+    """Print the commands that measure the project's own benchmarks as they are."""
+    measured = [each for each in benchmarks if each.command]
+    if measured:
+        click.echo("\nBenchmarks that the project has, and the commands that measure them as they are:")
+    for each in measured[:_SHOWN_BENCHMARKS]:
+        tests = f"{each.tests} test{'s'[: each.tests != 1]} with " if each.tests else ""
+        click.echo(harmless(f"  {each.command}  # {tests}{', '.join(each.timers)}"))
+    if (more := len(measured) - _SHOWN_BENCHMARKS) > 0:
+        click.echo(f"  and {more} more: harness init --dry-run --json lists all of them.")
+    if inline := [each.path for each in benchmarks if not each.command]:
+        some, others = ", ".join(inline[:_SHOWN]), len(inline) - _SHOWN
+        listed = f"{some} and {others} more" if others > 0 else some
+        way_out = "Put what is timed into a function, and name the function that times it with --timer."
+        click.echo(f"\nTimed between two lines of their own: {harmless(listed)}. {way_out}")
+
+
+def _show_frameworks(unknown: Mapping[str, Sequence[str]]) -> None:
+    if unknown:
+        names = ", ".join(f"{name} ({files[0]}{_and_more(files)})" for name, files in unknown.items())
+        way_out = "A benchmark script measures them (--script), or a program (--with-command)."
+        click.echo(f"\nNo suite is proposed for kernels of {harmless(names)}. {way_out}")
+
+
+def _and_more(names: Sequence[str]) -> str:
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
+
+
+def _show_kernels(
+    proposed: Sequence[SuiteGuess], left: Sequence[LeftOut], measured_in: str, *, other: bool
+) -> None:
+    """Print the suites and the kernels left out. `measured_in` is the folder whose suites measure all of it
+    already; with `other` findings, a repository without kernels needs no word on these.
+    """
     if not proposed and measured_in:
         click.echo(f"The suites in {measured_in} measure every kernel that was found.")
-    elif not proposed and not left:
+    elif not (proposed or left or other):
         click.echo(
-            "No kernel was found. Looked for __global__ functions in .cu, .cuh and C++ files and "
-            "headers; for functions that launch @triton.jit, cupy.RawKernel and @numba.cuda.jit kernels, and "
-            "functions of torch.Tensors, in .py files."
+            "No kernel was found, and no benchmark. Looked for __global__ functions in .cu, .cuh and C++ "
+            "files and headers; for __kernel functions in .cl files; for functions that launch @triton.jit, "
+            "cupy.RawKernel and @numba.cuda.jit kernels, functions of torch.Tensors, and benchmarks in .py "
+            "files."
         )
-    _show_executables(repository.executables)
     if proposed:
         width = max(5, *(len(suite.name) for suite in proposed))
         click.echo(f"\n{'suite':{width}}  kernels  reference  from")
-        for suite in proposed:
+        for suite in proposed[:_SHOWN_SUITES]:
             places = list(dict.fromkeys(kernel.file for kernel in suite.kernels))
-            more = f" and {len(places) - 1} more" if len(places) > 1 else ""
             what = "written" if suite.reference else "yours"
-            click.echo(harmless(f"{suite.name:{width}}  {len(suite.kernels):7}  {what:9}  {places[0]}{more}"))
+            told = f"{suite.name:{width}}  {len(suite.kernels):7}  {what:9}  {places[0]}{_and_more(places)}"
+            click.echo(harmless(told))
+        if (more := len(proposed) - _SHOWN_SUITES) > 0:
+            click.echo(f"and {more} more: harness init --dry-run --json lists all of them.")
     if left:
         click.echo(f"\nLeft out: {len(left)} kernel{'s' if len(left) > 1 else ''}")
         by_reason: dict[str, list[LeftOut]] = {}
@@ -185,8 +233,8 @@ def _show(
             by_reason.setdefault(each.why, []).append(each)
         for why, kernels in by_reason.items():
             names = ", ".join(f"{each.kernel} ({each.where})" for each in kernels[:_SHOWN])
-            more = f" and {len(kernels) - _SHOWN} more" if len(kernels) > _SHOWN else ""
-            click.echo(harmless(f"  {names}{more}: {why}"))
+            others = f" and {len(kernels) - _SHOWN} more" if len(kernels) > _SHOWN else ""
+            click.echo(harmless(f"  {names}{others}: {why}"))
 
 
 def _show_executables(executables: Sequence[tuple[str, str, int]]) -> None:

@@ -6,8 +6,11 @@ from typing import Any
 
 import click
 
-from harness.cli import options
+from harness.cli import executable_options, options, script_options
+from harness.config import load_config
 from harness.measure.timing import MeasureSettings
+
+_OF_SCRIPTS = ("scripts", "timers", "ignored", "build_command")
 
 
 @click.command("run")
@@ -20,14 +23,23 @@ from harness.measure.timing import MeasureSettings
 @options.flag("--no-library", "Measure no vendor's library beside each kernel that has one.")
 @options.no_save
 @options.no_wait
+@script_options.script
+@script_options.recorded
+@executable_options.build_command
 @options.selection
 def command(selection: options.Selection, l2: str | None, max_time: float | None, **given: Any) -> int:
     """Verify, then measure, the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them.
 
     Prints a ladder per size: rate, speed-up over the first kernel, share of the card's peak and of the
-    vendor's library, clocks and temperature. A kernel whose result is wrong is never timed.
+    vendor's library, clocks and temperature. A kernel whose result is wrong is never timed. With --script,
+    the timing calls of a benchmark script are measured in place of kernels, and their results are not held to
+    anything.
     """
-    from harness.cli.execute import execute
+    from harness.cli.execute import execute, show
 
+    config = load_config()
+    if scripts := script_options.scripts_in(config, given):
+        return show(script_options.run(config, selection, scripts, given), selection, timed=True)
+    given = {name: each for name, each in given.items() if name not in _OF_SCRIPTS}
     measure = MeasureSettings(l2=l2, max_time_s=max_time)  # type: ignore[arg-type]
     return execute(selection, "run", measure, **given)

@@ -1,3 +1,3 @@
-"""`harness init`: the kernels that a repository has, and a first suite that measures them, for their author.
+"""`harness init`: the benchmarks and kernels of a repository, and suites for the kernels, for their author.
 Only cli/ imports this room. Nothing here compiles or measures.
 """

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
+from harness.init import opencl
 from harness.init.bodies import bounds, extents, python_name
 from harness.init.cpp import CudaKernel, text_of
 from harness.init.guessed_suite import (
@@ -187,8 +188,12 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
     axes_here = [python_name(axis) for axis in axes]
     product = [python_name(name) for name in matrices or ()]
     body = first.elementwise
-    fast = any("--use_fast_math" in repository.options_of(each.file)[0] for each in group)
-    if body is not None and fast and (body.calls or body.divides):  # their error is unknown then
+    # OpenCL rounds a quotient, and the functions, less closely than CUDA.
+    rough = any(
+        each.file.endswith(opencl.SUFFIX) or "--use_fast_math" in repository.options_of(each.file)[0]
+        for each in group
+    )
+    if body is not None and rough and (body.calls or body.divides):
         body = None
     by_parameter = {number.name.removesuffix("_wide"): number.name for number in numbers}
     order = tuple(by_parameter.get(name, name) for name in map(python_name, first.names))
@@ -399,9 +404,10 @@ def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken
     whole = kernel.qualified + (f"<{arguments}>" if kernel.template else "")
     notes = {**each.notes, **geometry.notes}
     file, _, variable = each.file.partition("::")
-    arch, what = ("", "") if variable else repository.arch_of(each.source)
+    by_nvcc = not variable and not file.endswith(opencl.SUFFIX)
+    arch, what = repository.arch_of(each.source) if by_nvcc else ("", "")
     notes |= {"arch": f"{what.rstrip('.')} needs it"} if arch else {}
-    options, build = ((), "") if variable else repository.options_of(each.file)
+    options, build = repository.options_of(each.file) if by_nvcc else ((), "")
     notes |= {"options": f"as {build} says"} if options else {}
     return KernelGuess(
         name=name,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 
+from harness.init.autograd import functions_at_top
 from harness.init.bodies import python_name, translate
 from harness.init.cpp import tokens
 from harness.init.elementwise import Elementwise, guarded_statements, sure
@@ -147,8 +148,8 @@ def _dotted(node: ast.expr) -> str:
 
 def _suites_in(module: _Module) -> Iterator[SuiteGuess | LeftOut]:
     launched: set[str] = set()
-    for node in module.tree.body:
-        if not isinstance(node, ast.FunctionDef) or node.name in module.jitted:
+    for node in functions_at_top(module.tree):
+        if node.name in module.jitted:
             continue  # a class's methods keep state, which no case can hand over
         framework, kernels = _launches(node, module)
         if not framework:
@@ -172,8 +173,7 @@ def _suites_in(module: _Module) -> Iterator[SuiteGuess | LeftOut]:
 def _uncalled(module: _Module) -> Iterator[LeftOut]:
     """CuPy's kernels that no function at the file's top calls, and whose text is not read either."""
     read = {name for name, _, _ in _raw_kernels(module)}
-    functions = (node for node in module.tree.body if isinstance(node, ast.FunctionDef))
-    parts = (part for node in functions for part in ast.walk(node))
+    parts = (part for node in functions_at_top(module.tree) for part in ast.walk(node))
     called = {base_of(part.func) for part in parts if isinstance(part, ast.Call)}
     for name, value in named(ast.walk(module.tree)):
         is_kernel = isinstance(value, ast.Call) and _dotted(value.func).rpartition(".")[2] in _CUPY_KERNELS

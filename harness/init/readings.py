@@ -35,11 +35,11 @@ DTYPES = {
     **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16", "at::BFloat16", "c10::BFloat16"), "bfloat16"),
     **dict.fromkeys(("unsigned", "unsigned int", "uint", "uint32_t"), "uint32"),
     **dict.fromkeys(("char", "signed char", "int8_t"), "int8"),
-    **dict.fromkeys(("unsigned char", "uint8_t"), "uint8"),
+    **dict.fromkeys(("unsigned char", "uchar", "uint8_t"), "uint8"),
     **dict.fromkeys(("short", "int16_t"), "int16"),
-    **dict.fromkeys(("unsigned short", "uint16_t"), "uint16"),
+    **dict.fromkeys(("unsigned short", "ushort", "uint16_t"), "uint16"),
     **dict.fromkeys(("long", "long int", "long long", "int64_t", "ptrdiff_t"), "int64"),
-    **dict.fromkeys(("unsigned long", "unsigned long long", "size_t", "uint64_t"), "uint64"),
+    **dict.fromkeys(("unsigned long", "ulong", "unsigned long long", "size_t", "uint64_t"), "uint64"),
     "__nv_fp8_e4m3": "float8_e4m3fn",
     "__nv_fp8_e5m2": "float8_e5m2",
 }
@@ -302,6 +302,11 @@ class Reading:
             if known is None:
                 break
             text = text_of([token for token in known if token.text not in {"const", "volatile", "struct"}])
+        if parameter.type.startswith(("__local ", "local ")):
+            raise NotReadError(
+                f"the host decides the size of its __local parameter {parameter.name}: declare an array of a "
+                "fixed size in the kernel"
+            )
         by_setup = "ensorMap" in text or "Texture" in text
         raise NotReadError(
             f"parameter {parameter.name} is of type {text}, which is no number and no array of numbers."

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
+from harness.init import opencl
 from harness.init.cpp import CudaLaunch, Expression, SourceFile, read
 from harness.init.guessed_suite import LeftOut, attempt
 from harness.system.files import read_regular
@@ -75,6 +76,8 @@ class Repository:
         """Number of files that were not looked at, by the folder's name or another reason."""
         self.unread: dict[str, str] = {}
         """Files with kernels that were not read, each with the reason."""
+        self.every_file: list[str] = []
+        """The files of `files` and those in folders of tests."""
         self.files = self._listed(suites)
         self._added: dict[str, str] = {}
         # Each file is read, and what it includes is followed, once.
@@ -87,11 +90,14 @@ class Repository:
         found = []
         for name in self._all_names():
             parts = name.split("/")[:-1]
-            why = next((part for part in parts if part in NOT_THEIRS or part.lower() in TESTS), "")
+            why = next((part for part in parts if part in NOT_THEIRS), "")
             if not why and any(name.startswith(f"{suite}/") for suite in suites):
                 why = "suites"
             if not why and not _is_text(name):
                 why = "names that are not UTF-8"
+            if not why:
+                self.every_file.append(name)
+                why = next((part for part in parts if part.lower() in TESTS), "")
             if why:
                 self.passed_over[why] += 1
             else:
@@ -117,10 +123,10 @@ class Repository:
 
     @cached_property
     def sources(self) -> dict[str, SourceFile]:
-        """C++ files with a kernel or a launch in them."""
+        """Files of C++ and OpenCL with a kernel or a launch in them."""
         found = {}
         for name in self.files:
-            if name.endswith(CPP_SUFFIXES) and _SEEN.search(self.text(name)):
+            if name.endswith((*CPP_SUFFIXES, opencl.SUFFIX)) and _SEEN.search(self.text(name)):
                 source = self.source(name)
                 if source.kernels or source.launches:
                     found[name] = source
@@ -253,7 +259,8 @@ class Repository:
             return self._added[name]
         content = self.bytes_of(name)
         encoding = "utf-16" if content.startswith(_UTF_16) else "utf-8-sig"
-        return content.decode(encoding, errors="replace")
+        text = content.decode(encoding, errors="replace")
+        return opencl.as_cuda(text) if name.endswith(opencl.SUFFIX) else text
 
     def undecodable(self, name: str) -> str:
         """Return the first byte of a file that is not UTF-8, as a suite's sources are; empty without one."""

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 import harness
 from harness.config import Config, has_settings, load_config
 from harness.errors import StoreError, UsageError
+from harness.init import opencl
 from harness.init.guessed_suite import INDICES, ArrayGuess, KernelGuess, SuiteGuess
 from harness.records.imports.asv_configuration import confs_below, confs_in
 from harness.system.files import read_regular, write_all
@@ -328,7 +329,8 @@ def _compiled(kernel: KernelGuess, folder: str) -> str:
     source = _quoted(posixpath.relpath(kernel.source, folder))
     if kernel.function:
         return f'{kernel.function}({source}, "{kernel.entry}")'
-    return source if kernel.instantiate else f'{{"cuda": {source}}}'
+    by_suffix = kernel.instantiate or kernel.source.endswith(opencl.SUFFIX)
+    return source if by_suffix else f'{{"cuda": {source}}}'
 
 
 def _fields(suite: SuiteGuess, kernel: KernelGuess) -> dict[str, str]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import median
+from statistics import median, stdev
 
 from harness.errors import Side
 from harness.judgement.attribution import SoloRun, attribute, mean_of_known
@@ -27,7 +27,17 @@ from harness.judgement.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.judgement.statistics.paired import ProcessEffect
 from harness.judgement.statistics.rates import holm
 from harness.numbers import percent
-from harness.records.types import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus, fields_of
+from harness.records.types import (
+    Arm,
+    Effect,
+    Outputs,
+    PairedBlock,
+    Quad,
+    Strays,
+    Verdict,
+    VerdictStatus,
+    fields_of,
+)
 from harness.suite.problem import Case
 
 CYCLES_MEAN_WORK = 0.8
@@ -153,6 +163,8 @@ class CaseTrial:
     """Base and head, apart from their times."""
     settings_changed: tuple[str, ...] = ()
     """Settings of base's process that head's has otherwise, such as ``torch.get_num_threads: 8 → 1``."""
+    outputs: Outputs | None = None
+    """Results that head's outputs were held to; None where nothing ran."""
     judgement: Judgement | None = None
     """The judgement of `rounds`; or of `again` where these show that nothing changed."""
     looks: int = 0
@@ -189,8 +201,12 @@ class CaseTrial:
     def precision(self) -> Precision:
         """Return how well the next block must know its effect for the verdict to profit."""
         wanted = self._precision
-        # What processes of their own differ by hides a smaller error than this, and their quads take long.
-        least = math.sqrt(self.noise_of(self.rounds).time.variance) / 3 if self.noise.launch_ns else 0.0
+        least = 0.0
+        if self.noise.launch_ns:
+            # What processes differ by hides a smaller error than this, and their quads take long.
+            found = [each.all.time.value for each in (*self.rounds, *self.again) if each.all.time]
+            differ = stdev(found) if len(found) > 2 else 0.0
+            least = max(differ, math.sqrt(self.noise_of(self.rounds).time.variance)) / 3
         return dataclasses.replace(wanted, standard_error=max(wanted.standard_error, least))
 
     @property
@@ -468,7 +484,8 @@ class CaseTrial:
     def _verdict(self, status: VerdictStatus, reason: str, message: str) -> Verdict:
         bare = bare_verdict(self.id, self.case, status, reason, message)
         base, head = self._arm("base"), self._arm("head")
-        return dataclasses.replace(bare, base=base, head=head, settings_changed=self.settings_changed)
+        told = fields_of(self, "settings_changed", "outputs")
+        return dataclasses.replace(bare, base=base, head=head, **told)
 
     def _arm(self, side: str, quads: Sequence[Quad] = (), every: Sequence[Quad] = ()) -> Arm | None:
         """A side with the median time of `quads` and the mean SM clock of `every` quad."""

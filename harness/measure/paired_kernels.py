@@ -33,9 +33,9 @@ from harness.measure.protocol import SideName
 from harness.measure.quads import Alone, KernelPair, PairSettings, measure_pair, run_alone
 from harness.measure.timing import Subject, launches_per_slot
 from harness.measure.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
-from harness.measure.verify import Arrays, first_wrong
+from harness.measure.verify import Arrays, first_wrong, outputs_of
 from harness.numbers import rough
-from harness.records.types import L2Policy, Launch, LibraryShare, Measurement, PairedBlock
+from harness.records.types import L2Policy, Launch, LibraryShare, Measurement, Outputs, PairedBlock
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import Kernel, argument_names, workspaces
 from harness.suite.layout import numpy_dtype
@@ -478,26 +478,29 @@ class PairBench:
                 buffers.write(self.checker.inputs(case, request.seed))
                 buffers.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
+            outputs = None
             if not verified or buffers.digest() != verified:
-                self._check(side, case, buffers, request)
+                outputs = self._check(side, case, buffers, request)
             facts = _facts_of(side.prepared, subject.built, data.admit(subject, case))
             own = side.prepared.case
             flop = side.prepared.suite.problem.flop(own)
-            return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop)
+            return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop, outputs=outputs)
 
-    def _check(self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare) -> None:
+    def _check(self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare) -> Outputs:
         """Hold a side to head's problem, and head to base's. Raises WrongResultError, WrongByBaseError."""
         asked = case, buffers, side.subject, request.seed
         suite = side.prepared.suite
         by_base = ""
         if request.by_base and side.name == "head":  # before head's problem, whose data are timed afterwards
             by_base = self.wrong_by_base(*asked, suite)
-        if wrong := first_wrong(self.checker.check(*asked)):
+        verification = self.checker.check(*asked)
+        if wrong := first_wrong(verification):
             if request.by_base and side.name == "base" and not self.wrong_by_base(*asked, suite):
                 wrong = f"{wrong} {_RIGHT_BY_BASE}"
             raise WrongResultError(wrong)
         if by_base:
             raise WrongByBaseError(by_base)
+        return outputs_of(verification)
 
     def wrong_by_base(self, case: Case, buffers: Buffers, subject: Subject, seed: int, suite: Suite) -> str:
         """Return why results are wrong by base's problem on base's data; empty if right, or of other arrays.

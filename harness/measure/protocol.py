@@ -17,6 +17,7 @@ from harness.records.types import (
     L2Policy,
     Launch,
     LibraryShare,
+    Outputs,
     PairedBlock,
     Resources,
     Row,
@@ -82,6 +83,8 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     flop: int | None = None
     """Operations of one launch. These two are told of a side that was verified."""
     digest: str = ""
+    outputs: Outputs | None = None
+    """Results that the outputs were held to; None where an earlier process has told."""
     state: Mapping[str, str] = {}
     """Settings of the process, where it was the side's alone."""
     reason: str = ""

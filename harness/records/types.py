@@ -496,6 +496,23 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """The results that a case's outputs were compared with, and how closely they agreed."""
+
+    held_to: Literal["reference", "function", "base", "nothing"]
+    """reference: the float64 reference of the suite. function: a function of the repository. base: base's
+    outputs on the same inputs."""
+    error: float | None = None
+    """Largest difference in units of the tolerance: 0 is equal to the bit, 1 is at the tolerance. None where
+    nothing was compared, or an element is NaN or infinite on one side."""
+    function: str = ""
+    """Name of the function that the outputs were compared with."""
+    reason: str = ""
+    """Stable code that says why outputs were compared with nothing: inputs-differ, not-seen, not-compared or
+    random."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What became of one case of a comparison, in codes and numbers.
 
@@ -513,6 +530,8 @@ class Verdict:
     log: str = ""
     side: Literal["base", "head", ""] = ""
     """The commit at which a failed case failed; empty where nobody can tell."""
+    outputs: Outputs | None = None
+    """Results that head's outputs were held to; None in older records, and where nothing ran."""
     time: Effect | None = None
     cycles: Effect | None = None
     energy: Effect | None = None

@@ -280,6 +280,7 @@ class Comparing(PairSession):
             return
         entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
         entry.take(reply.sides)
+        trial.outputs = reply.sides["head"].outputs or trial.outputs
         trial.settings_changed = _arithmetic(self.peaks, reply)
         if not self.settings.toolchains:  # two environments differ in most
             trial.settings_changed += differences(*(reply.sides[side].state for side in SIDES))

@@ -166,6 +166,7 @@ def _row(file: ImportedFile, case: ImportedCase, source: Source) -> Row:
         sizes=case.sizes,
         dtype="",
         status="measured",
+        flop=case.flop,
         moved_bytes=case.moved_bytes,
     )
     if case.skipped:

@@ -274,7 +274,8 @@ def rejudge(
         failed = then is not None and (then.status == "failed" or then.reason == BeyondPeakError.reason)
         if then is None or then.status in _ON_QUADS or (of_case and not failed):
             trial = CaseTrial(name, _case(name, then), policy, noise[name])
-            trial.settings_changed = then.settings_changed if then else ()
+            if then:
+                trial.settings_changed, trial.outputs = then.settings_changed, then.outputs
             cases[name] = _Replay(trial, of_case, pair or PairSettings())
     trials = [case.trial for case in cases.values()]
     levels: list[CanaryLevel] = []

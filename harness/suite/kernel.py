@@ -155,6 +155,7 @@ IMAGES = (".cubin", ".fatbin")
 _BY_SUFFIX = {
     **dict.fromkeys((".glsl", ".comp"), ("opengl",)),
     **dict.fromkeys((".ptx", *IMAGES), ("cuda",)),
+    ".cl": ("opencl",),
 }
 _PORTABLE = ("cuda", "opencl")
 
@@ -196,7 +197,8 @@ class Kernel:
 
     name: str
     source: KernelSource | Mapping[str, KernelSource]
-    """One source for the backends of its suffix (.cu: cuda and opencl; .glsl: opengl), or one by backend."""
+    """One source for the backends of its suffix (.cu: cuda and opencl; .cl: opencl; .glsl: opengl), or one by
+    backend."""
     block: Geometry | None = None
     grid: Geometry | None = None
     """Both must be given where the source is text; host code has its own way."""

@@ -239,6 +239,19 @@ class _Child:
                 file.close()
 
 
+class ShellProcess(_Child):
+    """A command of a shell that runs, without input; `env` adds to this process's variables."""
+
+    def __init__(self, command: str, folder: Path, env: Mapping[str, str] | None = None) -> None:
+        shell = functools.partial(supervised, ["/bin/sh", "-c", command])
+        super().__init__(shell, cwd=folder, env={**os.environ, **(env or {})}, piped=False)
+
+    def ended(self, *, in_time: bool = True) -> Ended:
+        """End it if it still runs; returns its status and the end of what it printed."""
+        code = self.kill()
+        return Ended((code if code >= 0 else 128 - code) if in_time else None, self.log())
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A command that has ended, or was ended."""
@@ -277,15 +290,11 @@ def run_shell(
 
     `env` adds to this process's variables. `glance` is called with the shell's number while it runs.
     """
-    shell = functools.partial(supervised, ["/bin/sh", "-c", command])
-    child = _Child(shell, cwd=folder, env={**os.environ, **(env or {})}, piped=False)
+    child = ShellProcess(command, folder, env)
     deadline = time.monotonic() + timeout_s
     with contextlib.closing(child):
         child.limit(deadline)
-        in_time = child.wait(deadline, glance)
-        code = child.kill()
-        status = code if code >= 0 else 128 - code
-        return Ended(status if in_time else None, child.log())
+        return child.ended(in_time=child.wait(deadline, glance))
 
 
 def finished(

@@ -36,6 +36,7 @@ from tests.synthetic_history import (
     Throttle,
     write,
 )
+from tests.test_init_benchmarks import CL, DO_BENCH, INLINE, PYTEST
 from tests.test_pytest_plugin import bed  # noqa: F401 - a fixture
 from tests.test_rejudge import TILED, blocks, verdict
 from tests.test_rejudge import written as record_of
@@ -120,11 +121,16 @@ def add(x, y, out):
 
 
 def test_init(harness, tmp_path, monkeypatch):
-    """Kernels of CUDA and Triton, beside one of HIP and one whose file is not in UTF-8."""
+    """Benchmarks, kernels of CUDA, OpenCL and Triton, and what is left out: HIP, Pallas, another encoding."""
     files = {
         "cuda/scale.cu": SCALE,
         "hip/scale.cu": f"#include <hip/hip_runtime.h>\n{SCALE}",
         "add.py": TRITON,
+        "scale.cl": CL,
+        "bench/bench_add.py": DO_BENCH,
+        "bench/inline.py": INLINE,
+        "tests/test_add.py": PYTEST,
+        "pallas_add.py": "from jax.experimental import pallas as pl\n",
     }
     root = write_files(make_repository(tmp_path / "theirs"), files)
     (root / "latin.cu").write_bytes(SCALE.replace("scale", "latin").encode() + b"// gr\xf6\xdfer\n")

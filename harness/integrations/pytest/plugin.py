@@ -489,9 +489,9 @@ class GpuSession:
 
     def _why_none(self) -> str:
         if any(self._compared):
-            return "the two commits have none in common."
-        others = f" Their fixture benchmark is of {self._foreign}." if self._foreign else ""
-        return f"no test that ran has pytest-benchmark's fixture benchmark, or gpu_benchmark.{others}"
+            return "none of them was measured at both."
+        others = f" The fixture benchmark of the tests is of {self._foreign}." if self._foreign else ""
+        return f"no test with pytest-benchmark's fixture, or with gpu_benchmark, ran.{others}"
 
     @property
     def _compared(self) -> Iterator[tuple[ComparisonResult, Mapping[str, str]]]:

@@ -82,7 +82,7 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
     labels = sorted({each.label for each in given.benchmarks if names_model(each.label)})
     identity = _identity(path, {**content["context"], **({"label": labels} if labels else {})}, context)
     # Two that differ in how long they are measured alone have one name, and so have a digest.
-    found = [_case(path, runs) for runs in _runs(given.benchmarks)]
+    found = [_case(path, runs, identity) for runs in _runs(given.benchmarks)]
     cases = imported.with_unique_names(found)
     imported.check_not_empty(path, cases)
     return imported.ImportedFile(
@@ -165,7 +165,7 @@ def _placed(name: str) -> tuple[str, dict[str, int]]:
     return imported.identifier("/".join(kept)), sizes
 
 
-def _case(path: Path, entries: Sequence[_GoogleEntry]) -> imported.ImportedCase:
+def _case(path: Path, entries: Sequence[_GoogleEntry], identity: Identity) -> imported.ImportedCase:
     name = entries[0].run_name or entries[0].name
     kernel, sizes = _placed(name)
     case = imported.ImportedCase(kernel=kernel, sizes=sizes, name=name)
@@ -193,6 +193,7 @@ def _case(path: Path, entries: Sequence[_GoogleEntry]) -> imported.ImportedCase:
         times_ns=times_ns,
         launches=counts.pop() if len(counts) == 1 and min(counts) > 0 else None,
         clock=f"google-benchmark {clock}",
+        device_clock=bool(identity.cards) and _TIMES_ITSELF in name.split("/"),
         moved_bytes=imported.rounded(first.bytes_per_second * times_ns[0] / 1e9),
     )
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """An integer that a record can hold; one of more digits is no float either."""
 
-Format = Literal["nvbench", "google-benchmark", "pytest-benchmark"]
+Format = Literal["nvbench", "google-benchmark", "pytest-benchmark", "lines"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 LARGEST_BYTES = 256 * 2**20
 """The largest file that is read: as Python objects it takes some ten times that in memory."""
@@ -93,11 +93,15 @@ class ImportedCase:
     """Number of launches that each time is the mean of; None where the file does not tell."""
     clock: str = ""
     """The clock that told the time."""
+    device_clock: bool = False
+    """True where the file says that the device's own clock told it."""
     l2: L2Policy = "hot"
     """Cold where it was flushed before each launch."""
     warmup_launches: int | None = None
     moved_bytes: int | None = None
     """Bytes that one launch moves, by the benchmark's own account."""
+    flop: int | None = None
+    """Floating-point operations of one launch, by the same account."""
     sm_clock_mhz: float | None = None
     skipped: str = ""
     """The author's reason for not measuring it; empty where it was measured."""
@@ -138,13 +142,25 @@ class ImportedFile:
     """Problems in reading the file, a sentence each."""
 
 
-def load_json(path: Path) -> Any:
-    """Return the content of a file of JSON, of any harness. Raises StoreError."""
+def read_content(path: Path) -> bytes:
+    """Return the content of a file of any harness. Raises StoreError, for an empty file too."""
     try:
-        return loads(read_regular(path, LARGEST_BYTES))
+        content = read_regular(path, LARGEST_BYTES)
     except OSError as error:
         smaller = " Save without --benchmark-save-data." if error.errno == errno.EFBIG else ""
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.{smaller}") from None
+    if not content.strip():
+        raise StoreError(
+            f"{path} is empty: nothing was measured. A process that was ended before it wrote leaves such a "
+            "file, and so does a filter that fits no benchmark: run it again."
+        )
+    return content
+
+
+def parsed(path: Path, content: bytes) -> Any:
+    """Return a file's content as JSON. Raises StoreError."""
+    try:
+        return loads(content)
     except (ValueError, RecursionError) as error:
         raise StoreError(
             f"{path} is damaged, or no JSON at all: {error}. A process that was ended while it wrote leaves "

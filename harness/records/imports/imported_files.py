@@ -10,7 +10,15 @@ from typing import Any
 
 from harness.errors import StoreError
 from harness.records.imports.google_benchmark_files import read_google_benchmark
-from harness.records.imports.imported import FORMATS, Format, ImportedCase, ImportedFile, load_json
+from harness.records.imports.imported import (
+    FORMATS,
+    Format,
+    ImportedCase,
+    ImportedFile,
+    parsed,
+    read_content,
+)
+from harness.records.imports.line_files import is_line, read_lines
 from harness.records.imports.nvbench_files import read_nvbench
 from harness.records.imports.pytest_benchmark_files import (
     Benchmark,
@@ -25,25 +33,31 @@ _READERS: Mapping[Format, Callable[[Path, Any], ImportedFile]] = {
     "nvbench": read_nvbench,
     "google-benchmark": read_google_benchmark,
     "pytest-benchmark": read_pytest_benchmark,
+    "lines": read_lines,
 }
 
 
 def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
-    """A file of any known format; of the `wanted` one alone, where one is. Raises StoreError."""
-    return _imported(path, load_json(path), wanted)
-
-
-def _imported(path: Path, content: Any, wanted: Format | None = None) -> ImportedFile:
-    found = _format_of(content)
+    """Read a file of any known format, or of the `wanted` one alone. Raises StoreError."""
+    found, content = _content(path)
     if found is None:
         raise StoreError(
             f"{path} is no file of {' or '.join(FORMATS)}: expected what --json FILE or --jsonbin FILE of an "
             "nvbench executable writes, --benchmark_out=FILE of a Google Benchmark executable, or pytest "
-            "--benchmark-json=FILE."
+            "--benchmark-json=FILE; or a JSON object a line with name, times and unit."
         )
     if wanted and found != wanted:
         raise StoreError(f"{path} is a file of {found}, not of {wanted}: 'harness import {found}' reads it.")
     return _READERS[found](path, content)
+
+
+def _content(path: Path) -> tuple[Format | None, Any]:
+    """Return a file's format, and its content as the reader of that format takes it. Raises StoreError."""
+    content = read_content(path)
+    if is_line(content):
+        return "lines", content
+    json = parsed(path, content)
+    return _format_of(json), json
 
 
 def _format_of(content: Any) -> Format | None:
@@ -58,31 +72,30 @@ def _format_of(content: Any) -> Format | None:
 
 def read_saved(path: Path) -> BenchmarkFile:
     """Return what one process saved with pytest-benchmark or another known harness. Raises StoreError."""
-    content = load_json(path)
-    if _format_of(content) in (None, "pytest-benchmark"):
+    found, content = _content(path)
+    if found in (None, "pytest-benchmark"):
         return benchmark_file(path, content)
-    file = _imported(path, content)
+    file = _READERS[found](path, content)
     if len(file.devices) != 1:
         raise StoreError(
             f"{path} is of {len(file.devices)} devices; expected one. Measure on one at a time: nvbench has "
             "--devices 0 for that."
         )
-    [found] = file.devices
-    device, timed = found.device, [_benchmark(case) for case in found.cases if case.times_ns]
+    [only] = file.devices
+    device, timed = only.device, [case for case in only.cases if case.times_ns]
     return BenchmarkFile(
         path=str(path),
         saved_at=file.started_at or dt.datetime.fromtimestamp(path.stat().st_mtime, dt.timezone.utc),
-        identity=found.identity,
+        identity=only.identity,
         device=device.name,
-        # Google Benchmark's times may be anybody's: its file does not say whose clock took them.
-        on_gpu=file.format == "nvbench" and device.kind == "gpu",
-        benchmarks={benchmark.fullname: benchmark for benchmark in timed},
+        on_gpu=device.kind == "gpu" and all(case.device_clock for case in timed),
+        benchmarks={_name(case): _benchmark(case) for case in timed},
         harness=file.format,
         untimed={
             (name := _name(case)): Untimed(
                 name=name, why=case.skipped or case.failed, skipped=bool(case.skipped)
             )
-            for case in found.cases
+            for case in only.cases
             if not case.times_ns
         },
         notes=file.problems,

@@ -244,6 +244,7 @@ def _case(path: Path, name: str, state: _State, problems: list[str]) -> imported
         times_ns=times_ns,
         launches=1 if times_s else max(launches, 1),
         clock=clock,
+        device_clock="/gpu/" in mean,
         l2=l2,
         warmup_launches=state.cold_warmup_runs,
         moved_bytes=imported.rounded(bytes_per_s * mean_s),

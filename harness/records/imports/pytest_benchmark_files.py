@@ -281,6 +281,7 @@ def _case(file: BenchmarkFile, benchmark: Benchmark) -> imported.ImportedCase:
         times_ns=benchmark.times_ns or (benchmark.median_ns,),
         launches=benchmark.launches,
         clock=f"{file.harness} {benchmark.timer}",
+        device_clock=file.on_gpu,
         sm_clock_mhz=benchmark.extra.sm_clock_mhz,
     )
 

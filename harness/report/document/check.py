@@ -120,6 +120,9 @@ def _of_case(case: Verdict, card: CardReview) -> Iterator[str]:
     for name, value in (("smallest visible", case.smallest_visible), ("noise floor", case.noise_floor)):
         if value is not None and value < 0:
             yield f"its {name} slowdown is negative."
+    if case.status in _JUDGED and case.outputs and (case.outputs.error or 0) > 1:
+        told = f"{case.outputs.error:.3g} times the tolerance"
+        yield f"it is {case.status}, and yet its outputs are off by {told}."
     if case.side and case.status != "failed":
         yield f"it is {case.status}, and yet failed at {case.side}."
     if case.status in _UNMEASURED:

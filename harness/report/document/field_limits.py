@@ -56,6 +56,7 @@ _NO_LIST, _NO_NAMES = (Annotated[kind, Meta(max_length=0)] for kind in (tuple[An
 _FIELDS: Sequence[tuple[Any, str]] = (
     (CaseId, "case"),
     (Identifier, "kernel"),
+    (Annotated[str, Meta(pattern=rf"^([A-Za-z_][A-Za-z0-9_]{{0,99}})?{_END}")], "function"),
     (Code, "reason"),
     (Words, "arch binary_sha256 code_sha256 driver dtype measured_at source_sha256"),
     (Text, "message"),
@@ -63,9 +64,9 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     (Texts, "settings_changed"),
     (Fraction, "cost effect high low noise_floor smallest_visible"),
     (_SHARE, "occupancy order_p"),
+    (Annotated[float, Meta(ge=0, le=1e15)], "error time_ns"),
     (_RATE, "alone_mhz alone_w power_w sm_clock_mhz"),
     (Seconds, "gpu_s"),
-    (Annotated[float, Meta(ge=0, le=1e15)], "time_ns"),
     (Annotated[float, Meta(ge=-273, le=1000)], "temperature_c"),
     (Annotated[float, Meta(ge=-1e6, le=1e6)], "clock_exponent"),
     (Annotated[int, Meta(ge=1, le=10_000)], "processes"),

@@ -36,7 +36,9 @@ from harness.report.table import Cell, Sheet
 from harness.report.templates import Markup, code, html_environment, safe
 from harness.report.words.of_verdict import (
     commit_label,
+    held_to,
     leading,
+    outputs_counted,
     reason,
     remedy,
     sentence,
@@ -60,8 +62,8 @@ def renderer(template: str) -> Callable[..., Iterable[str]]:
     """Return what renders a template of this folder in pieces, with the words that it puts together."""
     made = html_environment(Path(__file__).parent)
     made.filters |= {"listed": _listed, "twin": twin, "typeset": typeset}
-    words = (calibrated, commit_label, counted, facts, link, reason, rules, seconds, sentence, units_of, verb)
-    made.globals |= {each.__name__: each for each in words} | {
+    words = (calibrated, commit_label, counted, facts, link, outputs_counted, reason, rules, seconds)
+    made.globals |= {each.__name__: each for each in (*words, sentence, units_of, verb)} | {
         "settings": lambda case: Markup(settings(case, code)),
         "to_do": _to_do,
         "visible": _visible,
@@ -165,6 +167,12 @@ class View:
         return [*judged, *([found] for found in self.groups.by_card)]
 
     @cached_property
+    def new(self) -> str:
+        """The word for new cases: right where a reference has verified all of them."""
+        is_right = {held_to(found.case) for found in self.groups.new} <= {"", "verified"}
+        return "new, and right" if is_right else "new"
+
+    @cached_property
     def problem_changes(self) -> Mapping[str, Sequence[str]]:
         """Differences of head's problems from base's, by suite."""
         of_suites: dict[str, dict[str, None]] = defaultdict(dict)
@@ -204,9 +212,17 @@ class View:
         left = len(found) - self.names
         return Markup("; ").join([*told, f"{left:,} more"] if left > 0 else told)
 
+    def check(self, found: CaseOnCard) -> str:
+        """Return the command that shows the failure of a case again: one side alone differs from nothing."""
+        base, head = self.review.base, self.review.head
+        if found.case.reason == "differs-from-base" and base and head:
+            return f"harness compare {base[:10]} {head[:10]} {found.label}"
+        return f"harness check {found.label}"
+
     def brief(self, found: CaseOnCard) -> Markup:
-        moved = by_effect(found.case)
-        return self.name(found) + (f" {moved}" if moved else "")
+        moved, outputs = by_effect(found.case), found.case.outputs
+        unknown = " (outputs not compared)" if outputs and outputs.held_to == "nothing" else ""
+        return self.name(found) + (f" {moved}" if moved else "") + unknown
 
     def briefs(self, found: Sequence[CaseOnCard]) -> list[Markup | str]:
         left = len(found) - self.names

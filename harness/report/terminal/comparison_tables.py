@@ -27,6 +27,7 @@ from harness.report.words.of_verdict import (
     commit_label,
     explained,
     notes_of,
+    outputs_counted,
     source_label,
     suite_label,
     toolchain_labels,
@@ -216,8 +217,8 @@ def _print_reasons(
 ) -> None:
     """Print the basis of verdicts, changes of head's problem, and the reasons of verdicts to act on."""
     out = console()
-    if rests_on:
-        out.print(rests_on, style="dim")
+    for told in filter(None, (rests_on, outputs_counted(verdicts))):
+        out.print(told, style="dim")
     for change in changes:
         out.print(Text(f"Problem changed: {harmless(change)}", style="bold yellow"))
     for line in lines_of(verdicts, units):

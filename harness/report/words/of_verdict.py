@@ -7,7 +7,8 @@ stranger's job wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from harness.judgement.attribution import POWER_COUPLED
 from harness.judgement.statistics.rates import false_alarm_bound
@@ -59,6 +60,10 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "twin-missed": ("a planted slowdown was not found", "calibrate, and look at the card"),
     "build-failed": ("build failed", ""),
     "wrong-result": ("wrong results", ""),
+    "differs-from-base": (
+        "results differ from base's",
+        "if head is meant to compute something else, land that change in a commit of its own first",
+    ),
     "wrong-by-base": (
         "right by its own problem, and wrong by base's",
         "land the change of reference, tolerance or data in a commit of its own first, if it is meant",
@@ -92,13 +97,60 @@ def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
 
     `units` is what an effect was measured in, one and many.
     """
-    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case))
+    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case), _outputs(case))
     return " ".join(part for part in parts if part)
 
 
 def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
     """The sentence, and what only who measured could add to it: a setting, a compiler's error."""
     return " ".join(filter(None, (sentence(verdict, units), settings(verdict), verdict.message)))
+
+
+def held_to(case: Verdict) -> str:
+    """``same-as-base``: the word for what outputs were held to; empty where none is known, or they failed."""
+    outputs = case.outputs
+    if outputs is None or case.status == "failed":
+        return ""
+    return _HELD_TO.get(outputs.held_to) or f"same as {outputs.function or 'a function'}"
+
+
+_HELD_TO: Mapping[str, str] = {
+    "reference": "verified",
+    "base": "same-as-base",
+    "nothing": "not compared",
+}
+
+
+def outputs_counted(cases: Iterable[Verdict]) -> str:
+    """``Outputs: 3 same-as-base, 1 not compared.``: empty where nothing but verified outputs is known."""
+    words = Counter(filter(None, map(held_to, cases)))
+    if not words.keys() - {"verified"}:
+        return ""
+    return f"Outputs: {', '.join(f'{number:,} {word}' for word, number in words.most_common())}."
+
+
+def _outputs(case: Verdict) -> str:
+    """Return how closely outputs agreed, or why nobody knows; empty where a reference verified them."""
+    outputs = case.outputs
+    if outputs is None or outputs.held_to == "reference" or case.status == "failed":
+        return ""
+    if outputs.held_to == "nothing":
+        return _NOT_COMPARED.get(outputs.reason, "Outputs were not compared.")
+    whose = "base" if outputs.held_to == "base" else outputs.function or "a function"
+    near = "within the tolerance"
+    if outputs.error is not None:
+        near = f"within {number(outputs.error, 2)} of the tolerance" if outputs.error else "to the bit"
+    return f"Outputs are the same as {whose}'s, {near}."
+
+
+_NOT_COMPARED: Mapping[str, str] = {
+    "inputs-differ": "Inputs differ: outputs were not compared.",
+    "not-seen": "Outputs were not seen.",
+    "differ": "Outputs differ from base's, which --outputs note allows.",
+    "raised": "Outputs were not compared: the function raised when it ran once more for that.",
+    "too-large": "Outputs differ in some bits, and are too large to be compared by value.",
+    "random": "Outputs are random: they were not compared.",
+}
 
 
 def settings(case: Verdict, mark: Callable[[str], str] = str) -> str:
@@ -316,6 +368,8 @@ def verdict_columns(
     `sizes` for names that hold them.
     """
     times_ns = [case.base.time_ns if case.base else None for case in cases]
+    outputs = list(map(held_to, cases))
+    alike = len({*outputs} - {""}) <= 1  # then `outputs_counted` says it once
     small = any(time_ns is not None and time_ns < _SMALL_NS for time_ns in times_ns)
     return [
         Column(heading, names, text=True),
@@ -329,5 +383,6 @@ def verdict_columns(
         Column("visible", [percent_figure(case.smallest_visible) for case in cases], spare=1),
         Column("floor", [percent_figure(case.noise_floor) for case in cases], spare=3),
         Column("MHz", list(map(clocks, cases))),
+        *([] if alike else [Column("outputs", outputs, text=True)]),
         Column("verdict", [Cell(case.status, case.status) for case in cases], text=True),
     ]

@@ -59,7 +59,7 @@ FirstRuns = Mapping[SideName, ProcessRun | HarnessError]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutablesSettings(JudgeSettings):
     format: Format | None = None
-    """Which harness the executables are of; None finds it out by what they say of their options."""
+    """The format of the executables' results; None finds it out by their options, help or files."""
     suite: str | None = None
     """The suite's name; None takes the executable's."""
     timeout_s: float = 600.0
@@ -116,6 +116,7 @@ class ComparingExecutables:
             if device is not None:
                 stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
             first = self._first_runs()
+            self.format = self.format or next((run.format for run in _runs(first)), None)
             if (watched := self._to_watch(device, first)) is not device:
                 stack.enter_context(held(watched, "compare", self.settings.busy, self.observer.waiting))
             device = watched
@@ -123,16 +124,18 @@ class ComparingExecutables:
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
             self.observer.opened(self.device)
-            self.policy = policy_for(self.device, self.settings)
+            self.judged_as = _judged_as(self.device, _runs(first))
+            self.policy = policy_for(self.judged_as, self.settings)
             return self._compare(name, first)
 
     # Before anything counts
 
-    def _format(self) -> Format:
+    def _format(self) -> Format | None:
+        """Return the format where it is known before the first run."""
         if self.settings.format:
             return self.settings.format
         able = [each for each in self.sides.values() if each.problem is None]
-        return format_of(able[-1]) if able else "google-benchmark"
+        return format_of(able[-1]) if able else None
 
     def _find_device(self) -> DeviceInfo | None:
         """The device to watch and to have to ourselves; None where only an executable can tell which."""
@@ -161,9 +164,8 @@ class ComparingExecutables:
         return found
 
     def _device_told(self, first: FirstRuns) -> DeviceInfo:
-        for each in first.values():
-            if isinstance(each, ProcessRun):
-                return each.device
+        for each in _runs(first):
+            return each.device
         problem = first["head"]
         assert isinstance(problem, HarnessError)
         raise problem
@@ -172,9 +174,9 @@ class ComparingExecutables:
         """Return the device to watch: the given one, or the card that an executable names."""
         if device is None:
             return self._device_told(first)
-        if self.settings.device or self.format == "nvbench":
+        if self.settings.device or device.kind == "gpu":
             return device
-        devices = (each.device for each in first.values() if isinstance(each, ProcessRun))
+        devices = (each.device for each in _runs(first))
         named = next((each for each in devices if each.kind == "gpu"), device)
         with suppress(DeviceError, UsageError):
             if named.kind == "gpu" and (here := find_device("cuda:0")).name == named.name:
@@ -205,7 +207,7 @@ class ComparingExecutables:
     # The comparison
 
     def _compare(self, name: str, first: FirstRuns) -> ComparisonResult:
-        runs = [each for each in first.values() if isinstance(each, ProcessRun)]
+        runs = _runs(first)
         named = next((run.executable for run in runs if run.executable), name)
         self.suite = self.settings.suite or identifier(named)
         trials, alone, left_out = self._cases(first)
@@ -225,7 +227,7 @@ class ComparingExecutables:
             return journal.result(verdicts, left_out=left_out, interrupted=interrupted)
 
     def _describe(self, first: FirstRuns, kernels: Sequence[str]) -> Comparison:
-        runs = [each for each in first.values() if isinstance(each, ProcessRun)]
+        runs = _runs(first)
         base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
         return Comparison(
             **begun(),
@@ -255,7 +257,7 @@ class ComparingExecutables:
         found = {side: each.cases for side, each in first.items() if isinstance(each, ProcessRun)}
         if not found:
             whole = Case(self.suite, "executable", {}, "")
-            return {}, [failed_by(bare_verdict(whole.id, whole, "failed", ""), failed["head"])], ()
+            return {}, [failed_by(bare_verdict(whole.id, whole, "failed", ""), failed["base"])], ()
         trials: dict[str, CaseTrial] = {}
         alone: list[Verdict] = []
         left_out: dict[str, None] = {}
@@ -279,7 +281,7 @@ class ComparingExecutables:
                     dataclasses.replace(bare, status="invalid", reason=apart.reason, message=apart.message)
                 )
             elif not any(each and each.skipped for each in sides.values()):
-                noise = noise_of_card(None, self.device)
+                noise = noise_of_card(None, self.judged_as)
                 trials[label] = CaseTrial(of_suite.id, of_suite, self.policy, noise)
         return trials, alone, tuple(left_out)
 
@@ -348,12 +350,23 @@ class ComparingExecutables:
                     reason = SKIPS_ITSELF if case and case.skipped else "not-measured"
                     trial.end("failed", reason, why, side=side)
                     return
-        block = _block_of(label, quads, self.format, seen, took_s)
+        block = _block_of(label, quads, seen, took_s)
         gated = gate(block, usual=None)
         kept = CaseBlock(case=trial.id, process=self._processes, block=block, touched=gated.touched)
         journal.add(dataclasses.replace(kept, confirming=trial.confirming))
         trial.sides = {"base": Arm(), "head": Arm()}
         trial.add(block, gated)
+
+
+def _judged_as(device: DeviceInfo, runs: Sequence[ProcessRun]) -> DeviceInfo:
+    """Return the device whose usual limits and noise hold: times of a host's clock scatter as a CPU's do."""
+    timed = [case for run in runs for case in run.cases.values() if case.times_ns]
+    by_device = all(case.device_clock for case in timed)
+    return device if by_device else dataclasses.replace(device, kind="cpu")
+
+
+def _runs(first: FirstRuns) -> list[ProcessRun]:
+    return [each for each in first.values() if isinstance(each, ProcessRun)]
 
 
 def _identities(runs: Iterable[ProcessRun | HarnessError]) -> tuple[list[Identity], list[Identity]]:
@@ -418,16 +431,14 @@ def _while_running(seen: Telemetry, slots: Sequence[_Slot]) -> Telemetry:
     return dataclasses.replace(seen, foreign_processes=None)
 
 
-def _block_of(
-    label: str, quads: Sequence[_Quad], kind: Format, seen: Telemetry, took_s: float
-) -> PairedBlock:
+def _block_of(label: str, quads: Sequence[_Quad], seen: Telemetry, took_s: float) -> PairedBlock:
     cases = [slot.run.cases[label] for quad in quads for slot in quad.slots]
     return PairedBlock(
         quads=tuple(_paired(label, quad) for quad in quads),
         launches_per_slot=min(len(case.times_ns) * (case.launches or 1) for case in cases),
         l2=cases[0].l2,
         clock=cases[0].clock,
-        tick_ns=_EVENT_TICK_NS if kind == "nvbench" else _CLOCK_TICK_NS,
+        tick_ns=_EVENT_TICK_NS if cases[0].device_clock else _CLOCK_TICK_NS,
         warmup_s=None,
         settled=None,
         gpu_s=took_s,

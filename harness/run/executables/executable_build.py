@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,10 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
+from harness.line_writer import VARIABLE
 from harness.measure.protocol import SideName
 from harness.records.imports.identity import Identity
 from harness.records.imports.imported import (
-    FORMATS,
     DeviceCases,
     Format,
     ImportedCase,
@@ -33,15 +34,20 @@ from harness.system.process import run_shell
 Stage = Literal["first", "timed"]
 """The first run of a side tells what there is, and its times do not count."""
 OUT = "{out}"
-"""What stands in a command for the file that it is to write."""
+"""Stands in a command for the file that it is to write."""
 ONLY = "{only}"
-"""What stands in a command for a file with the names of the benchmarks to run, a line each; empty for all."""
+"""Stands in a command for a file with the names of the benchmarks to run, a line each; empty for all."""
 _FLAGS: Mapping[Format, str] = {
     "nvbench": "--jsonbin {out}",
     "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
     "pytest-benchmark": "--benchmark-json={out}",
+    "lines": "",
 }
-_OPTIONS: Mapping[str, Format] = {"--benchmark_": "google-benchmark", "--benchmark-json": "pytest-benchmark"}
+_OPTIONS: Mapping[str, Format] = {
+    "--jsonbin": "nvbench",
+    "--benchmark_": "google-benchmark",
+    "--benchmark-json": "pytest-benchmark",
+}
 """Options in a command that tell its format."""
 _HELP_TELLS: Mapping[Format, str] = {
     "nvbench": "nvbench::",
@@ -50,6 +56,7 @@ _HELP_TELLS: Mapping[Format, str] = {
 }
 """Words that each has in its help. nvbench's does not name --jsonbin, the option that is used."""
 _HELP_S = 60.0
+_MOST_NAMED = 3
 
 
 class NoJsonError(MeasureError):
@@ -69,11 +76,18 @@ class Executable:
     folders: SideFolders | None = None
     """Where its Python code must come from; None where nobody knows what it is built from."""
 
+    @property
+    def files(self) -> Path:
+        """The copy of its commit. Only for an executable of a commit."""
+        assert self.folders is not None, "it was built by somebody else"
+        return self.folders.files
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessRun:
     """What one process measured on one device."""
 
+    format: Format
     device: DeviceInfo
     cases: dict[str, ImportedCase]
     """By label, which is kernel and sizes in words."""
@@ -85,26 +99,20 @@ class ProcessRun:
     """What the reader of its file found odd, a sentence each."""
 
 
-def format_of(executable: Executable) -> Format:
-    """Return a command's format, by its options or its help. Raises UsageError where these tell nothing."""
-    words = executable.command.replace(OUT, "")
+def format_of(executable: Executable) -> Format | None:
+    """Return a command's format, by its options or its help; None where only its file can tell."""
     for option, name in _OPTIONS.items():
-        if option in words:
+        if option in executable.command:
             return name
-    answer = run_shell(f"{words} --help", executable.folder, _HELP_S)
-    for name, option in _HELP_TELLS.items():
-        if option in answer.log:
-            return name
-    raise UsageError(
-        f"{executable.command!r} does not tell with --help which of {', '.join(FORMATS)} it is (it "
-        f"{answer.how}): say so with --format {'|'.join(FORMATS)}.",
-        log=answer.log,
-    )
+    if OUT in executable.command:
+        return None
+    answer = run_shell(f"{executable.command} --help", executable.folder, _HELP_S)
+    return next((name for name, words in _HELP_TELLS.items() if words in answer.log), None)
 
 
 def run_once(
     executable: Executable,
-    kind: Format,
+    kind: Format | None,
     scratch: Path,
     timeout_s: float,
     device: str | None,
@@ -120,11 +128,12 @@ def run_once(
     folder = scratch / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    out = folder / "out.json"
+    out, lines = folder / "out.json", folder / "lines.jsonl"
     command = _with_names(command_for(executable.command, kind, out, only), folder / "only.txt", only)
     recorder = SideRecorder(executable.folders, folder / "python") if executable.folders else None
     run = partial(recorder.run, watched=stage == "first") if recorder else run_shell
-    ended = run(command, executable.folder, timeout_s)
+    began_s = time.time()
+    ended = run(command, executable.folder, timeout_s, env={VARIABLE: str(lines)})
     try:
         imported = recorder.imported() if recorder else NOTHING
         if ended.status is None:
@@ -134,17 +143,17 @@ def run_once(
             )
         if ended.status:
             raise WorkerError(f"{executable.command!r} {ended.how}.")
-        if not out.exists():
-            raise NoJsonError(
-                f"{executable.command!r} ended well, and wrote no JSON to the file that it was given. Where "
-                f"it takes the file's name otherwise, put {OUT} there; --format says which options it has."
-            )
-        file = read_imported(out, kind)
+        file = read_imported(_written(executable, out, lines, began_s), kind)
         found = _on_device(file, device)
-        cases = {_label(case): case for case in found.cases}
-        identity = replace(found.identity, of=executable.side)
         return ProcessRun(
-            found.device, cases, file.version, file.executable, identity, imported, notes=file.problems
+            format=file.format,
+            device=found.device,
+            cases={_label(case): case for case in found.cases},
+            version=file.version,
+            executable=file.executable,
+            identity=replace(found.identity, of=executable.side),
+            imported=imported,
+            notes=file.problems,
         )
     except HarnessError as error:
         error.log = error.log or ended.log
@@ -154,12 +163,34 @@ def run_once(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def command_for(command: str, kind: Format, out: Path, only: Sequence[str]) -> str:
+def _written(executable: Executable, out: Path, lines: Path, began_s: float) -> Path:
+    """Return the file of results that a process wrote: the one that its command names, or its environment.
+
+    Raises NoJsonError where it wrote neither, StoreError where it wrote both.
+    """
+    if out.exists() and lines.exists():
+        raise StoreError(
+            f"{executable.command!r} wrote results to {OUT} and to the file that {VARIABLE} names, and only "
+            f"one file can count. Leave one out, such as by 'env -u {VARIABLE}' before the command."
+        )
+    for path in (out, lines):
+        if path.exists():
+            return path
+    beside = [each.name for each in executable.folder.glob("*.json*") if each.stat().st_mtime >= began_s]
+    wrote = f" It wrote {', '.join(sorted(beside)[:_MOST_NAMED])} where it stands." if beside else ""
+    raise NoJsonError(
+        f"{executable.command!r} ended well, and wrote no JSON to the file that it was given.{wrote} Put "
+        f"{OUT} where it takes the file's name, or say with --format which options it has. A program without "
+        f"such an option calls harness.report(name, times, unit), or writes lines to the file in {VARIABLE}."
+    )
+
+
+def command_for(command: str, kind: Format | None, out: Path, only: Sequence[str]) -> str:
     """The command that writes its JSON to `out`.
 
     nvbench can leave out no point of its axes, and a command with a place for the file may be anything.
     """
-    given = command if OUT in command else f"{command} {_FLAGS[kind]}"
+    given = command if OUT in command or kind is None else f"{command} {_FLAGS[kind]}".rstrip()
     if only and kind == "google-benchmark" and OUT not in command:
         # No other character: before < and > a backslash has a meaning in GNU's regular expressions.
         names = "|".join(re.sub(r"([.^$*+?()\[\]{}|\\])", r"\\\1", name) for name in only)
@@ -178,9 +209,9 @@ def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:
     """Return what a file has of one device: the only one, or the wanted one."""
     found = [each for each in file.devices if len(file.devices) == 1 or each.device.spec == wanted]
     if not found:
-        specs = ", ".join(each.device.spec for each in file.devices)
+        devices = ", ".join(f"{each.device.name} ({each.device.spec})" for each in file.devices)
         raise StoreError(
-            f"It measured on {specs}, and one is compared at a time: have it measure on one, "
+            f"It measured on {devices}, and one is compared at a time: have it measure on one, "
             "as with --devices 0, or say with --device which counts."
         )
     return found[0]

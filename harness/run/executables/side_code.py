@@ -101,15 +101,20 @@ class SideRecorder:
         path = [str(self.scratch), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {"PYTHONPATH": os.pathsep.join(path), VARIABLE: str(self._description_file)}
 
-    def run(self, command: str, folder: Path, timeout_s: float, *, watched: bool) -> Ended:
-        """Run a command of a shell, as run_shell does."""
-        # The command may set a PYTHONPATH of its own.
+    def recorded(self, command: str) -> str:
+        """Return a command whose own PYTHONPATH, where it sets one, keeps the recorder in front."""
         first = f"PYTHONPATH={shlex.quote(str(self.scratch))}{os.pathsep}"
-        command = re.sub(r"(?<![\w$])PYTHONPATH=", first, command)
-        glance = self._glance if watched else _no_glance
-        return run_shell(command, folder, timeout_s, env=self.variables, glance=glance)
+        return re.sub(r"(?<![\w$])PYTHONPATH=", first, command)
 
-    def _glance(self, pid: int) -> None:
+    def run(
+        self, command: str, folder: Path, timeout_s: float, *, env: Mapping[str, str] = {}, watched: bool
+    ) -> Ended:
+        """Run a command of a shell, as run_shell does."""
+        glance = self.glance if watched else _no_glance
+        env = {**env, **self.variables}
+        return run_shell(self.recorded(command), folder, timeout_s, env=env, glance=glance)
+
+    def glance(self, pid: int) -> None:
         """Note which processes of a command that runs are Pythons."""
         for each in (pid, *supervisor.descendants(pid)):
             with contextlib.suppress(OSError):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "HARNESS_SIDE_MODULES"
 """Environment variable that names the file with the fields of SideFiles, a line of `field=value` each."""
+CALLS = "HARNESS_CALLS"
+"""Environment variable that names the folder in which timing calls are recorded; unset where none are."""
 STARTED, FORKED, ENDED, MODULE = "started", "forked", "ended", "module"
 """First words of a report's lines; words are separated by tabs."""
 
@@ -275,7 +277,18 @@ def _next_sitecustomize(here: str) -> None:
         spec.loader.exec_module(module)
 
 
+def _record_calls(here: str) -> None:
+    """Record the timing calls of a script, by the recorder that lies beside this file."""
+    sys.path.insert(0, here)
+    from harness_recorder import recording  # type: ignore[import-not-found]
+
+    sys.path.remove(here)
+    recording.begin(os.environ[CALLS])
+
+
 if __name__ == "sitecustomize":
     if VARIABLE in os.environ:
         _begin(os.environ[VARIABLE])
+    if CALLS in os.environ:
+        _record_calls(os.path.dirname(os.path.realpath(__file__)))
     _next_sitecustomize(os.path.dirname(os.path.realpath(__file__)))

@@ -1,0 +1,172 @@
+"""Options by which a benchmark script of the repository is measured in the place of suites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli import executable_options, options
+from harness.config import Config
+from harness.errors import UsageError
+from harness.suite.case_id import Selector, size_label
+from harness.system import git
+from harness.system.files import scratch_folder
+
+if TYPE_CHECKING:
+    from harness.cli.executable_options import Ends
+    from harness.records.record_files import ComparisonResult, RunResult
+    from harness.run.scripts.call_names import CallName
+    from harness.run.scripts.compare_scripts import ScriptSettings
+
+_NEED_A_SCRIPT = {
+    "timers": "--timer",
+    "ignored": "--ignore",
+    "rtol": "--rtol",
+    "outputs": "--outputs",
+    "script_from": "--script-from",
+}
+
+script = options.several(
+    "--script",
+    "COMMAND",
+    "Measure the timing calls of a benchmark script, unchanged, such as 'python bench/softmax.py --quick'",
+    to="scripts",
+)
+recorded = options.together(
+    options.several(
+        "--timer",
+        "[MODULE:]NAME",
+        "A function of the author's that times the function that it is given",
+        to="timers",
+    ),
+    options.several(
+        "--ignore", "PATH", "Code whose timing calls do not count, such as an autotuner's", to="ignored"
+    ),
+)
+options_of_scripts = options.together(
+    script,
+    recorded,
+    click.option(
+        "--script-from",
+        type=click.Choice(["head", "each"]),
+        help="The commit whose script both sides run; default: head.",
+    ),
+    click.option(
+        "--rtol",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SHARE",
+        help="Largest difference of head's outputs from base's, as a share of an array's largest magnitude.",
+    ),
+    click.option(
+        "--outputs",
+        type=click.Choice(["check", "note"]),
+        help="What becomes of a call whose outputs differ from base's: it fails, or that is noted.",
+    ),
+)
+
+
+def scripts_in(config: Config, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the scripts to measure: those asked for, or the configuration's where there is no suite.
+
+    Raises UsageError for options of scripts where there is none.
+    """
+    from harness.suite.loader import discover
+
+    if given["scripts"] or executable_options.are_commands(given):
+        return tuple(given["scripts"])
+    if config.scripts and not discover(config.root, config.suites):
+        return config.scripts
+    for name, option in _NEED_A_SCRIPT.items():
+        if given.get(name):
+            raise UsageError(f"{option} is of no use without --script.")
+    return ()
+
+
+def settings_from(config: Config, selection: options.Selection, given: Mapping[str, Any]) -> ScriptSettings:
+    """Settings from the options, for the rest from the configuration."""
+    from harness.run.scripts.compare_scripts import ScriptSettings
+    from harness.run.scripts.script_process import Recorded
+
+    timers = *config.timers, *given["timers"]
+    return ScriptSettings(
+        suite=given.get("suite"),
+        timeout_s=selection.timeout or executable_options.TIMEOUT_S,
+        recorded=Recorded(timers=timers, ignored=tuple(given["ignored"]), seed=selection.seed),
+        rtol=given.get("rtol"),
+        only_note_outputs=given.get("outputs") == "note",
+        **executable_options.shared_settings(config, selection, given),
+    )
+
+
+def compare(
+    config: Config,
+    selection: options.Selection,
+    ends: Ends,
+    scripts: Sequence[str],
+    given: Mapping[str, Any],
+) -> list[ComparisonResult]:
+    """Compare scripts, one after another."""
+    from harness.report.terminal.progress import CompareProgress
+    from harness.run.scripts.compare_scripts import ComparingScripts
+    from harness.run.scripts.script_files import share_script
+
+    _check(selection, ends, scripts, given)
+    settings = settings_from(config, selection, given)
+    wanted = [Selector.parse(case) for case in ends.cases]
+
+    def is_wanted(suite: str, name: CallName) -> bool:
+        label = size_label(dict(name.sizes))
+        return not wanted or any(each.names(suite, name.kernel) and each.has_label(label) for each in wanted)
+
+    results: list[ComparisonResult] = []
+    with CompareProgress() as observer, scratch_folder() as place:
+        assert ends.repository is not None
+        bases, heads = executable_options.at_commits(
+            config, place, ends.repository, ends.by_side, scripts, given["build_command"], observer.stage
+        )
+        for base, head in zip(bases, heads, strict=True):
+            if given["script_from"] != "each" and (shared := share_script(base, head)):
+                observer.waiting(shared)
+            results.append(ComparingScripts(base, head, settings, observer, is_wanted).run())
+            if results[-1].interrupted:
+                break
+    return results
+
+
+def run(
+    config: Config, selection: options.Selection, scripts: Sequence[str], given: Mapping[str, Any]
+) -> list[RunResult]:
+    """Measure scripts of one commit, or of the working tree, one after another."""
+    from harness.cli.compare_command import repository_of
+    from harness.report.terminal.progress import CompareProgress
+    from harness.run.scripts.run_script import RunningScript
+
+    settings = settings_from(config, selection, given)
+    repository = repository_of(config)
+    commit = git.resolve(repository, selection.commit) if selection.commit else None
+    with CompareProgress() as observer, scratch_folder() as place:
+        [executables] = executable_options.at_commits(
+            config, place, repository, {"head": commit}, scripts, given["build_command"], observer.stage
+        )
+        return [RunningScript(each, settings, observer).run() for each in executables]
+
+
+def _check(
+    selection: options.Selection, ends: Ends, scripts: Sequence[str], given: Mapping[str, Any]
+) -> None:
+    from harness.run.importing import checked_suite
+
+    of_suites = {"--size": selection.size, "--quick": selection.quick}
+    for option, value in (of_suites | {"--l2": given.get("l2"), "--twins": given.get("twins")}).items():
+        if value:
+            raise UsageError(f"{option} is of no use here: the script's own options say what it measures.")
+    if executable_options.are_commands(given):
+        raise UsageError("--script and --with-command are two ways to run a benchmark: give one of them.")
+    if ends.repository is None:
+        raise UsageError("--script needs a commit: harness compare HEAD~1 --script 'python bench.py'.")
+    if given.get("suite"):
+        checked_suite(given["suite"])
+        if len(scripts) > 1:
+            raise UsageError("--suite names one script, and there are more.")

@@ -1,0 +1,291 @@
+"""Benchmarks that a repository has already: scripts that call a timer, and tests with pytest-benchmark.
+
+They are read as text and never imported. Each comes with the command that measures it as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+from harness.init.guessed_suite import TOO_DEEP
+from harness.init.repository import Repository
+
+KNOWN_TIMERS: Mapping[str, str] = {
+    "do_bench": "do_bench",
+    "do_bench_cudagraph": "do_bench_cudagraph",
+    "bench_gpu_time": "bench_gpu_time",
+    "perf_report": "perf_report",
+    "blocked_autorange": "torch.utils.benchmark.Timer",
+    "adaptive_autorange": "torch.utils.benchmark.Timer",
+}
+"""Words for functions and methods whose name alone tells that they time what they are given."""
+_MODULES: Mapping[str, str] = {
+    "torch.utils.benchmark": "torch.utils.benchmark.Timer",
+    "cupyx.profiler": "cupyx.profiler.benchmark",
+    "cutlass.cute.testing": "cutlass.cute.testing.benchmark",
+}
+"""Words for the modules whose function `benchmark` or class `Timer` is a timer of device code."""
+_OF_MODULES = {"benchmark", "Timer"}
+_OWN_TIMER = re.compile(
+    r"_*(?:do_|run_|cuda_|gpu_|kernel_)*(?:bench(?:mark)?(?:_\w+)?|timeit|time_?it|time_\w+|profile_\w+)"
+)
+"""Names of an author's own functions that time the function they are given."""
+_FUNCTION = re.compile(r"_?(?:fn?|func(?:tion)?|call(?:able|back)?|op|run|kernel)(?:_\w+)?")
+"""Names of parameters that are functions."""
+_CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "elapsed_time"}
+_FIXTURES = {"benchmark", "gpubenchmark"}
+_TEST_FILE = re.compile(r"(?:test_|bench).*\.py|.*_test\.py")
+_MARKS = re.compile(rb"(?i)bench|time|profile|perf_")
+_RANKS = re.compile(rb"init_process_group|nvshmem|mpi4py")
+_OF_GPU = re.compile(rb"\b(?:torch|triton|cupyx?|cuda|numba|jax|warp|tilelang|flashinfer|cutlass)\b")
+
+
+@dataclass(frozen=True)
+class OwnBenchmark:
+    """A script, or the tests of a folder, that time something, and the command that measures them."""
+
+    path: str
+    kind: str
+    """script; pytest; or inline, for a script that times between two lines of its own."""
+    timers: tuple[str, ...]
+    """Timers that it calls, by the words that their users know them by."""
+    command: str
+    """Empty for inline."""
+    tests: int = 0
+    """Number of tests with pytest-benchmark's fixture."""
+
+
+def own_benchmarks(repository: Repository) -> list[OwnBenchmark]:
+    """Return the benchmarks of a repository: scripts, tests by folder, and scripts that time inline."""
+    scripts: list[OwnBenchmark] = []
+    tests: dict[str, dict[str, int]] = {}
+    for file in repository.every_file:
+        content = repository.bytes_of(file) if fnmatchcase(file, "*.py") else b""
+        if not _MARKS.search(content) or _RANKS.search(content):
+            continue
+        has_tests = _TEST_FILE.fullmatch(posixpath.basename(file)) and b"benchmark" in content
+        tree = _parsed(content) if has_tests or _OF_GPU.search(content) else ast.Module([], [])
+        if number := _benchmark_tests(tree) if has_tests else 0:
+            tests.setdefault(posixpath.dirname(file), {})[file] = number
+        elif run := _command(file, tree):
+            scripts += _of_script(file, tree, run)
+    order = {"script": 0, "inline": 2}
+    scripts.sort(key=lambda each: (order[each.kind], "--timer" in each.command))
+    of_tests = [_of_folder(folder, files) for folder, files in sorted(tests.items())]
+    with_command = [each for each in scripts if each.command]
+    return [*with_command, *of_tests, *scripts[len(with_command) :]]
+
+
+def _of_script(file: str, tree: ast.Module, run: str) -> list[OwnBenchmark]:
+    known, own = _timers(tree, file)
+    if not known and not own:
+        is_inline = _reads_clock(tree) and re.search(r"bench|perf|time|speed|profil", file)
+        return [OwnBenchmark(file, "inline", (), "")] if is_inline else []
+    words = shlex.quote(" ".join((run, *_needed_options(tree))))
+    named = "".join(f" --timer {name}" for name in ([] if known else own))
+    plain = (name.rpartition(":")[2] for name in own)
+    return [OwnBenchmark(file, "script", (*known, *plain), f"harness compare HEAD~1 --script {words}{named}")]
+
+
+def _of_folder(folder: str, files: Mapping[str, int]) -> OwnBenchmark:
+    paths = [folder or "."]
+    # pytest passes over files of another name, unless they are named.
+    if len(files) == 1 or not all(fnmatchcase(posixpath.basename(file), "test_*.py") for file in files):
+        paths = list(files)
+    words = shlex.quote(f"pytest {shlex.join(paths)} --benchmark-json={{out}}")
+    command = f"harness compare HEAD~1 --with-command {words}"
+    path = paths[0] if len(paths) == 1 else folder
+    return OwnBenchmark(path, "pytest", ("pytest-benchmark",), command, tests=sum(files.values()))
+
+
+def _parsed(content: bytes) -> ast.Module:
+    try:
+        return ast.parse(content)
+    except (SyntaxError, ValueError, *TOO_DEEP):
+        return ast.Module([], [])
+
+
+def _benchmark_tests(tree: ast.Module) -> int:
+    """Return the number of tests with pytest-benchmark's fixture."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return sum(
+        node.name.startswith(("test", "bench")) and any(each.arg in _FIXTURES for each in node.args.args)
+        for node in functions
+    )
+
+
+def _timers(tree: ast.AST, file: str) -> tuple[list[str], list[str]]:
+    """Return the words for timers of libraries that a file calls, and the author's own as `module:name`."""
+    imported = _imported(tree, file)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    here = {node.name for node in functions if _times_what_it_gets(node)}
+    called = [_name_of(node.func, imported) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called += [_name_of(each, imported) for node in functions for each in node.decorator_list]
+    known = dict.fromkeys(word for module, name in called if (word := _known_timer(module, name)))
+    own = dict.fromkeys(
+        f"{module}:{name}" if module else name
+        for module, name in called
+        if not _known_timer(module, name) and (_is_own(module, name) if module else name in here)
+    )
+    return list(known), list(own)
+
+
+def _is_own(module: str, name: str) -> bool:
+    """Return whether an imported function is an author's timer, by its name, and no library's."""
+    is_library = module.partition(".")[0] in {"pytest", "torch", "time", "timeit"}
+    return not is_library and _OWN_TIMER.fullmatch(name) is not None
+
+
+def _imported(tree: ast.AST, file: str) -> dict[str, str]:
+    """Return what each imported name stands for: `torch.utils.benchmark` for `benchmark`."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.asname or each.name: each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = PurePosixPath(file).parts[: -node.level] if node.level else ()
+            module = ".".join((*package, *filter(None, [node.module])))
+            found |= {each.asname or each.name: f"{module}.{each.name}" for each in node.names}
+    return found
+
+
+def _name_of(function: ast.expr, imported: Mapping[str, str]) -> tuple[str, str]:
+    """Return the module, empty where none is known, and the name of a function that is called."""
+    words: list[str] = []
+    while isinstance(function, ast.Attribute):
+        words.insert(0, function.attr)
+        function = function.value
+    if isinstance(function, ast.Name):
+        words.insert(0, function.id)
+    for count in range(len(words), 0, -1):
+        if module := imported.get(".".join(words[:count])):
+            *before, name = (*module.split("."), *words[count:])
+            return ".".join(before), name
+    return "", words[-1] if words else ""
+
+
+def _known_timer(module: str, name: str) -> str:
+    if name in _OF_MODULES:
+        return next((told for known, told in _MODULES.items() if module.startswith(known)), "")
+    return KNOWN_TIMERS.get(name, "")
+
+
+def _times_what_it_gets(node: ast.FunctionDef) -> bool:
+    """Return whether a function is a timer: it reads a clock, and calls the function that it is given."""
+    given = {each.arg for each in (*node.args.posonlyargs, *node.args.args)}
+    calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+    called = {each.id for each in calls if isinstance(each, ast.Name)} & given
+    named = _OWN_TIMER.fullmatch(node.name) or any(map(_FUNCTION.fullmatch, called))
+    return bool(called and named and _reads_clock(node))
+
+
+def _reads_clock(tree: ast.AST) -> bool:
+    calls = (each.func for each in ast.walk(tree) if isinstance(each, ast.Call))
+    return any(isinstance(each, ast.Attribute) and each.attr in _CLOCKS for each in calls)
+
+
+# --- how a script is run ----------------------------------------------------------------------------
+
+
+def _command(file: str, tree: ast.Module) -> str:
+    """Return the command that runs a file from the repository's top; empty for a module of helpers."""
+    if _runs(tree):
+        if _is_of_package(file, tree):
+            return f"python -m {'.'.join(PurePosixPath(file).with_suffix('').parts)}"
+        return f"python {shlex.quote(file)}"
+    tests = [
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _is_timing_test(node, file)
+    ]
+    return f"python -m pytest {shlex.join(f'{file}::{name}' for name in tests)}" if tests else ""
+
+
+def _is_timing_test(node: ast.FunctionDef, file: str) -> bool:
+    return node.name.startswith("test") and bool(_timers(node, file)[0])
+
+
+def _runs(tree: ast.Module) -> bool:
+    """Return whether a file does something when it is run: it asks for `__main__`, or calls and loops."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            return True
+        if isinstance(node, (ast.For, ast.With)):
+            return True
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            called = ast.unparse(node.value.func)
+            if re.search(r"run|main|bench|print|time", called.rpartition(".")[2]):
+                return True
+    return False
+
+
+def _is_of_package(file: str, tree: ast.Module) -> bool:
+    """Return whether a script imports modules by their place below the repository's top, its own included."""
+    first = PurePosixPath(file).parts[0]
+    return (
+        any(
+            isinstance(node, ast.ImportFrom)
+            and (node.level > 0 or (node.module or "").split(".")[0] == first)
+            for node in ast.walk(tree)
+        )
+        and "/" in file
+    )
+
+
+def _needed_options(tree: ast.Module) -> Iterator[str]:
+    """Yield the arguments that a script's parser requires, with a word in the place of each value."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".add_argument")):
+            continue
+        names = [each.value for each in node.args if isinstance(each, ast.Constant)]
+        given = {each.arg: each.value for each in node.keywords if each.arg}
+        name = next((each for each in reversed(names) if isinstance(each, str)), "")
+        required = isinstance(found := given.get("required"), ast.Constant) and found.value is True
+        value = name.strip("-").replace("-", "_").upper()
+        if name.startswith("-") and required:
+            yield f"{name} {value}"
+        elif name and not name.startswith("-") and not {"nargs", "default"} & given.keys():
+            yield value
+
+
+# --- frameworks without a suite ---------------------------------------------------------------------
+
+_FRAMEWORKS: Sequence[tuple[str, str, re.Pattern[bytes]]] = tuple(
+    (name, suffixes, re.compile(pattern))
+    for name, suffixes, pattern in (
+        ("Metal", ".metal", rb""),
+        ("Mojo", ".mojo .🔥", rb""),
+        ("WGSL", ".wgsl", rb""),
+        ("HLSL", ".hlsl", rb""),
+        ("GLSL", ".comp", rb""),
+        ("SYCL", ".h .hpp .cpp .cc .cxx", rb"#\s*include\s*[<\"](?:CL/)?sycl(?:/sycl)?\.hpp"),
+        ("Kokkos", ".h .hpp .cpp .cc .cxx", rb"#\s*include\s*[<\"]Kokkos_Core"),
+        ("OpenMP offloading", ".h .hpp .cpp .cc .cxx .c", rb"#\s*pragma\s+omp\s+target\b"),
+        ("OpenACC", ".h .hpp .cpp .cc .cxx .c", rb"#\s*pragma\s+acc\s"),
+        ("JAX Pallas", ".py", rb"(?m)^\s*(?:from|import)\s+jax\.experimental[. ](?:import )?pallas"),
+        ("TileLang", ".py", rb"(?m)^\s*(?:from|import)\s+tilelang\b"),
+        ("CuTe DSL", ".py", rb"(?m)^\s*(?:import\s+cutlass\.cute|from\s+cutlass\s+import\s+.*\bcute)\b"),
+        ("cuTile", ".py", rb"(?m)^\s*(?:import\s+cuda\.tile|from\s+cuda\s+import\s+.*\btile)\b"),
+        ("Helion", ".py", rb"(?m)^\s*(?:from|import)\s+helion\b"),
+        ("Warp", ".py", rb"(?m)^\s*import\s+warp\b"),
+        ("Taichi", ".py", rb"(?m)^\s*(?:from|import)\s+taichi\b"),
+        ("Gluon", ".py", rb"(?m)^\s*(?:from|import)\s+triton\.experimental(?:\.| import )gluon\b"),
+    )
+)
+"""Frameworks that nobody writes a suite for here: name, endings of files, and what such a file has."""
+
+
+def unknown_frameworks(repository: Repository) -> dict[str, list[str]]:
+    """Return the files of each framework whose kernels are seen and not read."""
+    found: dict[str, list[str]] = {}
+    for file in repository.files:
+        for name, suffixes, pattern in _FRAMEWORKS:
+            if file.endswith(tuple(suffixes.split())) and pattern.search(repository.bytes_of(file)):
+                found.setdefault(name, []).append(file)
+                break
+    return found

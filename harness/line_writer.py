@@ -1,0 +1,68 @@
+"""Results of a benchmark program, a line of JSON each, which `harness compare --with-command` reads.
+
+It imports the standard library only, as it runs inside other people's benchmarks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from numbers import Integral, Real
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal, SupportsFloat
+
+VARIABLE = "HARNESS_OUT"
+"""Environment variable with the file's name. `harness compare` sets it for each program that it runs."""
+
+
+def report(
+    name: str,
+    times: SupportsFloat | Iterable[SupportsFloat],
+    unit: str,
+    /,
+    *,
+    launches: int | None = None,
+    clock: Literal["device", "host"] | None = None,
+    l2: Literal["cold", "hot"] | None = None,
+    better: Literal["lower", "higher"] | None = None,
+    device: str | None = None,
+    **params: Any,
+) -> None:
+    """Append a result to the file that HARNESS_OUT names; print it where there is none.
+
+    `times` are what was measured, one figure or many, in `unit`: ns, us, ms, s, or a rate such as GB/s with
+    better="higher". `params` tell apart the cases of one name: whole numbers are sizes, all else is words.
+    `launches` is how many launches each time is the mean of, `clock` whose clock told it, `l2` whether the
+    cache was cleared before each launch, and `device` the name of the card.
+    """
+    values = [float(each) for each in (times if isinstance(times, Iterable) else [times])]
+    line: dict[str, Any] = {"name": name, "params": params, "times": values, "unit": unit}
+    told = {"launches": launches, "clock": clock, "l2": l2, "better": better, "device": device}
+    line |= {key: value for key, value in told.items() if value is not None}
+    path = os.environ.get(VARIABLE)
+    if not path:
+        sys.stdout.write(_readable(name, values, unit, params) + "\n")
+        return
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line, default=_plain) + "\n")
+
+
+def _readable(name: str, values: list[float], unit: str, params: dict[str, Any]) -> str:
+    sizes = ", ".join(f"{key}={value}" for key, value in params.items())
+    label = f"{name}[{sizes}]" if sizes else name
+    if not values:
+        return f"{label}: no time"
+    if len(values) == 1:
+        return f"{label}: {values[0]:.4g} {unit}"
+    low, high = min(values), max(values)
+    return f"{label}: {median(values):.4g} {unit} ({low:.4g} to {high:.4g}, {len(values)} times)"
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of another library as Python's, and of anything else its name or its text."""
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else getattr(value, "__name__", None) or str(value)

@@ -1,0 +1,96 @@
+"""Units of figures in other programs' files: a time, or a rate, which becomes the time for one unit of work.
+
+2,000 GB/s is 0.5 ms for each GB. That time is proportional to the launch's own, so ratios of it tell the same
+change; the unit of work stands in the case's name, and a record's rate is the file's again.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harness.records.imports.imported import ImportedCase, identifier, wrong_time
+
+Better = Literal["lower", "higher"]
+_TIMES_NS: Mapping[str, float] = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
+_PER_LAUNCH = re.compile(r"/(iter|iteration|op|call|launch|run|round)s?$")
+_RATE = re.compile(
+    r"(?P<work>[A-Za-z][A-Za-z0-9 _.*()-]{0,40}?) ?(/|per )(s|sec|second)|(?P<flop>[kMGTP]?FLOP)S"
+)
+_BYTES = re.compile(r"(?P<prefix>[kKMGTP]?)(?P<binary>i?)(B|byte|bytes)")
+_FLOP = re.compile(r"(?P<prefix>[kKMGTP]?)(FLOP|FLOPs|flop|flops)")
+_PREFIXES = ("", "k", "M", "G", "T", "P")
+KNOWN = "ns, us, ms, s, or a rate such as GB/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """The quantity of a figure: a time, or a rate."""
+
+    unit: str
+    unit_ns: float = 0.0
+    """Length of the unit in nanoseconds; 0 for a rate."""
+    work: str = ""
+    """The unit of work of a rate, such as GB; empty for a time."""
+
+    def times_ns(self, values: Sequence[float]) -> tuple[float, ...]:
+        """Return values as times. They must be positive."""
+        if self.work:
+            return tuple(1e9 / value for value in values)
+        return tuple(self.unit_ns * value for value in values)
+
+    @property
+    def moved_bytes(self) -> int | None:
+        """Bytes of one unit of work; None where it is not of bytes."""
+        found = _BYTES.fullmatch(self.work)
+        return _amount(found, 1024 if found["binary"] else 1000) if found else None
+
+    @property
+    def flop(self) -> int | None:
+        """Floating-point operations of one unit of work; None where it is not of these."""
+        found = _FLOP.fullmatch(self.work)
+        return _amount(found, 1000) if found else None
+
+
+def _amount(found: re.Match[str], base: int) -> int:
+    return int(base ** _PREFIXES.index(found["prefix"].replace("K", "k")))
+
+
+def quantity_of(unit: str, better: Better | None) -> Quantity:
+    """Return the quantity of a unit. Raises ValueError, whose text says what is wrong, where it has none."""
+    unit_ns = _TIMES_NS.get(_PER_LAUNCH.sub("", unit.strip()))
+    if unit_ns is not None:
+        if better == "higher":
+            raise ValueError(f'{unit!r} is a time, and more of a time is worse: leave "better" out')
+        return Quantity(unit, unit_ns=unit_ns)
+    rate = _RATE.fullmatch(unit.strip())
+    if rate is None:
+        raise ValueError(f"{unit[:40]!r} is no unit that is known here; expected {KNOWN}")
+    if better != "higher":
+        raise ValueError(f'{unit!r} is a rate, and more of a rate is better: say so with "better": "higher"')
+    return Quantity(unit, work=rate["work"] or rate["flop"])
+
+
+def with_values(case: ImportedCase, values: Sequence[float], quantity: Quantity) -> ImportedCase:
+    """Return a case with values of a quantity as its times, or as failed where a value is none."""
+    if quantity.work:
+        case = replace(
+            case,
+            kernel=identifier(f"{case.kernel}_per_{quantity.work}"),
+            moved_bytes=quantity.moved_bytes,
+            flop=quantity.flop,
+        )
+    wrong = next((each for each in values if not 0 < each < math.inf), None)
+    if wrong is not None:
+        return replace(
+            case,
+            failed=f"A value of {wrong:g} {quantity.unit} is no measurement: it must be positive and finite. "
+            "Where a clock is too coarse for one launch, time several and give their mean.",
+        )
+    times_ns = quantity.times_ns(values)
+    if problem := wrong_time(times_ns):
+        return replace(case, failed=problem)
+    return replace(case, times_ns=times_ns)

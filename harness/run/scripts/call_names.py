@@ -1,0 +1,135 @@
+"""Names of a script's timing calls that stay the same from commit to commit. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.records.imports.imported import placed
+
+Value = int | str
+_PLACE = "call"
+"""Axis of the place among calls that nothing else tells apart."""
+
+
+class CallFacts(Protocol):
+    """What is known of a call: `Call` of script_process.py."""
+
+    @property
+    def functions(self) -> Sequence[str]: ...
+    @property
+    def calls(self) -> str: ...
+    @property
+    def variables(self) -> Sequence[Mapping[str, Value]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallName:
+    """A call's kernel and sizes, as a case has them."""
+
+    kernel: str
+    sizes: tuple[tuple[str, int], ...]
+    unstable: bool = False
+    """True where only its place among the calls tells it from another: one call more renames it."""
+
+
+def names_of(sides: Sequence[Sequence[CallFacts]]) -> list[list[CallName]]:
+    """Return a name for each call of each side, in order; alike calls of two sides have the same name.
+
+    A name is the function around the call with the fewest variables that tell its calls apart on every side.
+    A variable that has no value in common between the sides, such as a version, tells nothing.
+    """
+    groups: dict[str, list[list[int]]] = defaultdict(lambda: [[] for _ in sides])
+    for side, calls in enumerate(sides):
+        for number, call in enumerate(calls):
+            groups[_function(call)][side].append(number)
+    found: list[list[CallName | None]] = [[None] * len(calls) for calls in sides]
+    for function, places in groups.items():
+        members = [[sides[side][number] for number in numbers] for side, numbers in enumerate(places)]
+        variables = _telling(members)
+        for side, numbers in enumerate(places):
+            seen: Counter[tuple[str, tuple[tuple[str, int], ...]]] = Counter()
+            for number in numbers:
+                values = _values(sides[side][number])
+                axes = [(name, values[name]) for name in variables if name in values]
+                key = _spelt(function, axes)
+                seen[key] += 1
+                again = seen[key] > 1
+                kernel, sizes = _spelt(function, [*axes, (_PLACE, seen[key])]) if again else key
+                found[side][number] = CallName(kernel, sizes, unstable=again)
+    return [[name for name in names if name is not None] for names in found]
+
+
+def _spelt(function: str, axes: Sequence[tuple[str, Value]]) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """Return kernel and sizes. A word such as a provider stands by itself, without its variable's name."""
+    words = [str(value) for _, value in axes if _speaks(value)]
+    kernel, sizes = placed("_".join([function, *words]), [axis for axis in axes if not _speaks(axis[1])])
+    return kernel, tuple(sizes.items())
+
+
+def _speaks(value: Value) -> bool:
+    return isinstance(value, str) and value[:1].isalpha() and value not in ("True", "False", "None")
+
+
+def _function(call: CallFacts) -> str:
+    """Return the function around a call; for a call of the script itself, what it times."""
+    inner = next(iter(call.functions), "<module>")
+    if inner not in ("<module>", "main", "<lambda>", "benchmark", "bench"):
+        return inner
+    return call.calls or inner.strip("<>")
+
+
+def _values(call: CallFacts) -> dict[str, Value]:
+    """Return the variables of a call; where two groups have one name, that of the surer group."""
+    values: dict[str, Value] = {}
+    for group in call.variables:
+        for name, value in group.items():
+            values.setdefault(name, value)
+    if call.calls:
+        values.setdefault("calls", call.calls)
+    return values
+
+
+def _order(calls: Sequence[CallFacts]) -> list[str]:
+    """Return the variables' names, the surest first."""
+    ranks: dict[str, int] = {}
+    for call in calls:
+        for rank, group in enumerate(call.variables):
+            for name in group:
+                ranks[name] = min(rank, ranks.get(name, rank))
+    ranks.setdefault("calls", len(ranks) + 1)
+    return sorted(ranks, key=lambda name: ranks[name])
+
+
+def _telling(members: Sequence[Sequence[CallFacts]]) -> list[str]:
+    """Return the fewest variables, in order of how surely they tell, that tell the calls of a side apart."""
+    valued = [[_values(call) for call in calls] for calls in members]
+    names = [
+        name
+        for name in _order([call for calls in members for call in calls])
+        if _varies(valued, name) and _in_common(valued, name)
+    ]
+    chosen: list[str] = []
+    for name in names:
+        if _classes(valued, [*chosen, name]) > _classes(valued, chosen):
+            chosen.append(name)
+    for name in reversed(chosen):
+        fewer = [each for each in chosen if each != name]
+        if _classes(valued, fewer) == _classes(valued, chosen):
+            chosen = fewer
+    return chosen
+
+
+def _varies(valued: Sequence[Sequence[Mapping[str, Value]]], name: str) -> bool:
+    return any(len({values.get(name) for values in calls}) > 1 for calls in valued)
+
+
+def _in_common(valued: Sequence[Sequence[Mapping[str, Value]]], name: str) -> bool:
+    told = [{values[name] for values in calls if name in values} for calls in valued if calls]
+    return len(told) < 2 or bool(set.intersection(*told))
+
+
+def _classes(valued: Sequence[Sequence[Mapping[str, Value]]], names: Sequence[str]) -> int:
+    return sum(len({tuple(values.get(name) for name in names) for values in calls}) for calls in valued)

@@ -1,0 +1,461 @@
+"""A benchmark script of two commits: processes of both sides wait at each timing call, and take turns."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+
+from harness.device.lock import held
+from harness.device.machine import machine_name
+from harness.device.telemetry import Sampler, probe_for, telemetry_of
+from harness.errors import DeviceError, HarnessError, MeasureError, UsageError
+from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
+from harness.judgement.gates import gate
+from harness.judgement.noise import noise_apart
+from harness.judgement.statistics.paired import trimmed_mean
+from harness.measure.protocol import SideName
+from harness.measure.quads import Order, PairSettings, wanted_quads
+from harness.records.imports.imported import identifier
+from harness.records.record_files import ComparisonJournal, ComparisonResult
+from harness.records.types import CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Verdict
+from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
+from harness.run.device_session import begun, find_device, identified
+from harness.run.executables.executable_build import Executable, name_of
+from harness.run.executables.side_code import OtherCodeError
+from harness.run.pair_session import CompareObserver, failed_by
+from harness.run.scripts.call_names import CallName, names_of
+from harness.run.scripts.script_files import caches_of
+from harness.run.scripts.script_outputs import OutputsCheck
+from harness.run.scripts.script_process import Call, Done, RaisedError, Recorded, ScriptProcess
+from harness.run.two_workers import ORDERS, SIDES, most_ahead
+from harness.suite.problem import Case
+from harness.system.files import scratch_folder
+
+BUDGET_MS = 10.0
+"""Length of a slot; a launch that takes longer is a slot by itself."""
+WARM_UP_MS = 50.0
+_HOST_TICK_NS, _EVENT_TICK_NS = 1.0, 500.0
+"""Linux's clocks tick every nanosecond, and CUDA's events every half microsecond, as their documents say."""
+
+
+class NothingRecordedError(MeasureError):
+    reason = "nothing-recorded"
+
+
+class ChangedCallsError(MeasureError):
+    reason = "other-calls"
+
+
+class CallFailedError(MeasureError):
+    """A call that cannot be measured; the script goes on."""
+
+    reason = "not-measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSettings(JudgeSettings):
+    suite: str | None = None
+    """The suite's name; None takes the script's."""
+    timeout_s: float = 600.0
+    """Timeout of a script from one timing call to the next."""
+    recorded: Recorded = field(default_factory=Recorded)
+    rtol: float | None = None
+    """Tolerance of outputs as a share of an array's largest magnitude; None takes the type's."""
+    only_note_outputs: bool = False
+    """True judges a case whose outputs differ, and says that they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstPass:
+    """The timing calls of a side, in order, and the failure that ended it."""
+
+    calls: Sequence[Call]
+    error: HarnessError | None = None
+
+
+@dataclass(slots=True)
+class _ScriptCase:
+    """A timing call that both sides have, by its place among each side's calls."""
+
+    places: Mapping[SideName, int]
+    trial: CaseTrial
+
+
+def script_device(spec: str | None) -> DeviceInfo:
+    """Return the device that a script measures on: the named one, else the first card, else the CPU.
+
+    Raises UsageError, DeviceError.
+    """
+    if spec:
+        return find_device(spec)
+    try:
+        return find_device("cuda:0")
+    except (DeviceError, UsageError):
+        return find_device("cpu:0")
+
+
+def nothing_recorded(command: str) -> NothingRecordedError:
+    """Return the error of a script that called no timer."""
+    return NothingRecordedError(
+        f"{command!r} ended well, and called no timer that is known here: Triton's do_bench, "
+        "torch.utils.benchmark.Timer, cupyx.profiler.benchmark and the like. Name the function that times "
+        "with --timer NAME, or --timer MODULE:NAME."
+    )
+
+
+def sampled(process: ScriptProcess, budget_ms: float, timeout_s: float) -> Done:
+    """Return one slot of the call that a script waits at. Raises CallFailedError, and what `order` raises."""
+    found = process.order(timeout_s, do="sample", budget_ms=budget_ms)
+    if isinstance(found, Done) and found.times_ns:
+        return found
+    error = CallFailedError("The timer returned no time.")
+    if isinstance(found, RaisedError):
+        error = CallFailedError(f"The timed function raised {found.error}: {found.message}")
+    error.side = process.side
+    raise error
+
+
+def tick_of(call: Call) -> float:
+    """Return the resolution of a call's clock in nanoseconds."""
+    return _HOST_TICK_NS if call.clock == "host" else _EVENT_TICK_NS
+
+
+class ComparingScripts:
+    """A comparison of one script at two commits; `run` does it all.
+
+    Raises UsageError where a device makes no sense, DeviceError, BusyError, OtherCodeError,
+    NothingRecordedError, StoreError where no record can be begun.
+    """
+
+    def __init__(
+        self,
+        base: Executable,
+        head: Executable,
+        settings: ScriptSettings,
+        observer: CompareObserver,
+        is_wanted: Callable[[str, CallName], bool] = lambda _suite, _name: True,
+    ) -> None:
+        self.sides: Mapping[SideName, Executable] = {"base": base, "head": head}
+        self.settings, self.observer, self.is_wanted = settings, observer, is_wanted
+        self.suite = settings.suite or identifier(name_of(head.command))
+        self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
+        self._pairs = self._processes = 0
+        self._spent_s = 0.0
+        self._names: dict[SideName, list[CallName]] = {}
+        self._ahead: Mapping[SideName, ScriptProcess] | None = None
+        """The processes of the next pair."""
+
+    def run(self) -> ComparisonResult:
+        """Compare all calls that both sides have."""
+        with ExitStack() as stack:
+            self.scratch = stack.enter_context(scratch_folder())
+            self._caches = {side: caches_of(executable) for side, executable in self.sides.items()}
+            device = script_device(self.settings.device)
+            stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
+            self.probe = stack.enter_context(closing(probe_for(device)))
+            self.device = identified(device, self.probe.identity())
+            self.observer.opened(self.device)
+            self.policy = policy_for(self.device, self.settings)
+            self._may_start_ahead = most_ahead(self.device) > 0
+            stack.callback(self._end_ahead)
+            few = self.device.kind == "cpu"
+            self.pair = PairSettings(
+                min_quads=6, max_quads=30 if few else 60, max_time_s=10.0 if few else 3.0
+            )
+            return self._compare(self._first_pass())
+
+    # Processes
+
+    def _process(self, side: SideName) -> ScriptProcess:
+        executable = self.sides[side]
+        if executable.problem is not None:
+            raise executable.problem
+        self._processes += 1
+        folder = self.scratch / f"{side}{self._processes}"
+        what = dataclasses.replace(self.settings.recorded, variables=self._caches[side])
+        return ScriptProcess(executable, folder, what)
+
+    @contextmanager
+    def _next_pair(self) -> Iterator[Mapping[SideName, ScriptProcess]]:
+        """Yield a fresh process of each side, and start the next, which import their framework meanwhile."""
+        with ExitStack() as stack:
+            pair = self._ahead or self._started()
+            self._ahead = None
+            for each in pair.values():
+                stack.callback(each.close)
+            if self._may_start_ahead:
+                self._ahead = self._started()
+            yield pair
+
+    def _started(self) -> Mapping[SideName, ScriptProcess]:
+        return {side: self._process(side) for side in SIDES}
+
+    def _end_ahead(self) -> None:
+        for each in (self._ahead or {}).values():
+            each.close()
+        self._ahead = None
+
+    def _first_pass(self) -> dict[SideName, _FirstPass]:
+        """Run both sides to their ends, which lists their calls and fills the caches of compiled code."""
+        self.observer.stage("first pass")
+        with ThreadPoolExecutor(2) as pool:
+            return dict(zip(SIDES, pool.map(self._calls, SIDES), strict=True))
+
+    def _calls(self, side: SideName) -> _FirstPass:
+        calls: list[Call] = []
+        try:
+            with closing(self._process(side)) as process:
+                while (call := process.reach(self.settings.timeout_s)) is not None:
+                    calls.append(call)
+                process.imported()
+        except OtherCodeError:
+            raise
+        except HarnessError as error:
+            error.side = side
+            return _FirstPass(calls, error)
+        return _FirstPass(calls)
+
+    # The comparison
+
+    def _compare(self, first: Mapping[SideName, _FirstPass]) -> ComparisonResult:
+        if not any(each.calls or each.error for each in first.values()):
+            raise nothing_recorded(self.sides["head"].command)
+        names = names_of([first[side].calls for side in SIDES])
+        self._names = dict(zip(SIDES, names, strict=True))
+        cases, alone = self._cases(first)
+        folder = self.settings.results / machine_name(self.device) if self.settings.results else None
+        interrupted = False
+        described = self._describe(first, cases)
+        with ComparisonJournal(folder if self.settings.save else None, described) as journal:
+            try:
+                self._measure(cases, journal)
+            except KeyboardInterrupt:
+                interrupted = True
+                for case in cases:
+                    case.trial.interrupt()
+                settle([case.trial for case in cases], self.policy)
+            verdicts = [*(case.trial.verdict() for case in cases), *alone]
+            return journal.result(verdicts, interrupted=interrupted)
+
+    def _cases(self, first: Mapping[SideName, _FirstPass]) -> tuple[list[_ScriptCase], list[Verdict]]:
+        """Return the calls that both sides have, and the verdicts of those that one side has alone.
+
+        A script that fails has a verdict of its own, whatever it measured before.
+        """
+        places = {
+            side: {name: place for place, name in enumerate(names)} for side, names in self._names.items()
+        }
+        both: list[_ScriptCase] = []
+        alone = [
+            self._failed(Case(self.suite, "script", {}, ""), each.error)
+            for each in first.values()
+            if each.error
+        ][-1:]
+        for name in dict.fromkeys((*self._names["head"], *self._names["base"])):
+            if not self.is_wanted(self.suite, name):
+                continue
+            case = Case(self.suite, name.kernel, dict(name.sizes), "")
+            lacking = next((side for side in SIDES if name not in places[side]), None)
+            if lacking is None:
+                trial = CaseTrial(case.id, case, self.policy, noise_apart(self.device))
+                both.append(_ScriptCase({side: places[side][name] for side in SIDES}, trial))
+            elif (error := first[lacking].error) is not None:
+                alone.append(self._failed(case, error))
+            elif lacking == "base":
+                alone.append(bare_verdict(case.id, case, "new", "only-in-head"))
+            else:
+                alone.append(bare_verdict(case.id, case, "missing", "only-in-base"))
+        return both, alone
+
+    @staticmethod
+    def _failed(case: Case, error: HarnessError) -> Verdict:
+        return failed_by(bare_verdict(case.id, case, "failed", ""), error)
+
+    def _describe(self, first: Mapping[SideName, _FirstPass], cases: Sequence[_ScriptCase]) -> Comparison:
+        base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
+        timers = dict.fromkeys(call.timer for each in first.values() for call in each.calls)
+        return Comparison(
+            **begun(),
+            command="compare",
+            base=base,
+            head=head,
+            kernels=tuple(dict.fromkeys(case.trial.case.kernel for case in cases)),
+            device=self.device,
+            toolchain=None,
+            identity=self.probe.identity(),
+            settings={
+                "method": ", ".join(timers),
+                "script": self.sides["head"].command,
+                **recorded_settings(self.settings, self.policy),
+            },
+        )
+
+    def _measure(self, cases: Sequence[_ScriptCase], journal: ComparisonJournal) -> None:
+        trials = [case.trial for case in cases]
+        while wanting := [case for case in cases if not case.trial.settled]:
+            if self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s:
+                for case in wanting:
+                    case.trial.interrupt("budget-spent")
+            else:
+                self._pair(in_order(wanting), journal)
+            settle(trials, self.policy)
+
+    def _pair(self, cases: Sequence[_ScriptCase], journal: ComparisonJournal) -> None:
+        """Measure these calls, in their order, in a fresh process of each side."""
+        self._pairs += 1
+        confirming = all(case.trial.confirming for case in cases)
+        self.observer.process(self._pairs, len(cases), "confirm" if confirming else "look")
+        order: Sequence[SideName] = SIDES if self._pairs % 2 else SIDES[::-1]
+        with Sampler(self.probe, mark_s=0.1) as sampler, ExitStack() as stack:
+            try:
+                sides = stack.enter_context(self._next_pair())
+                for case in cases:
+                    self.observer.started(case.trial.id)
+                    self._at_call(
+                        _Turns(sides, order, self.settings, self.pair, self._rng), case, sampler, journal
+                    )
+                    self.observer.measured(case.trial.id)
+            except HarnessError as error:
+                for case in cases:
+                    if not case.trial.settled:
+                        case.trial.end("failed", error.reason, error.message, error.log, side=error.side)
+
+    def _at_call(
+        self, turns: _Turns, case: _ScriptCase, sampler: Sampler, journal: ComparisonJournal
+    ) -> None:
+        trial = case.trial
+        turns.reach(case.places, self._names, trial)
+        if trial.outputs is None:
+            found = OutputsCheck(turns.observe, self.scratch, self.settings.rtol).run()
+            trial.outputs = found.outputs
+            if found.difference and not self.settings.only_note_outputs:
+                trial.end("failed", "differs-from-base", f"{found.difference}.", side="head")
+                return
+        try:
+            block = turns.block(trial.precision.standard_error)
+        except CallFailedError as error:
+            trial.end("failed", error.reason, error.message, side=error.side)
+            return
+        seen = telemetry_of(sampler, block.quads[0].started_ns, block.quads[-1].ended_ns, own_pids=turns.pids)
+        block = dataclasses.replace(block, telemetry=seen)
+        gated = gate(block, usual=None)
+        self._spent_s += block.gpu_s
+        kept = CaseBlock(case=trial.id, process=self._pairs, block=block, touched=gated.touched)
+        journal.add(dataclasses.replace(kept, confirming=trial.confirming))
+        trial.add(block, gated)
+
+
+def in_order(cases: Sequence[_ScriptCase]) -> list[_ScriptCase]:
+    """Return the most of these calls that both sides make in one order, the least measured among them first.
+
+    Calls that are left out come in a later pair of processes.
+    """
+    best: list[tuple[int, int, _ScriptCase | None, int]] = []
+    ordered = sorted(cases, key=lambda case: case.places["base"])
+    if not ordered:
+        return []
+    fewest = min(len(case.trial.rounds) + len(case.trial.again) for case in cases)
+    for number, case in enumerate(ordered):
+        weight = 1 if len(case.trial.rounds) + len(case.trial.again) > fewest else len(cases)
+        before = [
+            (best[each][0], each)
+            for each in range(number)
+            if ordered[each].places["head"] < case.places["head"]
+        ]
+        score, previous = max(before, default=(0, -1))
+        best.append((score + weight, previous, case, number))
+    at = max(range(len(best)), key=lambda each: best[each][0])
+    found: list[_ScriptCase] = []
+    while at >= 0:
+        found.append(ordered[at])
+        at = best[at][1]
+    return found[::-1]
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Two processes of a script at one call, of which one works at a time."""
+
+    sides: Mapping[SideName, ScriptProcess]
+    order: Sequence[SideName]
+    settings: ScriptSettings
+    pair: PairSettings
+    rng: random.Random
+
+    @property
+    def pids(self) -> list[int]:
+        return [each.pid for each in self.sides.values()]
+
+    def reach(
+        self, places: Mapping[SideName, int], names: Mapping[SideName, Sequence[CallName]], trial: CaseTrial
+    ) -> None:
+        """Let one side after the other run to its call. Raises where a script takes another way this time."""
+        for side in self.order:
+            process = self.sides[side]
+            while process.calls <= places[side]:
+                if process.reach(self.settings.timeout_s) is None:
+                    error = ChangedCallsError(
+                        f"{process.executable.command!r} made {len(names[side])} timing calls in its first "
+                        f"process, and ended after {process.calls} in a later one, before {trial.id}. A "
+                        "script has to measure the same in each run."
+                    )
+                    error.side = side
+                    raise error
+
+    def observe(self, side: SideName, path: str, rolled: bool) -> Done | RaisedError:
+        return self.sides[side].order(self.settings.timeout_s, do="outputs", path=path, rolled=rolled)
+
+    def block(self, standard_error: float) -> PairedBlock:
+        """Measure quads of the call that both sides wait at. Raises CallFailedError."""
+        warm: dict[SideName, Done] = {}
+        for side in self.order:
+            for budget_ms in (BUDGET_MS, WARM_UP_MS):
+                warm[side] = self._sample(side, budget_ms)
+        slowest_ns = max(trimmed_mean(each.times_ns) for each in warm.values())
+        budget_ms = max(BUDGET_MS, 3 * slowest_ns / 1e6)
+        settings = dataclasses.replace(
+            self.pair, standard_error=max(self.pair.standard_error, standard_error)
+        )
+        quads: list[Quad] = []
+        launches = 0
+        spent_s = 0.0
+        began_ns = time.monotonic_ns()
+        while len(quads) < wanted_quads(quads, settings, settings.min_quads):
+            if quads and len(quads) >= settings.min_quads and spent_s > settings.max_time_s:
+                break
+            quad, launches = self._quad(budget_ms)
+            quads.append(quad)
+            spent_s = (time.monotonic_ns() - began_ns) / 1e9
+        call = self.sides["head"].at
+        assert call is not None
+        return PairedBlock(
+            quads=tuple(quads),
+            launches_per_slot=launches,
+            l2="cold" if call.l2 == "cold" else "hot",
+            clock=call.clock,
+            tick_ns=tick_of(call),
+            warmup_s=None,
+            settled=None,
+            gpu_s=spent_s,
+            in_turns=True,
+        )
+
+    def _quad(self, budget_ms: float) -> tuple[Quad, int]:
+        order: Order = self.rng.choice(("ABBA", "BAAB"))
+        slots = [self._sample(side, budget_ms) for side in ORDERS[order]]
+        a, b, c, d = (trimmed_mean(each.times_ns) for each in slots)
+        quad = Quad(
+            order=order,
+            times_ns=(a, b, c, d),
+            started_ns=slots[0].started_ns,
+            ended_ns=slots[-1].ended_ns,
+        )
+        return quad, min(each.launches * len(each.times_ns) for each in slots)
+
+    def _sample(self, side: SideName, budget_ms: float) -> Done:
+        return sampled(self.sides[side], budget_ms, self.settings.timeout_s)

@@ -1,0 +1,289 @@
+"""Takes over the timing calls of a script, and carries out what the process that compares orders at each."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import sys
+import time
+import types
+
+from . import arrays, frames, timers
+from .link import Link
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from typing import Any
+
+SETTINGS = "settings.json"
+"""File of a side's folder that describes what is recorded."""
+_FRAMEWORKS = ("torch", "cupy", "jax")
+
+
+class Recording:
+    """The recording of one process."""
+
+    def __init__(self, folder: str) -> None:
+        with open(os.path.join(folder, SETTINGS), encoding="utf-8") as file:
+            settings = json.load(file)
+        self.link = Link(folder)
+        self._authors: list[str] = [os.path.join(each, "") for each in settings["folders"]]
+        self._script: str = settings["script"]
+        self._ignored = tuple(settings["ignored"])
+        self._seed: int = settings["seed"]
+        self.own: list[str] = settings["timers"]
+        """Timers of the author's own: ``function``, or ``module:function``."""
+        self._inside = False
+        self._observed: arrays.Observed | None = None
+
+    def is_authors(self, path: str) -> bool:
+        if path.startswith("<"):
+            return False
+        real = os.path.realpath(path)
+        parts = real.split(os.sep)
+        return real == self._script or (
+            any(real.startswith(each) for each in self._authors)
+            and not {"site-packages", "dist-packages"}.intersection(parts)
+        )
+
+    # Calls
+
+    def take(self, make: Callable[[], timers.TimedCall], original: Callable[[], Any]) -> Any:
+        """Record a call of a timer; returns what the author's code gets."""
+        if self._inside or frames.in_autotuner(self._ignored) or not self.link.is_open():
+            return original()
+        self._inside = True
+        try:
+            call = make()
+            message = {
+                "at": "call",
+                "pid": os.getpid(),
+                "timer": call.timer,
+                "clock": call.clock,
+                "l2": call.l2,
+                **frames.describe(call.fn, self.is_authors, call.labels),
+            }
+            while (order := self.link.ask(message))["do"] != "go":
+                message = self._obeyed(order, call)
+            self._observed = None
+            return call.result()
+        finally:
+            self._inside = False
+            arrays.seed_all(self._seed)
+
+    def _obeyed(self, order: dict[str, Any], call: timers.TimedCall) -> dict[str, Any]:
+        try:
+            return {"at": "done", **getattr(self, f"_{order['do']}")(order, call)}
+        except Exception as error:  # noqa: BLE001 - the author's function may raise anything
+            return {"at": "error", "error": type(error).__name__, "message": str(error)[:2000]}
+
+    def _sample(self, order: dict[str, Any], call: timers.TimedCall) -> dict[str, Any]:
+        began_ns = time.monotonic_ns()
+        times_ns, launches = call.sample(order["budget_ms"])
+        arrays.synchronize()
+        return {
+            "times_ns": times_ns,
+            "launches": launches,
+            "started_ns": began_ns,
+            "ended_ns": time.monotonic_ns(),
+        }
+
+    def _outputs(self, order: dict[str, Any], call: timers.TimedCall) -> dict[str, Any]:
+        if self._observed is None:
+            self._observed = arrays.Observed(call.run, call.fn, call.roots)
+        return self._observed.once(self._seed, path=order["path"], rolled=order["rolled"])
+
+    # Patches
+
+    def patch(self, module: types.ModuleType) -> None:
+        """Put recorded functions in the place of a module's timers, and seed a framework."""
+        name = module.__name__
+        for function, timer in timers.TIMERS.get(name, {}).items():
+            if callable(original := getattr(module, function, None)):
+                setattr(module, function, self._of_library(timer, original))
+        if name == "triton.testing" and hasattr(module, "Mark"):
+            module.Mark.run = functools.partialmethod(_run_report)
+        if name == timers.TORCH_TIMER:
+            self._patch_torch(module.Timer)
+        self.patch_own(module)
+        if name == "numpy.random":
+            _seed_generators(module, self._seed)
+        if name in arrays.SEEDS:
+            arrays.seed_all(self._seed)
+        if name in _FRAMEWORKS:
+            self.link.wait_for_device()
+
+    def patch_own(self, module: types.ModuleType) -> bool:
+        """Do so for the author's own timers; True where the module has one."""
+        done = False
+        for timer in self.own:
+            place, _, function = timer.rpartition(":")
+            original = vars(module).get(function)
+            if not isinstance(original, types.FunctionType) or place not in ("", module.__name__):
+                continue
+            if place or original.__module__ == module.__name__:
+                if not hasattr(original, "_harness_recorded"):
+                    setattr(module, function, self._of_author(function, original))
+                done = True
+        return done
+
+    def _of_library(self, timer: timers.Timer, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            return self.take(
+                lambda: timers.LibraryCall(timer, original, args, kwargs), lambda: original(*args, **kwargs)
+            )
+
+        return recorded
+
+    def _of_author(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            if not any(callable(each) and not isinstance(each, type) for each in (*args, *kwargs.values())):
+                return original(*args, **kwargs)
+            return self.take(
+                lambda: timers.OwnCall(name, original, args, kwargs), lambda: original(*args, **kwargs)
+            )
+
+        recorded._harness_recorded = True  # type: ignore[attr-defined]
+        return recorded
+
+    def _patch_torch(self, kind: Any) -> None:
+        kind._harness_timeit = kind.timeit
+        for method in timers.TORCH_METHODS:
+            if callable(original := getattr(kind, method, None)):
+                setattr(kind, method, self._of_torch(method, original))
+
+    def _of_torch(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def recorded(timer: Any, *args: Any, **kwargs: Any) -> Any:
+            return self.take(
+                lambda: timers.TorchCall(timer, method, original, args, kwargs),
+                lambda: original(timer, *args, **kwargs),
+            )
+
+        return recorded
+
+
+def _run_report(
+    mark: Any, *_args: Any, return_df: bool = False, print_data: bool = False, **kwargs: Any
+) -> Any:
+    """Run all rows of a `perf_report` as Triton does, without its plots, which need a window."""
+    benchmarks = mark.benchmarks if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
+    options = {
+        name: each
+        for name, each in kwargs.items()
+        if name not in ("show_plots", "save_path", "diff_col", "save_precision")
+    }
+    tables = []
+    for bench in benchmarks:
+        rows = []
+        for x in bench.x_vals:
+            values = x if isinstance(x, (list, tuple)) else [x] * len(bench.x_names)
+            places = dict(zip(bench.x_names, values))
+            line = {
+                provider: _first(mark.fn(**places, **{bench.line_arg: provider}, **bench.args, **options))
+                for provider in bench.line_vals
+            }
+            rows.append({**places, **line})
+        tables.append(rows)
+        if print_data:
+            sys.stdout.write(f"{bench.plot_name}:\n" + "".join(f"{row}\n" for row in rows))
+    return _frames_of(tables, benchmarks) if return_df else None
+
+
+def _first(found: Any) -> Any:
+    return found[0] if isinstance(found, (list, tuple)) else found
+
+
+def _frames_of(tables: list[Any], benchmarks: Sequence[Any]) -> Any:
+    import pandas as pd  # type: ignore[import-untyped]  # whoever asks for a frame has it
+
+    found = [pd.DataFrame(rows) for rows in tables]
+    return found if len(benchmarks) > 1 else found[0]
+
+
+def _seed_generators(module: Any, seed: int) -> None:
+    """Seed the generators of numpy.random that the author leaves unseeded."""
+    original = module.default_rng
+
+    @functools.wraps(original)
+    def seeded(given: Any = None) -> Any:
+        return original(seed if given is None else given)
+
+    module.default_rng = seeded
+
+
+class ImportHook:
+    """First finder of a process: has a module recorded the moment it is loaded."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._wanted = {*timers.TIMERS, timers.TORCH_TIMER, *arrays.SEEDS, *_FRAMEWORKS}
+        self._wanted.update(place for each in recording.own if (place := each.rpartition(":")[0]))
+        self._anywhere = any(":" not in each for each in recording.own)
+        self._asked: set[str] = set()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name in self._asked or not (self._anywhere or name in self._wanted):
+            return None
+        self._asked.add(name)  # another finder may ask all others too
+        try:
+            found = next(filter(None, (each.find_spec(name, path, target) for each in self._others())), None)
+        finally:
+            self._asked.discard(name)
+        if found is not None:
+            self._watch(found)
+        return found
+
+    def _others(self) -> list[Any]:
+        return [each for each in sys.meta_path if each is not self and hasattr(each, "find_spec")]
+
+    def _watch(self, spec: ModuleSpec) -> None:
+        loader = spec.loader
+        execute = getattr(loader, "exec_module", None)
+        if execute is None:
+            return
+
+        def executed(module: types.ModuleType) -> None:
+            execute(module)
+            self._recording.patch(module)
+
+        try:
+            loader.exec_module = executed  # type: ignore[union-attr, method-assign]
+        except AttributeError:
+            return
+
+
+def _watch_script(recording: Recording) -> None:
+    """Patch a timer that the script itself defines, the moment its definition was run."""
+
+    def local(frame: types.FrameType, _event: str, _arg: Any) -> Any:
+        main = sys.modules.get("__main__")
+        if main is not None and recording.patch_own(main):
+            sys.settrace(None)
+            frame.f_trace = None
+            return None
+        return local
+
+    def called(frame: types.FrameType, _event: str, _arg: Any) -> Any:
+        is_main = frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
+        return local if is_main else None
+
+    sys.settrace(called)
+
+
+def begin(folder: str) -> None:
+    """Record this process, whose side's files lie in `folder`."""
+    try:
+        recording = Recording(folder)
+    except OSError:
+        return  # a process that outlives the comparison starts another
+    sys.meta_path.insert(0, ImportHook(recording))
+    if any(each.rpartition(":")[0] in ("", "__main__") for each in recording.own):
+        _watch_script(recording)
+    atexit.register(lambda: recording.link.ask({"at": "end"}))

@@ -1,0 +1,311 @@
+"""Timers of GPU libraries that are given the function to time: how to ask each for a short sample."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+_MS, _US, _S = 1e6, 1e3, 1e9
+_LONGEST_LOOP = 100_000
+
+
+class Timer:
+    """A library's function that times another one: what its figures are, and how to make it brief."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        unit_ns: float = _MS,
+        l2: str = "hot",
+        brief: dict[str, Callable[[float], Any]] | None = None,
+        every: dict[str, Any] | None = None,
+        read: Callable[[Any], Sequence[float]] | None = None,
+        labels: tuple[str, ...] = (),
+    ) -> None:
+        self.name, self.unit_ns, self.l2 = name, unit_ns, l2
+        self.brief = brief or {}
+        """Arguments that have it take so many milliseconds."""
+        self.every = every or {}
+        """Arguments that have it return each time it took."""
+        self.read = read or _numbers
+        self.labels = labels
+        """Arguments that say what it times."""
+
+
+def _numbers(found: Any) -> list[float]:
+    """Return the numbers in what a timer returned, flat."""
+    if isinstance(found, bool) or found is None:
+        return []
+    if isinstance(found, (int, float)):
+        return [float(found)]
+    if hasattr(found, "tolist"):
+        return _numbers(found.tolist())
+    if isinstance(found, (list, tuple)):
+        return [number for each in found for number in _numbers(each)]
+    return []
+
+
+_TRITON = {"warmup": lambda ms: max(1, round(ms / 4)), "rep": lambda ms: max(1, round(ms))}
+_ALL = {"return_mode": "all", "quantiles": None}
+_FLASHINFER = Timer(
+    "flashinfer",
+    l2="cold",
+    brief={
+        "dry_run_time_ms": lambda ms: max(1, round(ms / 4)),
+        "repeat_time_ms": lambda ms: max(1, round(ms)),
+        "dry_run_iters": lambda _ms: None,
+        "repeat_iters": lambda _ms: None,
+    },
+)
+_CUPY = Timer(
+    "cupyx",
+    unit_ns=_S,
+    brief={"max_duration": lambda ms: ms / 1e3, "n_warmup": lambda _ms: 3},
+    read=lambda found: _numbers(found.gpu_times[0]),
+    labels=("name",),
+)
+_TILELANG = Timer(
+    "tilelang",
+    l2="cold",
+    brief={**_TRITON, "_n_warmup": lambda _ms: 0, "_n_repeat": lambda _ms: 0},
+    every={"quantiles": None, "return_mode": "mean"},
+)
+_CUTE = Timer(
+    "cute.testing",
+    unit_ns=_US,
+    brief={"warmup_iterations": lambda _ms: 3, "iterations": lambda ms: max(5, round(2 * ms))},
+)
+TIMERS: dict[str, dict[str, Timer]] = {
+    "triton.testing": {
+        "do_bench": Timer("do_bench", l2="cold", brief=_TRITON, every=_ALL),
+        "do_bench_cudagraph": Timer("do_bench_cudagraph", brief={"rep": _TRITON["rep"]}, every=_ALL),
+    },
+    "tilelang.profiler.bench": {"do_bench": _TILELANG},
+    "flashinfer.testing.utils": dict.fromkeys(
+        (
+            "bench_gpu_time",
+            "bench_gpu_time_with_cuda_event",
+            "bench_gpu_time_with_cudagraph",
+            "bench_gpu_time_with_cupti",
+        ),
+        _FLASHINFER,
+    ),
+    "cutlass.cute.testing": {"benchmark": _CUTE},
+    "cupyx.profiler._time": {"benchmark": _CUPY},
+}
+"""Timers by the module that defines them, and by name."""
+TORCH_TIMER = "torch.utils.benchmark.utils.timer"
+TORCH_METHODS = ("timeit", "blocked_autorange", "adaptive_autorange")
+
+
+class TimedCall:
+    """A call of a timer, with the function that it is to time."""
+
+    timer = ""
+    clock = "host"
+    l2 = "hot"
+    fn: Any = None
+    roots: tuple[Any, ...] = ()
+    """What else the function works on."""
+
+    def __init__(self) -> None:
+        self.labels: dict[str, Any] = {}
+
+    def run(self) -> Any:
+        """Call the function once."""
+        return self.fn()
+
+    def sample(self, budget_ms: float) -> tuple[list[float], int]:
+        """Return times of one launch in nanoseconds, and the number of launches that each is the mean of."""
+        raise NotImplementedError
+
+    def result(self) -> Any:
+        """Return to the author what the timer returns, from a brief measurement."""
+        raise NotImplementedError
+
+
+class LibraryCall(TimedCall):
+    """A call of one of TIMERS."""
+
+    def __init__(self, timer: Timer, original: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        super().__init__()
+        self._timer, self._original = timer, original
+        self._parameters = inspect.signature(original).parameters
+        bound = inspect.signature(original).bind(*args, **kwargs)
+        self._given = dict(bound.arguments)
+        self.timer, self.clock, self.l2 = timer.name, timer.name, timer.l2
+        first = next(iter(self._given))
+        self.fn = self._given[first]
+        self.roots = tuple(value for name, value in self._given.items() if name != first)
+        self.labels = {name: self._given[name] for name in timer.labels if name in self._given}
+
+    def run(self) -> Any:
+        args = self._given.get("args", self._given.get("input_args", ()))
+        kwargs = self._given.get("kwargs", self._given.get("input_kwargs"))
+        arguments = args if isinstance(args, (tuple, list)) else ()
+        return self.fn(*arguments, **(kwargs if isinstance(kwargs, dict) else {}))
+
+    def _call(self, more: dict[str, Any]) -> Any:
+        given = {**self._given, **{name: each for name, each in more.items() if name in self._parameters}}
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for name, value in given.items():
+            kind = self._parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                args += value
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                kwargs.update(value)
+            elif kind is inspect.Parameter.POSITIONAL_ONLY:
+                args.append(value)
+            else:
+                kwargs[name] = value
+        return self._original(*args, **kwargs)
+
+    def _brief(self, budget_ms: float) -> dict[str, Any]:
+        return {name: of(budget_ms) for name, of in self._timer.brief.items()}
+
+    def sample(self, budget_ms: float) -> tuple[list[float], int]:
+        brief = self._brief(budget_ms)
+        try:
+            found = self._call({**brief, **self._timer.every})
+        except (AssertionError, ValueError, TypeError):
+            if not self._timer.every:
+                raise
+            found = self._call({**brief, "quantiles": None})  # an older version knows no "all"
+        return [time * self._timer.unit_ns for time in self._timer.read(found)], 1
+
+    def result(self) -> Any:
+        return self._call(self._brief(2))
+
+
+class TorchCall(TimedCall):
+    """A call of a method of torch.utils.benchmark.Timer."""
+
+    timer = "torch.utils.benchmark"
+    clock = "host"
+
+    def __init__(self, timer: Any, method: str, original: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        super().__init__()
+        self._object, self._method, self._original, self._args, self._kwargs = (
+            timer,
+            method,
+            original,
+            args,
+            kwargs,
+        )
+        self._timeit = getattr(type(timer), "_harness_timeit", None) or type(timer).timeit
+        spec = timer._task_spec
+        self._globals = dict(timer._globals)
+        self.fn = spec.stmt
+        self.roots = tuple(value for name, value in self._globals.items() if name in str(spec.stmt))
+        self.labels = {
+            name: getattr(spec, name, None) for name in ("label", "sub_label", "description", "env")
+        }
+        self._number = 0
+
+    def run(self) -> Any:
+        """Run the statement; returns its value where it is an expression."""
+        names = dict(self._globals)
+        spec = self._object._task_spec
+        if spec.setup and spec.setup != "pass":
+            exec(spec.setup, names)  # noqa: S102 - as the timer does
+        try:
+            code = compile(spec.stmt, "<stmt>", "eval")
+        except SyntaxError:
+            exec(spec.stmt, names)  # noqa: S102
+            return None
+        return eval(code, names)  # noqa: S307
+
+    def sample(self, budget_ms: float) -> tuple[list[float], int]:
+        if not self._number:
+            once = self._timeit(self._object, 3).mean
+            self._number = max(1, min(_LONGEST_LOOP, int(budget_ms / 1e3 / max(once, 1e-9))))
+        return [self._timeit(self._object, self._number).mean * _S], self._number
+
+    def result(self) -> Any:
+        if self._method == "timeit":
+            return self._timeit(self._object, 3)
+        return self._original(self._object, *self._args, **{**self._kwargs, "min_run_time": 0.005})
+
+
+class OwnCall(TimedCall):
+    """A call of a timer that the author wrote: what it times is timed by events, or by the host's clock.
+
+    The author's timer is called first, since it alone knows the arguments of the function, and its result.
+    """
+
+    def __init__(self, name: str, original: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        super().__init__()
+        self.timer = name
+        self._given: tuple[Any, Any] = ((), {})
+        values = [*args, *kwargs.values()]
+        self.fn = next(each for each in values if callable(each) and not isinstance(each, type))
+        self.roots = tuple(each for each in values if each is not self.fn)
+
+        def timed(*inner: Any, **named: Any) -> Any:
+            self._given = inner, named
+            return self.fn(*inner, **named)
+
+        def put(value: Any) -> Any:
+            return timed if value is self.fn else value
+
+        self._result = original(*map(put, args), **{key: put(each) for key, each in kwargs.items()})
+        self._device = device_clock()
+        self.clock = "event" if self._device else "host"
+        self._number = 0
+
+    def run(self) -> Any:
+        args, kwargs = self._given
+        return self.fn(*args, **kwargs)
+
+    def sample(self, budget_ms: float) -> tuple[list[float], int]:
+        if not self._number:
+            self._loop(1)
+            self._number = max(1, min(_LONGEST_LOOP, int(budget_ms * _MS / max(self._loop(1), 1.0))))
+        self._loop(max(1, self._number // 4))
+        return [self._loop(self._number) / self._number], self._number
+
+    def _loop(self, count: int) -> float:
+        if self._device is not None:
+            return self._device(self.run, count)
+        began = time.perf_counter_ns()
+        for _ in range(count):
+            self.run()
+        return float(time.perf_counter_ns() - began)
+
+    def result(self) -> Any:
+        return self._result
+
+
+def device_clock() -> Callable[[Callable[[], Any], int], float] | None:
+    """Return what times so many calls by events of the framework in use; None where none uses a card."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and torch.cuda.is_initialized():
+        events = lambda: torch.cuda.Event(enable_timing=True)  # noqa: E731
+        return lambda run, count: _between(events, run, count, _torch_ms)
+    if cupy is not None:
+        return lambda run, count: _between(cupy.cuda.Event, run, count, cupy.cuda.get_elapsed_time)
+    return None
+
+
+def _torch_ms(start: Any, end: Any) -> float:
+    return float(start.elapsed_time(end))
+
+
+def _between(
+    new: Callable[[], Any], run: Callable[[], Any], count: int, milliseconds: Callable[[Any, Any], float]
+) -> float:
+    start, end = new(), new()
+    start.record()
+    for _ in range(count):
+        run()
+    end.record()
+    end.synchronize()
+    return milliseconds(start, end) * _MS

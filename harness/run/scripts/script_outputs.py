@@ -1,0 +1,214 @@
+"""Outputs of head's timed function held to base's: equal to the bit, within a tolerance, or not."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.measure.protocol import SideName
+from harness.records.types import Outputs
+from harness.run.scripts.script_process import Done, RaisedError
+
+TOLERANCES: Mapping[str, float] = {
+    "float64": 1e-12,
+    "complex128": 1e-12,
+    "float32": 1e-5,
+    "complex64": 1e-5,
+    "float16": 2e-3,
+    "bfloat16": 1.6e-2,
+}
+"""Largest difference by type, as a share of the array's largest magnitude. Integers are equal or not."""
+_COARSE = 0.13
+"""The same for types of eight bits and less."""
+_SELF = 4.0
+"""Base may differ from itself, as by atomics: so many times that is tolerated."""
+_ROLLED = 100.0
+"""On data that the author never meant, only gross differences count, in units of the tolerance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What became of the comparison of outputs."""
+
+    difference: str = ""
+    """How head differs from base; empty where it does not."""
+    error: float | None = None
+    """Largest difference in units of the tolerance, 0 for the same bits; None where nothing was compared."""
+    reason: str = ""
+    """Code why nothing was compared."""
+
+    @property
+    def outputs(self) -> Outputs:
+        """Return what a verdict says of it. Outputs that differ and are judged are held to nothing."""
+        if self.difference:
+            return Outputs(held_to="nothing", reason="differ")
+        if self.reason:
+            return Outputs(held_to="nothing", reason=self.reason)
+        return Outputs(held_to="base", error=self.error)
+
+
+Observe = Callable[[SideName, str, bool], Done | RaisedError]
+"""Has one side run its function once: side, file for the values or none, on rolled data or the author's."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsCheck:
+    """Holds head's outputs at one call to base's."""
+
+    observe: Observe
+    scratch: Path
+    rtol: float | None
+    """Tolerance for every type of floats, in place of TOLERANCES."""
+
+    def run(self) -> Found:
+        """Compare on the author's data, and on these moved on by one element: a stale buffer shows there."""
+        found = self._compared(rolled=False)
+        if found.difference or found.reason not in ("", "not-seen"):
+            return found
+        rolled = self._compared(rolled=True)
+        if rolled.difference:
+            return rolled
+        return rolled if found.reason and not rolled.reason else found
+
+    def _compared(self, *, rolled: bool) -> Found:
+        seen = self._both(rolled=rolled, write=False)
+        if isinstance(seen, Found):
+            return seen
+        base, head = seen["base"], seen["head"]
+        if not base.outputs and not head.outputs:
+            return Found(reason="not-seen")
+        if base.outputs == head.outputs:
+            return Found(error=0.0)
+        changed = {*base.outputs, *head.outputs}
+        if any(
+            head.inputs.get(name, digest) != digest
+            for name, digest in base.inputs.items()
+            if name not in changed
+        ):
+            return Found(reason="inputs-differ")
+        return self._by_values(rolled=rolled)
+
+    def _both(self, *, rolled: bool, write: bool) -> dict[SideName, Done] | Found:
+        seen: dict[SideName, Done] = {}
+        sides: tuple[SideName, ...] = ("base", "head")
+        for side in sides:
+            path = str(self.scratch / f"{side}.arrays") if write else ""
+            done = self.observe(side, path, rolled)
+            if isinstance(done, RaisedError):
+                return Found(reason="raised")
+            if write and not done.written:
+                return Found(reason="too-large")
+            seen[side] = done
+        return seen
+
+    def _by_values(self, *, rolled: bool) -> Found:
+        seen = self._both(rolled=rolled, write=True)
+        if isinstance(seen, Found):
+            return seen
+        base, head = (read_arrays(self.scratch / f"{side}.arrays") for side in ("base", "head"))
+        again = self.observe("base", str(self.scratch / "again.arrays"), rolled)
+        own = read_arrays(self.scratch / "again.arrays") if isinstance(again, Done) and again.written else {}
+        limit = _ROLLED if rolled else 1.0
+        worst = 0.0
+        for name in dict.fromkeys((*base, *head)):
+            if name not in base or name not in head:
+                return _one_sided(name, in_base=name in base)
+            one, other = base[name], head[name]
+            if one.values.shape != other.values.shape:
+                return Found(
+                    f"{name} has the shape {_shape(other)}, and {_shape(one)} at base", error=math.inf
+                )
+            found = _difference(one, other, own.get(name), self.rtol)
+            if found.error > limit:
+                data = " with its floats moved on by one element" if rolled else ""
+                return Found(f"{name}{data} {found.words}", error=found.error)
+            worst = max(worst, found.error)
+        return Found(error=worst)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputArray:
+    values: NDArray[Any]
+    type: str
+    """The framework's type, such as bfloat16, which NumPy holds as float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    error: float
+    words: str
+
+
+def read_arrays(path: Path) -> dict[str, OutputArray]:
+    """Return the arrays that a script's process wrote, by name."""
+    with path.open("rb") as file:
+        described = json.loads(file.readline())
+        found = {}
+        for name, dtype, shape, kind in described:
+            count = math.prod(shape)
+            values = np.frombuffer(file.read(count * np.dtype(dtype).itemsize), dtype).reshape(shape)
+            found[name] = OutputArray(values, kind)
+        return found
+
+
+def _one_sided(name: str, *, in_base: bool) -> Found:
+    if name.startswith("returned"):
+        who, other = ("base", "head") if in_base else ("head", "base")
+        return Found(f"{who} returns {name} and {other} does not", error=math.inf)
+    words = "base writes it and head leaves it as it was" if in_base else "head writes it and base does not"
+    return Found(f"{name}: {words}", error=math.inf)
+
+
+def _shape(array: OutputArray) -> str:
+    return "x".join(map(str, array.values.shape)) or "scalar"
+
+
+def _difference(
+    base: OutputArray, head: OutputArray, again: OutputArray | None, rtol: float | None
+) -> _Difference:
+    """Compare two arrays of one shape; NaN is equal to NaN, and an infinity to itself."""
+    if base.values.dtype.kind not in "fc" or head.values.dtype.kind not in "fc":
+        wrong = np.flatnonzero((base.values != head.values).ravel())
+        if not wrong.size:
+            return _Difference(0.0, "")
+        return _Difference(math.inf, f"{_where(base, head, int(wrong[0]))}; {wrong.size} elements differ")
+    errors = _errors(base.values, head.values)
+    if not errors.size or not (worst := float(errors.max())):
+        return _Difference(0.0, "")
+    finite = np.abs(base.values[np.isfinite(base.values)])
+    scale = float(finite.max()) if finite.size else 0.0
+    kinds = [TOLERANCES.get(each.type, _COARSE) for each in (base, head)]
+    bound = (rtol if rtol is not None else max(kinds)) * scale
+    if again is not None and again.values.shape == base.values.shape:
+        own = _errors(base.values, again.values)
+        bound = max(bound, _SELF * float(own.max()))
+    error = worst / bound if bound > 0 else math.inf
+    at = int(errors.argmax())
+    wrong_count = int(np.count_nonzero(errors > bound))
+    words = (
+        f"{_where(base, head, at)}; {wrong_count} of {errors.size} elements differ by more than {bound:.3g}"
+    )
+    return _Difference(error, words)
+
+
+def _errors(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    wide = np.complex128 if one.dtype.kind == "c" or other.dtype.kind == "c" else np.float64
+    with np.errstate(all="ignore"):
+        a, b = one.astype(wide).ravel(), other.astype(wide).ravel()
+        errors: NDArray[Any] = np.abs(a - b)
+        errors[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
+        errors[np.isnan(errors)] = np.inf
+    return errors
+
+
+def _where(base: OutputArray, head: OutputArray, at: int) -> str:
+    place = np.unravel_index(at, base.values.shape)
+    index = "".join(f"[{int(each)}]" for each in place)
+    return f"is {head.values.ravel()[at]} at {index or 'its place'}, and {base.values.ravel()[at]} at base"

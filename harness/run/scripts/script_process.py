@@ -1,0 +1,254 @@
+"""One process of a benchmark script at one commit, which waits for orders at each of its timing calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.errors import HarnessError, MeasureError, WorkerError
+from harness.run.device_session import TimedOutError
+from harness.run.executables.executable_build import Executable
+from harness.run.executables.side_code import Imported, SideRecorder
+from harness.run.executables.side_modules import CALLS
+from harness.run.scripts import recorder
+from harness.run.scripts.recorder.link import GO, SEVERAL, SOCKET
+from harness.run.scripts.recorder.recording import SETTINGS
+from harness.run.scripts.script_files import script_of
+from harness.system.process import ShellProcess
+
+_GLANCE_S = 0.05
+_MOST_LINE_BYTES = 2**26
+E = TypeVar("E", bound=HarnessError)
+
+
+class SeveralProcessesError(MeasureError):
+    reason = "several-processes"
+
+
+class Call(msgspec.Struct, frozen=True, tag_field="at", tag="call"):
+    """A timing call that the script has reached."""
+
+    pid: int
+    timer: str
+    """The timer that was called."""
+    clock: str
+    l2: str
+    functions: tuple[str, ...]
+    """Functions around the call, the inner first."""
+    calls: str
+    """Name of what is timed; empty where it has none."""
+    variables: tuple[dict[str, int | str], ...]
+    """Variables that may tell the call from others, in groups: what tells more surely comes first."""
+
+
+class Done(msgspec.Struct, frozen=True, tag_field="at", tag="done"):
+    """The answer to an order: the fields of a sample, or of outputs."""
+
+    times_ns: tuple[float, ...] = ()
+    launches: int = 1
+    started_ns: int = 0
+    ended_ns: int = 0
+    inputs: dict[str, str] = {}
+    outputs: dict[str, str] = {}
+    written: bool = False
+
+
+class RaisedError(msgspec.Struct, frozen=True, tag_field="at", tag="error"):
+    """What the timed function raised while an order was carried out."""
+
+    error: str
+    message: str
+
+
+class _End(msgspec.Struct, frozen=True, tag_field="at", tag="end"):
+    """The process ends by itself."""
+
+
+_DECODER = msgspec.json.Decoder(Call | Done | RaisedError | _End)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What is recorded of a script, alike for both sides."""
+
+    timers: tuple[str, ...] = ()
+    """Timers of the author's own, ``function`` or ``module:function``."""
+    ignored: tuple[str, ...] = ()
+    """Parts of paths whose calls do not count, such as an autotuner's."""
+    seed: int = 1
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment of both sides, besides this process's."""
+
+
+class ScriptProcess:
+    """A process of one side; `close` ends it. Errors have the side, and the end of what it printed."""
+
+    def __init__(self, executable: Executable, folder: Path, what: Recorded) -> None:
+        self.executable, self.side = executable, executable.side
+        self._folder = folder
+        folder.mkdir()
+        folders = executable.folders
+        assert folders is not None, "a script is run at commits"
+        script = script_of(executable.command, executable.folder)
+        self._recorder = SideRecorder(folders, folder / "python")
+        shutil.copytree(Path(recorder.__file__).parent, folder / "python" / "harness_recorder")
+        described = {
+            "folders": [os.path.realpath(executable.files)],
+            "script": os.path.realpath(script) if script else "",
+            "ignored": what.ignored,
+            "timers": what.timers,
+            "seed": what.seed,
+        }
+        (folder / SETTINGS).write_text(json.dumps(described), encoding="utf-8")
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            self._listener.bind(f"/proc/self/fd/{place}/{SOCKET}")
+        finally:
+            os.close(place)
+        self._listener.listen()
+        variables = {"MPLBACKEND": "Agg", **what.variables, **self._recorder.variables, CALLS: str(folder)}
+        self._child = ShellProcess(self._recorder.recorded(executable.command), executable.folder, variables)
+        self._link: socket.socket | None = None
+        self._received = bytearray()
+        self.pid = 0
+        self.at: Call | None = None
+        """The call that it waits at."""
+        self.calls = 0
+        """Number of calls that it has reached."""
+
+    def close(self) -> None:
+        self._child.close()
+        for each in (self._link, self._listener):
+            if each is not None:
+                each.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def let_go(self) -> None:
+        """Let the script use the device; until then it has imported its framework at most."""
+        (self._folder / GO).touch()
+
+    def reach(self, timeout_s: float) -> Call | None:
+        """Let the script run to its next timing call; None where it has ended well without another.
+
+        Raises TimedOutError, WorkerError for a script that failed, SeveralProcessesError.
+        """
+        deadline = time.monotonic() + timeout_s
+        self.let_go()
+        if self.at is not None:
+            self._send({"do": "go"})
+            self.at = None
+        found: Call | None = self._receive(deadline, Call)
+        if (self._folder / SEVERAL).exists():
+            raise self._error(
+                SeveralProcessesError(
+                    "Several processes of it called a timer at the same time, and only one at a time can be "
+                    "recorded. Have it measure in a single process."
+                )
+            )
+        if found is None:
+            self._check_end(deadline)
+            return None
+        self.at, self.pid = found, found.pid
+        self.calls += 1
+        return found
+
+    def order(self, timeout_s: float, **order: Any) -> Done | RaisedError:
+        """Have an order carried out at the call that it waits at. Raises as `reach` does."""
+        deadline = time.monotonic() + timeout_s
+        self._send(order)
+        found: Done | RaisedError | None = self._receive(deadline, (Done, RaisedError))
+        if found is None:
+            self._check_end(deadline)
+            raise self._error(WorkerError(f"{self.executable.command!r} ended while it was measured."))
+        return found
+
+    def imported(self) -> Imported:
+        """Return what it imported of the repository, once it has ended. Raises OtherCodeError."""
+        return self._recorder.imported()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self._link is not None
+        try:
+            self._link.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            self._hang_up()
+
+    def _receive(self, deadline: float, kind: Any) -> Any:
+        """Return the next message; None where the script has ended."""
+        while True:
+            if (line := self._line()) is not None:
+                found = self._decoded(line)
+                if isinstance(found, kind):
+                    return found
+                if not isinstance(found, _End):
+                    raise self._error(WorkerError(f"The recorder answered {line[:200]!r} out of turn."))
+                self._hang_up()
+            elif time.monotonic() > deadline:
+                raise self._error(
+                    TimedOutError(
+                        f"{self.executable.command!r} came to no timing call in time: it was ended. Raise "
+                        "--timeout, or have it measure less."
+                    )
+                )
+            elif self._link is None and self._child.has_ended():
+                return None
+            else:
+                self._read()
+
+    def _decoded(self, line: bytes) -> object:
+        try:
+            return _DECODER.decode(line)
+        except msgspec.MsgspecError as error:
+            raise self._error(WorkerError(f"The recorder's message cannot be read: {error}.")) from None
+
+    def _line(self) -> bytes | None:
+        end = self._received.find(b"\n")
+        if end < 0:
+            return None
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        return line
+
+    def _read(self) -> None:
+        self._child.shorten_log()
+        source = self._link or self._listener
+        if not select.select([source], [], [], _GLANCE_S)[0]:
+            return
+        if self._link is None:
+            self._link, _ = self._listener.accept()
+            return
+        try:
+            received = self._link.recv(2**16)
+        except OSError:
+            received = b""
+        self._received += received
+        if not received or len(self._received) > _MOST_LINE_BYTES:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Forget a process that has ended: a script that starts others may go on in the next."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _check_end(self, deadline: float) -> None:
+        in_time = self._child.wait(deadline)
+        ended = self._child.ended(in_time=in_time)
+        if ended.status != 0:
+            raise self._error(WorkerError(f"{self.executable.command!r} {ended.how}."))
+
+    def _error(self, error: E) -> E:
+        error.side = self.side
+        error.log = error.log or self._child.log()
+        return error

@@ -1,0 +1,435 @@
+"""`harness compare --script`: an author's benchmark script at two commits, unchanged.
+
+A stand-in of Triton times by a clock that each operation moves on, so verdicts are sure and quick.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from harness.errors import ExitCode
+from harness.report.document.document import decode_review
+from harness.run.scripts.call_names import names_of
+from harness.run.scripts.recorder import arrays, frames
+from harness.run.scripts.script_outputs import OutputsCheck
+from harness.run.scripts.script_process import Done
+from tests.support import caller, commit, git, make_repository
+
+TESTING = """
+import clock
+def do_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_mode="mean"):
+    times = []
+    for _ in range(5):
+        began = clock.now
+        fn()
+        times.append((clock.now - began) / 1000)
+    if return_mode == "all":
+        return times
+    return times[:len(quantiles)] if quantiles else times[0]
+class Benchmark:
+    def __init__(self, x_names, x_vals, line_arg, line_vals, plot_name, args):
+        self.__dict__.update(locals())
+class Mark:
+    def __init__(self, fn, benchmarks):
+        self.fn, self.benchmarks = fn, benchmarks
+    def run(self, **_):
+        raise RuntimeError("it opens a window")
+def perf_report(benchmarks):
+    return lambda fn: Mark(fn, benchmarks)
+"""
+OPS = """
+import numpy as np
+import clock
+def softmax(x):
+    clock.now += {softmax} * x.shape[0]
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return {result}
+def relu(x, out):
+    clock.now += {relu}
+    {write}
+"""
+SCRIPT = """
+import numpy as np
+import triton
+from ops import relu, softmax
+for n in (256, 512):
+    x = np.random.default_rng().normal(size=(n, 16)).astype("f4")
+    print(n, triton.testing.do_bench(lambda: softmax(x)), "ms")
+out = np.zeros_like(x)
+print(triton.testing.do_bench(lambda: relu(x, out), quantiles=[0.5, 0.2]))
+"""
+RIGHT = {
+    "softmax": 1,
+    "relu": 100,
+    "result": "e / e.sum(axis=1, keepdims=True)",
+    "write": "np.maximum(x, 0, out=out)",
+}
+RUN = "python bench.py"
+
+
+def files(script=SCRIPT, **changed):
+    return {
+        "harness.toml": "",
+        "clock.py": "now = 0.0\n",
+        "triton/__init__.py": "from . import testing\n",
+        "triton/testing.py": TESTING,
+        "ops.py": OPS.format(**{**RIGHT, **changed}),
+        "bench.py": script,
+    }
+
+
+@pytest.fixture
+def harness(capsys, monkeypatch, own_cache):
+    return caller(capsys, monkeypatch)
+
+
+@pytest.fixture
+def compare(harness, tmp_path):
+    """Compares two commits, given the files of each, by a script."""
+
+    def run(base, head, *more, command=RUN):
+        repository = make_repository(tmp_path / "p")
+        for day, content in enumerate((base, head), 1):
+            commit(repository, {"day": str(day), **content}, day)
+        return harness("compare", "HEAD~1", "HEAD", "--script", command, "--json", *more, cwd=repository)
+
+    return run
+
+
+def verdicts_of(done):
+    [told] = done.json
+    return {each["case"].partition(".")[2]: each for each in told["verdicts"]}
+
+
+def test_an_unchanged_script_is_judged_call_by_call(compare):
+    done = compare(files(), files(relu=120))
+    said = verdicts_of(done)
+    assert {name: each["status"] for name, each in said.items()} == {
+        "softmax[n=256]": "unchanged",
+        "softmax[n=512]": "unchanged",
+        "relu[]": "regression",
+    }
+    assert done.status == ExitCode.REGRESSION
+    assert said["relu[]"]["time"]["effect"] == pytest.approx(0.2)
+    assert said["softmax[n=512]"]["base"]["time_ns"] == pytest.approx(512e3)
+    assert {each["outputs"]["held_to"] for each in said.values()} == {"base"}
+    assert {each["outputs"]["error"] for each in said.values()} == {0.0}
+
+
+WRONG = {
+    "one element": {"result": "np.where(np.arange(16) == 3, 0.1, e / e.sum(axis=1, keepdims=True))"},
+    "a swapped axis": {"result": "e / e.sum(axis=0, keepdims=True)"},
+    "half a permille": {"result": "1.0005 * e / e.sum(axis=1, keepdims=True)"},
+    "another shape": {"result": "(e / e.sum(axis=1, keepdims=True))[:, :8]"},
+    "nothing returned": {"result": "None"},
+    "a buffer that stays as it was": {"write": "pass"},
+    "a result kept from the first call": {
+        "result": "globals().setdefault(f'kept{x.shape}', e / e.sum(axis=1, keepdims=True))"
+    },
+}
+
+
+@pytest.mark.parametrize("changed", WRONG.values(), ids=WRONG)
+def test_outputs_that_differ_from_base_fail_and_have_no_time(compare, changed):
+    said = verdicts_of(compare(files(), files(**changed)))
+    wrong = [name for name, each in said.items() if each["reason"] == "differs-from-base"]
+    assert wrong == (["relu[]"] if "write" in changed else ["softmax[n=256]", "softmax[n=512]"])
+    assert all(said[name]["time"] is None for name in wrong)
+
+
+def test_outputs_that_differ_may_be_only_noted(compare):
+    changed = WRONG["half a permille"]
+    said = verdicts_of(compare(files(), files(**changed), "--outputs", "note"))
+    assert said["softmax[n=256]"]["status"] == "unchanged"
+    assert said["softmax[n=256]"]["outputs"]["reason"] == "differ"
+
+
+def test_a_wider_tolerance_of_outputs_holds(compare):
+    said = verdicts_of(compare(files(), files(**WRONG["half a permille"]), "--rtol", "0.001"))
+    assert said["softmax[n=256]"]["status"] == "unchanged"
+    assert 0 < said["softmax[n=256]"]["outputs"]["error"] < 1
+
+
+REPORT = """
+import numpy as np
+import triton
+from triton.testing import do_bench, Benchmark, perf_report
+from ops import relu, softmax
+sizes = [64, 128]
+@perf_report(Benchmark(["rows"], sizes, "provider", ["mine", "numpy"], "softmax", {"columns": 8}))
+def speed(rows, columns, provider):
+    x = np.random.rand(rows, columns).astype("f4")
+    fn = {"mine": lambda: softmax(x), "numpy": lambda: relu(x, x.copy())}[provider]
+    ms, low = do_bench(fn, quantiles=[0.5, 0.2])
+    return ms, low
+speed.run(show_plots=True, print_data=True)
+"""
+
+
+def test_rows_of_a_report_are_named_by_what_varies_and_no_window_opens(compare):
+    said = verdicts_of(compare(files(REPORT), files(REPORT)))
+    assert list(said) == [f"speed_{name}[rows={rows}]" for rows in (64, 128) for name in ("mine", "numpy")]
+
+
+OWN = """
+import time
+import numpy as np
+from ops import softmax
+def {name}(count, fn, *args):
+    for _ in range(count):
+        fn(*args)
+    return "a sentence"
+x = np.ones((8, 8), "f4")
+assert {name}(3, softmax, x) == "a sentence"
+"""
+
+
+@pytest.mark.parametrize("timer", ["timeit", "__main__:timeit"])
+def test_a_timer_of_the_authors_own_is_named(compare, timer):
+    script = OWN.format(name="timeit")
+    done = compare(files(script), files(script), "--timer", timer, "--budget", "0.1")
+    assert list(verdicts_of(done)) == ["softmax[]"]
+
+
+def test_a_script_that_calls_no_known_timer_measured_nothing(compare):
+    script = OWN.format(name="timeit")
+    done = compare(files(script), files(script))
+    assert "--timer NAME" in done.failed_with(ExitCode.NOT_MEASURED)
+
+
+def test_base_runs_heads_script_and_says_so(compare):
+    old = SCRIPT.replace("(256, 512)", "(128,)")
+    done = compare(files(old), files())
+    assert list(verdicts_of(done)) == ["softmax[n=256]", "softmax[n=512]", "relu[]"]
+    assert "--script-from each" in done.err
+
+
+def test_each_side_may_run_its_own_script(compare):
+    old = SCRIPT.replace("(256, 512)", "(256, 128)")
+    said = verdicts_of(compare(files(old), files(), "--script-from", "each"))
+    assert {name: each["status"] for name, each in said.items()} == {
+        "softmax[n=256]": "unchanged",
+        "softmax[n=512]": "new",
+        "softmax[n=128]": "missing",
+        "relu[]": "unchanged",
+    }
+
+
+def test_calls_in_another_order_are_measured_too(compare):
+    old = SCRIPT.replace("(256, 512)", "(512, 256)")
+    said = verdicts_of(compare(files(old), files(), "--script-from", "each"))
+    assert {each["status"] for each in said.values()} == {"unchanged"}
+    assert len(said) == 3
+
+
+ENDS = {
+    "exits with 1": ("raise SystemExit(1)", "exited with status 1"),
+    "an import that base lacks": ("import absent_everywhere", "absent_everywhere"),
+}
+
+
+@pytest.mark.parametrize(("line", "told"), ENDS.values(), ids=ENDS)
+def test_a_script_that_fails_tells_how_it_ended(compare, line, told):
+    done = compare(files(), files(f"{line}\n{SCRIPT}"))
+    verdict = verdicts_of(done)["script[]"]
+    assert verdict["status"] == "failed"
+    assert told in verdict["message"] + verdict["log"]
+
+
+def test_one_side_that_fails_leaves_the_other_no_verdict(compare):
+    done = compare(files(), {**files(), "ops.py": "raise ImportError('broken at head')"})
+    said = verdicts_of(done)
+    assert list(said) == ["script[]", "softmax[n=256]", "softmax[n=512]", "relu[]"]
+    assert {(each["status"], each["side"]) for each in said.values()} == {("failed", "head")}
+
+
+def test_timing_in_several_processes_at_once_is_refused(compare):
+    script = f"import os, time\nif not os.fork():\n    time.sleep(0.2)\n{SCRIPT}\ntime.sleep(1)"
+    done = compare(files(script), files(script))
+    assert "several-processes" in {each["reason"] for each in verdicts_of(done).values()}
+
+
+def test_calls_before_a_failure_are_judged(compare):
+    said = verdicts_of(compare(files(), files(write="raise ValueError('no such path')")))
+    assert {name: each["status"] for name, each in said.items()} == {
+        "script[]": "failed",
+        "softmax[n=256]": "unchanged",
+        "softmax[n=512]": "unchanged",
+        "relu[]": "failed",
+    }
+    assert "no such path" in said["relu[]"]["message"]
+
+
+def test_options_of_scripts_need_a_script(harness, tmp_path):
+    commit(make_repository(tmp_path / "p"), files(), 1)
+    done = harness("compare", "HEAD", "--timer", "timeit", cwd=tmp_path / "p")
+    assert "--script" in done.failed_with(ExitCode.USAGE)
+
+
+# Names
+
+
+@dataclass(frozen=True)
+class Call:
+    functions: tuple[str, ...] = ("speed",)
+    calls: str = ""
+    variables: tuple[dict[str, int | str], ...] = field(default=({},))
+
+
+def spelt(*sides):
+    return [[f"{each.kernel}{dict(each.sizes) or ''}" for each in names] for names in names_of(sides)]
+
+
+def calls(*variables):
+    return [Call(variables=(each,)) for each in variables]
+
+
+def test_a_name_has_the_fewest_variables_that_tell_calls_apart():
+    given = [{"n": n, "provider": p, "twice": 2 * n} for n in (1, 2) for p in ("a", "b")]
+    [names] = spelt(calls(*given))
+    assert names == ["speed_a{'n': 1}", "speed_b{'n': 1}", "speed_a{'n': 2}", "speed_b{'n': 2}"]
+
+
+def test_what_two_sides_do_not_have_in_common_is_in_no_name():
+    base = calls(*({"version": "1.0", "n": n} for n in (1, 2)))
+    head = calls(*({"version": "1.1", "n": n} for n in (1, 2)))
+    first, second = spelt(base, head)
+    assert first == second == ["speed{'n': 1}", "speed{'n': 2}"]
+
+
+def test_a_new_argument_a_new_size_and_another_order_leave_names_as_they_are():
+    base = calls({"n": 1}, {"n": 2})
+    head = calls({"n": 3, "eps": "1e-06"}, {"n": 2, "eps": "1e-06"}, {"n": 1, "eps": "1e-06"})
+    first, second = spelt(base, head)
+    assert set(first) <= set(second)
+
+
+def test_calls_that_nothing_tells_apart_are_told_by_their_place():
+    [names] = names_of([calls({"n": 1}, {"n": 1})])
+    assert [(dict(each.sizes), each.unstable) for each in names] == [({}, False), ({"call": 2}, True)]
+
+
+# Arrays
+
+
+def test_everything_that_a_function_changes_is_put_back():
+    x, out = np.ones(4, "f4"), np.zeros(4, "f4")
+
+    def double():
+        np.multiply(x, 2, out=out)
+        x.fill(7)
+
+    seen = arrays.Observed(double, double, ())
+    told = seen.once(1)
+    assert set(told["outputs"]) == {"out", "x"}
+    assert (x == 1).all()
+    assert (out == 0).all()
+
+
+def test_arrays_are_reached_through_partials_methods_and_containers():
+    class Layer:
+        def __init__(self):
+            self.weight = np.ones(2, "f4")
+            self.parts = [{"bias": np.zeros(3, "f4")}]
+
+        def forward(self):
+            return self.weight
+
+    layer = Layer()
+    found = {name for name, _ in arrays.walk(layer.forward, "fn")}
+    assert found == {"fn.weight", "fn.parts[0]['bias']"}
+
+
+def outputs_of(base, head, tmp_path, rtol=None, again=None):
+    """Compare what two functions of x return, as two processes would."""
+    sides = {"base": base, "head": head}
+    observed = {}
+    for side, function in sides.items():
+        x = np.linspace(-1, 1, 64, dtype="f4")
+        run = lambda function=function, x=x: function(x)  # noqa: E731
+        observed[side] = arrays.Observed(run, lambda x=x: x, ())
+
+    def observe(side, path, rolled):
+        told = observed[side].once(1, path=path, rolled=rolled)
+        return Done(inputs=told["inputs"], outputs=told["outputs"], written=told["written"])
+
+    return OutputsCheck(observe, tmp_path, rtol).run()
+
+
+def test_nan_on_both_sides_is_the_same(tmp_path):
+    found = outputs_of(
+        lambda x: np.where(x > 0, np.nan, x), lambda x: np.where(x > 0, np.nan, x + 0), tmp_path
+    )
+    assert (found.difference, found.error) == ("", 0.0)
+
+
+def test_integers_are_equal_or_not(tmp_path):
+    found = outputs_of(lambda x: np.arange(9), lambda x: np.arange(9) + (np.arange(9) == 4), tmp_path)
+    assert re.search(r"returned is 5 at \[4\], and 4 at base; 1 elements? differ", found.difference)
+
+
+def test_what_differs_from_itself_is_tolerated_four_times(tmp_path):
+    noise = iter(np.random.default_rng(1).normal(scale=1e-3, size=(100, 64)))
+
+    def random(x):
+        return x + next(noise).astype("f4")
+
+    assert outputs_of(random, random, tmp_path).difference == ""
+    assert outputs_of(random, lambda x: random(x) + 0.1, tmp_path).difference
+
+
+def test_nothing_returned_or_changed_was_not_seen(tmp_path):
+    assert outputs_of(lambda x: None, lambda x: None, tmp_path).reason == "not-seen"
+
+
+# Frames
+
+
+def test_what_a_lambda_calls_is_its_name():
+    x = np.ones(2)
+    assert frames.called_by(lambda: np.sort(x)) == "sort"
+    assert frames.called_by(lambda: x.sum(axis=0)) == "sum"
+    assert frames.called_by("softmax(x, dim=-1)") == "softmax"
+
+
+def test_values_of_names_are_short_and_plain():
+    assert frames.plain("a/path/of some file") is None
+    assert frames.plain(0.5) is None
+    assert frames.plain((2, 3)) == "2x3"
+    assert frames.plain("512") == 512
+    assert frames.plain(np.dtype("float16")) == "float16"
+
+
+# Other commands
+
+
+def history(root, *costs):
+    """A repository whose commits differ in what relu costs."""
+    repository = make_repository(root / "p")
+    for day, cost in enumerate(costs, 1):
+        commit(repository, {"day": str(day), **files(relu=cost)}, day)
+    return repository
+
+
+def test_a_bisection_finds_the_commit_that_slowed_a_call(harness, tmp_path):
+    repository = history(tmp_path, 100, 100, 100, 130, 130)
+    given = ("bench.relu[]", "HEAD~4", "HEAD", "--script", RUN, "--json")
+    done = harness("bisect", *given, cwd=repository)
+    assert done.status == ExitCode.FINE
+    assert [each["subject"] for each in done.json["suspects"]] == [git(repository, "log", "-1", "--format=%s", "HEAD~1").strip()]
+
+
+def test_a_pull_request_is_compared_by_the_scripts_of_the_configuration(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    commit(repository, files(), 1)
+    git(repository, "branch", "base")
+    commit(repository, {**files(relu=150), "harness.toml": f'scripts = ["{RUN}"]\n'}, 2)
+    done = harness("ci", "compare", "--base", "base", "--json", cwd=repository)
+    assert done.status == ExitCode.REGRESSION
+    review = decode_review((repository / "perf-review" / "review.json").read_bytes())
+    assert [case.status for card in review.cards for case in card.cases].count("regression") == 1
+    assert "same-as-base" in (repository / "perf-review" / "comment.md").read_text()
