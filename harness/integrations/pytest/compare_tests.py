@@ -1,4 +1,8 @@
-"""Benchmarks of no suite, compared with another commit: pytest runs in a process for each side and slot."""
+"""Benchmarks of no suite, compared with another commit.
+
+Functions of gpu_benchmark are recorded: a process of pytest for each side waits at each call, and both take
+turns. Benchmarks of pytest-benchmark's own fixture have a process of pytest for each side and slot.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +18,26 @@ import pytest
 
 from harness.config import load_config
 from harness.errors import HarnessError, UsageError
+from harness.integrations.pytest.function_timing import plain
 from harness.integrations.pytest.slot import OPTION
 from harness.measure.protocol import SideName
-from harness.records.imports.pytest_benchmark_files import TESTS
+from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS
 from harness.records.record_files import ComparisonResult
 from harness.records.types import Verdict
 from harness.run.executables.compare_executables import ComparingExecutables, ExecutablesSettings
 from harness.run.executables.executable_build import ONLY, Executable, put_files, source_at
 from harness.run.executables.side_code import SideFolders
 from harness.run.pair_session import CompareObserver
+from harness.run.scripts.call_names import name_of_test
+from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings
+from harness.suite.problem import Case
 from harness.system import git
 from harness.system.files import scratch_folder
 
 _ALL = "all benchmarks"
 """The name of the one verdict where pytest ended without a file on both sides."""
+_SCRIPT = "script"
+"""The kernel of the verdict on a process that failed as a whole."""
 
 
 @dataclass(slots=True)
@@ -41,8 +51,10 @@ class TestComparison:
     base: str
     """Full hash of the commit."""
     observer: CompareObserver
-    tests: frozenset[str]
-    """Node ids of the session's benchmarks."""
+    tests: Mapping[str, Mapping[str, Any]]
+    """Parameters of the session's benchmarks, by node id."""
+    recorded: bool
+    """True for functions of gpu_benchmark."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Node ids by the case of a verdict."""
     outcome: ComparisonResult | HarnessError | None = None
@@ -66,7 +78,7 @@ class TestComparison:
     def verdict(self, test: str) -> Verdict | None:
         """Return the verdict of a test, as `run` does; None where both sides skip it."""
         verdicts = {self.names[each.case]: each for each in self.run().verdicts}
-        return verdicts.get(test) or verdicts.get(_ALL)
+        return verdicts.get(test) or verdicts.get(_ALL) or verdicts.get(_SCRIPT)
 
     @property
     def result(self) -> ComparisonResult | None:
@@ -79,19 +91,37 @@ class TestComparison:
 
     def _compare(self) -> ComparisonResult:
         config = load_config(self.place.folder)
-        settings = ExecutablesSettings(
-            format="pytest-benchmark",
-            suite=TESTS,
-            device=self.option("perf_device") or config.device,
-            busy="fail" if self.option("perf_no_wait") else "wait",
-            results=config.results_folder,
-        )
+        settings: dict[str, Any] = {
+            "device": self.option("perf_device") or config.device,
+            "busy": "fail" if self.option("perf_no_wait") else "wait",
+            "results": config.results_folder,
+        }
         with scratch_folder() as scratch:
-            base, head = self.place.sides(scratch, self.base)
-            comparing = ComparingExecutables(base, head, settings, self.observer)
-            result = comparing.run(TESTS)
-            self.names = {each.case: comparing.names.get(each.case, _ALL) for each in result.verdicts}
-            return result
+            if self.recorded:
+                return self._in_turns(scratch, ScriptSettings(suite=FUNCTIONS, **settings))
+            return self._by_processes(
+                scratch, ExecutablesSettings(format="pytest-benchmark", suite=TESTS, **settings)
+            )
+
+    def _in_turns(self, scratch: Path, settings: ScriptSettings) -> ComparisonResult:
+        every_test = scratch / "every_test"
+        every_test.touch()
+        sides = self.place.sides(scratch, self.base, shlex.quote(str(every_test)))
+        result = ComparingScripts(*sides, settings, self.observer).run()
+        named = {_case_of(test, params): test for test, params in self.tests.items()}
+        self.names = {each.case: named.get(each.case, each.kernel) for each in result.verdicts}
+        return result
+
+    def _by_processes(self, scratch: Path, settings: ExecutablesSettings) -> ComparisonResult:
+        comparing = ComparingExecutables(*self.place.sides(scratch, self.base, ONLY), settings, self.observer)
+        result = comparing.run(TESTS)
+        self.names = {each.case: comparing.names.get(each.case, _ALL) for each in result.verdicts}
+        return result
+
+
+def _case_of(test: str, params: Mapping[str, Any]) -> str:
+    name = name_of_test(test, plain(params))
+    return Case(FUNCTIONS, name.kernel, dict(name.sizes), "").id
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +136,14 @@ class TestPlace:
     words: tuple[str, ...]
     """Words of the session's command line, with paths that hold on either side."""
 
-    def sides(self, scratch: Path, base: str) -> tuple[Executable, Executable]:
-        """Return base and head with their files in the scratch folder. Raises GitError, StoreError."""
-        return self._side("base", base, scratch), self._side("head", None, scratch)
+    def sides(self, scratch: Path, base: str, slot: str) -> tuple[Executable, Executable]:
+        """Return base and head with their files in the scratch folder; `slot` is the word behind OPTION.
 
-    def _side(self, side: SideName, commit: str | None, scratch: Path) -> Executable:
+        Raises GitError, StoreError.
+        """
+        return self._side("base", base, scratch, slot), self._side("head", None, scratch, slot)
+
+    def _side(self, side: SideName, commit: str | None, scratch: Path, slot: str) -> Executable:
         files = scratch / side
         put_files(self.repository, commit, files)
         project = files / self.folder.relative_to(self.repository)
@@ -118,7 +151,7 @@ class TestPlace:
         others = self.repository, *(scratch / other for other in ("base", "head") if other != side)
         return Executable(
             side,
-            f"{shlex.join([sys.executable, '-m', 'pytest', *self.words])} {OPTION}={ONLY}",
+            f"{shlex.join([sys.executable, '-m', 'pytest', *self.words])} {OPTION}={slot}",
             project,
             source_at(self.repository, commit, TESTS),
             folders=SideFolders(side, files, project, others),

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from harness.errors import HarnessError, UsageError
-from harness.integrations.pytest.function_timing import Call, Effort
+from harness.integrations.pytest.function_timing import Call, plain, time_function
 from harness.integrations.pytest.report import (
     Info,
     info_of_arm,
@@ -165,15 +166,15 @@ class GpuBenchmark:
             )
         try:
             if not self._benchmark.enabled:
-                return self._benchmark.pedantic(call.once)
-            effort = Effort(
+                return self._benchmark.pedantic(call)
+            timed = time_function(
+                replace(call, test=self._test, params=plain(self._benchmark.params or {})),
                 max_time_s=float(self._limits["max_time"]),
                 min_rounds=int(self._limits["min_rounds"]),
                 rounds=rounds,
                 warmup_rounds=warmup_rounds,
                 launches=iterations,
             )
-            timed = call.timed(effort)
         except UsageError as error:
             why = error.message
         except BaseException:

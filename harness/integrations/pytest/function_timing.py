@@ -5,11 +5,12 @@ A framework is used where the test has imported it. None is imported here.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ _FLUSHED_BYTES = 256 * 2**20
 """Size of the array that is written to clear the L2, as `triton.testing.do_bench` does."""
 _SHORTEST_ROUND_S = 1e-4
 """Host time of a round; a shorter one would measure the clock and the call rather than the function."""
+_MOST_LAUNCHES = 2**20
 _WARMUP_SHARE = 0.1
 """Share of the time limit that is spent on warming up."""
 _ARRAY = ("is_cuda", "__cuda_array_interface__", "__array_interface__", "block_until_ready")
@@ -185,19 +187,6 @@ def _block_until_ready(result: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """Number of rounds and calls that a function is timed in."""
-
-    max_time_s: float
-    min_rounds: int
-    rounds: int | None = None
-    """Exactly so many rounds; None takes what the time limit allows."""
-    warmup_rounds: int | None = None
-    launches: int | None = None
-    """Calls of one round; None takes as many as the host's clock needs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TimedFunction:
     times_s: tuple[float, ...]
     """Times of one call, a round each, in the order measured."""
@@ -208,9 +197,12 @@ class TimedFunction:
     """Result of the last call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Call:
-    """A function, and what prepares and ends each round of it."""
+    """A function, and what prepares and ends each round of it.
+
+    The recorder of comparisons looks for arrays in its fields.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
@@ -219,6 +211,9 @@ class Call:
     """Called before each round, untimed. It may return the arguments, as a pair of args and kwargs."""
     teardown: Callable[..., Any] | None = None
     """Called with the arguments after each round, untimed."""
+    test: str = ""
+    """The test's id, which with its parameters names the case."""
+    params: Mapping[str, int | float | str] = field(default_factory=dict)
 
     def prepared(self) -> Call:
         """Return this call with the arguments of one round. Raises UsageError."""
@@ -242,7 +237,7 @@ class Call:
         if self.teardown:
             self.teardown(*self.args, **self.kwargs)
 
-    def once(self) -> object:
+    def __call__(self) -> object:
         """Call the function for its result, without a clock."""
         return self._once()[0]
 
@@ -254,40 +249,64 @@ class Call:
         ready.end()
         return result, (ready.args, ready.kwargs, result)
 
-    def timed(self, effort: Effort) -> TimedFunction:
-        """Time the function: one call that chooses the clock, a warm-up, then the rounds."""
+    @functools.cached_property
+    def clock(self) -> Clock:
+        """The clock that suits the function, which is called once to find out."""
         __tracebackhide__ = True
-        clock = clock_of(self._once()[1])
-        launches = effort.launches or self._launches(clock)
-        self._rounds(clock, launches, _warmup_of(effort))
-        times_s, result = self._rounds(clock, launches, effort)
-        return TimedFunction(times_s=times_s, launches=launches, clock=clock, result=result)
+        return clock_of(self._once()[1])
 
-    def _launches(self, clock: Clock) -> int:
-        """Return the calls of a round: more than one if the host times what is short and needs no setup."""
-        if isinstance(clock, EventClock) or self.setup or self.teardown:
+    @functools.cached_property
+    def launches(self) -> int:
+        """Calls of a round: more than one if the host times what is short and needs no setup."""
+        if isinstance(self.clock, EventClock) or self.setup or self.teardown:
             return 1
         launches = 1
-        while launches < 2**20:
-            time_s, _ = clock.time_s(partial(self.function, *self.args, **self.kwargs), launches)
+        while launches < _MOST_LAUNCHES:
+            time_s, _ = self.clock.time_s(partial(self.function, *self.args, **self.kwargs), launches)
             if time_s * launches >= _SHORTEST_ROUND_S:
                 break
             launches *= 2
         return launches
 
-    def _rounds(self, clock: Clock, launches: int, effort: Effort) -> tuple[tuple[float, ...], object]:
+    def rounds(
+        self, launches: int, max_time_s: float, fewest: int, most: float
+    ) -> tuple[list[float], object]:
+        """Return the times of rounds until the time limit, and the result of the last."""
         times_s: list[float] = []
         result: object = None
-        until_s = time.perf_counter() + effort.max_time_s
-        while len(times_s) < (effort.rounds if effort.rounds is not None else math.inf):
-            if effort.rounds is None and len(times_s) >= effort.min_rounds and time.perf_counter() > until_s:
-                break
+        until_s = time.perf_counter() + max_time_s
+        while len(times_s) < most and (len(times_s) < fewest or time.perf_counter() < until_s):
             ready = self.prepared()
-            time_s, result = clock.time_s(partial(ready.function, *ready.args, **ready.kwargs), launches)
+            time_s, result = self.clock.time_s(partial(ready.function, *ready.args, **ready.kwargs), launches)
             ready.end()
             times_s.append(time_s)
-        return tuple(times_s), result
+        return times_s, result
 
 
-def _warmup_of(effort: Effort) -> Effort:
-    return Effort(max_time_s=_WARMUP_SHARE * effort.max_time_s, min_rounds=1, rounds=effort.warmup_rounds)
+def time_function(
+    call: Call,
+    *,
+    max_time_s: float,
+    min_rounds: int = 1,
+    rounds: int | None = None,
+    warmup_rounds: int | None = None,
+    launches: int | None = None,
+) -> TimedFunction:
+    """Time a function: a warm-up, then rounds until the time limit, or exactly so many.
+
+    In a process of a comparison, the recorder of `harness.run.scripts` takes over this function.
+    """
+    __tracebackhide__ = True
+    each = launches or call.launches
+    if warmup_rounds is None:
+        call.rounds(each, _WARMUP_SHARE * max_time_s, 1, math.inf)
+    else:
+        call.rounds(each, 0.0, warmup_rounds, warmup_rounds)
+    fewest, most = (min_rounds, math.inf) if rounds is None else (rounds, rounds)
+    times_s, result = call.rounds(each, max_time_s, fewest, most)
+    return TimedFunction(times_s=tuple(times_s), launches=each, clock=call.clock, result=result)
+
+
+def plain(params: Mapping[str, Any]) -> dict[str, int | float | str]:
+    """Return a test's parameters if they are numbers and words; else none, as its id tells them."""
+    return dict(params) if all(isinstance(each, int | float | str) for each in params.values()) else {}

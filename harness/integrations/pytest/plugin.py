@@ -211,8 +211,8 @@ class GpuSession:
         """Sentences for the end of the session, by what each is about."""
         self.clocks: dict[str, list[str]] = {}
         """The tests that each clock has timed a function in, by the clock's words."""
-        self._functions: TestComparison | None = None
-        """The comparison of benchmarks that no suite's case is for."""
+        self._functions: list[TestComparison] = []
+        """The comparisons of benchmarks that no suite's case is for."""
         self._foreign = ""
         """The package of a fixture benchmark that is not pytest-benchmark's."""
         self._lines: list[str] = []
@@ -247,7 +247,7 @@ class GpuSession:
     # Which tests there are
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if not _asks_for("gpu_case", metafunc.definition):
+        if not slot.asks_for("gpu_case", metafunc.definition):
             return
         if self.option("perf_slot"):
             metafunc.parametrize("gpu_case", [])  # one session compares all kernels
@@ -288,13 +288,13 @@ class GpuSession:
             raise pytest.UsageError(*self._problems)
         if self.option("perf_slot"):
             self.has_tests = True
-            items[:] = [item for item in items if not _asks_for("gpu_case", item)]
+            items[:] = [item for item in items if not slot.asks_for("gpu_case", item)]
         paired = self.option("perf_base") is not None
         for item in items:
             if paired and _is_function(item):
                 self._lift_time_limit(item)
             # Without pytest-benchmark there is no such marker, and the fixture will say so.
-            if _asks_for("gpu_benchmark", item) and "benchmark" in getattr(item, "fixturenames", ()):
+            if slot.asks_for("gpu_benchmark", item) and "benchmark" in getattr(item, "fixturenames", ()):
                 self._prepare(item)
         if self.option("perf_gate"):
             collected = {item.nodeid for item in items}
@@ -340,13 +340,13 @@ class GpuSession:
             item.add_marker(pytest.mark.timeout(0))
 
     def _case_of(self, item: pytest.Item) -> GpuCase | None:
-        label = getattr(getattr(item, "callspec", None), "params", {}).get("gpu_case")
+        label = getattr(_callspec(item), "params", {}).get("gpu_case")
         return self._cases.get(_place(item, label)) if isinstance(label, str) else None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """What is left after -k and its like is what will be compared."""
         cases = [case for item in session.items if (case := self._case_of(item))]
-        tests = frozenset(item.nodeid for item in session.items if _is_function(item))
+        tests = [item for item in session.items if _is_function(item)]
         self._foreign = next(filter(None, map(_foreign_benchmark, session.items)), "")
         paired = self.option("perf_base") is not None
         if paired:
@@ -359,8 +359,8 @@ class GpuSession:
         if paired and tests and measures:
             self._compare_later(tests)
 
-    def _compare_later(self, tests: frozenset[str]) -> None:
-        """Prepare the comparison of these tests, which the first of them carries out."""
+    def _compare_later(self, tests: Sequence[pytest.Item]) -> None:
+        """Prepare the comparisons of these tests; the first of each kind carries out that of its kind."""
         from harness.errors import HarnessError
         from harness.integrations.pytest.compare_tests import TestComparison, place_of
         from harness.system import git
@@ -370,32 +370,37 @@ class GpuSession:
             base = git.resolve(place.repository, self.option("perf_base"))
         except HarnessError as error:
             raise pytest.UsageError(error.message) from None
-        self._functions = TestComparison(
-            option=self.option, place=place, base=base, observer=_PytestProgress(self.config), tests=tests
-        )
+        for recorded in (True, False):
+            of_kind = [item for item in tests if slot.asks_for("gpu_benchmark", item) == recorded]
+            if of_kind:
+                compared = TestComparison(
+                    option=self.option,
+                    place=place,
+                    base=base,
+                    observer=_PytestProgress(self.config),
+                    tests={item.nodeid: getattr(_callspec(item), "params", {}) for item in of_kind},
+                    recorded=recorded,
+                )
+                self._functions.append(compared)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Add the verdict to a benchmark of no suite, which has run at head as always."""
         result = yield
-        if (
-            self._functions
-            and item.nodeid in self._functions.tests
-            and (why := self._why_failed(item.nodeid))
-        ):
-            pytest.fail(why, pytrace=False)
+        for functions in self._functions:
+            if item.nodeid in functions.tests and (why := self._why_failed(functions, item.nodeid)):
+                pytest.fail(why, pytrace=False)
         return result
 
-    def _why_failed(self, test: str) -> str:
+    def _why_failed(self, functions: TestComparison, test: str) -> str:
         """Return why a test fails by its verdict; empty where it passes."""
         from harness.errors import HarnessError
         from harness.integrations.pytest.report import sentence
         from harness.report.terminal.comparison_tables import units_of
         from harness.report.words.of_verdict import explained
 
-        assert self._functions is not None
         try:
-            result, verdict = self._functions.run(), self._functions.verdict(test)
+            result, verdict = functions.run(), functions.verdict(test)
         except HarnessError as error:
             return sentence(error.reason, error.message, error.log)
         if verdict is None:
@@ -458,8 +463,9 @@ class GpuSession:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the session for what no test could fail for."""
         finished = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if self._judges and self._functions and finished and not session.shouldfail:
-            self._compare_anyway(self._functions, session)
+        if self._judges and finished and not session.shouldfail:
+            for functions in self._functions:
+                self._compare_anyway(functions, session)
         if self._judges and self.option("perf_base") is not None and not session.exitstatus:
             self._lines = [*self._untold()]
         if self._lines:
@@ -498,8 +504,9 @@ class GpuSession:
         """The comparisons so far, each with the names of its cases."""
         for result, cases in self.started.compared if self.started else ():
             yield result, {name: case.label for name, case in cases.items()}
-        if self._functions and self._functions.result:
-            yield self._functions.result, self._functions.names
+        for functions in self._functions:
+            if functions.result:
+                yield functions.result, functions.names
 
     def _failing(self, result: ComparisonResult) -> list[Verdict]:
         return [verdict for verdict in result.verdicts if self.fails(verdict)]
@@ -560,7 +567,7 @@ class GpuSession:
 
     def _gate_fails(self) -> bool:
         """Whether the gate has a part in it that the session does not pass."""
-        broken = (self.started and self.started.broken) or (self._functions and self._functions.broken)
+        broken = bool(self.started and self.started.broken) or any(each.broken for each in self._functions)
         if self._nothing_compared or self._lines or broken:
             return True
         return any(result.interrupted or self._failing(result) for result, _ in self._compared)
@@ -612,28 +619,19 @@ class _PytestProgress:
             reporter.flush()  # in a log too, what is waited for is told before
 
 
-def _asks_for(name: str, test: Any, package: str = f"{__package__}.") -> bool:
-    """Return whether a test gets a package's fixture of this name, by itself or by way of another of that
-    name. A project that never heard of us may have one of its own, or a parameter.
-    """
-    known = getattr(getattr(test, "_fixtureinfo", None), "name2fixturedefs", {})
-    for fixture in reversed(known.get(name, ())):
-        if fixture.func.__module__.startswith(package):
-            return True
-        if name not in fixture.argnames:
-            return False
-    return False
+def _callspec(item: pytest.Item) -> Any:
+    return getattr(item, "callspec", None)
 
 
 def _is_function(item: pytest.Item) -> bool:
     """Return whether a test is a benchmark of no suite: by pytest-benchmark's own fixture, or by ours."""
-    return _asks_for("benchmark", item, "pytest_benchmark.") and not _asks_for("gpu_case", item)
+    return slot.asks_for("benchmark", item, "pytest_benchmark.") and not slot.asks_for("gpu_case", item)
 
 
 def _foreign_benchmark(item: pytest.Item) -> str:
     """Return the module of a test's fixture benchmark; empty for none, and for pytest-benchmark's."""
     found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}).get("benchmark", ())
-    own = not found or _asks_for("benchmark", item, "pytest_benchmark.")
+    own = not found or slot.asks_for("benchmark", item, "pytest_benchmark.")
     return "" if own else str(found[-1].func.__module__)
 
 

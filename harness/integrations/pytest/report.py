@@ -13,11 +13,12 @@ from harness.integrations.pytest.function_timing import TimedFunction
 from harness.integrations.pytest.session import CaseSide, GpuCase, MeasuredCase
 from harness.judgement.statistics.paired import readable
 from harness.numbers import number
+from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS
 from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, Source, Verdict, fields_of
 from harness.report.table import Column, Sheet
 from harness.report.terminal.comparison_tables import calibrated, closing, lines_of, of_executables
-from harness.report.words.of_verdict import verdict_columns
+from harness.report.words.of_verdict import outputs_counted, verdict_columns
 from harness.suite.problem import Case, Problem
 from harness.system.texts import harmless, plain_log
 
@@ -185,13 +186,14 @@ def comparison_lines(result: ComparisonResult, names: Mapping[str, str], width: 
     verdicts = [verdict for verdict in result.verdicts if verdict.case in names]
     device = result.comparison.device
     lines = []
-    of_tests = of_executables(result.comparison)
+    of_tests = result.comparison.head.suite in (TESTS, FUNCTIONS)
     if verdicts:
         kernels = [names[verdict.case] if of_tests else verdict.kernel for verdict in verdicts]
         columns = verdict_columns("test" if of_tests else "kernel", kernels, verdicts, sizes=not of_tests)
         lines = [_title(result.comparison.head.suite, device), *Sheet(columns=columns).lines(width)]
     texts = [
-        of_tests or calibrated(result.calibration, device, verdicts),
+        of_executables(result.comparison) or calibrated(result.calibration, device, verdicts),
+        outputs_counted(verdicts),
         *(line.plain for line in lines_of(verdicts, names=names, logs=False)),
         *(f"Problem changed: {change}" for change in result.problem_changes),
         *(f"Left out: {left_out}" for left_out in result.left_out),

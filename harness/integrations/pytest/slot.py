@@ -1,11 +1,13 @@
 """One process of one commit in a comparison of tests: it runs the benchmarks that it is asked for.
 
-Its JSON tells of benchmarks without a time too, which pytest-benchmark leaves out.
+It runs functions of gpu_benchmark where they are recorded, and else the benchmarks of pytest-benchmark's own
+fixture. Its JSON tells of benchmarks without a time too, which pytest-benchmark leaves out.
 """
 
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,18 @@ def prepare(config: pytest.Config) -> Slot | None:
     asked = list(config.args)
     if not config.option.pyargs:
         config.args[:] = _existing_files(asked, config.invocation_params.dir)
-    return Slot(asked, Path(file).read_text("utf-8").splitlines())
+    return Slot(asked, Path(file).read_text("utf-8").splitlines(), recorded=_record_functions())
+
+
+def _record_functions() -> bool:
+    """Have functions of gpu_benchmark recorded, if this process is; return whether it is."""
+    recording = sys.modules.get("harness_recorder.recording")
+    if recording is None:
+        return False
+    from harness.integrations.pytest import function_timing
+
+    recording.patch(function_timing)
+    return True
 
 
 def _existing_files(arguments: Sequence[str], folder: Path) -> list[str]:
@@ -76,11 +89,24 @@ def asked_for(config: pytest.Config, arguments: Iterable[str], test: str) -> boo
     return False
 
 
+def asks_for(name: str, test: Any, package: str = f"{__package__}.") -> bool:
+    """Return whether a test gets a package's fixture of this name, by itself or by way of another of that
+    name. A project that never heard of us may have one of its own, or a parameter.
+    """
+    known = getattr(getattr(test, "_fixtureinfo", None), "name2fixturedefs", {})
+    for fixture in reversed(known.get(name, ())):
+        if fixture.func.__module__.startswith(package):
+            return True
+        if name not in fixture.argnames:
+            return False
+    return False
+
+
 class Slot:
     """Hooks of such a process."""
 
-    def __init__(self, asked: Sequence[str], wanted: Sequence[str]) -> None:
-        self._asked, self._wanted = asked, frozenset(wanted)
+    def __init__(self, asked: Sequence[str], wanted: Sequence[str], *, recorded: bool) -> None:
+        self._asked, self._wanted, self._recorded = asked, frozenset(wanted), recorded
         self._params: dict[str, Any] = {}
         """Parameters of each benchmark that was collected, by node id."""
         self._untimed: dict[str, dict[str, Any]] = {}
@@ -90,7 +116,7 @@ class Slot:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         chosen, others = [], []
         for item in items:
-            if "benchmark" in getattr(item, "fixturenames", ()) and self._is_asked_for(config, item):
+            if self._is_asked_for(config, item):
                 self._params[item.nodeid] = getattr(getattr(item, "callspec", None), "params", {})
                 if not self._wanted or item.nodeid in self._wanted:
                     chosen.append(item)
@@ -102,7 +128,11 @@ class Slot:
         config.hook.pytest_deselected(items=others)
 
     def _is_asked_for(self, config: pytest.Config, item: pytest.Item) -> bool:
-        return config.option.pyargs or asked_for(config, self._asked, item.nodeid)
+        return (
+            asks_for("benchmark", item, "pytest_benchmark.")
+            and asks_for("gpu_benchmark", item) == self._recorded
+            and (config.option.pyargs or asked_for(config, self._asked, item.nodeid))
+        )
 
     def _leave_out(self, test: str, why: str, *, skipped: bool) -> None:
         told = {"fullname": test, "params": self._params[test], "why": why, "skipped": skipped}

@@ -32,6 +32,8 @@ _WALL = re.compile(r"^(time\.)?(perf_counter|monotonic|time|default_timer)(_ns)?
 _COMMIT = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
 TESTS = "pytest"
 """The name in the place of an executable's, which is that of a suite for benchmarks that have none."""
+FUNCTIONS = "gpu_benchmark"
+"""The same for functions of the fixture of this name."""
 _NO_TEXT = "UNSERIALIZABLE["
 """The beginning of what pytest-benchmark writes for a parameter that JSON cannot hold."""
 _UNKNOWN = "unavailable: pytest-benchmark's JSON does not tell it"
