@@ -24,8 +24,8 @@ import pytest
 def test_sum(benchmark, n):
     benchmark(sum, range(n))
 
-def test_function(gpu_benchmark):
-    assert gpu_benchmark(sum, [1]) == 1
+def test_function(benchmark):
+    assert benchmark(sum, [1]) == 1
 
 def test_plain():
     pass
@@ -76,12 +76,15 @@ class Comparison:
     def run(self, *words: str, base: str = "HEAD~1", at: str = ".") -> pytest.RunResult:
         return self.bed.run(f"--perf-base={base}", "-p", "no:cacheprovider", *words, at=at)
 
+    def verdicts_of(self, suite: str) -> dict[str, tuple[str, str]]:
+        """Status and reason of each case."""
+        [path] = self.bed.root.glob(f".asv/results/*/*-{suite}-*.jsonl")
+        found = read_comparison(path).verdicts
+        return {each.case.removeprefix(f"{suite}."): (each.status, each.reason) for each in found}
+
     @property
     def verdicts(self) -> dict[str, tuple[str, str]]:
-        """Status, and side or reason, of each case."""
-        [path] = self.bed.root.glob(".asv/results/*/*.jsonl")
-        found = read_comparison(path).verdicts
-        return {each.case.removeprefix("pytest."): (each.status, each.side or each.reason) for each in found}
+        return self.verdicts_of("pytest")
 
 
 @pytest.fixture
@@ -167,13 +170,13 @@ def test_a_benchmark_that_one_side_has_or_can_measure_alone_is_no_regression(com
     done = comparison.run("--perf-gate", "--benchmark-max-time=0.01")
     done.assert_outcomes(passed=2, failed=3, errors=1)
     assert comparison.verdicts == {
-        "test_ops_test_broken[]": ("failed", "head"),
+        "test_ops_test_broken[]": ("failed", "not-measured"),
         "test_ops_test_skips[]": ("new", "skips-itself"),
-        "test_ops_test_odd_text_a_b_c_d_e_b2056214[]": ("failed", "head"),
-        "test_ops_test_odd_text_a_b_c_d_e_cb7be0d8[]": ("failed", "head"),
+        "test_ops_test_odd_text_a_b_c_d_e_b2056214[]": ("failed", "not-measured"),
+        "test_ops_test_odd_text_a_b_c_d_e_cb7be0d8[]": ("failed", "not-measured"),
         "test_ops_test_fresh[]": ("new", "only-in-head"),
         "test_ops_test_gone[]": ("missing", "only-in-base"),
-        "test_ops_test_setup[]": ("failed", "head"),
+        "test_ops_test_setup[]": ("failed", "not-measured"),
     }
     said = told(done)
     assert "new test_ops.py::test_skips (skips-itself): Base skips it: no such card" in said
@@ -181,6 +184,52 @@ def test_a_benchmark_that_one_side_has_or_can_measure_alone_is_no_regression(com
         "failed test_ops.py::test_broken and 2 more (not-measured): There is no time of it at head." in said
     )
     assert "assert False (in setup)" in said
+
+
+FUNCTIONS = """\
+import numpy as np
+import ops
+import pytest
+
+@pytest.mark.parametrize("n", [64, 128])
+def test_scale(gpu_benchmark, n):
+    assert gpu_benchmark(ops.scale, setup=lambda: ((np.ones(n),), {{}})).shape == (n,)
+
+def test_broken(gpu_benchmark):
+    gpu_benchmark(ops.scale, np.ones(8))
+    assert ops.WORKS
+
+def test_{name}(gpu_benchmark):
+    gpu_benchmark(ops.scale, np.ones(8))
+
+def test_{name}_too(benchmark):
+    benchmark(print)
+"""
+"""Benchmarks of both fixtures."""
+SCALE = "WORKS = {works}\n\ndef scale(x):\n    return {factor} * x\n"
+
+
+def test_functions_of_gpu_benchmark_take_turns_and_their_outputs_are_held_to_base_s(comparison):
+    comparison.commits(
+        {"ops.py": SCALE.format(works=True, factor=2), "test_ops.py": FUNCTIONS.format(name="gone")},
+        {"ops.py": SCALE.format(works=False, factor=3), "test_ops.py": FUNCTIONS.format(name="fresh")},
+    )
+    done = comparison.run("--perf-gate", "--benchmark-max-time=0.01")
+    done.assert_outcomes(passed=2, failed=3)
+    verdicts = comparison.verdicts_of("gpu_benchmark")
+    assert verdicts == {
+        "test_ops_test_scale[n=64]": ("failed", "differs-from-base"),
+        "test_ops_test_scale[n=128]": ("failed", "differs-from-base"),
+        "test_ops_test_broken[]": ("failed", "not-measured"),
+        "test_ops_test_gone[]": ("missing", "only-in-base"),
+        "test_ops_test_fresh[]": ("new", "only-in-head"),
+    }
+    assert comparison.verdicts_of("pytest") == {
+        "test_ops_test_gone_too[]": ("missing", "only-in-base"),
+        "test_ops_test_fresh_too[]": ("new", "only-in-head"),
+    }
+    assert "test_ops.py::test_scale[64] - Failed: differs-from-base: " in told(done)
+    assert "failed test_ops.py::test_broken (not-measured): There is no time of it at head." in told(done)
 
 
 def test_a_side_that_imports_the_working_tree_s_code_has_no_verdict(comparison):

@@ -278,6 +278,8 @@ class Call:
     functions: tuple[str, ...] = ("speed",)
     calls: str = ""
     variables: tuple[dict[str, int | str], ...] = field(default=({},))
+    test: str = ""
+    params: dict[str, int | float | str] = field(default_factory=dict)
 
 
 def spelt(*sides):

@@ -19,17 +19,18 @@ import pytest
 from harness.config import load_config
 from harness.errors import HarnessError, UsageError
 from harness.integrations.pytest.function_timing import plain
-from harness.integrations.pytest.slot import OPTION
+from harness.integrations.pytest.slot import OPTION, UNTIMED
 from harness.measure.protocol import SideName
-from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS
+from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS, Untimed, read_untimed
 from harness.records.record_files import ComparisonResult
 from harness.records.types import Verdict
 from harness.run.executables.compare_executables import ComparingExecutables, ExecutablesSettings
 from harness.run.executables.executable_build import ONLY, Executable, put_files, source_at
 from harness.run.executables.side_code import SideFolders
 from harness.run.pair_session import CompareObserver
-from harness.run.scripts.call_names import name_of_test
+from harness.run.scripts.call_names import CallName, name_of_test
 from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings
+from harness.run.two_workers import SIDES
 from harness.suite.problem import Case
 from harness.system import git
 from harness.system.files import scratch_folder
@@ -104,10 +105,14 @@ class TestComparison:
             )
 
     def _in_turns(self, scratch: Path, settings: ScriptSettings) -> ComparisonResult:
-        every_test = scratch / "every_test"
-        every_test.touch()
-        sides = self.place.sides(scratch, self.base, shlex.quote(str(every_test)))
-        result = ComparingScripts(*sides, settings, self.observer).run()
+        base, head = self.place.sides(scratch, self.base, shlex.quote(str(scratch / "{side}.slot")))
+        for side in SIDES:
+            (scratch / f"{side}.slot").touch()
+
+        def untimed() -> dict[SideName, dict[CallName, Untimed]]:
+            return {side: _untimed(scratch / f"{side}{UNTIMED}") for side in SIDES}
+
+        result = ComparingScripts(base, head, settings, self.observer, untimed=untimed).run()
         named = {_case_of(test, params): test for test, params in self.tests.items()}
         self.names = {each.case: named.get(each.case, each.kernel) for each in result.verdicts}
         return result
@@ -117,6 +122,12 @@ class TestComparison:
         result = comparing.run(TESTS)
         self.names = {each.case: comparing.names.get(each.case, _ALL) for each in result.verdicts}
         return result
+
+
+def _untimed(path: Path) -> dict[CallName, Untimed]:
+    """Return what a side told of its tests without a time; nothing if it ended before it could."""
+    found = read_untimed(path) if path.exists() else {}
+    return {name_of_test(test, plain(each.params)): each for test, each in found.items()}
 
 
 def _case_of(test: str, params: Mapping[str, Any]) -> str:
@@ -137,9 +148,8 @@ class TestPlace:
     """Words of the session's command line, with paths that hold on either side."""
 
     def sides(self, scratch: Path, base: str, slot: str) -> tuple[Executable, Executable]:
-        """Return base and head with their files in the scratch folder; `slot` is the word behind OPTION.
-
-        Raises GitError, StoreError.
+        """Return base and head with their files in the scratch folder. `slot` is the word behind OPTION, in
+        which {side} stands for the side's name. Raises GitError, StoreError.
         """
         return self._side("base", base, scratch, slot), self._side("head", None, scratch, slot)
 
@@ -149,9 +159,10 @@ class TestPlace:
         project = files / self.folder.relative_to(self.repository)
         project.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its tests
         others = self.repository, *(scratch / other for other in ("base", "head") if other != side)
+        command = shlex.join([sys.executable, "-m", "pytest", *self.words])
         return Executable(
             side,
-            f"{shlex.join([sys.executable, '-m', 'pytest', *self.words])} {OPTION}={slot}",
+            f"{command} {OPTION}={slot.replace('{side}', side)}",
             project,
             source_at(self.repository, commit, TESTS),
             folders=SideFolders(side, files, project, others),

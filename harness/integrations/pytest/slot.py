@@ -6,6 +6,7 @@ fixture. Its JSON tells of benchmarks without a time too, which pytest-benchmark
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -18,6 +19,8 @@ OPTION = "--perf-slot"
 """Option of such a process. It names a file with the ids of the tests to run, a line each; empty for all that
 the other words of the command line ask for.
 """
+UNTIMED = ".untimed"
+"""Ending of a file beside that one: what a process whose functions are recorded tells as JSON of the rest."""
 MAX_TIME_S = "0.2"
 """Seconds for the rounds of a benchmark, if the user gave none: a process counts once, however long it is."""
 _USUAL_MAX_TIME_S = 1.0
@@ -55,7 +58,7 @@ def prepare(config: pytest.Config) -> Slot | None:
     asked = list(config.args)
     if not config.option.pyargs:
         config.args[:] = _existing_files(asked, config.invocation_params.dir)
-    return Slot(asked, Path(file).read_text("utf-8").splitlines(), recorded=_record_functions())
+    return Slot(asked, Path(file), recorded=_record_functions())
 
 
 def _record_functions() -> bool:
@@ -105,8 +108,10 @@ def asks_for(name: str, test: Any, package: str = f"{__package__}.") -> bool:
 class Slot:
     """Hooks of such a process."""
 
-    def __init__(self, asked: Sequence[str], wanted: Sequence[str], *, recorded: bool) -> None:
-        self._asked, self._wanted, self._recorded = asked, frozenset(wanted), recorded
+    def __init__(self, asked: Sequence[str], file: Path, *, recorded: bool) -> None:
+        self._asked, self._recorded = asked, recorded
+        self._wanted = frozenset(file.read_text("utf-8").splitlines())
+        self._report = file.with_suffix(UNTIMED) if recorded else None
         self._params: dict[str, Any] = {}
         """Parameters of each benchmark that was collected, by node id."""
         self._untimed: dict[str, dict[str, Any]] = {}
@@ -170,6 +175,8 @@ class Slot:
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         if session.exitstatus in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.OK  # the file tells which have failed
+        if self._report:
+            self._report.write_text(json.dumps(list(self._untimed.values()), default=str), "utf-8")
         return (yield)
 
 

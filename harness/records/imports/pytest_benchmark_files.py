@@ -312,6 +312,14 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, int | float) or (isinstance(value, str) and not value.startswith(_NO_TEXT))
 
 
+def read_untimed(path: Path) -> dict[str, Untimed]:
+    """Return the benchmarks without a time of a process that is recorded, by full name. Raises StoreError."""
+    given = converted(
+        path, imported.loads(path.read_bytes()), list[_SavedUntimed], "the harness's plugin of pytest"
+    )
+    return {each.fullname: _untimed(each) for each in given}
+
+
 def _untimed(given: _SavedUntimed) -> Untimed:
     params = given.params if isinstance(given.params, dict) else {}
     name = given.fullname.rpartition("::")[2]
