@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from harness.errors import HarnessError, UsageError
-from harness.integrations.pytest.function_timing import Call, plain, time_function
+from harness.integrations.pytest.function_timing import BenchmarkCall, plain, time_function
 from harness.integrations.pytest.report import (
     Info,
     info_of_arm,
@@ -75,7 +75,7 @@ class GpuBenchmark:
         return its result. `setup` runs before each round, untimed; it may return (args, kwargs).
         """
         __tracebackhide__ = True
-        return self._measure(target, Call(function=target, args=args, kwargs=kwargs, setup=setup))
+        return self._measure(target, BenchmarkCall(function=target, args=args, kwargs=kwargs, setup=setup))
 
     def pedantic(
         self,
@@ -106,7 +106,9 @@ class GpuBenchmark:
                     f"{lowest}."
                 )
         __tracebackhide__ = True
-        call = Call(function=target, args=tuple(args), kwargs=kwargs or {}, setup=setup, teardown=teardown)
+        call = BenchmarkCall(
+            function=target, args=tuple(args), kwargs=kwargs or {}, setup=setup, teardown=teardown
+        )
         return self._measure(target, call, rounds, warmup_rounds, iterations)
 
     def weave(self, target: Any, **_: Any) -> NoReturn:
@@ -133,7 +135,7 @@ class GpuBenchmark:
                 "removed it. Add entries with other names, and do not replace the dictionary."
             )
 
-    def _measure(self, target: Any, call: Call, *counts: int | None) -> Any:
+    def _measure(self, target: Any, call: BenchmarkCall, *counts: int | None) -> Any:
         __tracebackhide__ = True
         if self._called:
             self._refuse(
@@ -152,7 +154,7 @@ class GpuBenchmark:
 
     def _time(
         self,
-        call: Call,
+        call: BenchmarkCall,
         rounds: int | None = None,
         warmup_rounds: int | None = None,
         iterations: int | None = None,
@@ -186,7 +188,7 @@ class GpuBenchmark:
             return timed.result
         return self._refuse(why)
 
-    def _measure_case(self, case: GpuCase, call: Call, rounds: int | None = None) -> Info:
+    def _measure_case(self, case: GpuCase, call: BenchmarkCall, rounds: int | None = None) -> Info:
         host = {
             "args": call.args,
             "kwargs": call.kwargs,

@@ -198,7 +198,7 @@ class TimedFunction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class BenchmarkCall:
     """A function, and what prepares and ends each round of it.
 
     The recorder of comparisons looks for arrays in its fields.
@@ -215,7 +215,7 @@ class Call:
     """The test's id, which with its parameters names the case."""
     params: Mapping[str, int | float | str] = field(default_factory=dict)
 
-    def prepared(self) -> Call:
+    def prepared(self) -> BenchmarkCall:
         """Return this call with the arguments of one round. Raises UsageError."""
         given = self.setup() if self.setup else None
         if not given:
@@ -284,7 +284,7 @@ class Call:
 
 
 def time_function(
-    call: Call,
+    call: BenchmarkCall,
     *,
     max_time_s: float,
     min_rounds: int = 1,

@@ -45,7 +45,7 @@ _MACHINE = ("node", "system", "release", "machine", "python_implementation", "py
 """Facts of the machine, as both `platform` and pytest-benchmark call them."""
 
 
-def prepare(config: pytest.Config) -> Slot | None:
+def prepare(config: pytest.Config) -> SlotSession | None:
     """Make a process that was started for a comparison a slot of it; return None for any other."""
     file = config.getoption("perf_slot", None)
     if file is None:
@@ -58,7 +58,7 @@ def prepare(config: pytest.Config) -> Slot | None:
     asked = list(config.args)
     if not config.option.pyargs:
         config.args[:] = _existing_files(asked, config.invocation_params.dir)
-    return Slot(asked, Path(file), recorded=_record_functions())
+    return SlotSession(asked, Path(file), recorded=_record_functions())
 
 
 def _record_functions() -> bool:
@@ -105,7 +105,7 @@ def asks_for(name: str, test: Any, package: str = f"{__package__}.") -> bool:
     return False
 
 
-class Slot:
+class SlotSession:
     """Hooks of such a process."""
 
     def __init__(self, asked: Sequence[str], file: Path, *, recorded: bool) -> None:
