@@ -809,4 +809,4 @@ def test_a_gate_over_new_cases_alone_fails(project, tmp_path):
         check=False,
     )
     assert done.returncode != 0, done.stdout + done.stderr
-    assert f"No kernel was compared with {base}." in done.stdout, done.stdout + done.stderr
+    assert f"No benchmark was compared with {base}:" in done.stdout, done.stdout + done.stderr

@@ -16,11 +16,13 @@ from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, HarnessError, MeasureError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
 from harness.judgement.gates import gate
+from harness.judgement.identities import without_time
 from harness.judgement.noise import noise_apart
 from harness.judgement.statistics.paired import trimmed_mean
 from harness.measure.protocol import SideName
 from harness.measure.quads import Order, PairSettings, wanted_quads
 from harness.records.imports.imported import identifier
+from harness.records.imports.pytest_benchmark_files import Untimed
 from harness.records.record_files import ComparisonJournal, ComparisonResult
 from harness.records.types import CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Verdict
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
@@ -76,6 +78,10 @@ class _FirstPass:
 
     calls: Sequence[Call]
     error: HarnessError | None = None
+
+
+UntimedBySide = Mapping[SideName, Mapping[CallName, Untimed]]
+"""Calls without a time, though the script went on after them."""
 
 
 @dataclass(slots=True)
@@ -139,7 +145,10 @@ class ComparingScripts:
         settings: ScriptSettings,
         observer: CompareObserver,
         is_wanted: Callable[[str, CallName], bool] = lambda _suite, _name: True,
+        untimed: Callable[[], UntimedBySide] = dict,
     ) -> None:
+        """`untimed` tells after the first pass which calls failed or were skipped, as tests of pytest are."""
+        self._told_untimed = untimed
         self.sides: Mapping[SideName, Executable] = {"base": base, "head": head}
         self.settings, self.observer, self.is_wanted = settings, observer, is_wanted
         self.suite = settings.suite or identifier(name_of(head.command))
@@ -256,10 +265,14 @@ class ComparingScripts:
             for each in first.values()
             if each.error
         ][-1:]
+        untimed = self._told_untimed()
         for name in dict.fromkeys((*self._names["head"], *self._names["base"])):
             if not self.is_wanted(self.suite, name):
                 continue
             case = Case(self.suite, name.kernel, dict(name.sizes), "")
+            if told := [(side, untimed[side][name]) for side in untimed if name in untimed[side]]:
+                alone.append(_untimed_verdict(case, *told[0]))
+                continue
             lacking = next((side for side in SIDES if name not in places[side]), None)
             if lacking is None:
                 trial = CaseTrial(case.id, case, self.policy, noise_apart(self.device))
@@ -348,6 +361,11 @@ class ComparingScripts:
         kept = CaseBlock(case=trial.id, process=self._pairs, block=block, touched=gated.touched)
         journal.add(dataclasses.replace(kept, confirming=trial.confirming))
         trial.add(block, gated)
+
+
+def _untimed_verdict(case: Case, side: SideName, untimed: Untimed) -> Verdict:
+    bare = bare_verdict(case.id, case, "failed", "")
+    return without_time(bare, untimed.why, side, skipped=untimed.skipped)
 
 
 def in_order(cases: Sequence[_ScriptCase]) -> list[_ScriptCase]:

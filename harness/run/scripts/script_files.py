@@ -54,14 +54,23 @@ def script_of(command: str, folder: Path) -> Path | None:
     return None
 
 
-def share_script(base: Executable, head: Executable) -> str:
-    """Put head's script in the place of base's, with its folder where that holds benchmarks.
+def give_script(base: Executable, head: Executable, *, always: bool) -> str:
+    """Put head's script into base's files: where base has no such script, or `always`.
 
-    Returns a sentence that says so; empty where base has the same. Raises StoreError.
+    Where the script's folder holds benchmarks, the files beside it go with it: code there is then head's on
+    both sides. Returns a sentence for the user, empty where the sides have one script. Raises StoreError.
     """
     script = script_of(head.command, head.folder)
     if script is None:
         return ""
+    there = script_of(base.command, base.folder)
+    if there is not None and not always:
+        if filecmp.cmp(script, there, shallow=False):
+            return ""
+        return (
+            f"{script.name} differs between the commits: each side runs its own. With --script-from head "
+            "both run head's, with the files beside it."
+        )
     files = Path(os.path.realpath(head.files))
     real = Path(os.path.realpath(script))
     if not real.is_relative_to(files):
@@ -74,7 +83,7 @@ def share_script(base: Executable, head: Executable) -> str:
     if not changed:
         return ""
     names = ", ".join(each.name for each in changed[:3]) + (" and others" if len(changed) > 3 else "")
-    return f"Base ran head's {names}: both sides run one script. --script-from each runs each side's own."
+    return f"Base runs head's {names}: {'as --script-from head asks' if there else 'it has no such script'}."
 
 
 def _put(source: Path, target: Path) -> bool:

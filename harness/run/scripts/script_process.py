@@ -49,6 +49,10 @@ class Call(msgspec.Struct, frozen=True, tag_field="at", tag="call"):
     """Name of what is timed; empty where it has none."""
     variables: tuple[dict[str, int | str], ...]
     """Variables that may tell the call from others, in groups: what tells more surely comes first."""
+    test: str = ""
+    """Id of the test in pytest that the call is of; empty outside of pytest."""
+    params: dict[str, int | float | str] = {}
+    """The test's parameters."""
 
 
 class Done(msgspec.Struct, frozen=True, tag_field="at", tag="done"):

@@ -37,8 +37,14 @@ class Timer:
         every: dict[str, Any] | None = None,
         read: Callable[[Any], Sequence[float]] | None = None,
         labels: tuple[str, ...] = (),
+        clock: Callable[[Any], tuple[str, str]] | None = None,
+        names: Callable[[Any], tuple[str, dict[str, Any]]] = lambda _fn: ("", {}),
     ) -> None:
         self.name, self.unit_ns, self.l2 = name, unit_ns, l2
+        self.clock = clock or (lambda _fn: (name, l2))
+        """Tells the clock, and whether the L2 is cold, by what is timed."""
+        self.names = names
+        """Tells the test and its parameters, where they name what is timed."""
         self.brief = brief or {}
         """Arguments that have it take so many milliseconds."""
         self.every = every or {}
@@ -91,6 +97,22 @@ _CUTE = Timer(
     unit_ns=_US,
     brief={"warmup_iterations": lambda _ms: 3, "iterations": lambda ms: max(5, round(2 * ms))},
 )
+_GPU_BENCHMARK = Timer(
+    "gpu_benchmark",
+    unit_ns=_S,
+    brief={
+        "max_time_s": lambda ms: ms / 1e3,
+        "min_rounds": lambda _ms: 1,
+        "rounds": lambda _ms: None,
+        "warmup_rounds": lambda _ms: 0,
+    },
+    read=lambda found: _numbers(found.times_s),
+    clock=lambda call: (
+        call.clock.name if call.clock.l2 == "cold" else "host",
+        call.clock.l2,
+    ),
+    names=lambda call: (call.test, dict(call.params)),
+)
 TIMERS: dict[str, dict[str, Timer]] = {
     "triton.testing": {
         "do_bench": Timer("do_bench", l2="cold", brief=_TRITON, every=_ALL),
@@ -108,6 +130,7 @@ TIMERS: dict[str, dict[str, Timer]] = {
     ),
     "cutlass.cute.testing": {"benchmark": _CUTE},
     "cupyx.profiler._time": {"benchmark": _CUPY},
+    "harness.integrations.pytest.function_timing": {"time_function": _GPU_BENCHMARK},
 }
 """Timers by the module that defines them, and by name."""
 TORCH_TIMER = "torch.utils.benchmark.utils.timer"
@@ -123,6 +146,9 @@ class TimedCall:
     fn: Any = None
     roots: tuple[Any, ...] = ()
     """What else the function works on."""
+    test = ""
+    """Id of the test that the call is of; empty for none."""
+    params: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
 
     def __init__(self) -> None:
         self.labels: dict[str, Any] = {}
@@ -149,12 +175,13 @@ class LibraryCall(TimedCall):
         self._parameters = inspect.signature(original).parameters
         bound = inspect.signature(original).bind(*args, **kwargs)
         self._given = dict(bound.arguments)
-        self.timer, self.clock, self.l2 = timer.name, timer.name, timer.l2
         first = next(iter(self._given))
         self.fn = self._given[first]
+        self.timer, (self.clock, self.l2) = timer.name, timer.clock(self.fn)
         self.roots = tuple(value for name, value in self._given.items() if name != first)
         self.labels = {name: self._given[name] for name in timer.labels if name in self._given}
         self._cold: ColdLaunches | None = None
+        self.test, self.params = timer.names(self.fn)
 
     def run(self) -> Any:
         args = self._given.get("args", self._given.get("input_args", ()))
