@@ -332,6 +332,8 @@ def _run(command: list[str], installed: list[str]) -> None:
     own = [] if _SAFE_PATH or supervised else [begun_from]
     sys.path[:] = dict.fromkeys([*own, *_searched(), *installed])
     sys.argv = [first, *arguments]
+    sys.orig_argv[1:] = command
+    _customize()
     if first in WORKERS:
         module = sys.modules[first]
         sys.argv[0] = str(module.__file__)
@@ -344,6 +346,13 @@ def _run(command: list[str], installed: list[str]) -> None:
         runpy.run_module(first, run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(first, run_name="__main__")
+
+
+def _customize() -> None:
+    """Run what a folder of the environment has for the start of every Python in it."""
+    found = [path for each in _searched() if (path := Path(each) / "sitecustomize.py").is_file()]
+    for path in found[:1]:  # Python imports the first
+        runpy.run_path(str(path))
 
 
 def _searched() -> list[str]:
