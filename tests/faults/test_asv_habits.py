@@ -428,7 +428,7 @@ def processes_of(home: Home) -> set[int]:
 def waited_for(what: Any) -> Any:
     """What a function returns once it is true; the test's own timeout ends the wait."""
     while not (found := what()):
-        time.sleep(0.05)
+        time.sleep(0.2)
     return found
 
 
