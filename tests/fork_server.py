@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.system import supervisor
-from tests.forked_command import SEED, read_at_start
+from tests.forked_command import NO_BYTECODE, SEED, read_at_start
 
 ROOT = Path(__file__).resolve().parents[1]
 SUPERVISOR = supervisor.__file__
@@ -91,7 +91,7 @@ class ForkServer:
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self.variables = {**os.environ, **_ONE_THREAD, SEED: "0"}
-        self.variables.pop("PYTHONDONTWRITEBYTECODE", None)  # conftest.py does the same, later
+        self.variables.pop(NO_BYTECODE, None)  # conftest.py does the same, later
         if begun is not None:
             self._socket = begun
         else:
@@ -243,6 +243,7 @@ def _become(cwd: str, env: Mapping[str, str], files: list[int]) -> None:
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
+    sys.dont_write_bytecode = bool(env.get(NO_BYTECODE))
     time.tzset()
 
 
