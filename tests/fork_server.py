@@ -129,8 +129,9 @@ class ForkServer:
         name = command[2] if command[1] == "-m" else command[1].removeprefix("-m")
         known = WORKERS if self.modules == WORKERS else (*WORKERS, "asv", "pytest", "-c", _asv_script())
         path = (env.get("PYTHONPATH") or env.get("ASV_PYTHONPATH") or "").split(os.pathsep)
-        path = path[path[0] == cwd :]
         first = [*self.before, str(ROOT)]
+        if path[0] == cwd != first[0]:  # as `-m` and `-c` have it
+            del path[0]
         return (
             name in known
             and (path[:1] == [str(ROOT)] or path[: len(first)] == first)

@@ -12,7 +12,8 @@ import pytest
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from harness.cli import cli, completion
-from tests.support import COMMAND, IMPORT_PATH, run_command, run_forked
+from tests.forked_command import shim
+from tests.support import IMPORT_PATH, programs, run_command, run_forked
 
 SUITE = """\
 from harness import Axis, Input, Kernel, Ladder, Output, Problem, Rung, Suite, Tuning
@@ -246,12 +247,14 @@ def test_each_shell_is_answered_by_the_command_itself(seen, shell):
 def test_bash_is_answered_where_it_splits_words(seen, line, word, replies):
     """As bash calls it: the line up to the cursor, and what stands after the last @, : or = of it."""
     command = seen.root / "bin" / "harness"
-    seen.write({"bin/harness": f"#!/bin/sh\nexec {sys.executable} -c '{COMMAND}' -1\n"})
+    own = seen.root.parent / "own"
+    seen.write({"bin/harness": shim("harness", "harness.cli", programs.socket, programs.variables, own)})
     command.chmod(0o755)
     script = run_command(cwd=seen.root, env={completion.VARIABLE: "bash_source"}).stdout
     asked = f"COMP_LINE='{line}' COMP_POINT={len(line)}; _harness_completion {command} '{word}' check"
     done = subprocess.run(
         ["bash", "--norc", "-c", f'{script}\n{asked}; printf "%s\\n" "${{COMPREPLY[@]}}"'],
+        pass_fds=[programs.socket],
         cwd=seen.root,
         env={**os.environ, "PYTHONPATH": IMPORT_PATH},
         capture_output=True,

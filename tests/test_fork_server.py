@@ -70,6 +70,7 @@ def test_what_python_reads_at_its_start_is_not_forked():
     seen = {**os.environ, "PYTHONPATH": IMPORT_PATH}
     command = [sys.executable, "-m", "asv"]
     assert programs.can_fork(command, seen, "/")
+    assert programs.can_fork(command, seen, str(fork_server.ROOT))
     assert not programs.can_fork(command, {**seen, "PYTHONOPTIMIZE": "1"}, "/")
     assert not programs.can_fork(command, {**seen, "PYTHONHASHSEED": "1"}, "/")
     others = {**seen, "PYTHONPATH": os.pathsep.join(["other", IMPORT_PATH])}
