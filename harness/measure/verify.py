@@ -272,16 +272,16 @@ def combine(
     seed: int,
     damage: str = "",
     *,
-    with_base: bool = False,
+    beside_base: bool = False,
 ) -> Check:
     """Combine every band of every output to a check; `damage` tells of guard zones that were written to.
 
-    With `with_base`, the outputs were compared with base's.
+    With `beside_base`, the outputs were compared with base's.
     """
     everything = [comparison for parts in comparisons.values() for comparison in parts]
     errors = [comparison.largest_error for comparison in everything]
     ratios = [comparison.largest_ratio for comparison in everything]
-    describe = _describe_beside_base if with_base else partial(_describe, data=data)
+    describe = _describe_beside_base if beside_base else partial(_describe, data=data)
     messages = [describe(name, parts) for name, parts in reversed(list(comparisons.items()))]
     message = " ".join(filter(None, (*messages, damage)))
     return Check(
