@@ -112,6 +112,7 @@ PUBLIC = {
     "NumbaFunction",
     "Output",
     "Problem",
+    "ReferenceFunction",
     "Rung",
     "Scalar",
     "Step",
@@ -121,6 +122,7 @@ PUBLIC = {
     "Tuning",
     "__version__",
     "ceil_div",
+    "report",
 }
 
 

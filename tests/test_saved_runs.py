@@ -312,7 +312,7 @@ def test_what_pytest_benchmark_does_not_write_is_refused_by_name(tmp_path, real,
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "damaged, or no JSON"),
+        (b"", "is empty: nothing was measured"),
         (b"{", "damaged, or no JSON"),
         (b"\x80\x81", "damaged, or no JSON"),
         (b"\0" * 1000, "damaged, or no JSON"),

@@ -38,7 +38,7 @@ options_of_executables = options.together(
         "--format",
         "format_",
         type=options.FORMATS,
-        help="Of its results; default: what the command, its --help or its file says.",
+        help="Of its results; default: what the command, its script or --help, or its file says.",
     ),
     options.value("--suite", "NAME", "What to call an executable; default: its own name."),
 )

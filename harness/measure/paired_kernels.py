@@ -33,7 +33,7 @@ from harness.measure.protocol import SideName
 from harness.measure.quads import Alone, KernelPair, PairSettings, measure_pair, run_alone
 from harness.measure.timing import Subject, launches_per_slot
 from harness.measure.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
-from harness.measure.verify import Arrays, first_wrong, outputs_of
+from harness.measure.verify import Arrays, first_wrong
 from harness.numbers import rough
 from harness.records.types import L2Policy, Launch, LibraryShare, Measurement, Outputs, PairedBlock
 from harness.suite.device_facts import facts_of
@@ -147,6 +147,10 @@ class WrongResultError(MeasureError):
 
 class WrongByBaseError(MeasureError):
     reason = "wrong-by-base"
+
+
+class DiffersFromBaseError(MeasureError):
+    reason = "differs-from-base"
 
 
 class ArraysError(MeasureError):
@@ -313,9 +317,10 @@ class PairBench:
             case = self.case_for_checking(head.prepared)
             # Unseen data once a comparison: they have to be made, which takes the host long.
             data = Rotation(self.checker, buffers, case, request.seed, rng, sets=2 if request.verified else 3)
-            # Head first: where both are wrong, it is head that fails.
+            # Head first: where both are wrong, it is head that fails. But head may be held to base's outputs.
+            order = (base, head) if request.base_first else (head, base)
             facts: dict[SideName, protocol.SideFacts] = {
-                side.name: self.verified(side, buffers, request, data) for side in (head, base)
+                side.name: self.verified(side, buffers, request, data) for side in order
             }
             self.report("measure")
             pair = KernelPair(base.subject, head.subject)
@@ -473,6 +478,7 @@ class PairBench:
             case = self.case_for_checking(side.prepared)
             self.checker.report = partial(self.report, side=side.name)
             self.checker.report("verify")
+            self.checker.against = f"{request.pair.id} of {self.suites['base'].root.resolve()}"
             verified = request.verified.get(side.name)
             if verified:
                 buffers.write(self.checker.inputs(case, request.seed))
@@ -486,9 +492,18 @@ class PairBench:
             flop = side.prepared.suite.problem.flop(own)
             return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop, outputs=outputs)
 
-    def _check(self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare) -> Outputs:
-        """Hold a side to head's problem, and head to base's. Raises WrongResultError, WrongByBaseError."""
+    def _check(
+        self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare
+    ) -> Outputs | None:
+        """Hold a side to head's problem, and head to base's; return what its outputs were held to.
+
+        Raises WrongResultError, WrongByBaseError and DiffersFromBaseError.
+        """
         asked = case, buffers, side.subject, request.seed
+        if request.base_first and side.name == "base":
+            if wrong := self.checker.record(*asked):
+                raise WrongResultError(wrong)
+            return None
         suite = side.prepared.suite
         by_base = ""
         if request.by_base and side.name == "head":  # before head's problem, whose data are timed afterwards
@@ -497,10 +512,10 @@ class PairBench:
         if wrong := first_wrong(verification):
             if request.by_base and side.name == "base" and not self.wrong_by_base(*asked, suite):
                 wrong = f"{wrong} {_RIGHT_BY_BASE}"
-            raise WrongResultError(wrong)
+            raise (DiffersFromBaseError if request.base_first else WrongResultError)(wrong)
         if by_base:
             raise WrongByBaseError(by_base)
-        return outputs_of(verification)
+        return self.checker.held(verification, case, request.seed)
 
     def wrong_by_base(self, case: Case, buffers: Buffers, subject: Subject, seed: int, suite: Suite) -> str:
         """Return why results are wrong by base's problem on base's data; empty if right, or of other arrays.
@@ -508,7 +523,7 @@ class PairBench:
         An error is of base's side where its problem cannot tell. `suite` is the kernel's own.
         """
         base, head = self.suites["base"], self.suites["head"]
-        if _arrays(base.problem, case) != _arrays(head.problem, case):
+        if base.problem.held_to == "base" or _arrays(base.problem, case) != _arrays(head.problem, case):
             return ""
         self.checker.check_tolerance(case, seed)  # where neither tells right from wrong, head has failed
         with owned_by("base"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import random
 import tempfile
 import time
@@ -22,12 +23,12 @@ from harness.measure import verify
 from harness.measure.buffers import OUTPUT_GUARD, Buffers, Kept, digest, same_bits
 from harness.measure.timing import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
 from harness.measure.tolerances import LooseBoundError, check_numbers, too_wide
-from harness.records.types import Check, Verification
+from harness.records.types import Check, Outputs, Verification
 from harness.suite.kernel import Kernel, argument_names
 from harness.suite.layout import element_bits, numpy_dtype
 from harness.suite.problem import Case, Problem
 from harness.suite.suite import Suite
-from harness.suite.suite_data import TOLERANCE, as_declared
+from harness.suite.suite_data import TOLERANCE, as_declared, of_type
 from harness.system.array_files import read_arrays, write_arrays
 
 INTEGER_CHECK_ELEMENTS = 2**20
@@ -39,6 +40,8 @@ TOLERANCE_SETS = 3
 """Sets of data on each of which a wrong answer has to pass before a tolerance is refused."""
 RUNS_PER_CHECK = 2
 """A race need not show at the first run."""
+RECORDED_SETS = 2
+"""Sets of data on which base's outputs are kept: those that kernels are timed on."""
 
 
 class Checker:
@@ -46,12 +49,23 @@ class Checker:
 
     def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
+        self.by_base = suite.problem.held_to == "base"
+        """True where outputs are held to base's in the place of a reference."""
+        self.against = ""
+        """The pair and the commit whose base outputs are held to; empty where there is no base."""
 
     def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
-        """Verify on integers, then on random data, which stay in the buffers. Raises LooseBoundError."""
+        """Verify on integers, then on random data, which stay in the buffers. Raises LooseBoundError.
+
+        Without a reference and a base nothing is compared, and no check returned; but for memory that is not
+        the kernel's to write.
+        """
+        if self.by_base and not self.against:
+            damage = self._runs(case, buffers, subject, seed)[1]
+            return Verification(passed=not damage, checks=(_damaged(damage, seed),) if damage else ())
         self.check_tolerance(case, seed)
         checks = []
-        bound = self.suite.problem.integer_bound(case)
+        bound = None if self.by_base else self.suite.problem.integer_bound(case)
         small = verify.largest_output(self.suite.problem, case) <= INTEGER_CHECK_ELEMENTS
         if bound is not None and small:
             checks.append(self._check(case, buffers, subject, "integers", seed, bound))
@@ -60,15 +74,86 @@ class Checker:
             checks.append(self._check(case, buffers, subject, "random", seed, 0))
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
 
-    def check_tolerance(self, case: Case, seed: int) -> None:
-        """Raise LooseBoundError where a wrong answer passes on each of three sets of data.
+    def held(self, verification: Verification, case: Case, seed: int) -> Outputs:
+        """Return what the outputs of a kernel that passed were held to."""
+        if self.by_base and not self.against:
+            return Outputs(held_to="nothing", reason="not-compared")
+        if self.by_base and any(map(math.isinf, self._recorded(case, seed)[1].values())):
+            return Outputs(held_to="nothing", reason="random")
+        return verify.outputs_of(verification, self.suite.problem)
 
-        One set may have small answers by chance. A case that is compared in bands is judged by a sample.
+    def record(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> str:
+        """Keep base's outputs on both sets of data that kernels are timed on; return what is wrong with base.
+
+        The buffers hold the first set and its outputs afterwards.
         """
         _check_host_memory(self.suite.problem, case)
+        for each in reversed(range(seed, seed + RECORDED_SETS)):
+            runs, damage = self._runs(case, buffers, subject, each)
+            unwritten = [name for name, values in runs[0].items() if _is_nan(values)]
+            if damage or unwritten:
+                return (
+                    damage or f"Every element of {unwritten[0]} is NaN: base never wrote it, or computed NaN."
+                )
+            tolerances = verify.tolerances_of_two_runs(self.suite.problem, case, *runs)
+            bounds = {f"{TOLERANCE}{name}": np.asarray(bound) for name, bound in tolerances.items()}
+            _keep(self._folder(case, self.against, case.kernel, each), {**runs[0], **bounds})
+        return ""
+
+    def _runs(
+        self, case: Case, buffers: Buffers, subject: Subject, seed: int
+    ) -> tuple[list[dict[str, NDArray[Any]]], str]:
+        """Return the outputs of two launches, and what the kernel wrote to that is not its own, in words."""
+        inputs = self.inputs(case, seed)
+        buffers.write(inputs)
+        self.report("verify")
+        runs = []
+        for _ in range(RUNS_PER_CHECK):
+            buffers.poison()
+            self.device.launch(subject.built, subject.launch, subject.arguments)
+            self.device.synchronize()
+            runs.append({name: buffers.read(name) for name in self.suite.problem.outputs})
+        return runs, buffers.damage(inputs)
+
+    def _recorded(self, case: Case, seed: int) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
+        """Return base's outputs for a set of data, and the tolerance of each."""
+        problem = self.suite.problem
+        found = read_arrays(self._folder(case, self.against, case.kernel, seed))
+        if not found:
+            raise MeasureError("Base's outputs are gone from the scratch folder: is its disk full?")
+        outputs = {
+            name: of_type(found[name], problem.arrays[name].dtype_at(case)) for name in problem.outputs
+        }
+        return outputs, {name: found[f"{TOLERANCE}{name}"].item() for name in outputs}
+
+    def _expected(
+        self, case: Case, part: Case, inputs: verify.Arrays, key: tuple[str, int], band: slice
+    ) -> tuple[verify.Arrays, verify.Tolerance]:
+        """Return what outputs are held to in a band of a case, and the tolerance."""
+        problem = self.suite.problem
+        cut = verify.cut(problem, inputs, band)
+        if not self.by_base:
+            return self._reference(part, cut, (*key, band))
+        outputs, tolerance = self._recorded(case, key[1])
+        wide = {name: each.astype(np.float64) for name, each in verify.cut(problem, outputs, band).items()}
+        if problem.has_tolerance and not any(map(math.isinf, tolerance.values())):
+            return wide, problem.judged(part, cut, reference=False)[1]
+        return wide, tolerance
+
+    def check_tolerance(self, case: Case, seed: int) -> None:
+        """Raise LooseBoundError where a wrong answer passes on each of three sets of data, two of base's.
+
+        One set may have small answers by chance. A case that is compared in bands is judged by a sample. The
+        harness's own tolerances are passed over.
+        """
+        problem = self.suite.problem
+        _check_host_memory(problem, case)
         self.report("reference")
+        if problem.held_to != "reference" and not problem.has_tolerance:
+            return
+        sets = RECORDED_SETS if self.by_base else TOLERANCE_SETS
         if (said := self._too_wide(case, seed)) and all(
-            self._too_wide(case, seed + later) for later in range(1, TOLERANCE_SETS)
+            self._too_wide(case, seed + later) for later in range(1, sets)
         ):
             raise LooseBoundError(said)
 
@@ -77,9 +162,11 @@ class Checker:
         part, band = case, slice(None)
         if verify.largest_output(problem, case) > verify.BAND_ELEMENTS:
             part, band = verify.sample(problem, case, np.random.default_rng(seed)) or (part, band)
-        inputs = verify.cut(problem, self.inputs(case, seed), band)
-        reference, tolerance = self._reference(part, inputs, ("random", seed, band))
-        return too_wide(problem, part, inputs, reference, tolerance)
+        inputs = self.inputs(case, seed)
+        expected, tolerance = self._expected(case, part, inputs, ("random", seed), band)
+        if isinstance(tolerance, Mapping):  # base's outputs are random
+            return ""
+        return too_wide(problem, part, verify.cut(problem, inputs, band), expected, tolerance)
 
     def demands(
         self, case: Case, seed: int, inputs: verify.Arrays | None = None, *, reference: bool = True
@@ -89,6 +176,9 @@ class Checker:
         The `reference` takes longest. Raises what the suite's own functions raise.
         """
         problem = self.suite.problem
+        if problem.held_to != "reference" and not problem.has_tolerance and (self.by_base or not reference):
+            return {}
+        reference = reference and not self.by_base
         _check_host_memory(problem, case)
         given = self.inputs(case, seed) if inputs is None else inputs
         references, tolerances, largest = [], [], 0.0
@@ -101,11 +191,13 @@ class Checker:
                 references.append(digest(found.values()))
             else:
                 _, tolerance = problem.judged(part, cut, reference=False)
-            bound = np.asarray(tolerance, np.float64)
+            bound = np.asarray(
+                [*tolerance.values()] if isinstance(tolerance, Mapping) else tolerance, np.float64
+            )
             first = bound.reshape(-1)[:1]
             # One number for all elements is the same bound as an array of it.
             tolerances.append(digest([first if (bound == first).all() else bound]))
-            largest = max(largest, float(np.max(tolerance)))
+            largest = max(largest, float(bound.max()))
         return {
             **({"reference (digest)": _short(references)} if reference else {}),
             "largest tolerance": f"{largest:.6g}",
@@ -142,7 +234,7 @@ class Checker:
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
-        return verify.combine(found, data, seed, buffers.damage(inputs))
+        return verify.combine(found, data, seed, buffers.damage(inputs), with_base=self.by_base)
 
     def wrong(
         self,
@@ -155,16 +247,20 @@ class Checker:
     ) -> str:
         """Return what is wrong with outputs for the inputs that `key` names, in words; empty if nothing.
 
-        Unless `in_full`, large outputs are compared in a band, or not at all if the problem has none.
+        Unless `in_full`, large outputs are compared in a band, or not at all if the problem has none. Without
+        a reference nothing is compared where base has not run on these inputs.
         """
         self.report("verify")
+        if self.by_base and (not self.against or key[0] == UNSEEN):
+            return ""
         bands = None
         if not in_full and max(array.size for array in outputs.values()) > INTEGER_CHECK_ELEMENTS:
             band = verify.sample(self.suite.problem, case, np.random.default_rng(key[1]))
             if band is None:
                 return ""
             bands = [band]
-        return verify.combine(self._compare(case, inputs, outputs, key, bands), "random", key[1]).message
+        found = self._compare(case, inputs, outputs, key, bands)
+        return verify.combine(found, "random", key[1], with_base=self.by_base).message
 
     def _compare(
         self,
@@ -178,11 +274,12 @@ class Checker:
         problem = self.suite.problem
         found: dict[str, list[verify.OutputComparison]] = {name: [] for name in outputs}
         for part, band in verify.bands(problem, case) if bands is None else bands:
-            reference, tolerance = self._reference(part, verify.cut(problem, inputs, band), (*key, band))
-            allowed = 0.0 if key[0] == "integers" else tolerance
+            expected, tolerance = self._expected(case, part, inputs, key, band)
             for name, values in verify.cut(problem, outputs, band).items():
                 place = verify.origin(problem, name, band)
-                found[name].append(verify.compare(values, reference[name], allowed, place))
+                bound = 0.0 if key[0] == "integers" else verify.allowed(tolerance, name)
+                compared = verify.compare(values, expected[name], bound, place, alike=self.by_base)
+                found[name].append(compared)
         return found
 
     def inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
@@ -214,13 +311,37 @@ class Checker:
         unkept = key[0] == UNSEEN or key[-1] != slice(None)  # or a band of a case too large to keep
         folder = self._folder(case, key)
         if not unkept and (kept := read_arrays(folder)):
-            return kept, kept.pop(TOLERANCE)
+            by_output = {
+                name: kept.pop(each).item() for name in [*kept] if (each := f"{TOLERANCE}{name}") in kept
+            }
+            return kept, by_output or kept.pop(TOLERANCE)
         reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
-        if key[0] != "integers":  # where results are exact, whatever the tolerance
+        by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
+        if key[0] != "integers" and by_name is not tolerance:  # there results are exact
             check_numbers(self.suite.problem, case, reference, tolerance)
         if not unkept:
-            _keep(folder, {**reference, TOLERANCE: np.asarray(tolerance)})
+            bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
+            _keep(folder, {**reference, **bounds})
         return reference, tolerance
+
+
+def _damaged(damage: str, seed: int) -> Check:
+    """Return the check of a kernel whose outputs were not compared, and that wrote to other memory."""
+    return Check(
+        data="random",
+        seed=seed,
+        passed=False,
+        largest_error=None,
+        largest_ratio=None,
+        wrong=0,
+        elements=0,
+        message=damage,
+    )
+
+
+def _is_nan(values: NDArray[Any]) -> bool:
+    """Return whether every element is NaN, as of an output that nobody wrote."""
+    return values.dtype.kind not in "iub" and bool(np.isnan(values.astype(np.float32)).all())
 
 
 def _short(digests: list[str]) -> str:
@@ -245,7 +366,7 @@ def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list
         views = dict(zip(names, arguments, strict=True))
         inputs = {name: layouts[name].unpack(views[name]) for name in problem.inputs}
         if (key := digest(inputs.values())) not in references:
-            references[key], _ = verify.reference_of(problem, case, inputs)
+            references[key] = _stand_in(problem, case, key, inputs)
         return [(views[name], in_memory(name, references[key][name])) for name in problem.outputs]
 
     def in_memory(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
@@ -254,6 +375,16 @@ def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list
         return packed if element_bits(layout.dtype) < 8 else packed.view(numpy_dtype(layout.dtype))
 
     return emulate
+
+
+def _stand_in(
+    problem: Problem, case: Case, key: str, inputs: verify.Arrays
+) -> dict[str, NDArray[np.float64]]:
+    """Return results of a kernel that nobody runs: the reference, or numbers that follow from the inputs."""
+    if problem.held_to != "base":
+        return verify.reference_of(problem, case, inputs)[0]
+    rng = np.random.default_rng(int(key[:8], 16))
+    return {name: rng.standard_normal(each.shape_at(case)) for name, each in problem.outputs.items()}
 
 
 def _check_host_memory(problem: Problem, case: Case) -> None:
@@ -508,6 +639,8 @@ class Rotation(Data):
             first = self._timed_on(_DataSet(seed, kept, inputs), subject)
             busy_ns = self._outlasting(busy_ns, begun_ns)
             self._compare(subject, self.case, in_full=False)
+            if self.checker.by_base:
+                self._check_fresh(subject)
             first_ns, again_ns = first(), median(timing() for timing in again)
             if first_ns <= SKIPS * max(again_ns, self.device.tick_ns()):
                 return
@@ -516,6 +649,16 @@ class Rotation(Data):
             f"A launch takes {again_ns / 1e6:.4g} ms on data that it has seen before, the first on others "
             f"{first_ns / 1e6:.4g} ms: the kernel keeps what it has computed.",
         )
+
+    def _check_fresh(self, subject: Subject) -> None:
+        """Raise WrongWhenTimedError for outputs that are those of other data: base's are not known here."""
+        seen = [data_set.digests.get(subject) for data_set in self._sets]
+        if len({*seen}) == len(seen) > 1 and self.buffers.digest() in seen:
+            raise WrongWhenTimedError(
+                subject,
+                "On data that it sees for the first time the kernel gives the outputs of earlier data: it "
+                "keeps what it has computed.",
+            )
 
     def _check_work(self, subject: Subject) -> None:
         """Time launches on poison and on their results in turns. Raises SkippedWorkError."""

@@ -240,7 +240,8 @@ class Worker:
             flop=self.suite.problem.flop(case),
             moved_bytes=self.suite.problem.moved_bytes(case),
             launch=launch,
-            verification=verification,
+            verification=verification if verification.checks else None,
+            outputs=None if failure else self.checker.held(verification, case, request.seed),
             measurement=measurement,
             **self._identity(prepared, built),
         )
@@ -257,8 +258,9 @@ class Worker:
             return "failed"
         if timed:
             return "measured"
-        # There the reference stands in for the kernel: it proves the suite, and nothing of the source.
-        return "not-built" if self.device.info.backend == "null" else "verified"
+        if self.device.info.backend == "null":
+            return "not-built"  # the reference stands in for the kernel, and proves nothing of the source
+        return "verified" if self.suite.problem.held_to == "reference" else "ran"
 
     def hold_against(self, request: protocol.HoldAgainst) -> LibraryShare:
         assert self._held is not None, "a Measure with hold comes first"

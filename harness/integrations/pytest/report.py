@@ -18,7 +18,7 @@ from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, Source, Verdict, fields_of
 from harness.report.table import Column, Sheet
 from harness.report.terminal.comparison_tables import calibrated, closing, lines_of, of_executables
-from harness.report.words.of_verdict import outputs_counted, verdict_columns
+from harness.report.words.of_verdict import outputs_counted, verdict_columns, word_of_outputs
 from harness.suite.problem import Case, Problem
 from harness.system.texts import harmless, plain_log
 
@@ -38,7 +38,8 @@ def info_of_row(measured: MeasuredCase) -> Info:
         "l2": row.measurement and row.measurement.l2,
         **fields_of(summary, "sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"),
         "source_sha256": row.source_sha256,
-        "verified": bool(row.verification and row.verification.passed),
+        "verified": row.is_verified,
+        "outputs": row.outputs and word_of_outputs(row.outputs),
     }
 
 
@@ -49,7 +50,7 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
     arm = verdict.head if side == "head" else verdict.base
     loaded, source = (case.pair.head, described.head) if side == "head" else (case.pair.base, described.base)
     headline = loaded.suite.headline
-    time_ns = arm.time_ns if arm else None
+    time_ns, outputs = arm.time_ns if arm else None, verdict.outputs
     snapshots = (snapshot for block in blocks if block.telemetry for snapshot in block.telemetry.during)
     memory_clocks = [each.memory_clock_mhz for each in snapshots if each.memory_clock_mhz is not None]
     work = _work(loaded.suite.problem, case.case)
@@ -66,7 +67,8 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
         "memory_clock_mhz": median(memory_clocks) if memory_clocks else None,
         **fields_of(verdict, "temperature_c", "power_w"),
         "source_sha256": arm and arm.source_sha256,
-        "verified": time_ns is not None,  # the engine times nothing else
+        "verified": time_ns is not None and (outputs is None or outputs.held_to == "reference"),
+        "outputs": outputs and word_of_outputs(outputs),
         **({"verdict": _verdict_info(verdict)} if side == case.judged else {}),
     }
 

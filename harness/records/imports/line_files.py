@@ -107,7 +107,10 @@ def _case(path: Path, lines: Sequence[tuple[int, _Line]]) -> imported.ImportedCa
     try:
         quantity = quantity_of(first.unit, first.better)
     except ValueError as error:
-        raise StoreError(f"{path}, line {first_number}: {error}.") from None
+        raise StoreError(
+            f'{path}, line {first_number}: {error}. Correct its "unit", or "better", which is "higher" for '
+            "rates alone."
+        ) from None
     kernel, sizes = imported.placed(first.name, [(key, _size(each)) for key, each in first.params.items()])
     case = imported.ImportedCase(
         kernel=kernel,
@@ -128,7 +131,7 @@ def _size(value: float | str) -> int | str:
 def _on_device(path: Path, device: str, cases: Sequence[imported.ImportedCase]) -> imported.DeviceCases:
     identity = _identity(path, {"gpu": device} if device else {})
     return imported.DeviceCases(
-        device=imported.device_of(_UNKNOWN, identity, ""), cases=tuple(cases), identity=identity
+        device=imported.device_of(_UNKNOWN, identity, None), cases=tuple(cases), identity=identity
     )
 
 

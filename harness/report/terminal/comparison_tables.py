@@ -183,6 +183,8 @@ def of_executables(comparison: Comparison) -> str:
     if "processes_a_block" not in comparison.settings:
         return ""
     method = comparison.settings.get("method") or comparison.settings.get("format")
+    if not method:
+        return ""  # no process wrote anything
     told = (
         f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
         f"verified.{_of_modules(comparison)}"

@@ -16,7 +16,7 @@ from harness.numbers import binary, number, percent_figure, times
 from harness.records.record_files import RunResult
 from harness.records.types import DeviceInfo, Row, Run
 from harness.report.table import Cell, Column, Sheet
-from harness.report.words.of_verdict import source_label, suite_label
+from harness.report.words.of_verdict import source_label, suite_label, word_of_outputs
 from harness.suite.case_id import size_label
 from harness.system.texts import harmless
 
@@ -32,6 +32,7 @@ LOG_WIDTH = 120
 STYLES: Mapping[str, str] = {
     "measured": "green",
     "verified": "green",
+    "ran": "yellow",
     "built": "green",
     "not-built": "dim",
     "skipped": "dim",
@@ -184,6 +185,7 @@ def imported_table(run: Run, rows: Sequence[Row]) -> Sheet:
             Column("±%", [_half_width(s) for s in found], spare=2),
             Column("samples", [str(s.slots or "") for s in found], spare=3),
             Column("GB/s", [number(s.gbytes_per_s) for s in found], spare=1),
+            Column("GFLOP/s", [number(s.gflops) for s in found], spare=1),
             Column("SM MHz", [number(s.sm_clock_mhz) for s in found]),
             Column("result", list(map(_status, rows)), text=True),
         ],
@@ -261,6 +263,8 @@ def _title(run: Run) -> str:
 
 def _status(row: Row) -> Cell:
     said = "verified" if row.verification else "not verified"
+    if row.outputs is not None:
+        said = word_of_outputs(row.outputs)
     return Cell(row.reason or (row.status if row.status == "not-built" else said), row.status)
 
 

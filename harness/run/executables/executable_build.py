@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
-from harness.line_writer import VARIABLE
 from harness.measure.protocol import SideName
 from harness.records.imports.identity import Identity
 from harness.records.imports.imported import (
@@ -24,6 +23,7 @@ from harness.records.imports.imported import (
     executable_name,
 )
 from harness.records.imports.imported_files import read_imported
+from harness.records.line_writer import VARIABLE
 from harness.records.types import DeviceInfo, Source
 from harness.run.device_session import TimedOutError
 from harness.run.executables.side_code import NOTHING, Imported, SideFolders, SideRecorder
@@ -49,12 +49,14 @@ _OPTIONS: Mapping[str, Format] = {
     "--benchmark-json": "pytest-benchmark",
 }
 """Options in a command that tell its format."""
-_HELP_TELLS: Mapping[Format, str] = {
-    "nvbench": "nvbench::",
-    "google-benchmark": "--benchmark_out",
-    "pytest-benchmark": "--benchmark-json",
+_TELLS: Mapping[Format, tuple[str, ...]] = {
+    "nvbench": ("nvbench::", "cuda.bench"),
+    "google-benchmark": ("--benchmark_out", "google_benchmark"),
+    "pytest-benchmark": ("--benchmark-json",),
 }
-"""Words that each has in its help. nvbench's does not name --jsonbin, the option that is used."""
+"""Words in a command's help or script. nvbench's help does not name --jsonbin, the option that is used."""
+_INTERPRETER = re.compile(r"(python[\d.]*|bash|sh)")
+_SCRIPTS = (".py", ".sh")
 _HELP_S = 60.0
 _MOST_NAMED = 3
 
@@ -100,14 +102,36 @@ class ProcessRun:
 
 
 def format_of(executable: Executable) -> Format | None:
-    """Return a command's format, by its options or its help; None where only its file can tell."""
+    """Return a command's format, by its options, help or script; None where only its file can tell."""
     for option, name in _OPTIONS.items():
         if option in executable.command:
             return name
     if OUT in executable.command:
         return None
-    answer = run_shell(f"{executable.command} --help", executable.folder, _HELP_S)
-    return next((name for name, words in _HELP_TELLS.items() if words in answer.log), None)
+    told = _told(executable)
+    return next((name for name, words in _TELLS.items() if any(each in told for each in words)), None)
+
+
+def _told(executable: Executable) -> str:
+    """Return the text of the scripts that a command runs, or the help of any other command.
+
+    A script that ignores --help would measure at once, before the device is held for it.
+    """
+    words = _words(executable.command)
+    interpreted = [word for word in words if _INTERPRETER.fullmatch(Path(word).name)]
+    scripts = [word for word in words if word.endswith(_SCRIPTS)]
+    if not (interpreted or scripts) or any(Path(word).name == "pytest" for word in words):
+        return run_shell(f"{executable.command} --help", executable.folder, _HELP_S).log
+    files = [executable.folder / word for word in words if word not in interpreted]
+    return "\n".join(file.read_text("utf-8", "replace") for file in files if file.is_file())
+
+
+def _words(command: str) -> list[str]:
+    """Return a command's words. Raises UsageError."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"{command!r} is no command of a shell: {error}.") from None
 
 
 def run_once(
@@ -142,7 +166,10 @@ def run_once(
                 "have it measure less."
             )
         if ended.status:
-            raise WorkerError(f"{executable.command!r} {ended.how}.")
+            raise WorkerError(
+                f"{executable.command!r} {ended.how}, so nothing that it measured counts. Run it by itself "
+                f"in a checkout of {executable.side}."
+            )
         file = read_imported(_written(executable, out, lines, began_s), kind)
         found = _on_device(file, device)
         return ProcessRun(
@@ -156,6 +183,8 @@ def run_once(
             notes=file.problems,
         )
     except HarnessError as error:
+        # The folder is gone when somebody reads of it.
+        error.message = error.message.replace(str(out), OUT).replace(str(lines), f"${VARIABLE}")
         error.log = error.log or ended.log
         error.side = executable.side
         raise
@@ -270,13 +299,9 @@ def built(command: str, folder: Path, side: SideName, timeout_s: float) -> Build
 
 def name_of(command: str) -> str:
     """The executable's name in a command, without variables that are set before it."""
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"{command!r} is no command of a shell: {error}.") from None
-    named = [word for word in words if not re.match(r"\w+=", word)]
+    named = [word for word in _words(command) if not re.match(r"\w+=", word)]
     if not named:
         raise UsageError(f"{command!r} is no command: give one such as 'build/bench --benchmark copy'.")
-    is_script = re.fullmatch(r"(python[\d.]*|bash|sh)", Path(named[0]).name)
+    is_script = _INTERPRETER.fullmatch(Path(named[0]).name)
     scripts = [word for word in named[1:] if not word.startswith("-")]
     return executable_name(scripts[0] if is_script and scripts else named[0])

@@ -102,8 +102,6 @@ def _values(call: CallFacts) -> dict[str, Value]:
     for group in call.variables:
         for name, value in group.items():
             values.setdefault(name, value)
-    if call.calls:
-        values.setdefault("calls", call.calls)
     return values
 
 
@@ -114,7 +112,6 @@ def _order(calls: Sequence[CallFacts]) -> list[str]:
         for rank, group in enumerate(call.variables):
             for name in group:
                 ranks[name] = min(rank, ranks.get(name, rank))
-    ranks.setdefault("calls", len(ranks) + 1)
     return sorted(ranks, key=lambda name: ranks[name])
 
 

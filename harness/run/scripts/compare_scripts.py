@@ -412,8 +412,9 @@ class _Turns:
     def reach(
         self, places: Mapping[SideName, int], names: Mapping[SideName, Sequence[CallName]], trial: CaseTrial
     ) -> None:
-        """Let one side after the other run to its call. Raises where a script takes another way this time."""
-        for side in self.order:
+        """Let both sides run to their calls. Raises ChangedCallsError where a script goes another way."""
+
+        def reach(side: SideName) -> None:
             process = self.sides[side]
             while process.calls <= places[side]:
                 if process.reach(self.settings.timeout_s) is None:
@@ -424,6 +425,9 @@ class _Turns:
                     )
                     error.side = side
                     raise error
+
+        with ThreadPoolExecutor(len(SIDES)) as pool:
+            list(pool.map(reach, self.order))
 
     def observe(self, side: SideName, path: str, rolled: bool) -> Done | RaisedError:
         return self.sides[side].order(self.settings.timeout_s, do="outputs", path=path, rolled=rolled)

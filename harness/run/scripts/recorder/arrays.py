@@ -21,7 +21,7 @@ MOST_BYTES = 2**31
 
 
 SEEDS = {"numpy.random": "seed", "torch": "manual_seed", "cupy.random": "seed"}
-"""Functions that seed a framework, by the module that has each."""
+"""Functions that seed a framework, by the module that has each. CuPy's opens the device."""
 
 
 def seed_all(seed: int) -> None:
@@ -32,6 +32,12 @@ def seed_all(seed: int) -> None:
         set_seed = getattr(sys.modules.get(name), function, None)
         if set_seed is not None:
             set_seed(seed)
+
+
+def wait_for(value: Any) -> None:
+    """Wait until a value is computed, as those of JAX are later."""
+    if (jax := sys.modules.get("jax")) is not None:
+        jax.block_until_ready(value)
 
 
 def synchronize() -> None:
@@ -181,6 +187,7 @@ class Observed:
             before = self.digests()
             seed_all(seed)
             returned = self._run()
+            wait_for(returned)
             synchronize()
             outputs = dict(walk(returned, "returned"))
             inputs = {id(value): name for name, value in self.inputs.items()}
@@ -221,26 +228,24 @@ def _is_leaf(value: Any) -> bool:
 def _copy_of(value: Any) -> Any:
     if _is_torch(value):
         return value.detach().clone()
-    return value.copy() if hasattr(value, "copy") else None
+    return value.copy() if hasattr(value, "flags") else None  # an array of JAX never changes
 
 
 def _rolled(value: Any) -> Any:
     """Return the elements of an array of floats moved on by one; of any other array as they are."""
     if _is_torch(value):
         return value.detach().roll(1) if value.is_floating_point() and value.numel() > 1 else None
-    module = sys.modules.get(type(value).__module__.partition(".")[0])
-    is_real = getattr(getattr(value, "dtype", None), "kind", "") in "fc"
-    return module.roll(value, 1) if is_real and module is not None and hasattr(module, "roll") else None
+    module: Any = sys.modules.get(type(value).__module__.partition(".")[0])
+    is_real = hasattr(value, "flags") and getattr(value.dtype, "kind", "") in "fc"
+    return module.roll(value, 1) if is_real and hasattr(module, "roll") else None
 
 
 def _assign(value: Any, elements: Any) -> None:
     if elements is None:
         return
     if _is_torch(value):
-        torch = sys.modules["torch"]
-        with torch.no_grad():
-            value.detach().copy_(elements)
-    elif getattr(getattr(value, "flags", None), "writeable", True) and hasattr(value, "__setitem__"):
+        value.data.copy_(elements)  # autograd does not see it, and so a backward pass may follow
+    elif getattr(value.flags, "writeable", True):
         value[...] = elements
 
 

@@ -71,7 +71,7 @@ def shape_of(value: Any) -> str | None:
         lengths = tuple(int(each) for each in shape)  # type: ignore[union-attr]
     except (TypeError, ValueError):
         return None
-    return "x".join(map(str, lengths)) or "scalar"
+    return None if 0 in lengths else "x".join(map(str, lengths)) or "scalar"
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -103,7 +103,9 @@ def _shapes(names: dict[str, Any]) -> dict[str, int | str]:
 
 
 def called_by(fn: Any) -> str:
-    """Return what a function is or calls first: ``softmax`` of ``lambda: softmax(x)``; else empty."""
+    """Return what a function is, or calls: ``softmax`` of ``lambda: softmax(x)``, ``norm.backward`` of
+    ``lambda: norm(x).backward(x)``; empty where that does not show.
+    """
     if isinstance(fn, functools.partial):
         return called_by(fn.func)
     if isinstance(fn, str):
@@ -113,13 +115,14 @@ def called_by(fn: Any) -> str:
     name = getattr(fn, "__name__", "")
     if code is None or name != "<lambda>":
         return name or type(fn).__name__
-    used = [each for each in (*code.co_names, *code.co_freevars) if not each.startswith("_")]
     reached = {**getattr(fn, "__globals__", {}), **_cells(fn)}
-    for each in used:
-        value = reached.get(each)
-        if callable(value) and not isinstance(value, type):
-            return str(getattr(value, "__name__", each))
-    return next((each for each in code.co_names if each not in reached), "")  # a method, such as `backward`
+    functions = [
+        str(getattr(value, "__name__", each))
+        for each in (*code.co_freevars, *code.co_names)
+        if callable(value := reached.get(each)) and not isinstance(value, type)
+    ]
+    methods = [each for each in code.co_names if each not in reached]
+    return ".".join([*functions[:1], *methods[-1:]])
 
 
 def _cells(fn: Any) -> dict[str, Any]:
@@ -150,7 +153,7 @@ def describe(fn: Any, is_authors: Callable[[str], bool], labels: dict[str, Any])
     """Return the functions around a call, the inner first, and the variables that may tell it from others.
 
     Each variable is in the first of the groups that has it: labels that the timer was given, arguments,
-    words and whole numbers of local variables, shapes of arrays, and counters.
+    what is called, words and whole numbers of local variables, shapes of arrays, and counters.
     """
     functions: list[str] = []
     labelled = _variables(labels, floats=True)
@@ -178,8 +181,10 @@ def describe(fn: Any, is_authors: Callable[[str], bool], labels: dict[str, Any])
             for name, value in found.items():
                 target.setdefault(name, value)
     counters = {name: others.pop(name) for name in _COUNTERS if name in others}
+    calls = called_by(fn)
+    timed = {"calls": calls} if calls else {}
     return {
         "functions": functions,
-        "calls": called_by(fn),
-        "variables": [labelled, arguments, others, shapes, counters],
+        "calls": calls,
+        "variables": [labelled, arguments, timed, others, shapes, counters],
     }

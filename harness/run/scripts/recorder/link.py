@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -10,11 +11,14 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 SOCKET, CLAIM, SEVERAL, GO = "socket", "claim", "several", "go"
 """Files of a side's folder: the listening socket; locked by the process that is recorded; made by a second
 process that timed at the same time; made once the script may use the device."""
+TUNING = "tuning"
+"""File beside both sides' folders, locked by the side whose autotuner times."""
 _POLL_S = 0.005
 
 
@@ -42,6 +46,20 @@ class Link:
         go = os.path.join(self.folder, GO)
         while os.path.isdir(self.folder) and not os.path.exists(go):
             time.sleep(_POLL_S)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep the other side's autotuner from timing meanwhile: both may be on their way to a call."""
+        try:
+            lock = os.open(os.path.join(self.folder, os.pardir, TUNING), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            yield
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
 
     def is_open(self) -> bool:
         """Open the link at the first timing call. False where another process of the script has it."""

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 SETTINGS = "settings.json"
 """File of a side's folder that describes what is recorded."""
-_FRAMEWORKS = ("torch", "cupy", "jax")
+_WITH_DEVICE = ("cupy", "jax")
+"""Frameworks that may open the device as soon as they are imported."""
+_SEEDED = ("torch", "cupy", "numpy.random")
 _CURRENT: list[Recording] = []
 """The recording of this process, if it is recorded."""
 
@@ -56,7 +58,10 @@ class Recording:
 
     def take(self, make: Callable[[], timers.TimedCall], original: Callable[[], Any]) -> Any:
         """Record a call of a timer; returns what the author's code gets."""
-        if self._inside or frames.in_autotuner(self._ignored) or not self.link.is_open():
+        if not self._inside and frames.in_autotuner(self._ignored):
+            with self.link.alone():
+                return original()
+        if self._inside or not self.link.is_open():
             return original()
         self._inside = True
         try:
@@ -116,10 +121,23 @@ class Recording:
         self.patch_own(module)
         if name == "numpy.random":
             _seed_generators(module, self._seed)
-        if name in arrays.SEEDS:
-            arrays.seed_all(self._seed)
-        if name in _FRAMEWORKS:
+        if name == "torch.cuda":
+            self._wait_before(module)
+        if name in _WITH_DEVICE:
             self.link.wait_for_device()
+        if name in _SEEDED:
+            arrays.seed_all(self._seed)
+
+    def _wait_before(self, cuda: Any) -> None:
+        """Have PyTorch open the device only once the script may use it."""
+        original = cuda._lazy_init
+
+        def opened() -> None:
+            if not cuda.is_initialized():
+                self.link.wait_for_device()
+            original()
+
+        cuda._lazy_init = opened
 
     def patch_own(self, module: types.ModuleType) -> bool:
         """Do so for the author's own timers; True where the module has one."""
@@ -227,7 +245,7 @@ class ImportHook:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._wanted = {*timers.TIMERS, timers.TORCH_TIMER, *arrays.SEEDS, *_FRAMEWORKS}
+        self._wanted = {*timers.TIMERS, timers.TORCH_TIMER, *_SEEDED, *_WITH_DEVICE, "torch.cuda"}
         self._wanted.update(place for each in recording.own if (place := each.rpartition(":")[0]))
         self._anywhere = any(":" not in each for each in recording.own)
         self._asked: set[str] = set()

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal, SupportsFloat
 
 VARIABLE = "HARNESS_OUT"
@@ -57,8 +56,9 @@ def _readable(name: str, values: list[float], unit: str, params: dict[str, Any])
         return f"{label}: no time"
     if len(values) == 1:
         return f"{label}: {values[0]:.4g} {unit}"
-    low, high = min(values), max(values)
-    return f"{label}: {median(values):.4g} {unit} ({low:.4g} to {high:.4g}, {len(values)} times)"
+    low, *_, high = ordered = sorted(values)
+    middle = ordered[len(ordered) // 2]
+    return f"{label}: {middle:.4g} {unit} ({low:.4g} to {high:.4g}, {len(values)} times)"
 
 
 def _plain(value: Any) -> Any:
