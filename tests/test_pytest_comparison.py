@@ -116,7 +116,7 @@ def test_without_the_gate_a_regression_is_told_and_fails_nothing(comparison):
     comparison.measuring(saved(n64=1.0), saved(n64=1.5))
     done = comparison.run()
     assert done.ret == pytest.ExitCode.OK
-    assert "Benchmarks against HEAD~1" in told(done)
+    assert "GPU benchmarks against HEAD~1" in told(done)
     assert "regression test_ops.py::test_sum[64]" in told(done)
 
 

@@ -538,7 +538,7 @@ class GpuSession:
         if self._judges:
             _write(terminalreporter, "GPU performance gate", [*self._gate_section(width)])
         elif any(self._compared):
-            title = f"Benchmarks against {self.option('perf_base')}"
+            title = f"GPU benchmarks against {self.option('perf_base')}"
             _write(terminalreporter, title, [*self._gate_section(width)])
         _write(terminalreporter, "Clocks of functions", [*self._clock_lines()])
         _write(terminalreporter, "Notes on GPU benchmarks", [*self.notes.values()])
