@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from harness.records.record_files import read_comparison
-from harness.report.document.document import decode_review
+from harness.report.document.document import SourceLine, decode_review
 from tests.benchmark_json import pytest_content, pytest_entry
 from tests.support import caller, commit, git, make_repository
 from tests.test_pytest_plugin import Bed, bed, told, usage_error  # noqa: F401
@@ -116,7 +116,7 @@ def test_without_the_gate_a_regression_is_told_and_fails_nothing(comparison):
     comparison.measuring(saved(n64=1.0), saved(n64=1.5))
     done = comparison.run()
     assert done.ret == pytest.ExitCode.OK
-    assert "Benchmarks against HEAD~1" in told(done)
+    assert "GPU benchmarks against HEAD~1" in told(done)
     assert "regression test_ops.py::test_sum[64]" in told(done)
 
 
@@ -293,4 +293,7 @@ def test_a_pull_request_of_a_repository_without_suites_has_a_report(comparison, 
         "failed",
         "head",
     )
-    assert "assert 1 == 2" in (comparison.bed.root / "perf-review/comment.md").read_text()
+    assert card.places == {"test_ops_test_broken": SourceLine(path="test_ops.py", line=1)}
+    comment = (comparison.bed.root / "perf-review/comment.md").read_text()
+    assert "assert 1 == 2" in comment
+    assert f"git checkout {review.head[:10]} &amp;&amp; pytest test_ops.py</code>" in comment

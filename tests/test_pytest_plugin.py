@@ -808,7 +808,7 @@ def test_without_the_gate_only_what_does_not_work_at_head_fails(bed):
     done = bed.run("--perf-base=HEAD~1", "-Werror")
     assert set(failures(done)) == {"toy.build_head@64-head", "toy.wrong_both@64-head"}
     done.assert_outcomes(failed=2, passed=2, skipped=5)
-    assert "Benchmarks against HEAD~1" in told(done)
+    assert "GPU benchmarks against HEAD~1" in told(done)
     assert "regression toy.slower@64 (slower-in-time): 3.00 % slower" in told(done)
     assert "The gate" not in told(done)
     assert "missing: There is no such case at head." in told(done)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import MeasureError, StoreError
+from harness.records.imports.pytest_benchmark_files import case_of_test
 from harness.records.record_files import ComparisonResult
+from harness.report.document.document import SourceLine
+from harness.report.document.from_results import is_safe_path
 from harness.run.stored_comparisons import newest_comparisons
 from harness.system.python_module import python_module
 
+_TEST = re.compile(r"( *)(?:class (\w+)|(?:async )?def (test\w*))")
 _STANDARD_ERROR = 2
 _FAILED = 1
 """pytest's exit status where tests failed; below it all is well, above it there was no whole session."""
@@ -55,3 +60,33 @@ def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
         return []
     ends = (base, head)
     return [each for each in found if (each.comparison.base.commit, each.comparison.head.commit) == ends]
+
+
+def places_of(tests: Tests, repository: Path, kernels: Iterable[str]) -> dict[str, SourceLine]:
+    """Return the line on which each benchmark's test begins, by the benchmark's name in a report.
+
+    A test that the files do not show as such, as one that is made by a plugin, is left out.
+    """
+    begins = dict(_tests_below(tests, repository))
+    found: dict[str, SourceLine] = {}
+    for kernel in kernels:
+        names = [name for name in begins if f"{kernel}_".startswith(f"{name}_")]
+        if names:
+            found[kernel] = begins[max(names, key=len)]
+    return found
+
+
+def _tests_below(tests: Tests, repository: Path) -> Iterator[tuple[str, SourceLine]]:
+    for path in dict.fromkeys(tests.project / each.partition("::")[0] for each in tests.paths):
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            place = os.path.relpath(file, repository)
+            if not (is_safe_path(place) and file.is_file()):
+                continue
+            inside = ""
+            for line, text in enumerate(file.read_text("utf-8", "replace").splitlines(), 1):
+                if match := _TEST.match(text):
+                    indent, of_class, test = match.groups()
+                    inside = f"{of_class}::" if of_class else inside if indent else ""
+                    if test:
+                        name = f"{os.path.relpath(file, tests.project)}::{inside}{test}"
+                        yield case_of_test(name, {})[0], SourceLine(path=place, line=line)

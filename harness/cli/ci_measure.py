@@ -122,7 +122,8 @@ def _compare_tests(
     from harness.suite.planning import load_suites
 
     base, head = ends
-    if (checked_out := git.resolve(repository_of(config), "HEAD")) != head:
+    repository = repository_of(config)
+    if (checked_out := git.resolve(repository, "HEAD")) != head:
         raise UsageError(f"pytest measures what is checked out, {checked_out[:10]}: check {head[:10]} out.")
     session = pytest_session.Tests(paths=tests, project=config.root, out=given["out"].resolve())
     words = [word for size in selection.size for word in ("--perf-size", size)]
@@ -142,6 +143,14 @@ def _compare_tests(
     suites = {result.comparison.head.suite for result in results} - {TESTS, FUNCTIONS}
     loaded = load_suites(config, head) if suites else []
     places = {each.suite.name: kernel_places(each) for each in loaded}
+    for suite in (TESTS, FUNCTIONS):
+        kernels = {
+            each.kernel
+            for result in results
+            for each in result.verdicts
+            if result.comparison.head.suite == suite
+        }
+        places[suite] = pytest_session.places_of(session, repository, kernels)
     return _tell(review_of(results, places), results, selection, given)
 
 

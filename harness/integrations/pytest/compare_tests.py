@@ -60,25 +60,19 @@ class TestComparison:
     """Node ids by the case of a verdict."""
     outcome: ComparisonResult | HarnessError | None = None
 
-    def run(self) -> ComparisonResult:
-        """Return the comparison, carried out when it is first asked for.
-
-        Raises HarnessError, every time, where it could not be; KeyboardInterrupt after an interrupt.
-        """
-        if self.outcome is None:
-            try:
-                self.outcome = self._compare()
-            except HarnessError as error:
-                self.outcome = error
-        if isinstance(self.outcome, HarnessError):
-            raise self.outcome
-        if self.outcome.interrupted:
+    def carry_out(self) -> None:
+        """Compare, and keep the result or the error. Raises KeyboardInterrupt after an interrupt."""
+        try:
+            self.outcome = self._compare()
+        except HarnessError as error:
+            self.outcome = error
+        if self.result and self.result.interrupted:
             raise KeyboardInterrupt
-        return self.outcome
 
     def verdict(self, test: str) -> Verdict | None:
-        """Return the verdict of a test, as `run` does; None where both sides skip it."""
-        verdicts = {self.names[each.case]: each for each in self.run().verdicts}
+        """Return the verdict of a test; None where neither side measured it."""
+        found = self.result.verdicts if self.result else ()
+        verdicts = {self.names[each.case]: each for each in found}
         return verdicts.get(test) or verdicts.get(_ALL) or verdicts.get(_SCRIPT)
 
     @property

@@ -289,10 +289,7 @@ class GpuSession:
         if self.option("perf_slot"):
             self.has_tests = True
             items[:] = [item for item in items if not slot.asks_for("gpu_case", item)]
-        paired = self.option("perf_base") is not None
         for item in items:
-            if paired and _is_function(item):
-                self._lift_time_limit(item)
             # Without pytest-benchmark there is no such marker, and the fixture will say so.
             if slot.asks_for("gpu_benchmark", item) and "benchmark" in getattr(item, "fixturenames", ()):
                 self._prepare(item)
@@ -329,14 +326,9 @@ class GpuSession:
         own = item.get_closest_marker("benchmark")
         kwargs = {"group": group, **(own.kwargs if own else {}), "timer": device_clock}
         item.add_marker(pytest.mark.benchmark(**kwargs), append=False)
-        if case:
-            self._lift_time_limit(item)
-
-    def _lift_time_limit(self, item: pytest.Item) -> None:
-        """Have pytest-timeout wait: a comparison of all cases happens in the first one's test, and each case
-        has a time limit of the harness.
-        """
-        if self.config.pluginmanager.hasplugin("timeout") and not item.get_closest_marker("timeout"):
+        # The harness has a time limit a case; a comparison of all cases happens in the first one's test.
+        has_timeout = self.config.pluginmanager.hasplugin("timeout")
+        if case and has_timeout and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(0))
 
     def _case_of(self, item: pytest.Item) -> GpuCase | None:
@@ -360,7 +352,7 @@ class GpuSession:
             self._compare_later(tests)
 
     def _compare_later(self, tests: Sequence[pytest.Item]) -> None:
-        """Prepare the comparisons of these tests; the first of each kind carries out that of its kind."""
+        """Prepare the comparisons of these tests."""
         from harness.errors import HarnessError
         from harness.integrations.pytest.compare_tests import TestComparison, place_of
         from harness.system import git
@@ -383,6 +375,14 @@ class GpuSession:
                 )
                 self._functions.append(compared)
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Carry out the comparisons of functions before a test has this process use a card."""
+        if session.config.option.continue_on_collection_errors or not session.testsfailed:
+            for functions in self._functions:
+                functions.carry_out()
+        return (yield)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Add the verdict to a benchmark of no suite, which has run at head as always."""
@@ -399,12 +399,13 @@ class GpuSession:
         from harness.report.terminal.comparison_tables import units_of
         from harness.report.words.of_verdict import explained
 
-        try:
-            result, verdict = functions.run(), functions.verdict(test)
-        except HarnessError as error:
-            return sentence(error.reason, error.message, error.log)
+        result, verdict = functions.outcome, functions.verdict(test)
+        if isinstance(result, HarnessError):
+            return sentence(result.reason, result.message, result.log)
+        assert result is not None, "carried out before any test"
         if verdict is None:
-            return "" if not self.option("perf_gate") else f"not-compared: {result.left_out}"
+            why = " ".join(("Neither commit measured it in a process of its own.", *result.left_out))
+            return sentence("not-compared", why) if self.option("perf_gate") else ""
         if not self.fails(verdict):
             return ""
         self.reported.add((result.comparison.run_id, verdict.case))
@@ -462,30 +463,20 @@ class GpuSession:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the session for what no test could fail for."""
-        finished = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if self._judges and finished and not session.shouldfail:
-            for functions in self._functions:
-                self._compare_anyway(functions, session)
         if self._judges and self.option("perf_base") is not None and not session.exitstatus:
             self._lines = [*self._untold()]
         if self._lines:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         self._passes = session.exitstatus == pytest.ExitCode.OK or not self._gate_fails()
 
-    def _compare_anyway(self, functions: TestComparison, session: pytest.Session) -> None:
-        """Carry out a comparison that no test has: all of them failed by themselves, or were skipped."""
+    def _untold(self) -> Iterator[str]:
         from harness.errors import HarnessError
 
-        try:
-            functions.run()
-        except HarnessError as error:
-            self.notes["comparison"] = error.message
-        except KeyboardInterrupt:
-            session.exitstatus = pytest.ExitCode.INTERRUPTED
-
-    def _untold(self) -> Iterator[str]:
         if self._nothing_compared:
             yield f"No benchmark was compared with {self.option('perf_base')}: {self._why_none()}"
+        for functions in self._functions:
+            if isinstance(functions.outcome, HarnessError):
+                yield functions.outcome.message
         for result, names in self._compared:
             if result.problem:
                 yield "The record of the comparison is not whole."
@@ -538,7 +529,7 @@ class GpuSession:
         if self._judges:
             _write(terminalreporter, "GPU performance gate", [*self._gate_section(width)])
         elif any(self._compared):
-            title = f"Benchmarks against {self.option('perf_base')}"
+            title = f"GPU benchmarks against {self.option('perf_base')}"
             _write(terminalreporter, title, [*self._gate_section(width)])
         _write(terminalreporter, "Clocks of functions", [*self._clock_lines()])
         _write(terminalreporter, "Notes on GPU benchmarks", [*self.notes.values()])

@@ -35,12 +35,17 @@ def kernel_places(loaded: LoadedSuite) -> dict[str, SourceLine]:
             if not kernel.files:
                 continue
             path = posixpath.normpath(posixpath.join(loaded.source.path, kernel.files[0]))
-            if not _SAFE.fullmatch(path) or path.startswith(("../", "/")):
+            if not is_safe_path(path):
                 continue
             with contextlib.suppress(OSError):
                 line = first_line(loaded.suite.root / kernel.files[0], kernel.function)
                 found[kernel.name] = SourceLine(path=path, line=line or 1)
     return found
+
+
+def is_safe_path(path: str) -> bool:
+    """Return whether a document can hold a path from the repository's top."""
+    return _SAFE.fullmatch(path) is not None and not path.startswith(("../", "/"))
 
 
 Places = Mapping[str, Mapping[str, SourceLine]]
