@@ -185,6 +185,19 @@ def test_benchmarks_come_before_kernels_and_are_in_json(theirs, call):
     assert [each["path"] for each in as_json.json["benchmarks"]] == ["bench.py"]
 
 
+def test_of_dozens_of_suites_json_lists_all_and_none_is_written_unasked(theirs, call):
+    kernel = "__global__ void {0}(const float *x, float *y, int n) {{ g(x, y); }}\n"
+    files = {f"{name}.cu": kernel.format(name) for name in (f"one_{letter}x" for letter in "abcdefghijklmno")}
+    top = theirs(files)
+    assert "of none could it be told what is computed" in call("init", "--yes").failed_with(2)
+    assert len(call("init", "--dry-run", "--json").json["suites"]) == 15
+    (top / "bench.py").write_text(DO_BENCH)
+    done = call("init", "--yes")
+    assert done.status == 0
+    assert "--only NAME writes others" in done.err
+    assert not (top / "perf").exists()
+
+
 def test_an_opencl_kernel_becomes_a_suite_of_its_file(theirs, call):
     top = theirs({"src/a.cl": CL})
     assert call("init", "--yes").status == 0
