@@ -156,6 +156,15 @@ def test_tests_with_pytest_benchmark_are_one_command_a_folder(theirs):
     assert option(benchmarks["test_c.py"], "--with-command") == "pytest test_c.py --benchmark-json={out}"
 
 
+@pytest.mark.parametrize("configured", [False, True])
+def test_pytest_is_told_of_functions_of_other_names_unless_the_project_does(theirs, configured):
+    settings = {"pytest.ini": "[pytest]\npython_functions = bench_*\n"} if configured else {}
+    top = theirs({"bench/bench_a.py": PYTEST.replace("test_", "bench_"), **settings})
+    words = shlex.split(option(found(top)["bench/bench_a.py"], "--with-command"))
+    told = [] if configured else ["-o", "python_functions=test bench"]
+    assert words == ["pytest", *told, "bench/bench_a.py", "--benchmark-json={out}"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
