@@ -6,7 +6,7 @@ What a suite.py imports comes from here: `Axis`, `Case`, `CupyFunction`, `Device
 `ceil_div`. What a benchmark program writes its results with: `report`.
 """
 
-from harness.line_writer import report
+from harness.records.line_writer import report
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.kernel import (
     CupyFunction,

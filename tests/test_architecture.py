@@ -122,6 +122,7 @@ PUBLIC = {
     "Tuning",
     "__version__",
     "ceil_div",
+    "report",
 }
 
 

@@ -153,9 +153,10 @@ REFUSED = {
     "a number as a name": (line(5), ("line 1", "Expected `str`, got `int` - at `$.name`")),
     "no name": (line(" "), ("line 1", "give each result a name")),
     "a unit of nobody's": (line(unit="parsec"), ("line 1", "'parsec'", "expected ns, us, ms, s, or a rate")),
-    "a rate of no direction": (line(unit="GB/s"), ("line 1", 'say so with "better": "higher"')),
-    "a time of which more is better": (line(better="higher"), ("line 1", 'leave "better" out')),
+    "a rate of no direction": (line(unit="GB/s"), ("line 1", "a rate, of which more is better", '"higher"')),
+    "a time of which more is better": (line(better="higher"), ("line 1", "a time, of which less is better")),
     "a word of another language": (line(lauches=3), ("line 1", "unknown field `lauches`")),
+    "no launch": (line(launches=0), ("line 1", "Expected `int` >= 1 - at `$.launches`")),
     "two clocks": (line(clock="device") + line(clock="host"), ("line 2", "line 1", "another name")),
     "a time that is a word": (line(times=["fast"]), ("line 1", "Expected `float`, got `str`")),
     "another format": ('{"hello": []}', ("no file of", "a JSON object a line with name, times and unit")),
@@ -205,11 +206,12 @@ def test_results_of_two_cards_are_not_mixed(compare):
 
 
 PROGRAMS = {
-    "exit 1": ("crashed", "exited with status 1"),
+    "exit 1": ("crashed", "exited with status 1, so nothing that it measured counts. Run it by itself"),
     "true": ("no-json", "harness.report(name, times, unit)"),
     "cp results bench.json": ("no-json", "It wrote bench.json where it stands. Put {out}"),
     "cp results {out}; cp results $HARNESS_OUT": ("store", "only one file can count"),
-    ": > $HARNESS_OUT": ("store", "is empty"),
+    ": > $HARNESS_OUT": ("store", "$HARNESS_OUT is empty"),
+    "echo hello > {out}": ("store", "{out} is damaged, or no JSON at all"),
 }
 
 
@@ -236,8 +238,10 @@ def test_a_program_reports_by_one_call(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HARNESS_OUT", str(tmp_path / "out"))
     harness.report("copy", [1.5, np.float32(2.5)], "us", n=np.int64(64), dtype=np.float16, clock="device")
     harness.report("copy", 3, "us", n=64, dtype=np.float16, clock="device")
-    [case] = read_imported(tmp_path / "out").devices[0].cases
+    harness.report("sum", np.array([4.0]), "us", shape=(2, 3), bias=None, fast=True)
+    case, other = read_imported(tmp_path / "out").devices[0].cases
     assert (case.sizes, case.times_ns, case.device_clock) == ({"n": 64}, (1500, 2500, 3000), True)
+    assert (other.kernel, other.sizes) == ("sum_shape_2_3_bias_None_fast_True", {})
     monkeypatch.delenv("HARNESS_OUT")
     harness.report("copy", [1.5, 2.5, 9], "us", n=64)
     assert capsys.readouterr().out == "copy[n=64]: 2.5 us (1.5 to 9, 3 times)\n"
@@ -282,3 +286,11 @@ def test_the_documented_writer_of_cpp_works(tmp_path):
     write_files(tmp_path, {"main.cc": f"#include <cstdlib>\n#include <fstream>\n{writer}{main}"})
     subprocess.run(["c++", "main.cc", "-o", "main"], cwd=tmp_path, check=True)
     assert written_by(tmp_path, "./main") == {"sort": 2}
+
+
+def test_a_script_is_not_run_to_find_out_what_it_writes(compare, tmp_path):
+    """It may ignore --help, and measure while another process has the device."""
+    trace = tmp_path / "trace"
+    script = f"echo \"ran $*\" >> {trace}\necho '{line().strip()}' > $HARNESS_OUT\n"
+    assert compare(script, script, "sh results").status == ExitCode.FINE
+    assert set(trace.read_text().splitlines()) == {"ran "}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,15 +19,26 @@ from harness.numbers import counted
 from harness.system import git
 
 if TYPE_CHECKING:
-    from harness.records.imports.imported import Format
+    from harness.records.imports.imported import Format, ImportedFile
+    from harness.records.imports.quantities import Better
+    from harness.run.importing import ImportedRun
+
+_UNWATCHED = "Nothing here was verified or watched: the figures are the executable's own."
 
 
 @click.command("import")
-@click.argument("harness", type=click.Choice((*options.FORMATS.choices, "asv")))
+@click.argument(
+    "harness", type=click.Choice((*options.FORMATS.choices, "github-action-benchmark", "bencher", "asv"))
+)
 @click.argument("files", nargs=-1, metavar="FILE...", type=click.Path(path_type=Path))
 @options.commit("--commit", help="What was measured; default: the commit that the file names, else HEAD.")
 @options.value("--suite", "NAME", "Default: the executable's name.")
 @options.value("--machine", "NAME", "Folder of records of that card; default: after its name.")
+@click.option(
+    "--better",
+    type=click.Choice(("higher", "lower")),
+    help="Direction of github-action-benchmark's results, where they are no data.js.",
+)
 @options.path("--results", "Where records go; default: the project's.")
 @options.json
 def command(
@@ -32,26 +47,29 @@ def command(
     commit: str | None,
     suite: str | None,
     machine: str | None,
+    better: Better | None,
     results: Path | None,
     as_json: bool,
 ) -> None:
-    """Keep what a C++ benchmark executable measured at a commit, as records that history and pages read.
+    """Keep what another harness measured at a commit, as records that history and pages read.
 
-    FILE is what nvbench writes with --json or --jsonbin, and Google Benchmark with --benchmark_out. Nothing
-    in it was verified or watched by the harness. To have two commits judged, have them run in turns: 'harness
-    compare BASE HEAD --with-command COMMAND'.
+    FILE is what nvbench writes with --json or --jsonbin, Google Benchmark with --benchmark_out, pytest with
+    --benchmark-json, or any program as lines. github-action-benchmark's data.js becomes a record for each of
+    its commits. Nothing in a file was verified or watched by the harness. To have two commits judged, have
+    them run in turns: 'harness compare BASE HEAD --with-command COMMAND'.
 
     'harness import asv' takes no FILE: it makes records of the results of suites that only asv's files in the
     results folder hold, as those of a record that was lost.
     """
     if harness == "asv":
-        if files or commit or suite or machine:
+        if files or commit or suite or machine or better:
             raise UsageError("'harness import asv' reads a whole results folder: it takes --results alone.")
         _import_asv(results, as_json=as_json)
     elif not files:
         raise UsageError(f"'harness import {harness}' needs at least one FILE that {harness} wrote.")
     else:
-        _import_files(harness, files, commit, suite, machine, results, as_json=as_json)
+        read = _read(harness, files, commit, better)
+        _import_files(read, commit, suite, machine, results, as_json=as_json)
 
 
 def _import_asv(results: Path | None, *, as_json: bool) -> None:
@@ -74,9 +92,23 @@ def _import_asv(results: Path | None, *, as_json: bool) -> None:
         click.echo("Nothing to import: records hold every result of a suite that asv's files have.")
 
 
+def _read(
+    harness: Format, paths: Sequence[Path], commit: str | None, better: Better | None
+) -> list[ImportedFile]:
+    """Read all files, before anything is written."""
+    from harness.records.imports.imported_files import read_for_import
+
+    read: list[ImportedFile] = []
+    for path in paths:
+        found = read_for_import(path, harness, better)
+        if commit and len(found) > 1:
+            raise UsageError(f"{path} names the commits of its {len(found)} results: leave out --commit.")
+        read += found
+    return read
+
+
 def _import_files(
-    harness: Format,
-    files: tuple[Path, ...],
+    read: Sequence[ImportedFile],
     commit: str | None,
     suite: str | None,
     machine: str | None,
@@ -85,20 +117,18 @@ def _import_files(
     as_json: bool,
 ) -> None:
     from harness.cli.compare_command import repository_of
-    from harness.cli.executable_options import source_at
     from harness.history.row_summary import summary_of
-    from harness.records.imports.imported_files import read_imported
-    from harness.report.terminal.run_tables import imported_table, print_end, print_out
-    from harness.run.importing import commit_of, reasons_of, suite_of, write_imported
+    from harness.run.executables.executable_build import source_at
+    from harness.run.importing import suite_of, write_imported
 
     config = load_config()
-    read = [read_imported(path, harness) for path in files]  # all of them, before anything is written
-    suites = [suite_of(file, suite) for file in read]
     repository = repository_of(config)
-    commits = [git.resolve(repository, commit or commit_of(file) or "HEAD") for file in read]
+    read = _of_known_commits(repository, read)
+    suites = [suite_of(file, suite) for file in read]
+    commits = [git.resolve(repository, commit or file.commit or "HEAD") for file in read]
     for file, at in zip(read, commits, strict=True):
-        if (told := commit_of(file)) and not at.startswith(told):
-            tell(f"{file.path} says that commit {told} was measured; --commit says {at[:10]}.")
+        if file.commit and not at.startswith(file.commit):
+            tell(f"{file.path} says that commit {file.commit} was measured; --commit says {at[:10]}.")
     folder = results or config.results_folder
     written = [
         one
@@ -120,11 +150,50 @@ def _import_files(
             ]
         )
     else:
-        for one in written:
-            print_out(imported_table(one.run, one.rows))
-            click.echo("Nothing here was verified or watched: the figures are the executable's own.\n")
-            for words in (*reasons_of(one.rows), *one.problems):
-                tell(words)
-            print_end("", one.path, "")
+        _print_imported(written)
     if not any(row.measurement for one in written for row in one.rows):
         raise MeasureError("No benchmark has a time: the rows hold the reasons, and no figure was kept.")
+
+
+def _of_known_commits(repository: Path, read: Sequence[ImportedFile]) -> list[ImportedFile]:
+    """Leave out what histories have of commits that the repository lacks, and tell of them."""
+    often = Counter(file.path for file in read)
+    known = [
+        file
+        for file in read
+        if often[file.path] == 1 or (file.commit and git.is_commit(repository, file.commit))
+    ]
+    if lacking := len(read) - len(known):
+        words = f"Results of {counted(lacking, 'commit')} are left out: {repository} does not have them."
+        hint = (
+            "Fetch the whole history with 'git fetch --unshallow', or import in the repository that has it."
+        )
+        if not known:
+            raise UsageError(f"{words} Nothing is left to import. {hint}")
+        tell(f"{words} {hint}")
+    return known
+
+
+def _print_imported(written: Sequence[ImportedRun]) -> None:
+    """Print the rows of each record; of a history of commits how many records there are."""
+    from harness.report.terminal.run_tables import imported_table, print_end, print_out
+    from harness.run.importing import reasons_of
+
+    for path, group in groupby(written, key=attrgetter("file")):
+        of_file = list(group)
+        commits = list(dict.fromkeys(str(one.run.source.commit)[:10] for one in of_file))
+        if len(commits) > 1:
+            ends = f"{commits[0]} to {commits[-1]}"
+            folders = ", ".join(dict.fromkeys(str(one.path.parent) for one in of_file))
+            click.echo(f"{path}: {counted(len(of_file), 'record')} of {ends} in {folders}. {_UNWATCHED}")
+        else:
+            for one in of_file:
+                print_out(imported_table(one.run, one.rows))
+                click.echo(f"{_UNWATCHED}\n")
+        for words in dict.fromkeys(
+            each for one in of_file for each in (*reasons_of(one.rows), *one.problems)
+        ):
+            tell(words)
+        if len(commits) == 1:
+            for one in of_file:
+                print_end("", one.path, "")

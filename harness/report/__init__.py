@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from harness.line_writer import report
+from harness.records.line_writer import report
 
 
 class _CallablePackage(ModuleType):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ def write_imported(
 ) -> list[ImportedRun]:
     """Store a file's measurements as those of `source`, in the machine's folder below `results`.
 
-    Raises UsageError for one name of a machine and more than one device, StoreError.
+    Raises UsageError for one name of a machine and more than one device, and for no name where the file tells
+    none either; StoreError.
     """
     if machine and len(file.devices) > 1:
         names = ", ".join(each.device.name for each in file.devices)
@@ -61,10 +62,11 @@ def write_imported(
             "out --machine, or measure on one device at a time."
         )
     written = []
-    for found in file.devices:
+    for told in file.devices:
+        found = _named(file, told, machine)
         run = _run(file, found, source)
         rows = tuple(_row(file, case, source) for case in found.cases)
-        folder = machine or machine_of(file, run.device)
+        folder = machine if machine and found is told else machine_of(file, run.device)
         with RecordWriter(results / folder, run) as writer:
             for row in rows:
                 writer.add(row)
@@ -75,9 +77,16 @@ def write_imported(
     return written
 
 
-def commit_of(file: ImportedFile) -> str | None:
-    """Return the commit that a file says was measured; None where it says none."""
-    return next((each.identity.commit for each in file.devices if each.identity.commit), None)
+def _named(file: ImportedFile, found: DeviceCases, machine: str | None) -> DeviceCases:
+    """Return a device's cases; a device that the file gives no name has the machine's."""
+    if found.device.name:
+        return found
+    if not machine:
+        raise UsageError(
+            f"{file.path} does not tell on which machine it was measured, and figures of two machines are no "
+            "history: name the machine, such as --machine h100-runner."
+        )
+    return replace(found, device=replace(found.device, name=machine))
 
 
 def reasons_of(rows: Iterable[Row]) -> list[str]:
@@ -119,7 +128,7 @@ def _run(file: ImportedFile, found: DeviceCases, source: Source) -> Run:
             "host_name": file.host or None,
         },
         source=source,
-        headline=HEADLINE,
+        headline=_headline(found.cases),
         kernels=tuple(dict.fromkeys(case.kernel for case in found.cases)),
         device=device,
         cpu_count=device.compute_units if device.kind == "cpu" else None,
@@ -150,6 +159,18 @@ def imported_run(
         },
         **known,
     )
+
+
+def _headline(cases: Sequence[ImportedCase]) -> str:
+    """Return the unit that a history shows: of rates alone theirs, else that of a time."""
+    timed = [case for case in cases if case.times_ns]
+    rates = [case for case in timed if case.rate]
+    if timed and len(rates) == len(timed):
+        if all(case.flop for case in rates):
+            return "GFLOP/s"
+        if all(case.moved_bytes for case in rates):
+            return "GB/s"
+    return HEADLINE
 
 
 def _facts(identity: Identity) -> dict[str, str]:

@@ -9,14 +9,16 @@ from typing import Any
 
 import harness
 from harness.history.row_summary import summary_of
+from harness.integrations.pytest.function_timing import TimedFunction
 from harness.integrations.pytest.session import CaseSide, GpuCase, MeasuredCase
 from harness.judgement.statistics.paired import readable
 from harness.numbers import number
+from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS
 from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, Source, Verdict, fields_of
 from harness.report.table import Column, Sheet
-from harness.report.terminal.comparison_tables import calibrated, closing, lines_of
-from harness.report.words.of_verdict import verdict_columns, word_of_outputs
+from harness.report.terminal.comparison_tables import calibrated, closing, lines_of, of_executables
+from harness.report.words.of_verdict import outputs_counted, verdict_columns, word_of_outputs
 from harness.suite.problem import Case, Problem
 from harness.system.texts import harmless, plain_log
 
@@ -68,6 +70,17 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
         "verified": time_ns is not None and (outputs is None or outputs.held_to == "reference"),
         "outputs": outputs and word_of_outputs(outputs),
         **({"verdict": _verdict_info(verdict)} if side == case.judged else {}),
+    }
+
+
+def info_of_function(timed: TimedFunction) -> Info:
+    """What pytest-benchmark keeps of a function; a device that nobody told is None."""
+    return {
+        "clock": timed.clock.name,
+        "l2": timed.clock.l2,
+        "device": timed.clock.device or None,
+        "launches": timed.launches,
+        "harness_version": harness.__version__,
     }
 
 
@@ -168,17 +181,21 @@ def _row_table(rows: Sequence[MeasuredCase], width: int) -> list[str]:
     return Sheet(columns=columns).lines(width)
 
 
-def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], width: int) -> list[str]:
-    """The table of a comparison, and a sentence for every verdict that somebody has to act on."""
-    verdicts = [verdict for verdict in result.verdicts if verdict.case in cases]
-    names = {verdict.case: cases[verdict.case].label for verdict in verdicts}
+def comparison_lines(result: ComparisonResult, names: Mapping[str, str], width: int) -> list[str]:
+    """The table of a comparison, and a sentence for every verdict that somebody has to act on. Cases without
+    a name are left out.
+    """
+    verdicts = [verdict for verdict in result.verdicts if verdict.case in names]
     device = result.comparison.device
     lines = []
+    of_tests = result.comparison.head.suite in (TESTS, FUNCTIONS)
     if verdicts:
-        columns = verdict_columns("kernel", [verdict.kernel for verdict in verdicts], verdicts)
+        kernels = [names[verdict.case] if of_tests else verdict.kernel for verdict in verdicts]
+        columns = verdict_columns("test" if of_tests else "kernel", kernels, verdicts, sizes=not of_tests)
         lines = [_title(result.comparison.head.suite, device), *Sheet(columns=columns).lines(width)]
     texts = [
-        calibrated(result.calibration, device, verdicts),
+        of_executables(result.comparison) or calibrated(result.calibration, device, verdicts),
+        outputs_counted(verdicts),
         *(line.plain for line in lines_of(verdicts, names=names, logs=False)),
         *(f"Problem changed: {change}" for change in result.problem_changes),
         *(f"Left out: {left_out}" for left_out in result.left_out),

@@ -1,3 +1,3 @@
-"""Files of other harnesses: pytest-benchmark, Google Benchmark, nvbench, and asv's configuration.
+"""Files of other harnesses and programs, and asv's configuration files.
 They are read here, and made records by run/.
 """

@@ -28,8 +28,12 @@ T = TypeVar("T")
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """An integer that a record can hold; one of more digits is no float either."""
 
-Format = Literal["nvbench", "google-benchmark", "pytest-benchmark", "lines"]
+Format = Literal[
+    "nvbench", "google-benchmark", "pytest-benchmark", "lines", "github-action-benchmark", "bencher"
+]
 FORMATS: tuple[Format, ...] = get_args(Format)
+PROGRAM_FORMATS: tuple[Format, ...] = ("nvbench", "google-benchmark", "pytest-benchmark", "lines")
+"""The formats that a program writes with its own times, so that two commits can be compared."""
 LARGEST_BYTES = 256 * 2**20
 """The largest file that is read: as Python objects it takes some ten times that in memory."""
 LARGEST_SIZE = 2**31 - 1
@@ -43,11 +47,14 @@ NO_REASON = "It gives no reason."
 _MOST = 2**31 - 1
 
 
-def device_of(unknown: str, identity: Identity, host: str, **of_host: Any) -> DeviceInfo:
+def device_of(unknown: str, identity: Identity, host: str | None, **of_host: Any) -> DeviceInfo:
     """Describe the card that a file names; without one the host, by its name and what `of_host` tells of it.
 
-    Several cards are one device, as nothing tells which benchmark ran on which.
+    Several cards are one device, as nothing tells which benchmark ran on which. A file whose `host` is None
+    tells nothing of its machine, and its device has no name.
     """
+    if not identity.cards and host is None:
+        return undescribed_device(unknown, spec="unknown", kind="other", name="")
     if not identity.cards:
         fields = {"spec": "cpu:0", "backend": "cpu", "kind": "cpu", "name": host or "a host without a name"}
         return undescribed_device(unknown, **fields, **of_host)
@@ -102,6 +109,8 @@ class ImportedCase:
     """Bytes that one launch moves, by the benchmark's own account."""
     flop: int | None = None
     """Floating-point operations of one launch, by the same account."""
+    rate: str = ""
+    """Unit of the file's own figures where they are rates: a launch is then one unit of their work."""
     sm_clock_mhz: float | None = None
     skipped: str = ""
     """The author's reason for not measuring it; empty where it was measured."""
@@ -140,6 +149,11 @@ class ImportedFile:
     """The devices that have a benchmark; at least one."""
     problems: tuple[str, ...] = ()
     """Problems in reading the file, a sentence each."""
+
+    @property
+    def commit(self) -> str | None:
+        """The commit that the file says was measured; None where it says none."""
+        return next((each.identity.commit for each in self.devices if each.identity.commit), None)
 
 
 def read_content(path: Path) -> bytes:

@@ -8,10 +8,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness.errors import StoreError
+from harness.errors import StoreError, UsageError
+from harness.records.imports.bencher_files import is_metrics, read_bencher
+from harness.records.imports.github_action_files import SCRIPT, is_results, read_github_action, script_json
 from harness.records.imports.google_benchmark_files import read_google_benchmark
 from harness.records.imports.imported import (
-    FORMATS,
+    PROGRAM_FORMATS,
     Format,
     ImportedCase,
     ImportedFile,
@@ -28,27 +30,50 @@ from harness.records.imports.pytest_benchmark_files import (
     benchmark_file,
     read_pytest_benchmark,
 )
+from harness.records.imports.quantities import Better
 
 _READERS: Mapping[Format, Callable[[Path, Any], ImportedFile]] = {
     "nvbench": read_nvbench,
     "google-benchmark": read_google_benchmark,
     "pytest-benchmark": read_pytest_benchmark,
     "lines": read_lines,
+    "bencher": read_bencher,
 }
+"""Readers of the formats that hold one process; a file of github-action-benchmark may hold many."""
 
 
 def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
-    """Read a file of any known format, or of the `wanted` one alone. Raises StoreError."""
+    """Read what one process of a program wrote, in any format or the `wanted` one. Raises StoreError."""
+    found, content = _content(path)
+    if found is None or found not in PROGRAM_FORMATS:
+        raise StoreError(
+            f"{path} is no file of {' or '.join(PROGRAM_FORMATS)}: expected what --json FILE or --jsonbin "
+            "FILE of an nvbench executable writes, --benchmark_out=FILE of a Google Benchmark executable, or "
+            "pytest --benchmark-json=FILE; or a JSON object a line with name, times and unit."
+        )
+    _check_format(path, found, wanted)
+    return _READERS[found](path, content)
+
+
+def read_for_import(path: Path, wanted: Format, better: Better | None) -> list[ImportedFile]:
+    """Read a file that is to be imported: one for each commit of a history.
+
+    `better` is the direction of results that do not tell it. Raises StoreError, UsageError.
+    """
     found, content = _content(path)
     if found is None:
-        raise StoreError(
-            f"{path} is no file of {' or '.join(FORMATS)}: expected what --json FILE or --jsonbin FILE of an "
-            "nvbench executable writes, --benchmark_out=FILE of a Google Benchmark executable, or pytest "
-            "--benchmark-json=FILE; or a JSON object a line with name, times and unit."
-        )
+        raise StoreError(f"{path} is no file of {wanted}, nor of any other known format.")
+    _check_format(path, found, wanted)
+    if found == "github-action-benchmark":
+        return read_github_action(path, content, better)
+    if better is not None:
+        raise UsageError(f"A file of {found} tells which direction is better: leave out --better.")
+    return [_READERS[found](path, content)]
+
+
+def _check_format(path: Path, found: Format, wanted: Format | None) -> None:
     if wanted and found != wanted:
         raise StoreError(f"{path} is a file of {found}, not of {wanted}: 'harness import {found}' reads it.")
-    return _READERS[found](path, content)
 
 
 def _content(path: Path) -> tuple[Format | None, Any]:
@@ -56,13 +81,15 @@ def _content(path: Path) -> tuple[Format | None, Any]:
     content = read_content(path)
     if is_line(content):
         return "lines", content
-    json = parsed(path, content)
+    json = parsed(path, script_json(content) if content.startswith(SCRIPT) else content)
     return _format_of(json), json
 
 
 def _format_of(content: Any) -> Format | None:
+    if is_results(content):
+        return "github-action-benchmark"
     if not isinstance(content, dict) or not isinstance(content.get("benchmarks"), list):
-        return None
+        return "bencher" if is_metrics(content) else None
     if isinstance(content.get("context"), dict):
         return "google-benchmark"
     if "meta" in content or "devices" in content:
@@ -73,7 +100,7 @@ def _format_of(content: Any) -> Format | None:
 def read_saved(path: Path) -> BenchmarkFile:
     """Return what one process saved with pytest-benchmark or another known harness. Raises StoreError."""
     found, content = _content(path)
-    if found in (None, "pytest-benchmark"):
+    if found is None or found not in _READERS or found == "pytest-benchmark":
         return benchmark_file(path, content)
     file = _READERS[found](path, content)
     if len(file.devices) != 1:

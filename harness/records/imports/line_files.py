@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from harness.errors import StoreError
 from harness.records.imports import imported
@@ -20,12 +21,15 @@ _REQUIRED = frozenset(("name", "times", "unit"))
 _UNKNOWN = "unavailable: the file does not tell it"
 
 
+_Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+
+
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     times: list[float]
     unit: str
-    params: dict[str, int | float | str | bool] = {}
-    launches: imported.Integer | None = None
+    params: dict[str, int | float | str | bool | None] = {}
+    launches: _Count | None = None
     clock: Literal["device", "host"] | None = None
     l2: L2Policy = "hot"
     better: Better | None = None
@@ -107,7 +111,10 @@ def _case(path: Path, lines: Sequence[tuple[int, _Line]]) -> imported.ImportedCa
     try:
         quantity = quantity_of(first.unit, first.better)
     except ValueError as error:
-        raise StoreError(f"{path}, line {first_number}: {error}.") from None
+        raise StoreError(
+            f'{path}, line {first_number}: {error}. Correct its "unit", or "better", which is "higher" for '
+            "rates alone."
+        ) from None
     kernel, sizes = imported.placed(first.name, [(key, _size(each)) for key, each in first.params.items()])
     case = imported.ImportedCase(
         kernel=kernel,
@@ -121,14 +128,14 @@ def _case(path: Path, lines: Sequence[tuple[int, _Line]]) -> imported.ImportedCa
     return with_values(case, [time for _, line in lines for time in line.times], quantity)
 
 
-def _size(value: float | str) -> int | str:
+def _size(value: object) -> int | str:
     return value if type(value) is int else str(value)
 
 
 def _on_device(path: Path, device: str, cases: Sequence[imported.ImportedCase]) -> imported.DeviceCases:
     identity = _identity(path, {"gpu": device} if device else {})
     return imported.DeviceCases(
-        device=imported.device_of(_UNKNOWN, identity, ""), cases=tuple(cases), identity=identity
+        device=imported.device_of(_UNKNOWN, identity, None), cases=tuple(cases), identity=identity
     )
 
 

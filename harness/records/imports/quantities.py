@@ -10,9 +10,23 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
-from harness.records.imports.imported import ImportedCase, identifier, wrong_time
+from harness.errors import StoreError
+from harness.records.imports.identity import identity_of
+from harness.records.imports.imported import (
+    DeviceCases,
+    Format,
+    ImportedCase,
+    ImportedFile,
+    check_not_empty,
+    device_of,
+    identifier,
+    renamings,
+    with_unique_names,
+    wrong_time,
+)
 
 Better = Literal["lower", "higher"]
 _TIMES_NS: Mapping[str, float] = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
@@ -23,6 +37,7 @@ _RATE = re.compile(
 _BYTES = re.compile(r"(?P<prefix>[kKMGTP]?)(?P<binary>i?)(B|byte|bytes)")
 _FLOP = re.compile(r"(?P<prefix>[kKMGTP]?)(FLOP|FLOPs|flop|flops)")
 _PREFIXES = ("", "k", "M", "G", "T", "P")
+_MOST_TOLD = 3
 KNOWN = "ns, us, ms, s, or a rate such as GB/s"
 
 
@@ -64,13 +79,13 @@ def quantity_of(unit: str, better: Better | None) -> Quantity:
     unit_ns = _TIMES_NS.get(_PER_LAUNCH.sub("", unit.strip()))
     if unit_ns is not None:
         if better == "higher":
-            raise ValueError(f'{unit!r} is a time, and more of a time is worse: leave "better" out')
+            raise ValueError(f"{unit!r} is a time, of which less is better")
         return Quantity(unit, unit_ns=unit_ns)
     rate = _RATE.fullmatch(unit.strip())
     if rate is None:
         raise ValueError(f"{unit[:40]!r} is no unit that is known here; expected {KNOWN}")
     if better != "higher":
-        raise ValueError(f'{unit!r} is a rate, and more of a rate is better: say so with "better": "higher"')
+        raise ValueError(f"{unit!r} is a rate, of which more is better")
     return Quantity(unit, work=rate["work"] or rate["flop"])
 
 
@@ -80,9 +95,15 @@ def with_values(case: ImportedCase, values: Sequence[float], quantity: Quantity)
         case = replace(
             case,
             kernel=identifier(f"{case.kernel}_per_{quantity.work}"),
+            rate=quantity.unit,
             moved_bytes=quantity.moved_bytes,
             flop=quantity.flop,
         )
+    if not values:
+        why = (
+            "The file has no time of it, so nothing can be judged. Have the program measure it at least once."
+        )
+        return replace(case, failed=why)
     wrong = next((each for each in values if not 0 < each < math.inf), None)
     if wrong is not None:
         return replace(
@@ -94,3 +115,33 @@ def with_values(case: ImportedCase, values: Sequence[float], quantity: Quantity)
     if problem := wrong_time(times_ns):
         return replace(case, failed=problem)
     return replace(case, times_ns=times_ns)
+
+
+def case_of(name: str, value: float, unit: str, better: Better, harness: str) -> ImportedCase:
+    """Return the case of one figure without repetitions. Raises ValueError as `quantity_of` does."""
+    case = ImportedCase(kernel=identifier(name), sizes={}, name=name, clock=harness)
+    return with_values(case, [value], quantity_of(unit, better))
+
+
+def file_of_figures(
+    path: Path, kind: Format, written_by: str, found: Sequence[ImportedCase], problems: Sequence[str]
+) -> ImportedFile:
+    """Return a file of such cases, which tells neither its machine nor its program.
+
+    Raises StoreError where no case is left.
+    """
+    if problems and not found:
+        raise StoreError(f"{path} has no figure that can be kept. {' '.join(problems[:_MOST_TOLD])}")
+    check_not_empty(path, found)
+    identity = identity_of(str(path), written_by, machine={"harness": kind}, others={}, given={})
+    cases = with_unique_names(found)
+    device = device_of("unavailable: the file does not tell it", identity, None)
+    return ImportedFile(
+        path=path,
+        format=kind,
+        version=written_by,
+        executable="",
+        started_at=None,
+        devices=(DeviceCases(device=device, cases=tuple(cases), identity=identity),),
+        problems=(*problems, *renamings(found, cases)),
+    )

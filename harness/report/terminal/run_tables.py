@@ -185,6 +185,7 @@ def imported_table(run: Run, rows: Sequence[Row]) -> Sheet:
             Column("±%", [_half_width(s) for s in found], spare=2),
             Column("samples", [str(s.slots or "") for s in found], spare=3),
             Column("GB/s", [number(s.gbytes_per_s) for s in found], spare=1),
+            Column("GFLOP/s", [number(s.gflops) for s in found], spare=1),
             Column("SM MHz", [number(s.sm_clock_mhz) for s in found]),
             Column("result", list(map(_status, rows)), text=True),
         ],

@@ -39,7 +39,7 @@ from harness.records.types import (
     Verdict,
 )
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
-from harness.run.device_session import begun, find_device, identified
+from harness.run.device_session import begun, find_device, identified, program_device
 from harness.run.executables.executable_build import Executable, ProcessRun, Stage, format_of, run_once
 from harness.run.executables.side_code import OtherCodeError
 from harness.run.pair_session import CompareObserver, failed_by
@@ -104,6 +104,8 @@ class ComparingExecutables:
         """How long the longest process took so far."""
         self._names: dict[str, str] = {}
         """What the executable calls each case that it has, by its label."""
+        self.names: dict[str, str] = {}
+        """The same by the case of its verdict."""
 
     def run(self, name: str) -> ComparisonResult:
         """Compare; `name` is the suite's where the executable does not tell one."""
@@ -145,8 +147,7 @@ class ComparingExecutables:
                 return find_device("cuda:0")
             except (DeviceError, UsageError):
                 return None  # no PyCUDA here, which an nvbench executable does not need
-        found = find_device(None)
-        return found if found.kind == "gpu" else find_device("cpu:0")
+        return program_device()
 
     def _first_runs(self) -> FirstRuns:
         """One process of each side, which tells the cases and fills the caches of files."""
@@ -268,6 +269,7 @@ class ComparingExecutables:
             if not self.is_wanted(self.suite, case):
                 continue
             of_suite = Case(self.suite, case.kernel, case.sizes, "")
+            self.names[of_suite.id] = case.name
             bare = bare_verdict(of_suite.id, of_suite, "failed", "")
             if failed:
                 alone.append(failed_by(bare, next(iter(failed.values()))))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
-from harness.line_writer import VARIABLE
 from harness.measure.protocol import SideName
 from harness.records.imports.identity import Identity
 from harness.records.imports.imported import (
@@ -24,6 +23,7 @@ from harness.records.imports.imported import (
     executable_name,
 )
 from harness.records.imports.imported_files import read_imported
+from harness.records.line_writer import VARIABLE
 from harness.records.types import DeviceInfo, Source
 from harness.run.device_session import TimedOutError
 from harness.run.executables.side_code import NOTHING, Imported, SideFolders, SideRecorder
@@ -35,6 +35,8 @@ Stage = Literal["first", "timed"]
 """The first run of a side tells what there is, and its times do not count."""
 OUT = "{out}"
 """Stands in a command for the file that it is to write."""
+ONLY = "{only}"
+"""Stands in a command for a file with the names of the benchmarks to run, a line each; empty for all."""
 _FLAGS: Mapping[Format, str] = {
     "nvbench": "--jsonbin {out}",
     "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
@@ -47,12 +49,14 @@ _OPTIONS: Mapping[str, Format] = {
     "--benchmark-json": "pytest-benchmark",
 }
 """Options in a command that tell its format."""
-_HELP_TELLS: Mapping[Format, str] = {
-    "nvbench": "nvbench::",
-    "google-benchmark": "--benchmark_out",
-    "pytest-benchmark": "--benchmark-json",
+_TELLS: Mapping[Format, tuple[str, ...]] = {
+    "nvbench": ("nvbench::", "cuda.bench"),
+    "google-benchmark": ("--benchmark_out", "google_benchmark"),
+    "pytest-benchmark": ("--benchmark-json",),
 }
-"""Words that each has in its help. nvbench's does not name --jsonbin, the option that is used."""
+"""Words in a command's help or script. nvbench's help does not name --jsonbin, the option that is used."""
+_INTERPRETER = re.compile(r"(python[\d.]*|bash|sh)")
+_SCRIPTS = (".py", ".sh")
 _HELP_S = 60.0
 _MOST_NAMED = 3
 
@@ -98,14 +102,36 @@ class ProcessRun:
 
 
 def format_of(executable: Executable) -> Format | None:
-    """Return a command's format, by its options or its help; None where only its file can tell."""
+    """Return a command's format, by its options, help or script; None where only its file can tell."""
     for option, name in _OPTIONS.items():
         if option in executable.command:
             return name
     if OUT in executable.command:
         return None
-    answer = run_shell(f"{executable.command} --help", executable.folder, _HELP_S)
-    return next((name for name, words in _HELP_TELLS.items() if words in answer.log), None)
+    told = _told(executable)
+    return next((name for name, words in _TELLS.items() if any(each in told for each in words)), None)
+
+
+def _told(executable: Executable) -> str:
+    """Return the text of the scripts that a command runs, or the help of any other command.
+
+    A script that ignores --help would measure at once, before the device is held for it.
+    """
+    words = _words(executable.command)
+    interpreted = [word for word in words if _INTERPRETER.fullmatch(Path(word).name)]
+    scripts = [word for word in words if word.endswith(_SCRIPTS)]
+    if not (interpreted or scripts) or any(Path(word).name == "pytest" for word in words):
+        return run_shell(f"{executable.command} --help", executable.folder, _HELP_S).log
+    files = [executable.folder / word for word in words if word not in interpreted]
+    return "\n".join(file.read_text("utf-8", "replace") for file in files if file.is_file())
+
+
+def _words(command: str) -> list[str]:
+    """Return a command's words. Raises UsageError."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"{command!r} is no command of a shell: {error}.") from None
 
 
 def run_once(
@@ -127,7 +153,7 @@ def run_once(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     out, lines = folder / "out.json", folder / "lines.jsonl"
-    command = command_for(executable.command, kind, out, only)
+    command = _with_names(command_for(executable.command, kind, out, only), folder / "only.txt", only)
     recorder = SideRecorder(executable.folders, folder / "python") if executable.folders else None
     run = partial(recorder.run, watched=stage == "first") if recorder else run_shell
     began_s = time.time()
@@ -140,7 +166,10 @@ def run_once(
                 "have it measure less."
             )
         if ended.status:
-            raise WorkerError(f"{executable.command!r} {ended.how}.")
+            raise WorkerError(
+                f"{executable.command!r} {ended.how}, so nothing that it measured counts. Run it by itself "
+                f"in a checkout of {executable.side}."
+            )
         file = read_imported(_written(executable, out, lines, began_s), kind)
         found = _on_device(file, device)
         return ProcessRun(
@@ -154,6 +183,8 @@ def run_once(
             notes=file.problems,
         )
     except HarnessError as error:
+        # The folder is gone when somebody reads of it.
+        error.message = error.message.replace(str(out), OUT).replace(str(lines), f"${VARIABLE}")
         error.log = error.log or ended.log
         error.side = executable.side
         raise
@@ -196,6 +227,13 @@ def command_for(command: str, kind: Format | None, out: Path, only: Sequence[str
     return given.replace(OUT, shlex.quote(str(out)))
 
 
+def _with_names(command: str, file: Path, only: Sequence[str]) -> str:
+    if ONLY not in command:
+        return command
+    file.write_text("".join(f"{name}\n" for name in only), encoding="utf-8")
+    return command.replace(ONLY, shlex.quote(str(file)))
+
+
 def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:
     """Return what a file has of one device: the only one, or the wanted one."""
     found = [each for each in file.devices if len(file.devices) == 1 or each.device.spec == wanted]
@@ -210,6 +248,15 @@ def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:
 
 def _label(case: ImportedCase) -> str:
     return f"{case.kernel}[{','.join(f'{axis}={size}' for axis, size in case.sizes.items())}]"
+
+
+def source_at(repository: Path | None, commit: str | None, suite: str = "") -> Source:
+    """A commit, by its full hash, or None for the working tree. Raises GitError."""
+    if repository is None:
+        return Source(suite=suite, path="")
+    at = commit or git.resolve(repository, "HEAD")
+    dirty = commit is None and git.is_dirty(repository, repository)
+    return Source(suite=suite, path="", commit=at, committed_at=git.committed_at(repository, at), dirty=dirty)
 
 
 def put_files(repository: Path, commit: str | None, place: Path) -> None:
@@ -252,13 +299,9 @@ def built(command: str, folder: Path, side: SideName, timeout_s: float) -> Build
 
 def name_of(command: str) -> str:
     """The executable's name in a command, without variables that are set before it."""
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"{command!r} is no command of a shell: {error}.") from None
-    named = [word for word in words if not re.match(r"\w+=", word)]
+    named = [word for word in _words(command) if not re.match(r"\w+=", word)]
     if not named:
         raise UsageError(f"{command!r} is no command: give one such as 'build/bench --benchmark copy'.")
-    is_script = re.fullmatch(r"(python[\d.]*|bash|sh)", Path(named[0]).name)
+    is_script = _INTERPRETER.fullmatch(Path(named[0]).name)
     scripts = [word for word in named[1:] if not word.startswith("-")]
     return executable_name(scripts[0] if is_script and scripts else named[0])
