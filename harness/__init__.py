@@ -2,8 +2,8 @@
 
 What a suite.py imports comes from here: `Axis`, `Case`, `CupyFunction`, `DeviceFacts`, `Generated`,
 `HostFunction`, `HostLibrary`, `InOut`, `Input`, `Kernel`, `Ladder`, `NumbaFunction`, `Output`, `Problem`,
-`Rung`, `Scalar`, `Step`, `Suite`, `TorchFunction`, `TritonFunction`, `Tuning`, `ceil_div`.
-What a benchmark program writes its results with: `report`.
+`ReferenceFunction`, `Rung`, `Scalar`, `Step`, `Suite`, `TorchFunction`, `TritonFunction`, `Tuning`,
+`ceil_div`. What a benchmark program writes its results with: `report`.
 """
 
 from harness.records.line_writer import report
@@ -20,6 +20,7 @@ from harness.suite.kernel import (
     TritonFunction,
 )
 from harness.suite.problem import Axis, Case, InOut, Input, Output, Problem, Scalar, ceil_div
+from harness.suite.reference_function import ReferenceFunction
 from harness.suite.suite import Ladder, Rung, Suite
 from harness.suite.tuning import Tuning
 
@@ -38,6 +39,7 @@ __all__ = [
     "NumbaFunction",
     "Output",
     "Problem",
+    "ReferenceFunction",
     "Rung",
     "Scalar",
     "Step",

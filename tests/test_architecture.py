@@ -112,6 +112,7 @@ PUBLIC = {
     "NumbaFunction",
     "Output",
     "Problem",
+    "ReferenceFunction",
     "Rung",
     "Scalar",
     "Step",

@@ -201,16 +201,29 @@ def test_a_script_that_calls_no_known_timer_measured_nothing(compare):
     assert "--timer NAME" in done.failed_with(ExitCode.NOT_MEASURED)
 
 
-def test_base_runs_heads_script_and_says_so(compare):
+def test_both_sides_may_run_heads_script(compare):
     old = SCRIPT.replace("(256, 512)", "(128,)")
-    done = compare(files(old), files())
+    done = compare(files(old), files(), "--script-from", "head")
     assert list(verdicts_of(done)) == ["softmax[n=256]", "softmax[n=512]", "relu[]"]
-    assert "--script-from each" in done.err
+    assert "--script-from head" in done.err
 
 
-def test_each_side_may_run_its_own_script(compare):
+def test_base_runs_heads_script_where_it_has_none(compare):
+    without = {name: text for name, text in files().items() if name != "bench.py"}
+    done = compare(without, files())
+    assert {each["status"] for each in verdicts_of(done).values()} == {"unchanged"}
+    assert "it has no such script" in done.err
+
+
+def test_a_kernel_in_the_script_itself_is_each_sides_own(compare):
+    slower = SCRIPT.replace("lambda: softmax(x)", "lambda: (softmax(x), softmax(x))")
+    said = verdicts_of(compare(files(), files(slower), "--outputs", "note"))
+    assert said["softmax[n=256]"]["status"] == "regression"
+
+
+def test_each_side_runs_its_own_script(compare):
     old = SCRIPT.replace("(256, 512)", "(256, 128)")
-    said = verdicts_of(compare(files(old), files(), "--script-from", "each"))
+    said = verdicts_of(compare(files(old), files()))
     assert {name: each["status"] for name, each in said.items()} == {
         "softmax[n=256]": "unchanged",
         "softmax[n=512]": "new",
@@ -221,7 +234,7 @@ def test_each_side_may_run_its_own_script(compare):
 
 def test_calls_in_another_order_are_measured_too(compare):
     old = SCRIPT.replace("(256, 512)", "(512, 256)")
-    said = verdicts_of(compare(files(old), files(), "--script-from", "each"))
+    said = verdicts_of(compare(files(old), files()))
     assert {each["status"] for each in said.values()} == {"unchanged"}
     assert len(said) == 3
 
@@ -278,6 +291,8 @@ class Call:
     functions: tuple[str, ...] = ("speed",)
     calls: str = ""
     variables: tuple[dict[str, int | str], ...] = field(default=({},))
+    test: str = ""
+    params: dict[str, int | float | str] = field(default_factory=dict)
 
 
 def spelt(*sides):
@@ -420,7 +435,9 @@ def test_a_bisection_finds_the_commit_that_slowed_a_call(harness, tmp_path):
     given = ("bench.relu[]", "HEAD~4", "HEAD", "--script", RUN, "--json")
     done = harness("bisect", *given, cwd=repository)
     assert done.status == ExitCode.FINE
-    assert [each["subject"] for each in done.json["suspects"]] == [git(repository, "log", "-1", "--format=%s", "HEAD~1").strip()]
+    assert [each["subject"] for each in done.json["suspects"]] == [
+        git(repository, "log", "-1", "--format=%s", "HEAD~1").strip()
+    ]
 
 
 def test_a_pull_request_is_compared_by_the_scripts_of_the_configuration(harness, tmp_path):
@@ -433,3 +450,50 @@ def test_a_pull_request_is_compared_by_the_scripts_of_the_configuration(harness,
     review = decode_review((repository / "perf-review" / "review.json").read_bytes())
     assert [case.status for card in review.cards for case in card.cases].count("regression") == 1
     assert "same-as-base" in (repository / "perf-review" / "comment.md").read_text()
+
+
+TORCH = """
+import os
+class Tensor: ...
+strided = "strided"
+def manual_seed(_): ...
+with open(os.environ["IMPORTS"], "a") as file:
+    file.write(f"{os.getpid()}\\n")
+"""
+CUDA = """
+opened = False
+def is_initialized():
+    return opened
+def synchronize(): ...
+def _lazy_init():
+    global opened
+    opened = True
+"""
+
+
+@pytest.fixture
+def with_card(tmp_path, monkeypatch):
+    """Files of a script that opens a card by a stand-in of PyTorch, and the file that tells of imports."""
+    monkeypatch.setenv("IMPORTS", str(tmp_path / "imports"))
+    script = "import torch.cuda\ntorch.cuda._lazy_init()\ntorch.cuda.opened = False\n" + SCRIPT
+    more = {"torch/__init__.py": TORCH, "torch/cuda.py": CUDA}
+    return lambda **changed: {**files(script, **changed), **more}, tmp_path / "imports"
+
+
+def test_what_is_imported_before_a_card_is_opened_is_imported_once(compare, with_card):
+    of, imports = with_card
+    said = verdicts_of(compare(of(), of(relu=130)))
+    assert {name: each["status"] for name, each in said.items()} == {
+        "softmax[n=256]": "unchanged",
+        "softmax[n=512]": "unchanged",
+        "relu[]": "regression",
+    }
+    assert len(imports.read_text().split()) == 2, "one process of each side for six runs"
+
+
+def test_a_copy_that_fails_tells_its_status_and_what_it_printed(compare, with_card):
+    of, _ = with_card
+    said = verdicts_of(compare(of(), {**of(), "ops.py": "raise ImportError('broken at head')"}))
+    assert {(each["status"], each["side"]) for each in said.values()} == {("failed", "head")}
+    assert "broken at head" in said["script[]"]["log"]
+    assert "exited with status 1" in said["script[]"]["message"]

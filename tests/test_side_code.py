@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.ci import pytest_session
 from harness.errors import ExitCode
 from harness.measure.protocol import SideName
 from harness.records.types import Source
@@ -269,18 +268,6 @@ def test_a_path_that_the_command_sets_itself_hides_no_import(tmp_path):
     assert (ran.imported.modules, ran.imported.silent) == (3, ())
 
 
-def test_pytest_of_a_side_that_imports_the_other_sides_code_ends_the_command(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.ci.pytest_session.ROUNDS", 1)
-    repository = tmp_path / "repository"
-    load = LOAD.format(path=str(repository / "mine.py"))
-    test = f"{load}\ndef test_mine(benchmark):\n    load()\n    benchmark(sum, (1, 2))\n"
-    commit(make_repository(repository), {"mine.py": "TIME = 1", "test_mine.py": test}, 1)
-    commit(repository, {"mine.py": "TIME = 2"}, 2)
-    session = pytest_session.Tests(paths=("test_mine.py",), project=repository, out=tmp_path / "out")
-    with pytest.raises(OtherCodeError, match=r"^Base imported loaded from .*/repository/mine.py"):
-        pytest_session.judge_others(session, "HEAD~1", "HEAD", lambda said: None)
-
-
 def test_an_environment_in_the_working_tree_is_nobodys_code(tmp_path):
     project = Project(tmp_path, script=bench("import friend", "1"))
     inside = project.folder / ".venv"
@@ -314,7 +301,7 @@ def test_a_fork_of_a_supervisor_that_is_no_shell_yet_is_no_python_of_the_command
         with subprocess.Popen([*words, *more]) as process:
             while not Path(f"/proc/{process.pid}/cmdline").read_bytes():  # it is being loaded
                 assert process.poll() is None
-            SideRecorder._glance(SimpleNamespace(_glances=glances), process.pid)  # type: ignore[arg-type]
+            SideRecorder.glance(SimpleNamespace(_glances=glances), process.pid)
             process.kill()
         assert len(glances) == seen
 

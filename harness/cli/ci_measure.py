@@ -13,7 +13,7 @@ import click
 from harness.ci.github import workflow_events
 from harness.ci.gitlab.gitlab_api import in_pipeline
 from harness.ci.scaffold import extras_there
-from harness.cli import echo_json, executable_options, options, script_options, tell
+from harness.cli import echo_json, executable_options, options, script_options
 from harness.cli.ci_calling import warn
 from harness.errors import DeviceError, ExitCode, MeasureError, UsageError
 from harness.report.document.document import LIMITS, Review
@@ -24,7 +24,6 @@ from harness.system import git
 
 if TYPE_CHECKING:
     from harness.config import Config
-    from harness.judgement.saved_runs import FilesResult
     from harness.records.record_files import ComparisonResult
     from harness.run.compare_settings import CompareSettings
     from harness.suite.loader import LoadedSuite
@@ -53,8 +52,8 @@ def compare(selection: options.Selection, base: str, head: str, tests: tuple[str
 
     With --script, benchmark scripts measure. So do the configuration's where there is no suite.
 
-    With --pytest the project's own pytest session measures, with --perf-base and --perf-gate. Its other
-    benchmarks, which are no kernels of a suite, are run at base and head in turns, and their files judged.
+    With --pytest the project's own pytest session measures, with --perf-base and --perf-gate. Its benchmarks
+    that are no kernels of a suite run in processes of base and of head, in turns.
     """
     from harness.cli.compare_command import repository_of, settings_from
     from harness.config import load_config
@@ -74,21 +73,20 @@ def compare(selection: options.Selection, base: str, head: str, tests: tuple[str
         ends = executable_options.Ends(repository, (left, head), tuple(selection.cases or ()))
         given["results"] = given["out"] / "records"
         results = script_options.compare(config, selection, ends, scripts, given)
-        return _tell(review_of(results), results, [], selection, given)
+        return _tell(review_of(results), results, selection, given)
     settings = settings_from(config, selection, given | {"results": given["out"] / "records"})
     results, heads = _on_each_device(config, selection, settings, left, head)
     places = {loaded.suite.name: kernel_places(loaded) for loaded in heads}
-    return _tell(review_of(results, places), results, [], selection, given)
+    return _tell(review_of(results, places), results, selection, given)
 
 
 def _tell(
     review: Review,
     results: list[ComparisonResult],
-    judged: list[FilesResult],
     selection: options.Selection,
     given: Mapping[str, Any],
 ) -> int:
-    """Write every face of a review, print its results and those of `judged`, and return the exit status."""
+    """Write every face of a review, print its results, and return the exit status."""
     from harness.ci.gitlab.measured_pipeline import links_of_job
     from harness.report.terminal import comparison_tables
 
@@ -98,16 +96,11 @@ def _tell(
     )
     write_faces(given["out"], faces(review, links))
     workflow_events.append_summary(summary(review, links))
-    status = comparison_tables.exit_code([*results, *judged], given["fail_on"])
+    status = comparison_tables.exit_code(results, given["fail_on"])
     if selection.as_json:
-        echo_json(
-            [*map(comparison_tables.as_json, results), *map(comparison_tables.judgement_as_json, judged)]
-        )
+        echo_json([comparison_tables.as_json(result) for result in results])
     else:
-        if results:
-            comparison_tables.print_comparison(results, status)
-        for files in judged:
-            comparison_tables.print_judgement(files, status)
+        comparison_tables.print_comparison(results, status)
     for line in workflow_commands(review) if workflow_events.in_workflow() and not selection.as_json else ():
         click.echo(line)
     return status
@@ -123,33 +116,42 @@ def _compare_tests(
     """Measure by the project's own pytest benchmarks, and report as of any comparison."""
     from harness.ci import pytest_session
     from harness.cli.compare_command import repository_of
-    from harness.report.document.from_results import kernel_places, review_of_tests
+    from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS
+    from harness.report.document.from_results import kernel_places, review_of
     from harness.report.terminal.comparison_tables import exit_code
     from harness.suite.planning import load_suites
 
     base, head = ends
-    if (checked_out := git.resolve(repository_of(config), "HEAD")) != head:
+    repository = repository_of(config)
+    if (checked_out := git.resolve(repository, "HEAD")) != head:
         raise UsageError(f"pytest measures what is checked out, {checked_out[:10]}: check {head[:10]} out.")
     session = pytest_session.Tests(paths=tests, project=config.root, out=given["out"].resolve())
     words = [word for size in selection.size for word in ("--perf-size", size)]
     words += ["--perf-quick"] if selection.quick else []
-    failed = others = False
+    failed = False
     for spec in (selection.device or config.device or "").split(","):
         on_it = [*words, *(["--perf-device", spec] if spec else [])]
-        done = pytest_session.compare_kernels(session, base, on_it)
-        failed, others = failed or done.failed, others or done.others
+        failed = pytest_session.compare(session, base, on_it) or failed
     results = pytest_session.compared(session, base, head)
-    judged = [pytest_session.judge_others(session, base, head, tell)] if others else []
-    if not results and not judged:
+    if not results:
         raise MeasureError(
             f"No benchmark in {', '.join(tests)} compared anything: see pytest's output above."
         )
-    if failed and exit_code([*results, *judged], given["fail_on"]) == ExitCode.FINE:
+    if failed and exit_code(results, given["fail_on"]) == ExitCode.FINE:
         problem = "A test failed in pytest's session, although no verdict does: see the job's log."
         results = [dataclasses.replace(result, problem=result.problem or problem) for result in results]
-    places = {loaded.suite.name: kernel_places(loaded) for loaded in load_suites(config, head)}
-    review = review_of_tests(results, judged[0] if judged else None, ends, places)
-    return _tell(review, results, judged, selection, given)
+    suites = {result.comparison.head.suite for result in results} - {TESTS, FUNCTIONS}
+    loaded = load_suites(config, head) if suites else []
+    places = {each.suite.name: kernel_places(each) for each in loaded}
+    for suite in (TESTS, FUNCTIONS):
+        kernels = {
+            each.kernel
+            for result in results
+            for each in result.verdicts
+            if result.comparison.head.suite == suite
+        }
+        places[suite] = pytest_session.places_of(session, repository, kernels)
+    return _tell(review_of(results, places), results, selection, given)
 
 
 def _on_each_device(

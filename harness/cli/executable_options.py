@@ -11,9 +11,7 @@ import click
 from harness.cli import options
 from harness.config import Config
 from harness.errors import UsageError
-from harness.records.types import Source
 from harness.suite.case_id import Selector, size_label
-from harness.system import git
 from harness.system.files import scratch_folder
 
 if TYPE_CHECKING:
@@ -141,20 +139,11 @@ class Ends(NamedTuple):
         return {"base": self.commits[0], "head": self.commits[1]}
 
 
-def source_at(repository: Path | None, commit: str | None, suite: str = "") -> Source:
-    """A commit, by its full hash, or None for the working tree. Raises GitError."""
-    if repository is None:
-        return Source(suite=suite, path="")
-    at = commit or git.resolve(repository, "HEAD")
-    dirty = commit is None and git.is_dirty(repository, repository)
-    return Source(suite=suite, path="", commit=at, committed_at=git.committed_at(repository, at), dirty=dirty)
-
-
 def _executables(
     config: Config, place: Path, ends: Ends, given: Mapping[str, Any], tell: Callable[[str], None]
 ) -> list[tuple[Executable, Executable]]:
     """Base and head of each executable, built and ready to run."""
-    from harness.run.executables.executable_build import Executable
+    from harness.run.executables.executable_build import Executable, source_at
 
     if given["base_command"]:
         sides: tuple[SideName, ...] = ("base", "head")
@@ -181,7 +170,7 @@ def at_commits(
     tell: Callable[[str], None],
 ) -> list[list[Executable]]:
     """Put the files of each side's commit into `place`, and build them; returns the commands at each side."""
-    from harness.run.executables.executable_build import Executable, built, put_files
+    from harness.run.executables.executable_build import Executable, built, put_files, source_at
     from harness.run.executables.side_code import SideFolders
 
     def of_side(side: SideName, commit: str | None) -> list[Executable]:

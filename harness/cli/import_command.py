@@ -117,8 +117,8 @@ def _import_files(
     as_json: bool,
 ) -> None:
     from harness.cli.compare_command import repository_of
-    from harness.cli.executable_options import source_at
     from harness.history.row_summary import summary_of
+    from harness.run.executables.executable_build import source_at
     from harness.run.importing import suite_of, write_imported
 
     config = load_config()

@@ -82,13 +82,15 @@ def command(
         _show_executables(repository.executables)
         _show_kernels(chosen, left, below if proposed else "", other=bool(benchmarks or unknown))
         _show_frameworks(unknown)
+    has_benchmarks = any(each.command for each in benchmarks)
     if not chosen:
-        has_benchmark = any(each.command for each in benchmarks)
-        return ExitCode.FINE if proposed or has_benchmark else ExitCode.NOT_MEASURED
+        return ExitCode.FINE if proposed or has_benchmarks else ExitCode.NOT_MEASURED
     if not (yes or dry_run or as_json):
         chosen = _asked(chosen)
     if not only:
-        chosen = _few(chosen)
+        chosen = _few(chosen, has_benchmarks=has_benchmarks)
+    if not chosen:
+        return ExitCode.FINE
     workflows = _workflows(folder, requirement, dry_run=dry_run, force=force) if ci else ()
     planned = written_files.planned(chosen, folder, below)
     done = written_files.write(folder, planned, force=force, dry_run=dry_run)
@@ -97,17 +99,21 @@ def command(
         echo_json({**found, **_as_json(chosen, left, done)})
     else:
         _show_written(repository, done, chosen, dry_run=dry_run)
-        ours = f"{below}/kernel_benchmarks"
-        if f"{ours}/suites.py" in planned:
-            asv, own = "asv run; ", written_files.own_conf(folder)
-            if own:
-                results = f"{below}/.asv/results"
-                asv = f"asv run --config {below}/asv.conf.json; harness history --results {results}; "
-            click.echo(
-                f"The project has benchmarks of its own{f' ({own.relative_to(folder)})' if own else ''}, "
-                f"which stay as they are. Beside them: {asv}pytest {ours}."
-            )
+        if f"{below}/kernel_benchmarks/suites.py" in planned:
+            _show_beside(folder, below, written_files.own_conf(folder))
     return ExitCode.FINE
+
+
+def _show_beside(folder: Path, below: str, own: Path | None) -> None:
+    """Print how the kernels are measured beside the project's own configuration of asv, or benchmarks."""
+    asv = "asv run; "
+    if own:
+        results = f"{below}/.asv/results"
+        asv = f"asv run --config {below}/asv.conf.json; harness history --results {results}; "
+    click.echo(
+        f"The project has benchmarks of its own{f' ({own.relative_to(folder)})' if own else ''}, "
+        f"which stay as they are. Beside them: {asv}pytest {below}/kernel_benchmarks."
+    )
 
 
 def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: bool) -> tuple[str, ...]:
@@ -145,20 +151,18 @@ def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
     return _chosen(proposed, names.split())
 
 
-def _few(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
-    """Return the suites, or of dozens only those that run without a reference by hand."""
-    understood = [suite for suite in proposed if suite.reference]
+def _few(proposed: list[SuiteGuess], *, has_benchmarks: bool) -> list[SuiteGuess]:
+    """Return the suites; of dozens, those with a reference. Raises UsageError where nothing is left."""
+    understood = [suite for suite in proposed if suite.held_to != "base"]
     if len(proposed) <= _MOST or len(understood) == len(proposed):
         return proposed
-    if not understood:
+    told = f"{len(proposed)} suites are proposed"
+    if not understood and not has_benchmarks:
         raise UsageError(
-            f"{len(proposed)} suites are proposed, and of none could it be told what is computed. Choose "
-            "some with --only NAME, and write their references."
+            f"{told}, and of none could it be told what is computed. Choose some with --only NAME: their "
+            "outputs are held to base's."
         )
-    tell(
-        f"{len(proposed)} suites are proposed: writing the {len(understood)} of which it is known what they "
-        "compute. --only NAME writes others."
-    )
+    tell(f"{told}: writing the {len(understood)} with a reference. --only NAME writes others.")
     return understood
 
 
@@ -218,11 +222,12 @@ def _show_kernels(
         )
     if proposed:
         width = max(5, *(len(suite.name) for suite in proposed))
-        click.echo(f"\n{'suite':{width}}  kernels  reference  from")
+        held = max(9, *(len(suite.held_to) for suite in proposed[:_SHOWN_SUITES]))
+        click.echo(f"\n{'suite':{width}}  kernels  {'reference':{held}}  from")
         for suite in proposed[:_SHOWN_SUITES]:
             places = list(dict.fromkeys(kernel.file for kernel in suite.kernels))
-            what = "written" if suite.reference else "yours"
-            told = f"{suite.name:{width}}  {len(suite.kernels):7}  {what:9}  {places[0]}{_and_more(places)}"
+            what = f"{suite.held_to:{held}}"
+            told = f"{suite.name:{width}}  {len(suite.kernels):7}  {what}  {places[0]}{_and_more(places)}"
             click.echo(harmless(told))
         if (more := len(proposed) - _SHOWN_SUITES) > 0:
             click.echo(f"and {more} more: harness init --dry-run --json lists all of them.")
@@ -267,9 +272,11 @@ def _show_written(
         click.echo("What differs was left as it is; --force overwrites it.")
     if not repository.top:
         click.echo("Not a git repository: 'harness run' works, and comparing commits needs git (git init).")
-    yours = [suite.name for suite in chosen if suite.reference is None]
-    if yours:
-        click.echo(f"Needs your reference(): {', '.join(yours)}")
+    by_base = [suite.name for suite in chosen if suite.held_to == "base"]
+    if by_base:
+        click.echo(
+            f"Held to base's outputs in harness compare, until you write a reference(): {', '.join(by_base)}."
+        )
     if repository.top and not dry_run and (unignored := _unignored_results(repository.folder)):
         click.echo(f"Results will lie in {unignored}, which git does not ignore: name .asv/ in .gitignore.")
     click.echo(
@@ -300,6 +307,7 @@ def _as_json(chosen: Sequence[SuiteGuess], left: Sequence[LeftOut], done: Writte
                 "name": suite.name,
                 "kernels": [kernel.name for kernel in suite.kernels],
                 "reference": suite.reference is not None,
+                "held_to": suite.held_to,
             }
             for suite in chosen
         ],

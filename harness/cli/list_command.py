@@ -15,6 +15,7 @@ from harness.suite.case_id import Selector
 from harness.suite.kernel import Kernel
 from harness.suite.loader import LoadedSuite
 from harness.suite.planning import fitting, load_suites, plan
+from harness.suite.problem import Problem
 from harness.suite.sources import check_functions
 from harness.suite.suite import Ladder, Suite
 from harness.suite.suite_files import missing_files
@@ -72,6 +73,7 @@ def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
         "suite": suite.name,
         "headline": suite.headline,
         "has_reference": suite.problem.has_reference,
+        "held_to": suite.problem.held_to if suite.problem.has_reference else "nothing",
         "source": loaded.source,
         "axes": {name: {"default": a.default, "quick": a.quick} for name, a in suite.problem.axes.items()},
         "kernels": [
@@ -117,12 +119,20 @@ def _ladder_json(suite: Suite, ladder: Ladder) -> dict[str, Any]:
 def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
     axes = suite.problem.axes.items()
     sizes = ", ".join(f"{name} = {' '.join(map(str, axis.default))}" for name, axis in axes)
-    lacking = "" if suite.problem.has_reference else "  needs your reference()"
-    click.echo(f"{suite.name}  ({suite.headline}; {sizes}){lacking}")
+    click.echo(f"{suite.name}  ({suite.headline}; {sizes}){_reference(suite.problem)}")
     width = max(len(kernel.name) for kernel in kernels)
     for kernel in kernels:
         needs = f"  [{kernel.arch or kernel.requires}]" if kernel.arch or kernel.requires else ""
         click.echo(f"  {kernel.name:{width}}  {kernel.about}{needs}".rstrip())
+
+
+def _reference(problem: Problem) -> str:
+    """Return what to know of a suite's reference; empty where suite.py computes it."""
+    if not problem.has_reference:
+        return "  needs your reference()"
+    if problem.reference_function:
+        return f"  held to {problem.reference_function.name}"
+    return "  held to base's outputs" if problem.held_to == "base" else ""
 
 
 def _show_demands(

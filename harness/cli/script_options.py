@@ -51,7 +51,8 @@ options_of_scripts = options.together(
     click.option(
         "--script-from",
         type=click.Choice(["head", "each"]),
-        help="The commit whose script both sides run; default: head.",
+        help="The script of base: its own, or head's with the files beside it. Default: its own, and "
+        "head's where base has none.",
     ),
     click.option(
         "--rtol",
@@ -110,7 +111,7 @@ def compare(
     """Compare scripts, one after another."""
     from harness.report.terminal.progress import CompareProgress
     from harness.run.scripts.compare_scripts import ComparingScripts
-    from harness.run.scripts.script_files import share_script
+    from harness.run.scripts.script_files import give_script
 
     _check(selection, ends, scripts, given)
     settings = settings_from(config, selection, given)
@@ -127,8 +128,8 @@ def compare(
             config, place, ends.repository, ends.by_side, scripts, given["build_command"], observer.stage
         )
         for base, head in zip(bases, heads, strict=True):
-            if given["script_from"] != "each" and (shared := share_script(base, head)):
-                observer.waiting(shared)
+            if told := give_script(base, head, always=given["script_from"] == "head"):
+                observer.waiting(told)
             results.append(ComparingScripts(base, head, settings, observer, is_wanted).run())
             if results[-1].interrupted:
                 break

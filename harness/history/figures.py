@@ -184,7 +184,7 @@ METRICS = {
     "temperature_c": Metric("°C", "none", lambda row: median_during(row, "temperature_c")),
     "power_w": Metric("W", "none", lambda row: median_during(row, "power_w")),
     "verified": Metric(
-        "1 if right, 0 if wrong", "higher", lambda row: 1 if row.verification else None, wrong=0
+        "1 if right, 0 if wrong", "higher", lambda row: 1 if row.is_verified else None, wrong=0
     ),
     "error_ratio": Metric("largest error / bound", "lower", _error_ratio),
     "registers": Metric("registers per thread", "lower", _resource("registers")),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
-from harness.init import opencl
+from harness.init import opencl_text
 from harness.init.bodies import bounds, extents, python_name
 from harness.init.cpp import CudaKernel, text_of
 from harness.init.guessed_suite import (
@@ -190,7 +190,7 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
     body = first.elementwise
     # OpenCL rounds a quotient, and the functions, less closely than CUDA.
     rough = any(
-        each.file.endswith(opencl.SUFFIX) or "--use_fast_math" in repository.options_of(each.file)[0]
+        each.file.endswith(opencl_text.SUFFIX) or "--use_fast_math" in repository.options_of(each.file)[0]
         for each in group
     )
     if body is not None and rough and (body.calls or body.divides):
@@ -404,7 +404,7 @@ def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken
     whole = kernel.qualified + (f"<{arguments}>" if kernel.template else "")
     notes = {**each.notes, **geometry.notes}
     file, _, variable = each.file.partition("::")
-    by_nvcc = not variable and not file.endswith(opencl.SUFFIX)
+    by_nvcc = not variable and not file.endswith(opencl_text.SUFFIX)
     arch, what = repository.arch_of(each.source) if by_nvcc else ("", "")
     notes |= {"arch": f"{what.rstrip('.')} needs it"} if arch else {}
     options, build = repository.options_of(each.file) if by_nvcc else ((), "")

@@ -119,8 +119,17 @@ class SuiteGuess:
     kernels: tuple[KernelGuess, ...]
     proposal: Reference | None = None
     """The reference that a kernel's name suggests and its body does not prove."""
+    reference_function: tuple[str, str] | None = None
+    """File and name of a function of the repository that seems to compute the same; no body proves it."""
     about: str = ""
     """The author's words on it; empty without any."""
+
+    @property
+    def held_to(self) -> str:
+        """What outputs are held to: written, for a proved reference, the name of a function, or base."""
+        if self.reference:
+            return "written"
+        return self.reference_function[1] if self.reference_function else "base"
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,8 @@ _KIND = {
     **dict.fromkeys(("seed", "causal", "axis", "dim"), "int"),
 }
 """Kinds of parameters without an annotation, by their names; a parameter of another name is a tensor."""
+_REFERENCE_NAMES = ("{}_ref", "{}_reference", "ref_{}", "reference_{}", "{}_torch", "torch_{}", "{}_pytorch")
+"""Forms of the names of functions that compute what a kernel computes, in plain operations."""
 _TENSOR = re.compile(r"(?i)tensor|array")
 """Parts of annotations of tensors, in any framework."""
 _DTYPE_OF_TENSOR = {"Long": "int64", "Int": "int32", "Bool": "bool", "Half": "float16", "Double": "float64"}
@@ -282,9 +284,25 @@ def _launcher(module: _Module, node: ast.FunctionDef, framework: str, kernels: s
         args=(),
         reference=reference_of(node.name, arrays, numbers, body),
         proposal=proposal_of(node.name, arrays, numbers, axes, matrices),
+        reference_function=_reference_function(module, node, arrays),
         kernels=(_kernel(node, module.file, framework, notes),),
         about="" if about.endswith(":") else about.rstrip("."),
     )
+
+
+def _reference_function(
+    module: _Module, node: ast.FunctionDef, arrays: Sequence[ArrayGuess]
+) -> tuple[str, str] | None:
+    """Return file and name of `softmax_ref` beside `softmax`, if it takes the same inputs."""
+    plain = re.sub(r"_(?:fwd|forward|triton|cuda)$", "", node.name)
+    names = {form.format(name) for name in (plain, node.name) for form in _REFERENCE_NAMES}
+    inputs = [array for array in arrays if array.role != "Output"]
+    for each in module.tree.body if len(arrays) == len(inputs) + 1 else ():
+        if isinstance(each, ast.FunctionDef) and each.name in names:
+            plain_parameters = len(each.args.args) - len(each.args.defaults)
+            if plain_parameters == len(inputs) and not (each.args.vararg or each.args.kwonlyargs):
+                return module.file, each.name
+    return None
 
 
 def _kernel(node: ast.FunctionDef, file: str, framework: str, notes: Mapping[str, str]) -> KernelGuess:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
-from harness.init import opencl
+from harness.init import opencl_text
 from harness.init.cpp import CudaLaunch, Expression, SourceFile, read
 from harness.init.guessed_suite import LeftOut, attempt
 from harness.system.files import read_regular
@@ -126,7 +126,7 @@ class Repository:
         """Files of C++ and OpenCL with a kernel or a launch in them."""
         found = {}
         for name in self.files:
-            if name.endswith((*CPP_SUFFIXES, opencl.SUFFIX)) and _SEEN.search(self.text(name)):
+            if name.endswith((*CPP_SUFFIXES, opencl_text.SUFFIX)) and _SEEN.search(self.text(name)):
                 source = self.source(name)
                 if source.kernels or source.launches:
                     found[name] = source
@@ -260,7 +260,7 @@ class Repository:
         content = self.bytes_of(name)
         encoding = "utf-16" if content.startswith(_UTF_16) else "utf-8-sig"
         text = content.decode(encoding, errors="replace")
-        return opencl.as_cuda(text) if name.endswith(opencl.SUFFIX) else text
+        return opencl_text.as_cuda(text) if name.endswith(opencl_text.SUFFIX) else text
 
     def undecodable(self, name: str) -> str:
         """Return the first byte of a file that is not UTF-8, as a suite's sources are; empty without one."""

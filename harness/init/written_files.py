@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 import harness
 from harness.config import Config, has_settings, load_config
 from harness.errors import StoreError, UsageError
-from harness.init import opencl
+from harness.init import opencl_text
 from harness.init.guessed_suite import INDICES, ArrayGuess, KernelGuess, SuiteGuess
 from harness.records.imports.asv_configuration import confs_below, confs_in
 from harness.system.files import read_regular, write_all
@@ -227,6 +227,8 @@ def suite_text(suite: SuiteGuess, folder: str) -> str:
     names = {"Kernel", "Problem", "Suite", "Axis", *(array.role for array in suite.arrays)}
     names |= {"Scalar"} if suite.numbers else set()
     names |= {kernel.function for kernel in suite.kernels if kernel.function}
+    file, function = suite.reference_function or ("", "")
+    names |= {"ReferenceFunction"} if function and not suite.reference else set()
     outputs = [array for array in suite.arrays if array.role != "Input"]
     given = [array for array in suite.arrays if array.role != "Output"]
     return (
@@ -241,6 +243,8 @@ def suite_text(suite: SuiteGuess, folder: str) -> str:
             whole=[array for array in given if not array.dtype.startswith(_FLOATING)],
             results=[f"{array.name} of shape ({', '.join(array.shape)})" for array in outputs],
             compiled=partial(_compiled, folder=folder),
+            reference_file=_quoted(posixpath.relpath(file, folder)) if file else "",
+            reference_name=function,
             drawn=_drawn,
             fields=partial(_fields, suite),
             sizes=_sizes,
@@ -329,7 +333,7 @@ def _compiled(kernel: KernelGuess, folder: str) -> str:
     source = _quoted(posixpath.relpath(kernel.source, folder))
     if kernel.function:
         return f'{kernel.function}({source}, "{kernel.entry}")'
-    by_suffix = kernel.instantiate or kernel.source.endswith(opencl.SUFFIX)
+    by_suffix = kernel.instantiate or kernel.source.endswith(opencl_text.SUFFIX)
     return source if by_suffix else f'{{"cuda": {source}}}'
 
 

@@ -26,6 +26,7 @@ from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.judgement.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, process_effect
 from harness.measure import protocol
+from harness.measure.base_outputs import BaseChecker, checker_of
 from harness.measure.buffers import Buffers
 from harness.measure.injection import planted, steps_for
 from harness.measure.problem_changes import Changes, case_changes, suite_changes
@@ -33,7 +34,7 @@ from harness.measure.protocol import SideName
 from harness.measure.quads import Alone, KernelPair, PairSettings, measure_pair, run_alone
 from harness.measure.timing import Subject, launches_per_slot
 from harness.measure.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
-from harness.measure.verify import Arrays, first_wrong, outputs_of
+from harness.measure.verify import Arrays, first_wrong
 from harness.numbers import rough
 from harness.records.types import L2Policy, Launch, LibraryShare, Measurement, Outputs, PairedBlock
 from harness.suite.device_facts import facts_of
@@ -149,6 +150,10 @@ class WrongByBaseError(MeasureError):
     reason = "wrong-by-base"
 
 
+class DiffersFromBaseError(MeasureError):
+    reason = "differs-from-base"
+
+
 class ArraysError(MeasureError):
     reason = "not-comparable"
 
@@ -260,10 +265,10 @@ class PairBench:
         self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
         self.compilers = compilers
         # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
-        self.checker = Checker(device, suites["head"], scratch, report)
+        self.checker = checker_of(device, suites["head"], scratch, report)
         of_base = scratch / "base"
         of_base.mkdir(exist_ok=True)
-        self.base_checker = Checker(device, suites["base"], of_base, report)
+        self.base_checker = checker_of(device, suites["base"], of_base, report)
 
     def inspect(self, request: protocol.Inspect) -> dict[str, dict[SideName, protocol.SideFacts]]:
         """Build both sides of every pair, or one side, and return what each became."""
@@ -313,9 +318,10 @@ class PairBench:
             case = self.case_for_checking(head.prepared)
             # Unseen data once a comparison: they have to be made, which takes the host long.
             data = Rotation(self.checker, buffers, case, request.seed, rng, sets=2 if request.verified else 3)
-            # Head first: where both are wrong, it is head that fails.
+            # Head first: where both are wrong, it is head that fails. But head may be held to base's outputs.
+            order = (base, head) if request.base_first else (head, base)
             facts: dict[SideName, protocol.SideFacts] = {
-                side.name: self.verified(side, buffers, request, data) for side in (head, base)
+                side.name: self.verified(side, buffers, request, data) for side in order
             }
             self.report("measure")
             pair = KernelPair(base.subject, head.subject)
@@ -473,6 +479,8 @@ class PairBench:
             case = self.case_for_checking(side.prepared)
             self.checker.report = partial(self.report, side=side.name)
             self.checker.report("verify")
+            if isinstance(self.checker, BaseChecker):
+                self.checker.against = f"{request.pair.id} of {self.suites['base'].root.resolve()}"
             verified = request.verified.get(side.name)
             if verified:
                 buffers.write(self.checker.inputs(case, request.seed))
@@ -486,9 +494,18 @@ class PairBench:
             flop = side.prepared.suite.problem.flop(own)
             return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop, outputs=outputs)
 
-    def _check(self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare) -> Outputs:
-        """Hold a side to head's problem, and head to base's. Raises WrongResultError, WrongByBaseError."""
+    def _check(
+        self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare
+    ) -> Outputs | None:
+        """Hold a side to head's problem, and head to base's; return what its outputs were held to.
+
+        Raises WrongResultError, WrongByBaseError and DiffersFromBaseError.
+        """
         asked = case, buffers, side.subject, request.seed
+        if isinstance(self.checker, BaseChecker) and side.name == "base":
+            if wrong := self.checker.record(*asked):
+                raise WrongResultError(wrong)
+            return None
         suite = side.prepared.suite
         by_base = ""
         if request.by_base and side.name == "head":  # before head's problem, whose data are timed afterwards
@@ -497,10 +514,10 @@ class PairBench:
         if wrong := first_wrong(verification):
             if request.by_base and side.name == "base" and not self.wrong_by_base(*asked, suite):
                 wrong = f"{wrong} {_RIGHT_BY_BASE}"
-            raise WrongResultError(wrong)
+            raise (DiffersFromBaseError if self.checker.beside_base else WrongResultError)(wrong)
         if by_base:
             raise WrongByBaseError(by_base)
-        return outputs_of(verification)
+        return self.checker.held(verification, case, request.seed)
 
     def wrong_by_base(self, case: Case, buffers: Buffers, subject: Subject, seed: int, suite: Suite) -> str:
         """Return why results are wrong by base's problem on base's data; empty if right, or of other arrays.
@@ -508,7 +525,7 @@ class PairBench:
         An error is of base's side where its problem cannot tell. `suite` is the kernel's own.
         """
         base, head = self.suites["base"], self.suites["head"]
-        if _arrays(base.problem, case) != _arrays(head.problem, case):
+        if base.problem.held_to == "base" or _arrays(base.problem, case) != _arrays(head.problem, case):
             return ""
         self.checker.check_tolerance(case, seed)  # where neither tells right from wrong, head has failed
         with owned_by("base"):
@@ -522,10 +539,11 @@ class PairBench:
         wrong = first_wrong(self.base_checker.check(of_base, buffers, subject, seed))
         if not wrong:
             return ""
-        by_head = self.checker.demands(case, seed)["largest tolerance"]
+        by_head = self.checker.demands(case, seed).get("largest tolerance")
+        head_allows = f"head of up to {by_head}" if by_head else "head has no tolerance of its own"
         return (
             f"By base's reference and tolerance on base's data {wrong} Base allows errors of up to "
-            f"{allowed}, head of up to {by_head}. If the change of the problem, such as a looser "
+            f"{allowed}, {head_allows}. If the change of the problem, such as a looser "
             "tolerance, is meant, land it in a commit of its own first."
         )
 

@@ -42,6 +42,11 @@ def _written(suite: Suite) -> dict[str, str]:
         found[f"{array.kind} {name}"] = f"{dtype} [{', '.join(array.shape)}]{columns}{ld}{begins}"
     for name, scalar in problem.scalars.items():
         found[f"scalar {name}"] = scalar.dtype + ("" if callable(scalar.value) else f" {scalar.value!r}")
+    function = problem.reference_function
+    in_words = {"reference": "reference()", "base": "base's outputs"}
+    found["outputs are held to"] = (
+        f"{function.name} of {function.file}" if function else in_words[problem.held_to]
+    )
     found["order of arguments"] = ", ".join(argument_names(problem))
     return found | {f"{_DTYPE}{kernel.name}": kernel.dtype for kernel in suite.kernels}
 

@@ -238,6 +238,8 @@ class Compare(Request[CompareReply], frozen=True, kw_only=True):
     """Digest of each side's outputs that an earlier process verified in full."""
     by_base: bool = False
     """True to hold head to base's reference and tolerance as well as its own."""
+    base_first: bool = False
+    """True where head's outputs are held to base's, which are verified first."""
 
 
 class FindSteps(Request[int], frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from harness.measure import verify
 from harness.measure.buffers import OUTPUT_GUARD, Buffers, Kept, digest, same_bits
 from harness.measure.timing import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
 from harness.measure.tolerances import LooseBoundError, check_numbers, too_wide
-from harness.records.types import Check, Verification
+from harness.records.types import Check, Outputs, Verification
 from harness.suite.kernel import Kernel, argument_names
 from harness.suite.layout import element_bits, numpy_dtype
 from harness.suite.problem import Case, Problem
@@ -44,6 +44,10 @@ RUNS_PER_CHECK = 2
 class Checker:
     """Verifies kernels of one suite on one device; `report` is told what it is about to do."""
 
+    beside_base: ClassVar[bool] = False
+    """True where outputs are held to base's: NaN agrees with NaN then."""
+    tolerance_sets: ClassVar[int] = TOLERANCE_SETS
+
     def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
 
@@ -60,15 +64,34 @@ class Checker:
             checks.append(self._check(case, buffers, subject, "random", seed, 0))
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
 
+    def held(self, verification: Verification, case: Case, seed: int) -> Outputs:  # noqa: ARG002
+        """Return what the outputs of a kernel that passed were held to."""
+        return verify.outputs_of(verification, self.suite.problem)
+
+    def expected(
+        self,
+        case: Case,  # noqa: ARG002
+        part: Case,
+        inputs: verify.Arrays,
+        key: tuple[str, int],
+        band: slice,
+    ) -> tuple[verify.Arrays, verify.Tolerance]:
+        """Return what outputs are held to in a band of a case, which is `part` of it, and the tolerance."""
+        return self._reference(part, verify.cut(self.suite.problem, inputs, band), (*key, band))
+
     def check_tolerance(self, case: Case, seed: int) -> None:
         """Raise LooseBoundError where a wrong answer passes on each of three sets of data.
 
-        One set may have small answers by chance. A case that is compared in bands is judged by a sample.
+        One set may have small answers by chance. A case that is compared in bands is judged by a sample. The
+        harness's own tolerances are passed over.
         """
-        _check_host_memory(self.suite.problem, case)
+        problem = self.suite.problem
+        check_host_memory(problem, case)
         self.report("reference")
+        if problem.held_to != "reference" and not problem.has_tolerance:
+            return
         if (said := self._too_wide(case, seed)) and all(
-            self._too_wide(case, seed + later) for later in range(1, TOLERANCE_SETS)
+            self._too_wide(case, seed + later) for later in range(1, self.tolerance_sets)
         ):
             raise LooseBoundError(said)
 
@@ -77,9 +100,11 @@ class Checker:
         part, band = case, slice(None)
         if verify.largest_output(problem, case) > verify.BAND_ELEMENTS:
             part, band = verify.sample(problem, case, np.random.default_rng(seed)) or (part, band)
-        inputs = verify.cut(problem, self.inputs(case, seed), band)
-        reference, tolerance = self._reference(part, inputs, ("random", seed, band))
-        return too_wide(problem, part, inputs, reference, tolerance)
+        inputs = self.inputs(case, seed)
+        expected, tolerance = self.expected(case, part, inputs, ("random", seed), band)
+        if isinstance(tolerance, Mapping):  # base's outputs are random
+            return ""
+        return too_wide(problem, part, verify.cut(problem, inputs, band), expected, tolerance)
 
     def demands(
         self, case: Case, seed: int, inputs: verify.Arrays | None = None, *, reference: bool = True
@@ -89,7 +114,9 @@ class Checker:
         The `reference` takes longest. Raises what the suite's own functions raise.
         """
         problem = self.suite.problem
-        _check_host_memory(problem, case)
+        if not reference and not problem.has_tolerance and problem.held_to != "reference":
+            return {}  # the tolerance follows from the reference
+        check_host_memory(problem, case)
         given = self.inputs(case, seed) if inputs is None else inputs
         references, tolerances, largest = [], [], 0.0
         for part, band in verify.bands(problem, case):
@@ -101,11 +128,13 @@ class Checker:
                 references.append(digest(found.values()))
             else:
                 _, tolerance = problem.judged(part, cut, reference=False)
-            bound = np.asarray(tolerance, np.float64)
+            bound = np.asarray(
+                [*tolerance.values()] if isinstance(tolerance, Mapping) else tolerance, np.float64
+            )
             first = bound.reshape(-1)[:1]
             # One number for all elements is the same bound as an array of it.
             tolerances.append(digest([first if (bound == first).all() else bound]))
-            largest = max(largest, float(np.max(tolerance)))
+            largest = max(largest, float(bound.max()))
         return {
             **({"reference (digest)": _short(references)} if reference else {}),
             "largest tolerance": f"{largest:.6g}",
@@ -142,7 +171,7 @@ class Checker:
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
-        return verify.combine(found, data, seed, buffers.damage(inputs))
+        return verify.combine(found, data, seed, buffers.damage(inputs), beside_base=self.beside_base)
 
     def wrong(
         self,
@@ -164,7 +193,8 @@ class Checker:
             if band is None:
                 return ""
             bands = [band]
-        return verify.combine(self._compare(case, inputs, outputs, key, bands), "random", key[1]).message
+        found = self._compare(case, inputs, outputs, key, bands)
+        return verify.combine(found, "random", key[1], beside_base=self.beside_base).message
 
     def _compare(
         self,
@@ -178,11 +208,12 @@ class Checker:
         problem = self.suite.problem
         found: dict[str, list[verify.OutputComparison]] = {name: [] for name in outputs}
         for part, band in verify.bands(problem, case) if bands is None else bands:
-            reference, tolerance = self._reference(part, verify.cut(problem, inputs, band), (*key, band))
-            allowed = 0.0 if key[0] == "integers" else tolerance
+            expected, tolerance = self.expected(case, part, inputs, key, band)
             for name, values in verify.cut(problem, outputs, band).items():
                 place = verify.origin(problem, name, band)
-                found[name].append(verify.compare(values, reference[name], allowed, place))
+                bound = 0.0 if key[0] == "integers" else verify.allowed(tolerance, name)
+                compared = verify.compare(values, expected[name], bound, place, alike=self.beside_base)
+                found[name].append(compared)
         return found
 
     def inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
@@ -191,7 +222,7 @@ class Checker:
         # A problem's own data() may look at the kernel; the usual one does not, and kernels share it.
         shared = type(problem).data is Problem.data
         kernel = () if shared else (case.kernel, sorted(case.macros.items()))
-        folder = self._folder(case, "inputs", kernel, seed)
+        folder = self.folder(case, "inputs", kernel, seed)
         if kept := read_arrays(folder):
             return as_declared(problem, case, kept)
         inputs = problem.seeded(case, seed)
@@ -199,10 +230,10 @@ class Checker:
         if all(isinstance(array, np.ndarray) for array in arrays) and (
             sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES
         ):
-            _keep(folder, inputs)
+            keep(folder, inputs)
         return inputs
 
-    def _folder(self, case: Case, *key: object) -> Path:
+    def folder(self, case: Case, *key: object) -> Path:
         of_case = sorted(case.sizes.items()), case.dtype, sorted(case.scalars.items())
         identity = repr((self.suite.name, *of_case, key))
         return self.scratch / hashlib.sha256(identity.encode()).hexdigest()
@@ -212,14 +243,19 @@ class Checker:
     ) -> tuple[dict[str, NDArray[np.float64]], Any]:
         """The reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
         unkept = key[0] == UNSEEN or key[-1] != slice(None)  # or a band of a case too large to keep
-        folder = self._folder(case, key)
+        folder = self.folder(case, key)
         if not unkept and (kept := read_arrays(folder)):
-            return kept, kept.pop(TOLERANCE)
+            by_output = {
+                name: kept.pop(each).item() for name in [*kept] if (each := f"{TOLERANCE}{name}") in kept
+            }
+            return kept, by_output or kept.pop(TOLERANCE)
         reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
-        if key[0] != "integers":  # where results are exact, whatever the tolerance
+        by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
+        if key[0] != "integers" and by_name is not tolerance:  # there results are exact
             check_numbers(self.suite.problem, case, reference, tolerance)
         if not unkept:
-            _keep(folder, {**reference, TOLERANCE: np.asarray(tolerance)})
+            bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
+            keep(folder, {**reference, **bounds})
         return reference, tolerance
 
 
@@ -227,7 +263,7 @@ def _short(digests: list[str]) -> str:
     return digests[0][:12] if len(digests) == 1 else digest([np.array(digests)])[:12]
 
 
-def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     with contextlib.suppress(OSError):  # a full disk costs time, not the answer
         unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
         write_arrays(unfinished, arrays)
@@ -245,7 +281,7 @@ def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list
         views = dict(zip(names, arguments, strict=True))
         inputs = {name: layouts[name].unpack(views[name]) for name in problem.inputs}
         if (key := digest(inputs.values())) not in references:
-            references[key], _ = verify.reference_of(problem, case, inputs)
+            references[key] = _stand_in(problem, case, key, inputs)
         return [(views[name], in_memory(name, references[key][name])) for name in problem.outputs]
 
     def in_memory(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
@@ -256,7 +292,17 @@ def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list
     return emulate
 
 
-def _check_host_memory(problem: Problem, case: Case) -> None:
+def _stand_in(
+    problem: Problem, case: Case, key: str, inputs: verify.Arrays
+) -> dict[str, NDArray[np.float64]]:
+    """Return results of a kernel that nobody runs: the reference, or numbers that follow from the inputs."""
+    if problem.held_to != "base":
+        return verify.reference_of(problem, case, inputs)[0]
+    rng = np.random.default_rng(int(key[:8], 16))
+    return {name: rng.standard_normal(each.shape_at(case)) for name, each in problem.outputs.items()}
+
+
+def check_host_memory(problem: Problem, case: Case) -> None:
     """Refuse what the host could not verify: out of memory, the system ends a process of its own choice."""
     import psutil
 
@@ -508,6 +554,8 @@ class Rotation(Data):
             first = self._timed_on(_DataSet(seed, kept, inputs), subject)
             busy_ns = self._outlasting(busy_ns, begun_ns)
             self._compare(subject, self.case, in_full=False)
+            if self.checker.beside_base:
+                self._check_fresh(subject)
             first_ns, again_ns = first(), median(timing() for timing in again)
             if first_ns <= SKIPS * max(again_ns, self.device.tick_ns()):
                 return
@@ -516,6 +564,16 @@ class Rotation(Data):
             f"A launch takes {again_ns / 1e6:.4g} ms on data that it has seen before, the first on others "
             f"{first_ns / 1e6:.4g} ms: the kernel keeps what it has computed.",
         )
+
+    def _check_fresh(self, subject: Subject) -> None:
+        """Raise WrongWhenTimedError for outputs that are those of other data: base's are not known here."""
+        seen = [data_set.digests.get(subject) for data_set in self._sets]
+        if len({*seen}) == len(seen) > 1 and self.buffers.digest() in seen:
+            raise WrongWhenTimedError(
+                subject,
+                "On data that it sees for the first time the kernel gives the outputs of earlier data: it "
+                "keeps what it has computed.",
+            )
 
     def _check_work(self, subject: Subject) -> None:
         """Time launches on poison and on their results in turns. Raises SkippedWorkError."""

@@ -11,6 +11,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -41,6 +42,16 @@ _NO_REFERENCE = (
 )
 
 Arrays = Mapping[str, NDArray[Any]]
+Tolerance = Any
+"""A number or array for all outputs, as tolerance() gives; a mapping has a number for each output."""
+SHARES: Mapping[str, float] = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+"""Tolerance of an output by its type, as a share of its largest magnitude, without a tolerance()."""
+COARSE_SHARE = 0.13
+"""The same of types of eight bits and fewer."""
+SELF_DIFFERENCES = 4.0
+"""Base may differ from itself, as by atomics: so many times that is tolerated."""
+_RANDOM_SHARE = 0.05
+"""Outputs that differ from themselves by more than this share of their largest magnitude are random."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +144,7 @@ def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]
 def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[np.float64]], Any]:
     """Return the float64 reference by output, and the tolerance. Raises SuiteError for wrong shapes."""
     result, tolerance = problem.judged(case, inputs, reference=True)
+    by_type = problem.held_to == "function" and not problem.has_tolerance
     for name, output in problem.outputs.items():
         if name not in result or np.shape(result[name]) != output.shape_at(case):
             got = np.shape(result[name]) if name in result else "nothing"
@@ -143,8 +155,51 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
     found = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
     for name, values in (*inputs.items(), *found.items()):
         _check_apart(case, name, problem.arrays[name].dtype_at(case), values)
+    if by_type:
+        return found, tolerances_by_type(problem, case, found)
     _check_bound(problem, case, tolerance)
     return found, tolerance
+
+
+def tolerances_by_type(problem: Problem, case: Case, expected: Arrays) -> dict[str, float]:
+    """Return the tolerance of each output: 0 for integers, for others a share of the largest magnitude."""
+    return {
+        name: _share(problem, case, name) * _largest_magnitude(expected[name]) for name in problem.outputs
+    }
+
+
+def _share(problem: Problem, case: Case, name: str) -> float:
+    dtype = problem.arrays[name].dtype_at(case)
+    return 0.0 if integer_limits(dtype) or dtype == "bool" else SHARES.get(dtype, COARSE_SHARE)
+
+
+def _largest_magnitude(values: NDArray[Any]) -> float:
+    wide = np.abs(values.astype(np.float64))
+    return float(np.max(wide, initial=0.0, where=np.isfinite(wide)))
+
+
+def tolerances_of_two_runs(problem: Problem, case: Case, one: Arrays, other: Arrays) -> dict[str, float]:
+    """Return the tolerance of each output of a kernel that ran twice; infinity for random outputs.
+
+    It is that of the output's type, or four times the difference of the two runs where that is more.
+    """
+    found = tolerances_by_type(problem, case, one)
+    for name in problem.outputs:
+        largest, differs = _largest_magnitude(one[name]), _difference(one[name], other[name])
+        is_random = differs > _RANDOM_SHARE * largest
+        found[name] = math.inf if is_random else max(found[name], SELF_DIFFERENCES * differs)
+    return found
+
+
+def _difference(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """Return the largest difference of two arrays; infinity beside NaN on one side alone."""
+    compared = compare(one, other.astype(np.float64), math.inf, alike=True)
+    return 0.0 if compared.largest_error == 0 else compared.largest_error or math.inf
+
+
+def allowed(tolerance: Tolerance, name: str) -> Any:
+    """Return the tolerance of one output."""
+    return tolerance[name] if isinstance(tolerance, Mapping) else tolerance
 
 
 def _check_apart(case: Case, name: str, dtype: str, values: NDArray[Any]) -> None:
@@ -178,14 +233,20 @@ def compare(
     reference: NDArray[np.float64],
     tolerance: NDArray[np.float64] | float,
     origin: Sequence[int] = (),
+    *,
+    alike: bool = False,
 ) -> OutputComparison:
     """Compare every element with the reference, within a tolerance (broadcast); NaN is wrong.
 
-    `origin` is where the output begins in the whole of which it is a band.
+    `origin` is where the output begins in the whole of which it is a band. With `alike`, NaN is right where
+    the reference has NaN, and an infinity where it has the same.
     """
     # "not within" rather than "beyond": a comparison with NaN is false either way, and false must mean wrong.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        error = np.abs(output.astype(np.float64) - reference)
+        values = output.astype(np.float64)
+        error = np.abs(values - reference)
+        if alike:
+            error[(values == reference) | (np.isnan(values) & np.isnan(reference))] = 0.0
         # A bound made of a reference that has an infinity is infinite too, and no distance from it is right.
         wrong = ~((error <= tolerance) & (error < np.inf))
         largest_ratio = float(np.where(error == 0, 0.0, error / tolerance).max())
@@ -210,12 +271,18 @@ def combine(
     data: Literal["integers", "random"],
     seed: int,
     damage: str = "",
+    *,
+    beside_base: bool = False,
 ) -> Check:
-    """Combine every band of every output to a check; `damage` tells of guard zones that were written to."""
+    """Combine every band of every output to a check; `damage` tells of guard zones that were written to.
+
+    With `beside_base`, the outputs were compared with base's.
+    """
     everything = [comparison for parts in comparisons.values() for comparison in parts]
     errors = [comparison.largest_error for comparison in everything]
     ratios = [comparison.largest_ratio for comparison in everything]
-    messages = [_describe(name, parts, data) for name, parts in reversed(list(comparisons.items()))]
+    describe = _describe_beside_base if beside_base else partial(_describe, data=data)
+    messages = [describe(name, parts) for name, parts in reversed(list(comparisons.items()))]
     message = " ".join(filter(None, (*messages, damage)))
     return Check(
         data=data,
@@ -240,9 +307,26 @@ def first_wrong(verification: Verification) -> str:
     return next((check.message for check in verification.checks if not check.passed), "")
 
 
-def outputs_of(verification: Verification) -> Outputs:
+def outputs_of(verification: Verification, problem: Problem) -> Outputs:
     """Return what outputs of a kernel that passed were held to, and how closely they agreed."""
-    return Outputs(held_to="reference", error=_largest([each.largest_ratio for each in verification.checks]))
+    function = problem.reference_function.name if problem.reference_function else ""
+    error = _largest([each.largest_ratio for each in verification.checks])
+    return Outputs(held_to=problem.held_to, error=error, function=function)
+
+
+def _describe_beside_base(name: str, parts: Sequence[OutputComparison]) -> str:
+    """``3 of 64 elements of y differ from base's; the first, y[7], is 0.5 where base has 0.25.``"""
+    first = next((part for part in parts if part.wrong), None)
+    if first is None:
+        return ""
+    wrong, elements = sum(part.wrong for part in parts), sum(part.elements for part in parts)
+    ratio = _largest([part.largest_ratio for part in parts])
+    size = f" The largest difference is {ratio:.3g} times the tolerance." if ratio else ""
+    place = f"{name}{list(first.first_wrong or ())}"
+    return (
+        f"{wrong} of {elements} elements of {name} differ from base's on the same inputs; the first, "
+        f"{place}, is {first.found:.9g} where base has {first.expected:.9g}.{size}"
+    )
 
 
 def _describe(name: str, parts: Sequence[OutputComparison], data: str) -> str:

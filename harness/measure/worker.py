@@ -23,6 +23,7 @@ from harness.device.backends.base import Built, Device
 from harness.device.static.architecture_builds import builds, facts_of_arch
 from harness.errors import HarnessError, Side
 from harness.measure import protocol
+from harness.measure.base_outputs import checker_of
 from harness.measure.buffers import Buffers
 from harness.measure.one_of_two_workers import TurnTaker
 from harness.measure.paired_kernels import (
@@ -39,7 +40,7 @@ from harness.measure.paired_kernels import (
 from harness.measure.protocol import SideName
 from harness.measure.remote_suite import remote_suite
 from harness.measure.timing import Subject, limited, measure
-from harness.measure.verifier import Checker, Restoring, Rotation
+from harness.measure.verifier import Restoring, Rotation
 from harness.measure.verify import first_wrong
 from harness.numbers import Value
 from harness.records.types import Launch, LibraryShare, Row, RowStatus
@@ -95,7 +96,7 @@ class Worker:
         if request.suite is not None:
             suites = _suites(request, channel)
             self.suite: Suite = suites["head"]
-            self.checker = Checker(self.device, self.suite, scratch, tell)
+            self.checker = checker_of(self.device, self.suite, scratch, tell)
             self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)
             self.turns = TurnTaker(self.pairs)
 
@@ -240,7 +241,8 @@ class Worker:
             flop=self.suite.problem.flop(case),
             moved_bytes=self.suite.problem.moved_bytes(case),
             launch=launch,
-            verification=verification,
+            verification=verification if verification.checks else None,
+            outputs=None if failure else self.checker.held(verification, case, request.seed),
             measurement=measurement,
             **self._identity(prepared, built),
         )
@@ -257,8 +259,9 @@ class Worker:
             return "failed"
         if timed:
             return "measured"
-        # There the reference stands in for the kernel: it proves the suite, and nothing of the source.
-        return "not-built" if self.device.info.backend == "null" else "verified"
+        if self.device.info.backend == "null":
+            return "not-built"  # the reference stands in for the kernel, and proves nothing of the source
+        return "verified" if self.suite.problem.held_to == "reference" else "ran"
 
     def hold_against(self, request: protocol.HoldAgainst) -> LibraryShare:
         assert self._held is not None, "a Measure with hold comes first"

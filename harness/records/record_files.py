@@ -353,7 +353,7 @@ def read_run(path: Path) -> RunResult:
 def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list[StoredRow], list[str]]:
     """The newest row of each of a suite's cases on each device, and why records could not be read.
 
-    Rows that were only verified do not count, and those that were skipped only where a case has no other.
+    Rows that were only checked do not count, and those that were skipped only where a case has no other.
     """
     found: list[StoredRow] = []
     problems: list[str] = []
@@ -370,7 +370,7 @@ def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list
                 continue
             for row in stored.rows if stored.run.command != "check" else ():
                 is_new = row.status != "skipped" or row.case not in newest
-                if row.case in wanted and row.status not in ("verified", "not-built") and is_new:
+                if row.case in wanted and row.status not in ("verified", "ran", "not-built") and is_new:
                     newest[row.case] = StoredRow(folder.name, stored.run, row)
         found += newest.values()
     return found, problems

@@ -298,9 +298,27 @@ class LibraryShare:
     """Median over the vendor's slots, of one launch."""
 
 
-RowStatus = Literal["measured", "verified", "built", "not-built", "skipped", "failed"]
-"""measured: verified first; an imported row has a `verification` only where asv's file tells of it. built:
-compiled for an architecture, not run. not-built: as verified, on the null device, which compiles nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """The results that a case's outputs were compared with, and how closely they agreed."""
+
+    held_to: Literal["reference", "function", "base", "nothing"]
+    """reference: the float64 reference of the suite. function: a function of the repository. base: base's
+    outputs on the same inputs."""
+    error: float | None = None
+    """Largest difference in units of the tolerance: 0 is equal to the bit, 1 is at the tolerance. None where
+    nothing was compared, or an element is NaN or infinite on one side."""
+    function: str = ""
+    """Name of the function that the outputs were compared with."""
+    reason: str = ""
+    """Stable code that says why outputs were compared with nothing: inputs-differ, not-seen, not-compared or
+    random."""
+
+
+RowStatus = Literal["measured", "verified", "ran", "built", "not-built", "skipped", "failed"]
+"""measured: checked first, as `outputs` says; an imported row has a `verification` only where asv's file says
+so. ran: launched, and not held to a float64 reference. built: compiled for an architecture, not run.
+not-built: as verified, on the null device, which compiles nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,12 +345,21 @@ class Row(Outcome):
     flop: int | None = None
     moved_bytes: int | None = None
     verification: Verification | None = None
+    """The checks against a reference; None where outputs were held to nothing."""
+    outputs: Outputs | None = None
+    """Results that the outputs were held to; None in older and imported records, and where nothing ran."""
     measurement: Measurement | None = None
     telemetry: Telemetry | None = None
     library: LibraryShare | None = None
     """Comparison with the vendor's own kernel."""
     library_missing: str = ""
     """Sentence that says why `library` is None where the suite has such a kernel for this backend."""
+
+    @property
+    def is_verified(self) -> bool:
+        """True where a float64 reference found the outputs right."""
+        by_reference = self.outputs is None or self.outputs.held_to == "reference"
+        return by_reference and self.verification is not None and self.verification.passed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -493,23 +520,6 @@ class Arm:
     source_sha256: str | None = None
     launch: Launch | None = None
     resources: Resources | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
-    """The results that a case's outputs were compared with, and how closely they agreed."""
-
-    held_to: Literal["reference", "function", "base", "nothing"]
-    """reference: the float64 reference of the suite. function: a function of the repository. base: base's
-    outputs on the same inputs."""
-    error: float | None = None
-    """Largest difference in units of the tolerance: 0 is equal to the bit, 1 is at the tolerance. None where
-    nothing was compared, or an element is NaN or infinite on one side."""
-    function: str = ""
-    """Name of the function that the outputs were compared with."""
-    reason: str = ""
-    """Stable code that says why outputs were compared with nothing: inputs-differ, not-seen, not-compared or
-    random."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

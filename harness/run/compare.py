@@ -23,6 +23,7 @@ from harness.judgement.judge import Policy
 from harness.judgement.limits import JUDGED, wrong_twin
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.measure import protocol
+from harness.measure.paired_kernels import DiffersFromBaseError
 from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonJournal, ComparisonResult
 from harness.records.types import (
@@ -30,12 +31,13 @@ from harness.records.types import (
     TWIN_SAME,
     CaseBlock,
     Comparison,
+    Outputs,
     Verdict,
     VerdictStatus,
     fields_of,
 )
 from harness.run.compare_settings import CompareSettings, pair_settings_for, policy_for, recorded_settings
-from harness.run.inspect_pairs import ProblemChanges, failures_of_head, inspect, verify_identical
+from harness.run.inspect_pairs import ProblemChanges, checked_at_head, inspect, verify_identical
 from harness.run.pair_session import CaseEntry, CompareObserver, PairSession, against_itself, failed_by, match
 from harness.run.two_workers import SIDES
 from harness.suite.loader import LoadedSuite
@@ -198,8 +200,15 @@ class Comparing(PairSession):
         too.
         """
         new = {verdict.case: verdict for verdict in alone if verdict.status == "new"}
-        wrong = failures_of_head(self, new, by_base=changed)
-        return [failed_by(each, wrong[each.case]) if each.case in wrong else each for each in alone]
+        checked = checked_at_head(self, new, by_base=changed)
+        verdicts = []
+        for verdict in alone:
+            found = checked.get(verdict.case)
+            if isinstance(found, Failed):
+                verdicts.append(failed_by(verdict, found))
+            else:
+                verdicts.append(dataclasses.replace(verdict, outputs=found))
+        return verdicts
 
     def _twins(self, entries: Sequence[CaseEntry]) -> list[CaseEntry]:
         """A kernel against itself, as it is and slowed by the tolerance: the first case that can be."""
@@ -271,11 +280,14 @@ class Comparing(PairSession):
             ),
             verified=entry.digests,
             by_base=entry.by_base,
+            base_first=self.head.suite.problem.held_to == "base",
         )
         ask = self.ask_in_turns if entry.in_turns else self.ask
         reply = ask(request, self.settings.timeout_s)
         if isinstance(reply, Failed):
             status: VerdictStatus = "invalid" if reply.reason == BeyondPeakError.reason else "failed"
+            if reply.reason == DiffersFromBaseError.reason:
+                trial.outputs = Outputs(held_to="base")
             trial.end(status, reply.reason, reply.message, reply.log, side=reply.side)
             return
         entry.digests = {side: facts.digest for side, facts in reply.sides.items()}

@@ -386,7 +386,8 @@ def unfit(planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False) 
     if not planned.has_reference:
         suite = planned.case.suite
         return Refusal(
-            "needs-reference", f"{suite} needs your reference(): write what it computes in its suite.py."
+            "needs-reference",
+            f"{suite} needs your reference(): write what it computes in its suite.py, or reference = 'base'.",
         )
     if missing := not elsewhere and lacking(planned.kernel, device.backend):
         return Refusal("needs-package", missing)

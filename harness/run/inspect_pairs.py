@@ -14,7 +14,7 @@ from harness.errors import Side, WorkerError
 from harness.measure import protocol
 from harness.measure.problem_changes import Changes, demanding, sentences
 from harness.measure.protocol import SideName
-from harness.records.types import Verdict
+from harness.records.types import Outputs, Verdict
 from harness.run.pair_session import CaseEntry, PairSession
 from harness.run.two_workers import HEAD_FIRST, SIDES
 from harness.suite.case_id import size_label
@@ -141,19 +141,19 @@ def verify_identical(session: PairSession, entries: Sequence[CaseEntry], changed
         if entry.trial.verdict().status == "identical" and entry.trial.case.dtype in changed
     }
     cases = {name: trial.case for name, trial in identical.items()}
-    for name, found in failures_of_head(session, cases).items():
-        identical[name].end("failed", found.reason, found.message, found.log, side=found.side)
+    for name, found in checked_at_head(session, cases).items():
+        if isinstance(found, Failed):
+            identical[name].end("failed", found.reason, found.message, found.log, side=found.side)
 
 
-def failures_of_head(
+def checked_at_head(
     session: PairSession, cases: Mapping[str, Case | Verdict], by_base: Collection[str] = ()
-) -> dict[str, Failed]:
-    """Verify these cases of head, and return what failed, by id; cases of `by_base` dtypes are held to base's
-    problem too.
+) -> dict[str, Failed | Outputs | None]:
+    """Launch these cases of head; return by id why each failed, or what its outputs were held to.
 
-    Base is at fault where its problem fails.
+    Cases of `by_base` dtypes are held to base's problem too. Base is at fault where its problem fails.
     """
-    wrong: dict[str, Failed] = {}
+    found: dict[str, Failed | Outputs | None] = {}
     if cases:
         session.leave()
     for name, case in cases.items():
@@ -171,11 +171,12 @@ def failures_of_head(
         reply = session.ask(request, session.settings.timeout_s)
         if not isinstance(reply, Failed):
             if not reply.reason:
+                found[name] = reply.outputs
                 continue
             session.leave()
             reply = Failed(reason=reply.reason, message=reply.message, log=reply.log)
         side: Side = "base" if reply.side == "base" else "head"
-        wrong[name] = msgspec.structs.replace(reply, side=side)
+        found[name] = msgspec.structs.replace(reply, side=side)
     if cases:
         session.have_load(None)
-    return wrong
+    return found

@@ -149,9 +149,13 @@ class TurnPair:
         for side in HEAD_FIRST:
             own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
             self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
-        verifying = self._begin_all(lambda _side: protocol.Verify(), timeout_s)
+        # Head reads base's outputs where it is held to these.
+        first: tuple[SideName, ...] = ("base",) if request.base_first else HEAD_FIRST
+        verifying = self._begin_all(lambda _side: protocol.Verify(), timeout_s, first)
         meanwhile()
         verified = self._answers(verifying)
+        if request.base_first:
+            verified["head"] = self._ask("head", protocol.Verify(), timeout_s)
         warm = {side: self._ask(side, protocol.WarmUp(), timeout_s) for side in HEAD_FIRST}
         block = self._block(warm, request.settings, rng, timeout_s)
         times_ns: dict[SideName, float] = {"base": block.median_ns("A"), "head": block.median_ns("B")}

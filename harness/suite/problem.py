@@ -19,6 +19,7 @@ from harness.numbers import Value
 from harness.suite.case_id import MAX_AXIS, CaseId, size_label
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.layout import ML_DTYPES, Layout, Order, element_bits, fits, integer_limits, numpy_dtype
+from harness.suite.reference_function import ReferenceFunction
 
 if TYPE_CHECKING:
     import numpy as np
@@ -248,6 +249,8 @@ class Problem:
     independent: ClassVar[str | None] = None
     """An axis along which each slice of the outputs depends only on the same slice of the inputs that have
     this axis. It lets large cases be verified slice by slice."""
+    reference_function: ClassVar[ReferenceFunction | None] = None
+    """The function of the repository that is the reference; None for a reference() in suite.py."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -275,8 +278,23 @@ class Problem:
                     f"Array {name!r} of {cls.__name__} has shape {array.shape}, "
                     f"but {unknown[0]!r} is no axis."
                 )
+        cls._take_reference(members["reference"])
         if cls.independent is not None and cls.independent not in cls.axes:
             raise SuiteError(f"{cls.__name__}.independent is {cls.independent!r}, which is no axis of it.")
+
+    @classmethod
+    def _take_reference(cls, given: Any) -> None:
+        """Take what suite.py says of the reference: a method, a function of the repository, or "base"."""
+        if isinstance(given, ReferenceFunction):
+            cls.reference_function = given.named_in(cls.__module__)
+            cls.reference = _by_function
+        elif isinstance(given, str) and given != "base":
+            raise SuiteError(
+                f"{cls.__name__}.reference is {given!r}; expected 'base', by which head's outputs are "
+                "compared with base's, ReferenceFunction(file, name), or a method."
+            )
+        elif "reference" in vars(cls) and "reference_function" not in vars(cls):
+            cls.reference_function = None
 
     @property
     def inputs(self) -> dict[str, Array]:
@@ -344,14 +362,35 @@ class Problem:
 
     @property
     def has_reference(self) -> bool:
-        """True where its author wrote one: without, nothing can be checked, and so nothing is measured."""
+        """True where its author says what outputs are held to. Cases without it are left out."""
         return type(self).reference is not Problem.reference
 
-    def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
-        """The right answer in float64: the one output, or outputs by name."""
-        raise NotImplementedError(
-            f"{type(self).__name__} has no reference(): nothing unverified is ever timed."
-        )
+    @property
+    def held_to(self) -> Literal["reference", "function", "base"]:
+        """The results that outputs are compared with."""
+        by_base = type(self).reference == "base"
+        return "base" if by_base else "function" if self.reference_function else "reference"
+
+    @property
+    def has_tolerance(self) -> bool:
+        """True where its author wrote tolerance()."""
+        return type(self).tolerance is not Problem.tolerance
+
+    if TYPE_CHECKING:
+        reference: Any  # a method, or what else a subclass says in its place
+
+    else:
+
+        def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
+            """The right answer in float64: the one output, or outputs by name.
+
+            A problem may name a function of the repository in its place, ``reference =
+            ReferenceFunction(file, name)``, or say ``reference = "base"``: then head's outputs are compared
+            with base's.
+            """
+            raise NotImplementedError(
+                f"{type(self).__name__} has no reference(): write one, or say reference = 'base'."
+            )
 
     def tolerance(self, case: Case, *args: Any, **inputs: Any) -> Any:  # noqa: ARG002
         """The largest absolute error allowed, broadcast to the output. Unless overridden: exact."""
@@ -385,6 +424,13 @@ class Problem:
         for sizes in itertools.product(*(axis.quick if quick else axis.default for axis in axes)):
             point = {name: size for names, size in zip(together, sizes, strict=True) for name in names}
             yield {name: point[name] for name in self.axes}
+
+
+def _by_function(problem: Problem, case: Case, **inputs: Any) -> dict[str, Any]:
+    """The method `reference` of a problem whose reference is a function of the repository."""
+    function = type(problem).reference_function
+    assert function is not None, "it has the method by its function"
+    return function(problem, case, inputs)
 
 
 def _whole(name: str, count: Any) -> Callable[[Problem, Case], int | None]:

@@ -28,6 +28,7 @@ from harness.suite.kernel import (
 )
 from harness.suite.layout import Order, numpy_dtype
 from harness.suite.problem import Array, Axis, Case, InOut, Input, Output, Problem, Scalar, number
+from harness.suite.reference_function import ReferenceFunction
 from harness.suite.suite import Ladder, Suite
 from harness.suite.suite_files import definition_sha256
 from harness.suite.tuning import Tuning
@@ -86,6 +87,10 @@ class ProblemData(msgspec.Struct, frozen=True):
     counts: dict[Literal["flop", "moved_bytes", "integer_bound"], Function]
     own: tuple[Literal["data", "reference", "tolerance"], ...]
     """The methods that the suite overrides, of those that make arrays."""
+    by_base: bool = False
+    """True where outputs are compared with base's in the place of a reference."""
+    reference_function: tuple[str, str] | None = None
+    """File and name of the function of the repository that is the reference."""
 
 
 class SourceData(msgspec.Struct, frozen=True):
@@ -275,11 +280,13 @@ class Functions:
 
 def as_declared(problem: Problem, case: Case, found: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The inputs read from files, those of a type that is not NumPy's own of that type again."""
-    arrays = {}
-    for name, array in problem.inputs.items():
-        declared = numpy_dtype(array.dtype_at(case))
-        arrays[name] = found[name] if declared.isbuiltin == 1 else found[name].view(declared)
-    return arrays
+    return {name: of_type(found[name], array.dtype_at(case)) for name, array in problem.inputs.items()}
+
+
+def of_type(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return an array read from a file with a type that is not NumPy's own, where it has such a type."""
+    declared = numpy_dtype(dtype)
+    return array if declared.isbuiltin == 1 else array.view(declared)
 
 
 class _NotingCase(Case):
@@ -294,6 +301,7 @@ class _NotingCase(Case):
 def describe(suite: Suite, functions: Functions) -> SuiteData:
     """The suite as data. Raises msgspec.ValidationError for what a suite cannot be."""
     functions.suite, problem = suite, suite.problem
+    function = problem.reference_function
     axes = list({id(axis): axis for axis in problem.axes.values()}.values())
     document = {
         "name": suite.name,
@@ -320,6 +328,8 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
             "own": [
                 name for name in _OF_ARRAYS if getattr(type(problem), name) is not getattr(Problem, name)
             ],
+            "by_base": problem.held_to == "base",
+            "reference_function": (function.file, function.name) if function else None,
         },
         "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
         "include": suite.include,
@@ -413,6 +423,10 @@ def _problem(data: ProblemData, caller_of: CallerOf, arrays: ArrayCaller | None)
     members = {
         "__doc__": data.about,
         **{str(name): _elsewhere for name in data.own},
+        **({"reference": "base"} if data.by_base else {}),
+        "reference_function": ReferenceFunction(*data.reference_function)
+        if data.reference_function
+        else None,
         "independent": data.independent,
         **{name: data.axes[place] for name, place in data.axis_of.items()},
         **{name: _rebuilt_array(array, caller_of) for name, array in data.arrays.items()},

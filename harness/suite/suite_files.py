@@ -186,7 +186,9 @@ def definition_sha256(suite: Suite) -> str:
     # A Python file is never only a kernel's source.
     sources = {name for kernel in suite.kernels for name in kernel.files if not name.endswith(".py")}
     compiled = {(suite.root / name).resolve() for name in sources}
-    files = {*tree_files(suite), *filter(Path.is_file, opened_beside(suite.root))}
+    function = suite.problem.reference_function
+    beside = {*opened_beside(suite.root), *([function.path] if function else [])}
+    files = {*tree_files(suite), *filter(Path.is_file, beside)}
     named = {os.path.relpath(path, suite.root): Path(os.path.realpath(path)) for path in files}
     for name, path in sorted(named.items()):
         if path not in compiled:

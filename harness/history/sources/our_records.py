@@ -318,7 +318,7 @@ def _read_record(
     if run.schema_version > SCHEMA_VERSION:
         raise StoreError(f"its schema is {run.schema_version}, and this harness reads up to {SCHEMA_VERSION}")
     stored = read_run(path)
-    rows = [row for row in stored.rows if row.status not in ("skipped", "verified", "not-built")]
+    rows = [row for row in stored.rows if row.status not in ("skipped", "verified", "ran", "not-built")]
     cells = tuple((row.kernel, size_label(row.sizes), float(prod(row.sizes.values()))) for row in rows)
     layout = RecordLayout(stored.run.headline, stored.run.kernels, cells)
     values = _figures(rows, stored.run.headline)

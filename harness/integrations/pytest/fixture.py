@@ -1,4 +1,4 @@
-"""The fixture gpu_benchmark: a case verified and measured, then shown to pytest-benchmark.
+"""The fixture gpu_benchmark: measures a case of a suite or a function, then shows it to pytest-benchmark.
 
 pytest-benchmark times a round as the difference of two readings of its timer. Its marker takes any function
 for one, and `pedantic`, unlike a plain call, never tries how fine it ticks: so each round comes out as the
@@ -8,18 +8,28 @@ device's own time, to the last bit.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from harness.errors import HarnessError, UsageError
-from harness.integrations.pytest.report import Info, info_of_arm, info_of_row, sentence, times_of
-from harness.integrations.pytest.session import CaseRunner, CaseSide, GpuCase
-from harness.records.types import Verdict
-from harness.report.terminal.comparison_tables import fails
+from harness.integrations.pytest.function_timing import BenchmarkCall, plain, time_function
+from harness.integrations.pytest.report import (
+    Info,
+    info_of_arm,
+    info_of_function,
+    info_of_row,
+    sentence,
+    times_of,
+)
+from harness.integrations.pytest.session import CaseSide, GpuCase
 from harness.report.words.of_verdict import explained
 from harness.run.device_session import unfit
+
+if TYPE_CHECKING:
+    from harness.integrations.pytest.on_benchmark import SharedSession
 
 
 def _shared(name: str) -> Any:
@@ -38,47 +48,52 @@ class GpuBenchmark:
     """Called with a gpu_case it fails the test, with a sentence, where the case is wrong or, with
     --perf-gate, its verdict fails; it skips the test where there is nothing to measure.
 
+    Called with a function and its arguments it times that and returns the function's result.
+
     Otherwise it behaves like the fixture benchmark: it has the same attributes and methods.
-    `reported` collects comparison and case of the failing verdicts that a test has reported.
     """
 
     def __init__(
-        self, runner: CaseRunner, benchmark: Any, side: CaseSide | None, reported: set[tuple[str, str]]
+        self, session: SharedSession, benchmark: Any, side: CaseSide | None, limits: Mapping[str, Any]
     ) -> None:
-        self._runner, self._benchmark, self._side, self._reported = runner, benchmark, side, reported
+        self._session, self._benchmark, self._side = session, benchmark, side
+        self._limits = limits
+        """pytest-benchmark's `max_time` and `min_rounds` for this test."""
         self._test: str = benchmark.fullname
         self._called = False
         self._info: Info = {}
         """The entries of extra_info that this fixture wrote."""
 
-    def __call__(self, case: GpuCase) -> Info:
-        """Measure, and return what pytest-benchmark keeps of it in extra_info."""
-        return self._measure(case)
+    def __call__(
+        self,
+        target: Any = None,
+        *args: Any,
+        setup: Callable[[], Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Measure a case and return what pytest-benchmark keeps of it in extra_info; or time a function and
+        return its result. `setup` runs before each round, untimed; it may return (args, kwargs).
+        """
+        __tracebackhide__ = True
+        return self._measure(target, BenchmarkCall(function=target, args=args, kwargs=kwargs, setup=setup))
 
     def pedantic(
         self,
-        target: GpuCase,
+        target: Any,
         args: Any = (),
         kwargs: Any = None,
         setup: Any = None,
         teardown: Any = None,
         rounds: int | None = None,
-        warmup_rounds: int = 0,
-        iterations: int = 1,
-    ) -> Info:
-        """Measure a case in exactly this many rounds. Without `rounds`, and with --perf-base, the harness
-        measures as many rounds as it needs, as in a plain call.
+        warmup_rounds: int | None = None,
+        iterations: int | None = None,
+    ) -> Any:
+        """Measure a case or a function in exactly this many rounds. Without `rounds`, and a case with
+        --perf-base, the harness measures as many rounds as it needs, as in a plain call.
 
-        The harness always warms up, and chooses how many launches a round has: `warmup_rounds` and
-        `iterations` change nothing.
+        The harness warms a case up, and chooses how many launches a round of a case has: there
+        `warmup_rounds` and `iterations` change nothing.
         """
-        host = {"args": args, "kwargs": kwargs, "setup": setup, "teardown": teardown}
-        if given := [name for name, value in host.items() if value]:
-            self._refuse(
-                f"gpu_benchmark.pedantic cannot use {given[0]}={host[given[0]]!r}: the kernel is launched in "
-                f"another process, on the data of its suite. Leave {given[0]} out; what a launch needs "
-                "belongs in suite.py."
-            )
         counts: list[tuple[str, Any, int]] = [
             ("rounds", rounds, 1),
             ("warmup_rounds", warmup_rounds, 0),
@@ -90,13 +105,17 @@ class GpuBenchmark:
                     f"gpu_benchmark.pedantic has {name}={value!r}; expected a whole number of at least "
                     f"{lowest}."
                 )
-        return self._measure(target, rounds)
+        __tracebackhide__ = True
+        call = BenchmarkCall(
+            function=target, args=tuple(args), kwargs=kwargs or {}, setup=setup, teardown=teardown
+        )
+        return self._measure(target, call, rounds, warmup_rounds, iterations)
 
     def weave(self, target: Any, **_: Any) -> NoReturn:
         """Fail the test: functions are not replaced by kernels."""
         self._refuse(
-            f"gpu_benchmark cannot weave or patch {target!r}: it times kernels on the device, and no Python "
-            "function. Use the fixture benchmark in a test of its own."
+            f"gpu_benchmark cannot weave or patch {target!r}: it times what it is called with. Call "
+            "gpu_benchmark(function, arguments), or use the fixture benchmark in a test of its own."
         )
 
     patch = weave
@@ -116,18 +135,72 @@ class GpuBenchmark:
                 "removed it. Add entries with other names, and do not replace the dictionary."
             )
 
-    def _measure(self, case: GpuCase, rounds: int | None = None) -> Info:
-        if not isinstance(case, GpuCase):
-            self._refuse(
-                f"gpu_benchmark takes what the fixture gpu_case gives; it was given {case!r}. Python "
-                "functions are for the fixture benchmark."
-            )
+    def _measure(self, target: Any, call: BenchmarkCall, *counts: int | None) -> Any:
+        __tracebackhide__ = True
         if self._called:
             self._refuse(
                 "gpu_benchmark was called twice in one test, which has one result. Measure each case in a "
-                "test of its own: a test that takes gpu_case runs once for each."
+                "test of its own: @pytest.mark.parametrize makes one for each."
             )
         self._called = True
+        if isinstance(target, GpuCase):
+            return self._measure_case(target, call, *counts[:1])
+        if not callable(target):
+            self._refuse(
+                f"gpu_benchmark was called with {target!r:.80}, which is no function. It takes a function "
+                "and its arguments, as in gpu_benchmark(softmax, x), or what the fixture gpu_case gives."
+            )
+        return self._time(call, *counts)
+
+    def _time(
+        self,
+        call: BenchmarkCall,
+        rounds: int | None = None,
+        warmup_rounds: int | None = None,
+        iterations: int | None = None,
+    ) -> object:
+        """Time a function, and return its result; without a clock where pytest-benchmark is disabled."""
+        __tracebackhide__ = True
+        if iterations not in (None, 1) and (call.setup or call.teardown):
+            self._refuse(
+                f"gpu_benchmark.pedantic has iterations={iterations}, and a setup or teardown that runs "
+                "once a round: leave iterations out."
+            )
+        try:
+            if not self._benchmark.enabled:
+                return self._benchmark.pedantic(call)
+            timed = time_function(
+                replace(call, test=self._test, params=plain(self._benchmark.params or {})),
+                max_time_s=float(self._limits["max_time"]),
+                min_rounds=int(self._limits["min_rounds"]),
+                rounds=rounds,
+                warmup_rounds=warmup_rounds,
+                launches=iterations,
+            )
+        except UsageError as error:
+            why = error.message
+        except BaseException:
+            _spoil(self._benchmark)
+            raise
+        else:
+            self._session.clocks.setdefault(timed.clock.words, []).append(self._test)
+            self._replay(info_of_function(timed), timed.times_s)
+            return timed.result
+        return self._refuse(why)
+
+    def _measure_case(self, case: GpuCase, call: BenchmarkCall, rounds: int | None = None) -> Info:
+        host = {
+            "args": call.args,
+            "kwargs": call.kwargs,
+            "setup": call.setup,
+            "teardown": call.teardown,
+        }
+        if given := [name for name, value in host.items() if value]:
+            self._refuse(
+                f"gpu_benchmark cannot use {given[0]}={host[given[0]]!r} with a gpu_case: the kernel is "
+                f"launched in another process, on the data of its suite. Leave {given[0]} out; what a launch "
+                "needs belongs in suite.py."
+            )
         try:
             return self._alone(case, rounds) if self._side is None else self._paired(case, self._side)
         except KeyboardInterrupt:
@@ -139,7 +212,7 @@ class GpuBenchmark:
 
     def _alone(self, case: GpuCase, rounds: int | None) -> Info:
         timed = self._benchmark.enabled
-        measured = self._runner.measure(case, test=self._test, timed=timed, rounds=rounds)
+        measured = self._session.runner.measure(case, test=self._test, timed=timed, rounds=rounds)
         row = measured.row
         if row.status == "skipped":
             pytest.skip(row.message)
@@ -149,14 +222,14 @@ class GpuBenchmark:
         return self._replay(info_of_row(measured), times_s)
 
     def _paired(self, case: GpuCase, side: CaseSide) -> Info:
-        result = self._runner.compare(case)
+        result = self._session.runner.compare(case)
         if refused := unfit(case.planned, result.comparison.device):
             pytest.skip(refused.message)
         verdict = next(each for each in result.verdicts if each.case == case.case.id)
         times_s = times_of(result, verdict.case, side)
-        failing = side == case.judged and self._fails(verdict)
+        failing = side == case.judged and self._session.fails(verdict)
         if failing:
-            self._reported.add((result.comparison.run_id, verdict.case))
+            self._session.reported.add((result.comparison.run_id, verdict.case))
         word = verdict.reason if verdict.status == "failed" else verdict.status
         if not times_s:
             if failing:
@@ -186,13 +259,6 @@ class GpuBenchmark:
         finally:
             _Clock.now_s = None
         return info
-
-    def _fails(self, verdict: Verdict) -> bool:
-        """Whether a verdict fails its test: by the gate, without it only where head does not work."""
-        option = self._runner.option
-        if option("perf_gate"):
-            return fails(verdict, option("perf_fail_on"))
-        return verdict.status == "failed" and verdict.side != "base"
 
 
 for _name in (

@@ -16,6 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from harness.integrations.pytest.fixture import GpuBenchmark
     from harness.integrations.pytest.session import CaseRunner, CaseSide
+    from harness.records.types import Verdict
 
 
 class SharedSession(Protocol):
@@ -25,6 +26,7 @@ class SharedSession(Protocol):
     config: pytest.Config
     reported: set[tuple[str, str]]
     notes: dict[str, str]
+    clocks: dict[str, list[str]]
     has_tests: bool
 
     @property
@@ -32,6 +34,7 @@ class SharedSession(Protocol):
     @property
     def runner(self) -> CaseRunner: ...
     def option(self, name: str) -> Any: ...
+    def fails(self, verdict: Verdict) -> bool: ...
 
 
 def keep_warnings_harmless() -> None:
@@ -70,21 +73,31 @@ class OnBenchmark:
         """pytest-benchmark's fixture in the latest run of each test."""
 
     @pytest.fixture
-    def gpu_benchmark(self, benchmark: Any, gpu_side: CaseSide | None) -> Iterator[GpuBenchmark]:
-        """Called with gpu_case: verify it on the device, time it, and show its times to pytest-benchmark."""
+    def gpu_benchmark(
+        self, request: pytest.FixtureRequest, benchmark: Any, gpu_side: CaseSide | None
+    ) -> Iterator[GpuBenchmark]:
+        """Called with a function and its arguments: time it, and return its result. Called with gpu_case:
+        verify the case on the device, time it, and show its times to pytest-benchmark.
+        """
         from harness.integrations.pytest.fixture import GpuBenchmark, refuse
 
         session = self._session
         if not hasattr(benchmark, "fullname"):
             pytest.fail(
-                f"gpu_benchmark needs pytest-benchmark's fixture benchmark; this test gets {benchmark!r}. "
-                "Rename the project's own fixture.",
+                f"gpu_benchmark needs pytest-benchmark's fixture benchmark; this test gets {benchmark!r} of "
+                f"{type(benchmark).__module__}. Rename the project's own fixture, or switch the other plugin "
+                "off, as in -p no:codspeed.",
                 pytrace=False,
             )
-        if session.in_worker:
+        if session.in_worker and "gpu_case" in request.fixturenames:
             refuse(benchmark, session.NO_XDIST)
         self._begin(benchmark.fullname, benchmark)
-        fixture = GpuBenchmark(session.runner, benchmark, gpu_side, session.reported)
+        marker = request.node.get_closest_marker("benchmark")
+        given = marker.kwargs if marker else {}
+        limits = {
+            name: given.get(name, session.option(f"benchmark_{name}")) for name in ("max_time", "min_rounds")
+        }
+        fixture = GpuBenchmark(session, benchmark, gpu_side, limits)
         yield fixture
         fixture.check_extra_info()
 

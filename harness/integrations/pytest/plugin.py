@@ -9,6 +9,7 @@ for one of its fixtures.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
 
+from harness.integrations.pytest import slot
 from harness.integrations.pytest.on_benchmark import OnBenchmark, keep_warnings_harmless
 
 if TYPE_CHECKING:
+    from harness.integrations.pytest.compare_tests import TestComparison
     from harness.integrations.pytest.session import CaseRunner, CaseSide, GpuCase
     from harness.records.record_files import ComparisonResult
     from harness.records.types import DeviceInfo, Verdict
@@ -45,9 +48,11 @@ _OPTIONS = {
     "--perf-device": _value("SPEC", "cuda:0, opencl:0, cpu:0 or null; default: the first that works."),
     "--perf-size": _value("N|MxNxK", "One number for every axis, or one an axis; repeatable.", **_REPEATABLE),
     "--perf-quick": _flag("The suites' small sizes; the default on a CPU."),
-    "--perf-base": _value("REV", "Compare the working tree with this commit: paired, kernel by kernel."),
+    "--perf-base": _value(
+        "REV", "Compare the working tree with this commit: paired, benchmark by benchmark."
+    ),
     "--perf-gate": _flag(
-        "Fail where --perf-base finds a kernel slower or gone, or --benchmark-compare one gone."
+        "Fail where --perf-base finds a benchmark slower or gone, or --benchmark-compare one gone."
     ),
     "--perf-fail-on": _value(
         "VERDICT",
@@ -55,8 +60,8 @@ _OPTIONS = {
         **_REPEATABLE,
     ),
     "--perf-no-wait": _flag("Fail where another process measures on the device, instead of waiting for it."),
-    "--perf-others": _flag("Leave out every kernel of a suite: run the other benchmarks alone."),
     "--perf-any-machine": _flag("Let --benchmark-compare show times of another card, or of another driver."),
+    slot.OPTION: {"help": argparse.SUPPRESS},
 }
 
 
@@ -66,8 +71,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(name, **how)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    if in_slot := slot.prepare(config):
+        config.pluginmanager.register(in_slot, "gpu-harness-slot")
     _check_options(config)
     session = GpuSession(config)
     config.pluginmanager.register(session, "gpu-harness-session")
@@ -88,8 +96,6 @@ def _check_options(config: pytest.Config) -> None:
     if fail_on:
         _check_verdicts(fail_on, gate=gate)
     disabled = config.getoption("benchmark_disable", None) and not config.getoption("benchmark_enable", None)
-    if base is not None and config.getoption("perf_others"):
-        raise pytest.UsageError("--perf-base compares kernels, and --perf-others leaves them out: drop one.")
     if base is not None and disabled:
         raise pytest.UsageError("--perf-base compares times, and --benchmark-disable takes none: drop one.")
     distributed = config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")
@@ -142,20 +148,6 @@ def baseline_of(content: dict[str, Any]) -> Baseline | None:
         if "harness_version" in (each.get("extra_info") or {})
     )
     return Baseline(card if isinstance(card, dict) else {}, names) if names else None
-
-
-def asked_for(config: pytest.Config, name: str) -> bool:
-    """Whether a test of this name would lie in what the command line names."""
-    file, _, inside = name.partition("::")
-    place = (config.rootpath / file).resolve()
-    for argument in config.args:
-        path, _, wanted = argument.partition("::")
-        asked = (config.invocation_params.dir / path).resolve()
-        if not wanted and place.is_relative_to(asked):
-            return True
-        if wanted and place == asked and f"{inside}[".startswith((f"{wanted}[", f"{wanted}::")):
-            return True
-    return False
 
 
 class MissingBenchmark(pytest.Item):
@@ -217,6 +209,12 @@ class GpuSession:
         """Whether a test with gpu_benchmark was collected."""
         self.notes: dict[str, str] = {}
         """Sentences for the end of the session, by what each is about."""
+        self.clocks: dict[str, list[str]] = {}
+        """The tests that each clock has timed a function in, by the clock's words."""
+        self._functions: list[TestComparison] = []
+        """The comparisons of benchmarks that no suite's case is for."""
+        self._foreign = ""
+        """The package of a fixture benchmark that is not pytest-benchmark's."""
         self._lines: list[str] = []
         """Why the gate fails where no test could tell."""
         self._passes = False
@@ -249,10 +247,10 @@ class GpuSession:
     # Which tests there are
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if not _asks_for("gpu_case", metafunc.definition):
+        if not slot.asks_for("gpu_case", metafunc.definition):
             return
-        if self.option("perf_others"):
-            metafunc.parametrize("gpu_case", [])
+        if self.option("perf_slot"):
+            metafunc.parametrize("gpu_case", [])  # one session compares all kernels
             return
         from harness.errors import HarnessError
         from harness.integrations.pytest.session import case_options
@@ -288,18 +286,21 @@ class GpuSession:
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         if self._problems:
             raise pytest.UsageError(*self._problems)
-        if self.option("perf_others"):
-            ours = [item for item in items if _asks_for("gpu_benchmark", item)]
-            items[:] = [item for item in items if item not in ours]
-            self.config.hook.pytest_deselected(items=ours)
+        if self.option("perf_slot"):
+            self.has_tests = True
+            items[:] = [item for item in items if not slot.asks_for("gpu_case", item)]
         for item in items:
             # Without pytest-benchmark there is no such marker, and the fixture will say so.
-            if _asks_for("gpu_benchmark", item) and "benchmark" in getattr(item, "fixturenames", ()):
+            if slot.asks_for("gpu_benchmark", item) and "benchmark" in getattr(item, "fixturenames", ()):
                 self._prepare(item)
         if self.option("perf_gate"):
             collected = {item.nodeid for item in items}
             saved = dict.fromkeys(name for baseline in self._baselines for name in baseline.names)
-            gone = [name for name in saved if name not in collected and asked_for(self.config, name)]
+            gone = [
+                name
+                for name in saved
+                if name not in collected and slot.asked_for(self.config, self.config.args, name)
+            ]
             items.extend([MissingBenchmark.like(name, session, items) for name in gone])
         self._let_k_name_cases(items)
 
@@ -326,22 +327,90 @@ class GpuSession:
         kwargs = {"group": group, **(own.kwargs if own else {}), "timer": device_clock}
         item.add_marker(pytest.mark.benchmark(**kwargs), append=False)
         # The harness has a time limit a case; a comparison of all cases happens in the first one's test.
-        if self.config.pluginmanager.hasplugin("timeout") and not item.get_closest_marker("timeout"):
+        has_timeout = self.config.pluginmanager.hasplugin("timeout")
+        if case and has_timeout and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(0))
 
     def _case_of(self, item: pytest.Item) -> GpuCase | None:
-        label = getattr(getattr(item, "callspec", None), "params", {}).get("gpu_case")
+        label = getattr(_callspec(item), "params", {}).get("gpu_case")
         return self._cases.get(_place(item, label)) if isinstance(label, str) else None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """What is left after -k and its like is what will be compared."""
         cases = [case for item in session.items if (case := self._case_of(item))]
-        if self.option("perf_base") is not None:
+        tests = [item for item in session.items if _is_function(item)]
+        self._foreign = next(filter(None, map(_foreign_benchmark, session.items)), "")
+        paired = self.option("perf_base") is not None
+        if paired:
             for case in cases:
                 self.runner.select(case)
-        if cases and not (self.skipped or self.in_worker or self.option("collectonly")):
+        measures = not (self.skipped or self.in_worker or self.option("collectonly"))
+        if cases and measures:
             self._check_baselines(cases[0])
             self._check_histogram()
+        if paired and tests and measures:
+            self._compare_later(tests)
+
+    def _compare_later(self, tests: Sequence[pytest.Item]) -> None:
+        """Prepare the comparisons of these tests."""
+        from harness.errors import HarnessError
+        from harness.integrations.pytest.compare_tests import TestComparison, place_of
+        from harness.system import git
+
+        try:
+            place = place_of(self.config)
+            base = git.resolve(place.repository, self.option("perf_base"))
+        except HarnessError as error:
+            raise pytest.UsageError(error.message) from None
+        for recorded in (True, False):
+            of_kind = [item for item in tests if slot.asks_for("gpu_benchmark", item) == recorded]
+            if of_kind:
+                compared = TestComparison(
+                    option=self.option,
+                    place=place,
+                    base=base,
+                    observer=_PytestProgress(self.config),
+                    tests={item.nodeid: getattr(_callspec(item), "params", {}) for item in of_kind},
+                    recorded=recorded,
+                )
+                self._functions.append(compared)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Carry out the comparisons of functions before a test has this process use a card."""
+        if session.config.option.continue_on_collection_errors or not session.testsfailed:
+            for functions in self._functions:
+                functions.carry_out()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Add the verdict to a benchmark of no suite, which has run at head as always."""
+        result = yield
+        for functions in self._functions:
+            if item.nodeid in functions.tests and (why := self._why_failed(functions, item.nodeid)):
+                pytest.fail(why, pytrace=False)
+        return result
+
+    def _why_failed(self, functions: TestComparison, test: str) -> str:
+        """Return why a test fails by its verdict; empty where it passes."""
+        from harness.errors import HarnessError
+        from harness.integrations.pytest.report import sentence
+        from harness.report.terminal.comparison_tables import units_of
+        from harness.report.words.of_verdict import explained
+
+        result, verdict = functions.outcome, functions.verdict(test)
+        if isinstance(result, HarnessError):
+            return sentence(result.reason, result.message, result.log)
+        assert result is not None, "carried out before any test"
+        if verdict is None:
+            why = " ".join(("Neither commit measured it in a process of its own.", *result.left_out))
+            return sentence("not-compared", why) if self.option("perf_gate") else ""
+        if not self.fails(verdict):
+            return ""
+        self.reported.add((result.comparison.run_id, verdict.case))
+        word = verdict.reason if verdict.status == "failed" else verdict.status
+        return sentence(word, explained(verdict, units_of(result.comparison)), verdict.log)
 
     # Baselines of pytest-benchmark's
 
@@ -401,24 +470,45 @@ class GpuSession:
         self._passes = session.exitstatus == pytest.ExitCode.OK or not self._gate_fails()
 
     def _untold(self) -> Iterator[str]:
+        from harness.errors import HarnessError
+
         if self._nothing_compared:
-            yield f"No kernel was compared with {self.option('perf_base')}."
-        for result, cases in self._compared:
+            yield f"No benchmark was compared with {self.option('perf_base')}: {self._why_none()}"
+        for functions in self._functions:
+            if isinstance(functions.outcome, HarnessError):
+                yield functions.outcome.message
+        for result, names in self._compared:
             if result.problem:
                 yield "The record of the comparison is not whole."
             for verdict in self._failing(result):
                 if (result.comparison.run_id, verdict.case) not in self.reported:
-                    yield f"{verdict.status} {cases[verdict.case].label}: none of the tests that ran says so."
+                    yield f"{verdict.status} {names[verdict.case]}: none of the tests that ran says so."
+
+    def _why_none(self) -> str:
+        if any(self._compared):
+            return "none of them was measured at both."
+        others = f" The fixture benchmark of the tests is of {self._foreign}." if self._foreign else ""
+        return f"no test with pytest-benchmark's fixture, or with gpu_benchmark, ran.{others}"
 
     @property
-    def _compared(self) -> list[tuple[ComparisonResult, Mapping[str, GpuCase]]]:
-        return [*self.started.compared] if self.started else []
+    def _compared(self) -> Iterator[tuple[ComparisonResult, Mapping[str, str]]]:
+        """The comparisons so far, each with the names of its cases."""
+        for result, cases in self.started.compared if self.started else ():
+            yield result, {name: case.label for name, case in cases.items()}
+        for functions in self._functions:
+            if functions.result:
+                yield functions.result, functions.names
 
     def _failing(self, result: ComparisonResult) -> list[Verdict]:
+        return [verdict for verdict in result.verdicts if self.fails(verdict)]
+
+    def fails(self, verdict: Verdict) -> bool:
+        """Return whether a verdict fails its test: by the gate, without it only where head does not work."""
         from harness.report.terminal.comparison_tables import fails
 
-        fail_on = self.option("perf_fail_on")
-        return [verdict for verdict in result.verdicts if fails(verdict, fail_on)]
+        if self.option("perf_gate"):
+            return fails(verdict, self.option("perf_fail_on"))
+        return verdict.status == "failed" and verdict.side != "base"
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_terminal_summary(
@@ -438,12 +528,18 @@ class GpuSession:
             _write(terminalreporter, "GPU benchmarks", row_lines([*runner.measured.values()], width))
         if self._judges:
             _write(terminalreporter, "GPU performance gate", [*self._gate_section(width)])
-        elif self._compared:
-            title = f"GPU kernels against {self.option('perf_base')}"
+        elif any(self._compared):
+            title = f"GPU benchmarks against {self.option('perf_base')}"
             _write(terminalreporter, title, [*self._gate_section(width)])
+        _write(terminalreporter, "Clocks of functions", [*self._clock_lines()])
         _write(terminalreporter, "Notes on GPU benchmarks", [*self.notes.values()])
         if runner and runner.notes:
             _write(terminalreporter, "GPU suites left out", [*runner.notes])
+
+    def _clock_lines(self) -> Iterator[str]:
+        for words, tests in self.clocks.items():
+            others = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
+            yield f"{tests[0]}{others}: {words}."
 
     def _gate_section(self, width: int) -> Iterator[str]:
         if self.option("perf_base") is None:
@@ -452,17 +548,17 @@ class GpuSession:
             if not self._baselines:
                 yield "No saved run with GPU benchmarks was found. Save one with --benchmark-save NAME."
             return
-        for result, cases in self._compared:
+        for result, names in self._compared:
             from harness.integrations.pytest.report import comparison_lines
 
-            yield from comparison_lines(result, cases, width)
+            yield from comparison_lines(result, names, width)
         yield from self._lines
         if self.option("perf_gate"):
             yield f"The gate {'passes' if self._passes else 'fails'}."
 
     def _gate_fails(self) -> bool:
         """Whether the gate has a part in it that the session does not pass."""
-        broken = self.started and self.started.broken
+        broken = bool(self.started and self.started.broken) or any(each.broken for each in self._functions)
         if self._nothing_compared or self._lines or broken:
             return True
         return any(result.interrupted or self._failing(result) for result, _ in self._compared)
@@ -514,17 +610,20 @@ class _PytestProgress:
             reporter.flush()  # in a log too, what is waited for is told before
 
 
-def _asks_for(name: str, test: Any) -> bool:
-    """Whether a test gets our fixture of this name, by itself or by way of another of that name. A project
-    that never heard of us may have one of its own, or a parameter.
-    """
-    known = getattr(getattr(test, "_fixtureinfo", None), "name2fixturedefs", {})
-    for fixture in reversed(known.get(name, ())):
-        if fixture.func.__module__.startswith(f"{__package__}."):
-            return True
-        if name not in fixture.argnames:
-            return False
-    return False
+def _callspec(item: pytest.Item) -> Any:
+    return getattr(item, "callspec", None)
+
+
+def _is_function(item: pytest.Item) -> bool:
+    """Return whether a test is a benchmark of no suite: by pytest-benchmark's own fixture, or by ours."""
+    return slot.asks_for("benchmark", item, "pytest_benchmark.") and not slot.asks_for("gpu_case", item)
+
+
+def _foreign_benchmark(item: pytest.Item) -> str:
+    """Return the module of a test's fixture benchmark; empty for none, and for pytest-benchmark's."""
+    found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}).get("benchmark", ())
+    own = not found or slot.asks_for("benchmark", item, "pytest_benchmark.")
+    return "" if own else str(found[-1].func.__module__)
 
 
 def _place(node: Any, label: str) -> CaseKey:

@@ -9,14 +9,16 @@ from typing import Any
 
 import harness
 from harness.history.row_summary import summary_of
+from harness.integrations.pytest.function_timing import TimedFunction
 from harness.integrations.pytest.session import CaseSide, GpuCase, MeasuredCase
 from harness.judgement.statistics.paired import readable
 from harness.numbers import number
+from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS
 from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, Source, Verdict, fields_of
 from harness.report.table import Column, Sheet
-from harness.report.terminal.comparison_tables import calibrated, closing, lines_of
-from harness.report.words.of_verdict import verdict_columns
+from harness.report.terminal.comparison_tables import calibrated, closing, lines_of, of_executables
+from harness.report.words.of_verdict import outputs_counted, verdict_columns, word_of_outputs
 from harness.suite.problem import Case, Problem
 from harness.system.texts import harmless, plain_log
 
@@ -36,7 +38,8 @@ def info_of_row(measured: MeasuredCase) -> Info:
         "l2": row.measurement and row.measurement.l2,
         **fields_of(summary, "sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"),
         "source_sha256": row.source_sha256,
-        "verified": bool(row.verification and row.verification.passed),
+        "verified": row.is_verified,
+        "outputs": row.outputs and word_of_outputs(row.outputs),
     }
 
 
@@ -47,7 +50,7 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
     arm = verdict.head if side == "head" else verdict.base
     loaded, source = (case.pair.head, described.head) if side == "head" else (case.pair.base, described.base)
     headline = loaded.suite.headline
-    time_ns = arm.time_ns if arm else None
+    time_ns, outputs = arm.time_ns if arm else None, verdict.outputs
     snapshots = (snapshot for block in blocks if block.telemetry for snapshot in block.telemetry.during)
     memory_clocks = [each.memory_clock_mhz for each in snapshots if each.memory_clock_mhz is not None]
     work = _work(loaded.suite.problem, case.case)
@@ -64,8 +67,20 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
         "memory_clock_mhz": median(memory_clocks) if memory_clocks else None,
         **fields_of(verdict, "temperature_c", "power_w"),
         "source_sha256": arm and arm.source_sha256,
-        "verified": time_ns is not None,  # the engine times nothing else
+        "verified": time_ns is not None and (outputs is None or outputs.held_to == "reference"),
+        "outputs": outputs and word_of_outputs(outputs),
         **({"verdict": _verdict_info(verdict)} if side == case.judged else {}),
+    }
+
+
+def info_of_function(timed: TimedFunction) -> Info:
+    """What pytest-benchmark keeps of a function; a device that nobody told is None."""
+    return {
+        "clock": timed.clock.name,
+        "l2": timed.clock.l2,
+        "device": timed.clock.device or None,
+        "launches": timed.launches,
+        "harness_version": harness.__version__,
     }
 
 
@@ -166,17 +181,21 @@ def _row_table(rows: Sequence[MeasuredCase], width: int) -> list[str]:
     return Sheet(columns=columns).lines(width)
 
 
-def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], width: int) -> list[str]:
-    """The table of a comparison, and a sentence for every verdict that somebody has to act on."""
-    verdicts = [verdict for verdict in result.verdicts if verdict.case in cases]
-    names = {verdict.case: cases[verdict.case].label for verdict in verdicts}
+def comparison_lines(result: ComparisonResult, names: Mapping[str, str], width: int) -> list[str]:
+    """The table of a comparison, and a sentence for every verdict that somebody has to act on. Cases without
+    a name are left out.
+    """
+    verdicts = [verdict for verdict in result.verdicts if verdict.case in names]
     device = result.comparison.device
     lines = []
+    of_tests = result.comparison.head.suite in (TESTS, FUNCTIONS)
     if verdicts:
-        columns = verdict_columns("kernel", [verdict.kernel for verdict in verdicts], verdicts)
+        kernels = [names[verdict.case] if of_tests else verdict.kernel for verdict in verdicts]
+        columns = verdict_columns("test" if of_tests else "kernel", kernels, verdicts, sizes=not of_tests)
         lines = [_title(result.comparison.head.suite, device), *Sheet(columns=columns).lines(width)]
     texts = [
-        calibrated(result.calibration, device, verdicts),
+        of_executables(result.comparison) or calibrated(result.calibration, device, verdicts),
+        outputs_counted(verdicts),
         *(line.plain for line in lines_of(verdicts, names=names, logs=False)),
         *(f"Problem changed: {change}" for change in result.problem_changes),
         *(f"Left out: {left_out}" for left_out in result.left_out),

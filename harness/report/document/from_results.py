@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timezone
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 import harness
 from harness.errors import HarnessError, UsageError
-from harness.judgement.saved_runs import FilesResult
 from harness.records.record_files import CalibrationSummary, ComparisonResult
-from harness.records.types import Comparison, Verdict
+from harness.records.types import Comparison
 from harness.report.document.document import LIMITS, CardReview, Review, SourceLine
 from harness.report.document.field_limits import clipped
 from harness.report.words.of_verdict import commit_label, notes_of
-from harness.suite.case_id import CaseId
 from harness.suite.loader import LoadedSuite
 from harness.suite.suite_files import first_line
 
@@ -40,12 +35,17 @@ def kernel_places(loaded: LoadedSuite) -> dict[str, SourceLine]:
             if not kernel.files:
                 continue
             path = posixpath.normpath(posixpath.join(loaded.source.path, kernel.files[0]))
-            if not _SAFE.fullmatch(path) or path.startswith(("../", "/")):
+            if not is_safe_path(path):
                 continue
             with contextlib.suppress(OSError):
                 line = first_line(loaded.suite.root / kernel.files[0], kernel.function)
                 found[kernel.name] = SourceLine(path=path, line=line or 1)
     return found
+
+
+def is_safe_path(path: str) -> bool:
+    """Return whether a document can hold a path from the repository's top."""
+    return _SAFE.fullmatch(path) is not None and not path.startswith(("../", "/"))
 
 
 Places = Mapping[str, Mapping[str, SourceLine]]
@@ -112,85 +112,6 @@ def _card(result: ComparisonResult, places: Mapping[str, SourceLine]) -> CardRev
         twins=result.twins,
         places={kernel: place for kernel, place in places.items() if kernel in kernels},
     )
-
-
-def review_of_tests(
-    results: Sequence[ComparisonResult], judged: FilesResult | None, ends: tuple[str, str], places: Places
-) -> Review:
-    """Return the review of a pytest session's comparisons, of the files of its other benchmarks, or of both.
-
-    Raises UsageError for more than a document may hold.
-    """
-    review = review_of(results, places) if results else None
-    if judged is None:
-        assert review is not None
-        return review
-    card = card_of_files(judged)
-    if len(card.cases) > LIMITS["cases"]:
-        raise UsageError(f"{len(card.cases)} benchmarks: a report holds {LIMITS['cases']}. Name fewer tests.")
-    if review is not None:
-        return replace(review, cards=(*review.cards, card))
-    base, head = ends
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return Review(harness_version=harness.__version__, created_at=now, base=base, head=head, cards=(card,))
-
-
-TESTS = "pytest"
-"""The name of a suite for benchmarks that have no suite."""
-
-
-def card_of_files(result: FilesResult) -> CardReview:
-    """Return judged files of base and head as a card. Benchmarks get names that a kernel can have."""
-    policy = result.policy
-    names = _unique([_identifier(verdict.case) for verdict in result.verdicts])
-    return clipped(
-        CardReview(
-            suite=TESTS,
-            device=result.device,
-            spec=result.harness,
-            kind="cpu",  # by which the usual limits are those of the host's clock
-            driver="",
-            executables=True,
-            margin=policy.margin,
-            tolerance=policy.tolerance,
-            confidence=policy.confidence,
-            notes=(*result.notes, *_numbered(result.verdicts, names)),
-            cases=tuple(
-                _of_file(verdict, name) for verdict, name in zip(result.verdicts, names, strict=True)
-            ),
-        )
-    )
-
-
-def _numbered(verdicts: Sequence[Verdict], names: Sequence[str]) -> Iterator[str]:
-    """Say which benchmarks got a number, as another has the same name."""
-    for verdict, name in zip(verdicts, names, strict=True):
-        if name != _identifier(verdict.case):
-            yield f"{verdict.case} is called {name} here: another benchmark has the same name."
-
-
-def _of_file(verdict: Verdict, name: str) -> Verdict:
-    # A pair of processes stands for one round of base and head.
-    time = verdict.time and replace(verdict.time, quads=verdict.time.processes)
-    return replace(verdict, case=str(CaseId.of(TESTS, name, {})), kernel=name, sizes={}, time=time)
-
-
-def _identifier(name: str) -> str:
-    """``benchmarks/test_sort.py::test_sort[64]`` as ``test_sort_64``."""
-    plain = re.sub(r"[^A-Za-z0-9]+", "_", name.rpartition("::")[2] or name).strip("_")[:90]
-    return plain if plain[:1].isalpha() else f"_{plain}"
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    """Names that differ: where tests of several files share one, all but the first get a number."""
-    taken = set(names)
-    made: dict[str, None] = {}
-    for name in names:
-        numbered = (f"{name}_{number}" for number in itertools.count(2))
-        own = name if name not in made else next(each for each in numbered if each not in taken)
-        taken.add(own)
-        made[own] = None
-    return list(made)
 
 
 def _setting(comparison: Comparison, name: str) -> float:

@@ -11,6 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from harness.numbers import counted, effect, percent, seconds, typeset
+from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS
 from harness.records.types import Verdict
 from harness.report.document.document import CardReview, Review
 from harness.report.document.outcome import (
@@ -109,6 +110,7 @@ def fitted(render: Callable[[Detail], Iterable[str]], most: int, limit_bytes: in
     return "".join(render(detail))
 
 
+_OF_PYTEST = (TESTS, FUNCTIONS)
 _SIGNS: Mapping[str, str] = {
     "regression": "🔴 ",
     "invalid": "🟠 ",
@@ -186,16 +188,29 @@ class View:
         base, head = self.review.base, self.review.head
         lines = []
         of_cards: dict[tuple[str, str, str], list[Verdict]] = {}
+        tests: dict[tuple[str, str], list[CaseOnCard]] = {}
         for each in self.groups.slower[: self.paragraphs] if base and head else ():
-            if not each.card.executables:
+            if each.card.suite in _OF_PYTEST:
+                tests.setdefault((each.card.device, each.card.spec), []).append(each)
+            elif not each.card.executables:
                 place = (each.card.device, each.card.spec, each.card.suite)
                 of_cards.setdefault(place, []).append(each.case)
+        for (device, spec), found in tests.items():
+            lines += [f"# {device}, {spec} there", self._in_pytest(found, compare=True)]
         for (device, spec, suite), cases in of_cards.items():
             kernels = dict.fromkeys(f"{suite}.{case.kernel}" for case in cases)
             sizes = dict.fromkeys(f"--size {size_label(case.sizes)}" for case in cases if case.sizes)
             compare = f"harness compare {(base or '')[:10]} {(head or '')[:10]}"
             lines += [f"# {device}, {spec} there", " \\\n  ".join((compare, *kernels, " ".join(sizes)))]
         return "\n".join(lines)
+
+    def _in_pytest(self, found: Sequence[CaseOnCard], *, compare: bool) -> str:
+        """Return the command that runs the files of these tests at head."""
+        base, head = (self.review.base or "")[:10], (self.review.head or "")[:10]
+        places = (each.card.places.get(each.case.kernel) for each in found)
+        files = dict.fromkeys(place.path for place in places if place)
+        more = ["--perf-base", base] if compare else []
+        return " ".join((f"git checkout {head} && pytest", *files, *more))
 
     def name(self, found: CaseOnCard) -> Markup:
         return code(found.label) + self._on(found.card.device)
@@ -213,8 +228,15 @@ class View:
         return Markup("; ").join([*told, f"{left:,} more"] if left > 0 else told)
 
     def check(self, found: CaseOnCard) -> str:
-        """Return the command that shows the failure of a case again: one side alone differs from nothing."""
+        """Return the command that shows the failure of a case again: one side alone differs from nothing.
+
+        Empty for executables, which have commands of their own.
+        """
         base, head = self.review.base, self.review.head
+        if found.card.suite in _OF_PYTEST:
+            return self._in_pytest([found], compare=found.case.reason == "differs-from-base")
+        if found.card.executables:
+            return ""
         if found.case.reason == "differs-from-base" and base and head:
             return f"harness compare {base[:10]} {head[:10]} {found.label}"
         return f"harness check {found.label}"

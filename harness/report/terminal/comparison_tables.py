@@ -154,7 +154,7 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
         rows = result.every_verdict
         names = [*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)]
         print_out(Sheet(title=title(result.comparison), columns=verdict_columns("kernel", names, rows)))
-        rests_on = _of_executables(result.comparison) or calibrated(
+        rests_on = of_executables(result.comparison) or calibrated(
             result.calibration, result.comparison.device, rows
         )
         if any(each.block.in_turns for each in result.blocks):
@@ -178,7 +178,7 @@ def units_of(comparison: Comparison) -> tuple[str, str]:
     return (f"round of {processes} runs", f"rounds of {processes} runs") if processes else PROCESSES
 
 
-def _of_executables(comparison: Comparison) -> str:
+def of_executables(comparison: Comparison) -> str:
     """Return the basis of verdicts of executables; empty for kernels."""
     if "processes_a_block" not in comparison.settings:
         return ""

@@ -16,7 +16,7 @@ from harness.numbers import binary, number, percent_figure, times
 from harness.records.record_files import RunResult
 from harness.records.types import DeviceInfo, Row, Run
 from harness.report.table import Cell, Column, Sheet
-from harness.report.words.of_verdict import source_label, suite_label
+from harness.report.words.of_verdict import source_label, suite_label, word_of_outputs
 from harness.suite.case_id import size_label
 from harness.system.texts import harmless
 
@@ -32,6 +32,7 @@ LOG_WIDTH = 120
 STYLES: Mapping[str, str] = {
     "measured": "green",
     "verified": "green",
+    "ran": "yellow",
     "built": "green",
     "not-built": "dim",
     "skipped": "dim",
@@ -262,6 +263,8 @@ def _title(run: Run) -> str:
 
 def _status(row: Row) -> Cell:
     said = "verified" if row.verification else "not verified"
+    if row.outputs is not None:
+        said = word_of_outputs(row.outputs)
     return Cell(row.reason or (row.status if row.status == "not-built" else said), row.status)
 
 

@@ -25,7 +25,7 @@ from harness.numbers import (
     percent_figure,
     rough,
 )
-from harness.records.types import Comparison, Effect, Source, Verdict
+from harness.records.types import Comparison, Effect, Outputs, Source, Verdict
 from harness.report.table import Cell, Column
 from harness.suite.case_id import size_label
 
@@ -108,9 +108,11 @@ def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
 
 def held_to(case: Verdict) -> str:
     """``same-as-base``: the word for what outputs were held to; empty where none is known, or they failed."""
-    outputs = case.outputs
-    if outputs is None or case.status == "failed":
-        return ""
+    return "" if case.outputs is None or case.status == "failed" else word_of_outputs(case.outputs)
+
+
+def word_of_outputs(outputs: Outputs) -> str:
+    """``same-as-base``: the word for outputs that passed."""
     return _HELD_TO.get(outputs.held_to) or f"same as {outputs.function or 'a function'}"
 
 

@@ -35,6 +35,8 @@ Stage = Literal["first", "timed"]
 """The first run of a side tells what there is, and its times do not count."""
 OUT = "{out}"
 """Stands in a command for the file that it is to write."""
+ONLY = "{only}"
+"""Stands in a command for a file with the names of the benchmarks to run, a line each; empty for all."""
 _FLAGS: Mapping[Format, str] = {
     "nvbench": "--jsonbin {out}",
     "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
@@ -151,7 +153,7 @@ def run_once(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     out, lines = folder / "out.json", folder / "lines.jsonl"
-    command = command_for(executable.command, kind, out, only)
+    command = _with_names(command_for(executable.command, kind, out, only), folder / "only.txt", only)
     recorder = SideRecorder(executable.folders, folder / "python") if executable.folders else None
     run = partial(recorder.run, watched=stage == "first") if recorder else run_shell
     began_s = time.time()
@@ -225,6 +227,13 @@ def command_for(command: str, kind: Format | None, out: Path, only: Sequence[str
     return given.replace(OUT, shlex.quote(str(out)))
 
 
+def _with_names(command: str, file: Path, only: Sequence[str]) -> str:
+    if ONLY not in command:
+        return command
+    file.write_text("".join(f"{name}\n" for name in only), encoding="utf-8")
+    return command.replace(ONLY, shlex.quote(str(file)))
+
+
 def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:
     """Return what a file has of one device: the only one, or the wanted one."""
     found = [each for each in file.devices if len(file.devices) == 1 or each.device.spec == wanted]
@@ -239,6 +248,15 @@ def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:
 
 def _label(case: ImportedCase) -> str:
     return f"{case.kernel}[{','.join(f'{axis}={size}' for axis, size in case.sizes.items())}]"
+
+
+def source_at(repository: Path | None, commit: str | None, suite: str = "") -> Source:
+    """A commit, by its full hash, or None for the working tree. Raises GitError."""
+    if repository is None:
+        return Source(suite=suite, path="")
+    at = commit or git.resolve(repository, "HEAD")
+    dirty = commit is None and git.is_dirty(repository, repository)
+    return Source(suite=suite, path="", commit=at, committed_at=git.committed_at(repository, at), dirty=dirty)
 
 
 def put_files(repository: Path, commit: str | None, place: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from harness.records.imports.imported import placed
+from harness.records.imports.pytest_benchmark_files import case_of_test
 
 Value = int | str
 _PLACE = "call"
@@ -23,6 +24,10 @@ class CallFacts(Protocol):
     def calls(self) -> str: ...
     @property
     def variables(self) -> Sequence[Mapping[str, Value]]: ...
+    @property
+    def test(self) -> str: ...
+    @property
+    def params(self) -> Mapping[str, int | float | str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +44,17 @@ def names_of(sides: Sequence[Sequence[CallFacts]]) -> list[list[CallName]]:
     """Return a name for each call of each side, in order; alike calls of two sides have the same name.
 
     A name is the function around the call with the fewest variables that tell its calls apart on every side.
-    A variable that has no value in common between the sides, such as a version, tells nothing.
+    A variable that has no value in common between the sides, such as a version, tells nothing. A call in a
+    test of pytest has the test's name.
     """
     groups: dict[str, list[list[int]]] = defaultdict(lambda: [[] for _ in sides])
+    found: list[list[CallName | None]] = [[None] * len(calls) for calls in sides]
     for side, calls in enumerate(sides):
         for number, call in enumerate(calls):
-            groups[_function(call)][side].append(number)
-    found: list[list[CallName | None]] = [[None] * len(calls) for calls in sides]
+            if call.test:
+                found[side][number] = name_of_test(call.test, call.params)
+            else:
+                groups[_function(call)][side].append(number)
     for function, places in groups.items():
         members = [[sides[side][number] for number in numbers] for side, numbers in enumerate(places)]
         variables = _telling(members)
@@ -60,6 +69,12 @@ def names_of(sides: Sequence[Sequence[CallFacts]]) -> list[list[CallName]]:
                 kernel, sizes = _spelt(function, [*axes, (_PLACE, seen[key])]) if again else key
                 found[side][number] = CallName(kernel, sizes, unstable=again)
     return [[name for name in names if name is not None] for names in found]
+
+
+def name_of_test(test: str, params: Mapping[str, int | float | str]) -> CallName:
+    """Return the name of a test's call, by the test's id in pytest and its parameters."""
+    kernel, sizes = case_of_test(test, params)
+    return CallName(kernel, tuple(sizes.items()))
 
 
 def _spelt(function: str, axes: Sequence[tuple[str, Value]]) -> tuple[str, tuple[tuple[str, int], ...]]:

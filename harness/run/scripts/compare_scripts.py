@@ -16,11 +16,13 @@ from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, HarnessError, MeasureError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
 from harness.judgement.gates import gate
+from harness.judgement.identities import without_time
 from harness.judgement.noise import noise_apart
 from harness.judgement.statistics.paired import trimmed_mean
 from harness.measure.protocol import SideName
 from harness.measure.quads import Order, PairSettings, wanted_quads
 from harness.records.imports.imported import identifier
+from harness.records.imports.pytest_benchmark_files import Untimed
 from harness.records.record_files import ComparisonJournal, ComparisonResult
 from harness.records.types import CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Verdict
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
@@ -31,7 +33,14 @@ from harness.run.pair_session import CompareObserver, failed_by
 from harness.run.scripts.call_names import CallName, names_of
 from harness.run.scripts.script_files import caches_of
 from harness.run.scripts.script_outputs import OutputsCheck
-from harness.run.scripts.script_process import Call, Done, RaisedError, Recorded, ScriptProcess
+from harness.run.scripts.script_process import (
+    Call,
+    Done,
+    RaisedError,
+    Recorded,
+    ScriptProcess,
+    ScriptServer,
+)
 from harness.run.two_workers import ORDERS, SIDES, most_ahead
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
@@ -76,6 +85,10 @@ class _FirstPass:
 
     calls: Sequence[Call]
     error: HarnessError | None = None
+
+
+UntimedBySide = Mapping[SideName, Mapping[CallName, Untimed]]
+"""Calls without a time, though the script went on after them."""
 
 
 @dataclass(slots=True)
@@ -139,16 +152,19 @@ class ComparingScripts:
         settings: ScriptSettings,
         observer: CompareObserver,
         is_wanted: Callable[[str, CallName], bool] = lambda _suite, _name: True,
+        untimed: Callable[[], UntimedBySide] = dict,
     ) -> None:
+        """`untimed` tells after the first pass which calls failed or were skipped, as tests of pytest are."""
+        self._told_untimed = untimed
         self.sides: Mapping[SideName, Executable] = {"base": base, "head": head}
         self.settings, self.observer, self.is_wanted = settings, observer, is_wanted
         self.suite = settings.suite or identifier(name_of(head.command))
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
-        self._pairs = self._processes = 0
+        self._pairs = self._count = 0
         self._spent_s = 0.0
         self._names: dict[SideName, list[CallName]] = {}
-        self._ahead: Mapping[SideName, ScriptProcess] | None = None
-        """The processes of the next pair."""
+        self._servers: dict[SideName, ScriptServer] = {}
+        """Servers of the next runs."""
 
     def run(self) -> ComparisonResult:
         """Compare all calls that both sides have."""
@@ -162,7 +178,7 @@ class ComparingScripts:
             self.observer.opened(self.device)
             self.policy = policy_for(self.device, self.settings)
             self._may_start_ahead = most_ahead(self.device) > 0
-            stack.callback(self._end_ahead)
+            stack.callback(self._end_servers)
             few = self.device.kind == "cpu"
             self.pair = PairSettings(
                 min_quads=6, max_quads=30 if few else 60, max_time_s=10.0 if few else 3.0
@@ -172,33 +188,41 @@ class ComparingScripts:
     # Processes
 
     def _process(self, side: SideName) -> ScriptProcess:
+        """Begin a run of a side: in the server that waits for it, or in a new one."""
+        server = self._servers.pop(side, None)
+        if server is None or not server.may_run:
+            if server is not None:
+                server.close()
+            server = self._server(side)
+        self._servers[side] = server
+        return server.run()
+
+    def _server(self, side: SideName) -> ScriptServer:
         executable = self.sides[side]
         if executable.problem is not None:
             raise executable.problem
-        self._processes += 1
-        folder = self.scratch / f"{side}{self._processes}"
+        self._count = self._count + 1
+        folder = self.scratch / f"{side}{self._count}"
         what = dataclasses.replace(self.settings.recorded, variables=self._caches[side])
-        return ScriptProcess(executable, folder, what)
+        return ScriptServer(executable, folder, what)
 
     @contextmanager
     def _next_pair(self) -> Iterator[Mapping[SideName, ScriptProcess]]:
-        """Yield a fresh process of each side, and start the next, which import their framework meanwhile."""
+        """Yield a fresh run of each side. Servers of the next pair import their framework meanwhile."""
         with ExitStack() as stack:
-            pair = self._ahead or self._started()
-            self._ahead = None
-            for each in pair.values():
-                stack.callback(each.close)
+            pair: dict[SideName, ScriptProcess] = {}
+            for side in SIDES:
+                pair[side] = self._process(side)
+                stack.callback(pair[side].close)
             if self._may_start_ahead:
-                self._ahead = self._started()
+                for side in SIDES:
+                    if not self._servers[side].makes_copies:
+                        self._servers[side] = self._server(side)
             yield pair
 
-    def _started(self) -> Mapping[SideName, ScriptProcess]:
-        return {side: self._process(side) for side in SIDES}
-
-    def _end_ahead(self) -> None:
-        for each in (self._ahead or {}).values():
+    def _end_servers(self) -> None:
+        for each in self._servers.values():
             each.close()
-        self._ahead = None
 
     def _first_pass(self) -> dict[SideName, _FirstPass]:
         """Run both sides to their ends, which lists their calls and fills the caches of compiled code."""
@@ -256,10 +280,14 @@ class ComparingScripts:
             for each in first.values()
             if each.error
         ][-1:]
+        untimed = self._told_untimed()
         for name in dict.fromkeys((*self._names["head"], *self._names["base"])):
             if not self.is_wanted(self.suite, name):
                 continue
             case = Case(self.suite, name.kernel, dict(name.sizes), "")
+            if told := [(side, untimed[side][name]) for side in untimed if name in untimed[side]]:
+                alone.append(_untimed_verdict(case, *told[0]))
+                continue
             lacking = next((side for side in SIDES if name not in places[side]), None)
             if lacking is None:
                 trial = CaseTrial(case.id, case, self.policy, noise_apart(self.device))
@@ -348,6 +376,11 @@ class ComparingScripts:
         kept = CaseBlock(case=trial.id, process=self._pairs, block=block, touched=gated.touched)
         journal.add(dataclasses.replace(kept, confirming=trial.confirming))
         trial.add(block, gated)
+
+
+def _untimed_verdict(case: Case, side: SideName, untimed: Untimed) -> Verdict:
+    bare = bare_verdict(case.id, case, "failed", "")
+    return without_time(bare, untimed.why, side, skipped=untimed.skipped)
 
 
 def in_order(cases: Sequence[_ScriptCase]) -> list[_ScriptCase]:

@@ -15,7 +15,6 @@ from harness.run.executables.executable_build import Executable
 from harness.system.cache import cache_dir
 
 CACHES = {
-    "TRITON_CACHE_DIR": "triton",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TORCH_EXTENSIONS_DIR": "extensions",
     "DG_JIT_CACHE_DIR": "deep_gemm",
@@ -24,11 +23,16 @@ CACHES = {
     "CUTE_DSL_CACHE_DIR": "cute",
     "CUDA_TILE_CACHE_DIR": "tile",
     "HELION_CACHE_DIR": "helion",
+    "JAX_COMPILATION_CACHE_DIR": "jax",
     "WARP_CACHE_PATH": "warp",
     "CUPY_CACHE_DIR": "cupy",
     "NUMBA_CACHE_DIR": "numba",
 }
 """Environment variables that name a compiler's folder of compiled code, and the folder's name here."""
+_TRITON = "TRITON_CACHE_DIR", "TRITON_CACHE_AUTOTUNING"
+"""Triton knows code by its content. So both sides may share its folder, and what an autotuner has found: an
+unchanged kernel is not tuned to one configuration by base and to another by head.
+"""
 _OF_BENCHMARKS = re.compile(r"bench|perf|test|example|script|tutorial", re.IGNORECASE)
 _CHUNK_BYTES = 2**20
 
@@ -50,14 +54,23 @@ def script_of(command: str, folder: Path) -> Path | None:
     return None
 
 
-def share_script(base: Executable, head: Executable) -> str:
-    """Put head's script in the place of base's, with its folder where that holds benchmarks.
+def give_script(base: Executable, head: Executable, *, always: bool) -> str:
+    """Put head's script into base's files: where base has no such script, or `always`.
 
-    Returns a sentence that says so; empty where base has the same. Raises StoreError.
+    Where the script's folder holds benchmarks, the files beside it go with it: code there is then head's on
+    both sides. Returns a sentence for the user, empty where the sides have one script. Raises StoreError.
     """
     script = script_of(head.command, head.folder)
     if script is None:
         return ""
+    there = script_of(base.command, base.folder)
+    if there is not None and not always:
+        if filecmp.cmp(script, there, shallow=False):
+            return ""
+        return (
+            f"{script.name} differs between the commits: each side runs its own. With --script-from head "
+            "both run head's, with the files beside it."
+        )
     files = Path(os.path.realpath(head.files))
     real = Path(os.path.realpath(script))
     if not real.is_relative_to(files):
@@ -70,7 +83,7 @@ def share_script(base: Executable, head: Executable) -> str:
     if not changed:
         return ""
     names = ", ".join(each.name for each in changed[:3]) + (" and others" if len(changed) > 3 else "")
-    return f"Base ran head's {names}: both sides run one script. --script-from each runs each side's own."
+    return f"Base runs head's {names}: {'as --script-from head asks' if there else 'it has no such script'}."
 
 
 def _put(source: Path, target: Path) -> bool:
@@ -90,12 +103,18 @@ def caches_of(executable: Executable) -> dict[str, str]:
 
     Raises StoreError.
     """
-    place = cache_dir() / "scripts" / digest_of(executable.files)
+    shared = cache_dir() / "scripts"
+    place = shared / digest_of(executable.files)
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"Cannot make {place}: {error.strerror or error}.") from None
-    return {variable: str(place / name) for variable, name in CACHES.items()}
+    folder, tuning = _TRITON
+    return {
+        folder: str(shared / "triton"),
+        tuning: "1",
+        **{variable: str(place / name) for variable, name in CACHES.items()},
+    }
 
 
 def digest_of(folder: Path) -> str:

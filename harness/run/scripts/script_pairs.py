@@ -14,7 +14,7 @@ from harness.run.executables.executable_build import Executable
 from harness.run.pair_session import CompareObserver
 from harness.run.scripts.call_names import CallName
 from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings, script_device
-from harness.run.scripts.script_files import digest_of, share_script
+from harness.run.scripts.script_files import digest_of, give_script
 from harness.suite.case_id import Selector, size_label
 from harness.system.files import scratch_folder
 from harness.system.process import Failed
@@ -46,7 +46,7 @@ class ScriptPairs:
         given = self._export(place / "script", {"head": self._from})
         sides = self._export(place / "pair", {"base": question.base, "head": question.head})
         for each in sides:
-            share_script(each, given[0])
+            give_script(each, given[0], always=False)
         base, head = sides
         settings = dataclasses.replace(
             self._settings, device=self.devices[0].spec, **fields_of(question.settings, *_OF_PAIR)

@@ -98,6 +98,11 @@ class Sweeping:
             raise MeasureError(f"{refused.message} Choose one by --device; 'harness devices' lists them.")
         if problem := lacking(kernel, self.device.backend):
             raise MeasureError(problem)
+        if self.suite.problem.held_to == "base":
+            raise MeasureError(
+                f"{self.suite.name} holds outputs to base's, and a sweep has no base: a wrong configuration "
+                "could win. Write a reference() in its suite.py, or name a ReferenceFunction."
+            )
         at = points(self.suite, kernel.tune, sizes, quick=self.device.kind != "gpu")
         self.all = configurations(self.suite, kernel, kernel.tune, at)
         self._by_number: Mapping[int, Configuration] = {each.number: each for each in self.all}

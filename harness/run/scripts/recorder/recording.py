@@ -24,6 +24,8 @@ SETTINGS = "settings.json"
 _WITH_DEVICE = ("cupy", "jax")
 """Frameworks that may open the device as soon as they are imported."""
 _SEEDED = ("torch", "cupy", "numpy.random")
+_CURRENT: list[Recording] = []
+"""The recording of this process, if it is recorded."""
 
 
 class Recording:
@@ -70,6 +72,8 @@ class Recording:
                 "timer": call.timer,
                 "clock": call.clock,
                 "l2": call.l2,
+                "test": call.test,
+                "params": call.params,
                 **frames.describe(call.fn, self.is_authors, call.labels),
             }
             while (order := self.link.ask(message))["do"] != "go":
@@ -130,7 +134,7 @@ class Recording:
 
         def opened() -> None:
             if not cuda.is_initialized():
-                self.link.wait_for_device()
+                self.link.wait_as_original()
             original()
 
         cuda._lazy_init = opened
@@ -295,12 +299,19 @@ def _watch_script(recording: Recording) -> None:
     sys.settrace(called)
 
 
+def patch(module: types.ModuleType) -> None:
+    """Record a module's timers that another finder has loaded, as pytest's loads plugins."""
+    for recording in _CURRENT:
+        recording.patch(module)
+
+
 def begin(folder: str) -> None:
     """Record this process, whose side's files lie in `folder`."""
     try:
         recording = Recording(folder)
     except OSError:
         return  # a process that outlives the comparison starts another
+    _CURRENT.append(recording)
     sys.meta_path.insert(0, ImportHook(recording))
     if any(each.rpartition(":")[0] in ("", "__main__") for each in recording.own):
         _watch_script(recording)

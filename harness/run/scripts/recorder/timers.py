@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 _MS, _US, _S = 1e6, 1e3, 1e9
 _LONGEST_LOOP = 100_000
+_CACHE_BYTES = 2**28
+"""As much as Triton clears before each launch; more than the L2 cache of any card."""
+_HEAD_START = 1.5
+"""The card is held for so many times what the host takes to enqueue a function."""
+_LONGEST_HOLD_NS = 20e6
+_CYCLES_PER_NS = 1.5
+"""Clock by which a hold is counted: on a faster one it is a little shorter."""
 
 
 class Timer:
@@ -30,8 +37,14 @@ class Timer:
         every: dict[str, Any] | None = None,
         read: Callable[[Any], Sequence[float]] | None = None,
         labels: tuple[str, ...] = (),
+        clock: Callable[[Any], tuple[str, str]] | None = None,
+        names: Callable[[Any], tuple[str, dict[str, Any]]] = lambda _fn: ("", {}),
     ) -> None:
         self.name, self.unit_ns, self.l2 = name, unit_ns, l2
+        self.clock = clock or (lambda _fn: (name, l2))
+        """Tells the clock, and whether the L2 is cold, by what is timed."""
+        self.names = names
+        """Tells the test and its parameters, where they name what is timed."""
         self.brief = brief or {}
         """Arguments that have it take so many milliseconds."""
         self.every = every or {}
@@ -84,6 +97,22 @@ _CUTE = Timer(
     unit_ns=_US,
     brief={"warmup_iterations": lambda _ms: 3, "iterations": lambda ms: max(5, round(2 * ms))},
 )
+_GPU_BENCHMARK = Timer(
+    "gpu_benchmark",
+    unit_ns=_S,
+    brief={
+        "max_time_s": lambda ms: ms / 1e3,
+        "min_rounds": lambda _ms: 1,
+        "rounds": lambda _ms: None,
+        "warmup_rounds": lambda _ms: 0,
+    },
+    read=lambda found: _numbers(found.times_s),
+    clock=lambda call: (
+        call.clock.name if call.clock.l2 == "cold" else "host",
+        call.clock.l2,
+    ),
+    names=lambda call: (call.test, dict(call.params)),
+)
 TIMERS: dict[str, dict[str, Timer]] = {
     "triton.testing": {
         "do_bench": Timer("do_bench", l2="cold", brief=_TRITON, every=_ALL),
@@ -101,6 +130,7 @@ TIMERS: dict[str, dict[str, Timer]] = {
     ),
     "cutlass.cute.testing": {"benchmark": _CUTE},
     "cupyx.profiler._time": {"benchmark": _CUPY},
+    "harness.integrations.pytest.function_timing": {"time_function": _GPU_BENCHMARK},
 }
 """Timers by the module that defines them, and by name."""
 TORCH_TIMER = "torch.utils.benchmark.utils.timer"
@@ -116,6 +146,9 @@ class TimedCall:
     fn: Any = None
     roots: tuple[Any, ...] = ()
     """What else the function works on."""
+    test = ""
+    """Id of the test that the call is of; empty for none."""
+    params: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
 
     def __init__(self) -> None:
         self.labels: dict[str, Any] = {}
@@ -142,11 +175,13 @@ class LibraryCall(TimedCall):
         self._parameters = inspect.signature(original).parameters
         bound = inspect.signature(original).bind(*args, **kwargs)
         self._given = dict(bound.arguments)
-        self.timer, self.clock, self.l2 = timer.name, timer.name, timer.l2
         first = next(iter(self._given))
         self.fn = self._given[first]
+        self.timer, (self.clock, self.l2) = timer.name, timer.clock(self.fn)
         self.roots = tuple(value for name, value in self._given.items() if name != first)
         self.labels = {name: self._given[name] for name in timer.labels if name in self._given}
+        self._cold: ColdLaunches | None = None
+        self.test, self.params = timer.names(self.fn)
 
     def run(self) -> Any:
         args = self._given.get("args", self._given.get("input_args", ()))
@@ -174,6 +209,10 @@ class LibraryCall(TimedCall):
         return {name: of(budget_ms) for name, of in self._timer.brief.items()}
 
     def sample(self, budget_ms: float) -> tuple[list[float], int]:
+        if self._timer.name == "do_bench" and device_clock() is not None and "torch" in sys.modules:
+            if self._cold is None:
+                self._cold = ColdLaunches(self.run, self._given.get("grad_to_none") or ())
+            return self._cold.times_ns(budget_ms), 1
         brief = self._brief(budget_ms)
         try:
             found = self._call({**brief, **self._timer.every})
@@ -262,6 +301,7 @@ class OwnCall(TimedCall):
         self._device = device_clock()
         self.clock = "event" if self._device else "host"
         self._number = 0
+        self._host_ns = 0.0
 
     def run(self) -> Any:
         args, kwargs = self._given
@@ -276,7 +316,11 @@ class OwnCall(TimedCall):
 
     def _loop(self, count: int) -> float:
         if self._device is not None:
-            return self._device(self.run, count)
+            hold(self._host_ns * count)
+            began = time.perf_counter_ns()
+            taken = self._device(self.run, count)
+            self._host_ns = min(self._host_ns or 1e12, (time.perf_counter_ns() - began) / count)
+            return taken
         returned = None
         began = time.perf_counter_ns()
         for _ in range(count):
@@ -297,6 +341,57 @@ def device_clock() -> Callable[[Callable[[], Any], int], float] | None:
     if cupy is not None:
         return lambda run, count: _between(cupy.cuda.Event, run, count, cupy.cuda.get_elapsed_time)
     return None
+
+
+def hold(duration_ns: float) -> None:
+    """Keep PyTorch's card busy for about so long, so that the host is ahead of what it times next."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda._sleep(int(min(duration_ns, _LONGEST_HOLD_NS) * _CYCLES_PER_NS))
+
+
+class ColdLaunches:
+    """Times launches as Triton's do_bench does: each by a pair of events, the L2 cache cleared before it.
+
+    The card is held before each until the host has enqueued it: otherwise a function of many small kernels is
+    timed by the host, which differs from process to process far more than the card does.
+    """
+
+    def __init__(self, run: Callable[[], Any], no_gradients: Sequence[Any]) -> None:
+        self._torch: Any = sys.modules["torch"]
+        self._run, self._no_gradients = run, no_gradients
+        self._cache = self._torch.empty(_CACHE_BYTES, dtype=self._torch.int8, device="cuda")
+        self._host_ns, self._time_ms = 0.0, 0.0
+        for _ in range(3):
+            self._host_ns = self._once()
+        self._time_ms = min(self._batch(3))
+
+    def _once(self) -> float:
+        """Return how long the host takes to enqueue the function."""
+        self._torch.cuda.synchronize()
+        began = time.perf_counter_ns()
+        self._run()
+        taken = time.perf_counter_ns() - began
+        self._torch.cuda.synchronize()
+        return float(taken)
+
+    def _batch(self, count: int) -> list[float]:
+        event = self._torch.cuda.Event
+        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(count)]
+        for start, end in pairs:
+            for tensor in self._no_gradients:
+                tensor.grad = None
+            self._cache.zero_()
+            hold(_HEAD_START * self._host_ns)
+            start.record()
+            self._run()
+            end.record()
+        self._torch.cuda.synchronize()
+        return [float(start.elapsed_time(end)) for start, end in pairs]
+
+    def times_ns(self, budget_ms: float) -> list[float]:
+        each_ms = self._time_ms + _HEAD_START * self._host_ns / _MS
+        return [time_ms * _MS for time_ms in self._batch(max(3, min(200, int(budget_ms / each_ms))))]
 
 
 def _torch_ms(start: Any, end: Any) -> float:

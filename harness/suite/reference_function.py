@@ -1,0 +1,84 @@
+"""A function of the repository as the reference of a problem, such as the `softmax_ref` beside a kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from harness.suite.problem import Case, Problem
+
+Framework = Literal["torch", "numpy", "cupy"]
+
+
+@dataclass(frozen=True)
+class ReferenceFunction:
+    """A function in a Python file that returns what kernels are to compute.
+
+    It is called with the inputs in float64, as tensors on the host (CuPy's on the device). Its parameters are
+    inputs, scalars and axes by their names, or the inputs in order. It returns the outputs in order.
+    """
+
+    file: str
+    """Path relative to the suite's folder."""
+    name: str
+    framework: Framework = "torch"
+    folder: Path = Path()
+    """The suite's folder; set where the problem is defined."""
+
+    def __post_init__(self) -> None:
+        from harness.suite.problem import check_identifier
+
+        check_identifier("ReferenceFunction", self.name)
+
+    def named_in(self, module: str) -> ReferenceFunction:
+        """Return the function as a suite that is loaded as this module names it."""
+        file = getattr(sys.modules.get(module), "__file__", None)
+        return dataclasses.replace(self, folder=Path(file).parent) if file else self
+
+    @property
+    def path(self) -> Path:
+        return (self.folder / self.file).resolve()
+
+    def __call__(self, problem: Problem, case: Case, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """Return the outputs by name. Raises SuiteError for a function that cannot be called."""
+        from harness.errors import SuiteError
+        from harness.suite.kernel import Parameter
+        from harness.suite.loader import importing_from
+        from harness.suite.python_functions import PythonCall
+
+        arrays = (Parameter(name, "float64", problem.layout(name, case)) for name in inputs)
+        numbers = {**case.scalars, **case.sizes}
+        parameters = (*arrays, *(Parameter(name, "") for name in numbers))
+        call = PythonCall(self.framework, self.path, self.name, parameters, (), {}, self.folder, "")
+        to_framework, to_numpy = _conversions(self.framework)
+        values = {**{name: to_framework(array) for name, array in inputs.items()}, **numbers}
+        with importing_from(self.folder):
+            function = call.load()
+            bound = call.bind(function)
+            named = {name: values[given] for name, given in bound.keywords.items()}
+            found = function(*(values[given] for given in bound.positional), **named)
+        results = found if isinstance(found, (tuple, list)) else (found,)
+        if len(results) != len(problem.outputs):
+            raise SuiteError(
+                f"{self.name} of {self.file} returns {len(results)} arrays; expected one for each of "
+                f"{', '.join(problem.outputs)}. Write a function that returns these in this order."
+            )
+        return dict(zip(problem.outputs, map(to_numpy, results), strict=True))
+
+
+def _conversions(framework: Framework) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return what makes a framework's array of NumPy's, and NumPy's of a framework's."""
+    if framework == "numpy":
+        return (lambda array: array), (lambda array: array)
+    module = importlib.import_module(framework)
+    if framework == "cupy":
+        return module.asarray, module.asnumpy
+    return module.from_numpy, lambda tensor: tensor.detach().double().cpu().numpy()
